@@ -1,0 +1,48 @@
+# Everything a developer or a CI machine does with this project. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-stamp
+PORT ?= 8501
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format golden docs bench clean
+
+help: ## list these commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## make .venv with the pinned versions
+
+$(STAMP): pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	@touch $@
+
+run: setup ## analyse the sample trace and serve the dashboard (PORT=8501)
+	$(BIN)/jarvis serve --with-sample --port $(PORT)
+
+check: setup ## lint, format, types, layers, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+test: check ## check, then the whole test suite (browser tests need Debian's chromium)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+format: setup ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: setup ## re-make the golden runs; review the diff
+	$(BIN)/python -m pytest tests/test_golden.py --update-golden
+
+docs: setup ## re-make the generated pages under docs/
+	$(BIN)/python docs/generate.py
+
+bench: setup ## measure time and memory, as ratios
+	$(BIN)/python benchmarks/pipeline.py
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
