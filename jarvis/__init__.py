@@ -1,0 +1,1 @@
+"""Jarvis: turns a PyTorch profiler trace into decisions."""

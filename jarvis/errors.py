@@ -1,0 +1,122 @@
+"""Every error that Jarvis raises on purpose; each message says what happened and what to do.
+
+JarvisError
+├── TraceError          UnreadableTraceError · NotAProfilerTraceError · EmptyTraceError
+├── HardwareError       UnknownHardwareError · HardwareFileError
+├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
+├── RunError            NotARunError · RunVersionError · MissingTableError · OutputFolderError
+└── ReplayError
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class JarvisError(Exception):
+    """What happened and what to do about it, in one sentence or two."""
+
+
+class TraceError(JarvisError):
+    """The trace cannot be used."""
+
+
+class UnreadableTraceError(TraceError):
+    """The file cannot be read or decoded."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(
+            f"{path} cannot be read: {reason}. "
+            "Give a Kineto trace of the PyTorch profiler as .json or .json.gz."
+        )
+
+
+class NotAProfilerTraceError(TraceError):
+    """The file is JSON, but not a trace of the PyTorch profiler."""
+
+    def __init__(self, path: Path | str, found: str) -> None:
+        super().__init__(
+            f"{path} is not a trace of the PyTorch profiler: {found}. "
+            "Export one with `prof.export_chrome_trace('trace.json.gz')`."
+        )
+
+
+class EmptyTraceError(TraceError):
+    """The trace holds no event that could be analysed."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(
+            f"{path} holds no GPU work and no CPU operators. Record it with "
+            "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] around at least one step."
+        )
+
+
+class HardwareError(JarvisError):
+    """The hardware description cannot be used."""
+
+
+class UnknownHardwareError(HardwareError):
+    """No entry of hardware.toml has this name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        names = tuple(known)
+        near = ", ".join(other for other in names if name.lower() in other.lower())
+        super().__init__(
+            f"No GPU named {name!r} is described. {f'Did you mean {near}? ' if near else ''}"
+            f"Known: {', '.join(names)}. Add an entry to hardware.toml or choose one of these."
+        )
+
+
+class HardwareFileError(HardwareError):
+    """An entry of a hardware file is malformed."""
+
+    def __init__(self, entry: str, reason: str) -> None:
+        super().__init__(f"Hardware entry {entry}: {reason}. Mend the entry and try again.")
+
+
+class RegistrationError(JarvisError):
+    """An analysis or a perf model is malformed or registered twice."""
+
+
+class RunError(JarvisError):
+    """A run directory cannot be used."""
+
+
+class NotARunError(RunError):
+    """The folder is not a run directory."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(
+            f"{path} is not a run directory of Jarvis (it has no readable manifest.json). "
+            "Make one with `jarvis analyze TRACE --output-dir DIR`."
+        )
+
+
+class RunVersionError(RunError):
+    """The run directory was written in another layout."""
+
+    def __init__(self, found: int, expected: int) -> None:
+        super().__init__(
+            f"This analysis was written with layout {found}, this Jarvis reads layout {expected}. "
+            "Analyse the trace again."
+        )
+
+
+class MissingTableError(RunError):
+    """The run has no such table."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"The analysis has no table {name!r}: {why}.")
+
+
+class OutputFolderError(RunError):
+    """The output folder holds something that must not be overwritten."""
+
+    def __init__(self, path: Path | str, holds: str) -> None:
+        super().__init__(
+            f"{path} already holds {holds}. Choose another folder (--output-dir on the command "
+            "line), or remove it."
+        )
+
+
+class ReplayError(JarvisError):
+    """An operation cannot be packaged for replay."""

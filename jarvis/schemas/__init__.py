@@ -1,0 +1,150 @@
+"""Every table: its columns with label, dtype, unit, format and meaning.
+
+Labels stand only here. Those of the report sheets are TraceLens's, so that its users and tools
+read our reports; column names are ours, with the unit in them.
+"""
+
+import polars as pl
+
+from jarvis.errors import MissingTableError
+from jarvis.schemas import sheets, tables
+from jarvis.schemas.columns import (
+    ANY_PARAM,
+    FLAG,
+    INTEGER,
+    KERNEL_STATS,
+    KERNELS,
+    NAMES,
+    NUMBER,
+    PARAM_PREFIX,
+    SPREAD,
+    TEXT,
+    UIDS,
+    Column,
+)
+
+__all__ = [
+    "ANY_PARAM",
+    "FLAG",
+    "INTEGER",
+    "KERNELS",
+    "KERNEL_STATS",
+    "NAMES",
+    "NUMBER",
+    "PARAM_PREFIX",
+    "SPREAD",
+    "TABLES",
+    "TEXT",
+    "UIDS",
+    "Column",
+    "column",
+    "columns",
+    "conform",
+    "label",
+    "labelled",
+    "schemas_markdown",
+]
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "gpu_timeline": sheets.GPU_TIMELINE,
+    "ops_summary_by_category": sheets.OPS_SUMMARY_BY_CATEGORY,
+    "ops_summary": sheets.OPS_SUMMARY,
+    "ops_unique_args": sheets.OPS_UNIQUE_ARGS,
+    "unified_perf_summary": sheets.UNIFIED_PERF_SUMMARY,
+    "roofline": sheets.ROOFLINE,
+    "coll_analysis": sheets.COLL_ANALYSIS,
+    "operations": tables.OPERATIONS,
+    "gpu_work": tables.GPU_WORK,
+    "memory_copies": tables.MEMORY_COPIES,
+    "collectives": tables.COLLECTIVES,
+    "perf_model_failures": tables.PERF_MODEL_FAILURES,
+    "comparison": tables.COMPARISON,
+}
+
+
+def columns(table: str) -> tuple[Column, ...]:
+    """The columns of a table; MissingTableError for an unknown one."""
+    try:
+        return TABLES[table]
+    except KeyError:
+        raise MissingTableError(table, f"the tables are {', '.join(TABLES)}") from None
+
+
+def column(table: str, name: str) -> Column:
+    """One column of a table; a parameter column (``param_M``) is made for its name."""
+    for candidate in columns(table):
+        if candidate.name == name:
+            return candidate
+        if candidate.name == ANY_PARAM and name.startswith(PARAM_PREFIX):
+            parameter = name.removeprefix(PARAM_PREFIX)
+            return Column(name, f"param: {parameter}", TEXT, meaning=candidate.meaning)
+    raise MissingTableError(f"{table}.{name}", "the table has no such column")
+
+
+def label(table: str, name: str) -> str:
+    """The label of a column."""
+    return column(table, name).label
+
+
+def labelled(frame: pl.DataFrame, table: str) -> pl.DataFrame:
+    """The frame under its labels, columns in their order."""
+    return frame.rename({name: label(table, name) for name in frame.columns})
+
+
+def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
+    """The frame with exactly the columns of the schema, in its order and with its dtypes.
+
+    Optional columns that the frame lacks stay away; parameter columns keep their dtype.
+    """
+    chosen: list[pl.Expr] = []
+    for c in columns(table):
+        if c.name == ANY_PARAM:
+            chosen.extend(pl.col(n) for n in frame.columns if n.startswith(PARAM_PREFIX))
+        elif not c.optional or c.name in frame.columns:
+            chosen.append(pl.col(c.name).cast(c.dtype))
+    return frame.select(chosen)
+
+
+_ABOUT = {
+    "gpu_timeline": "Where the GPU's time goes. It counts the GPU work that host calls of the "
+    "trace launched (all of it, where the trace links none), from its first start to its last "
+    "end; work launched before the recording began is left out.",
+    "ops_summary_by_category": "Operators that launch GPU work, by category. Communication is "
+    "left out. Where operators run at the same time, each counts in full.",
+    "ops_summary": "The same, by name.",
+    "ops_unique_args": "The same, by name, arguments and thread.",
+    "unified_perf_summary": "One row for each operator and its arguments: the highest "
+    "operator that a perf model covers, with all work below it, else the operator that "
+    "launches. GPU work that no operator covers stands in rows of its own.",
+    "roofline": "One sheet for each family of perf models, one row for each operator and "
+    "parameter set. Nested operators of a family stand side by side, so that column sums can "
+    "count work twice; calls without GPU work count with no time.",
+    "coll_analysis": "Communication by collective, message and process group. Kernels whose "
+    "metadata is incomplete are left out; the table `collectives` has them.",
+    "operations": "The rows of `unified_perf_summary` with the right values: kernel "
+    "statistics by name, no FLOPs for copies, true element sizes. A row tells neither why it is "
+    "slow nor how well caches work: FLOPs and bytes are computed from the arguments, not "
+    "measured.",
+    "gpu_work": "Every GPU event of the trace.",
+    "memory_copies": "Copies by direction, in the window of `gpu_timeline`.",
+    "collectives": "Every communication kernel. The time of a kernel includes waiting for the "
+    "other ranks; one trace alone cannot tell the two apart.",
+    "perf_model_failures": "Operators that a perf model should price but could not.",
+    "comparison": "Operations that a run shares with its reference, in runs that have one. "
+    "Operations match by name, shapes and dtypes.",
+}
+_INTRODUCTION = """# Metrics
+
+Every table that a report has, with its columns. Labels are those of the sheets, the workbook and
+the pages. Times are exact to the nanosecond as the profiler records them; MiB is 1,048,576 bytes,
+while TB/s and TFLOPS/s are powers of ten. An empty cell means not known, never zero."""
+
+
+def schemas_markdown() -> str:
+    """All tables as Markdown: what each column means, its unit and its label."""
+    parts = [_INTRODUCTION]
+    for table, table_columns in TABLES.items():
+        rows = [f"| `{c.name}` | {c.label} | {c.unit} | {c.meaning} |" for c in table_columns]
+        head = ["| column | label | unit | meaning |", "|---|---|---|---|"]
+        parts.append("\n".join([f"## `{table}`", "", _ABOUT[table], "", *head, *rows]))
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,220 @@
+"""The sheets of the report: TraceLens's labels over our column names."""
+
+from jarvis.schemas.columns import (
+    ANY_PARAM,
+    FLAG,
+    INTEGER,
+    KERNEL_STATS,
+    NAMES,
+    SPREAD,
+    TEXT,
+    Column,
+    count,
+    number,
+    statistics,
+    text,
+)
+
+_PERCENT = (
+    number("percent", "Percentage (%)", "%", "share of the sum over all rows of the sheet"),
+    number(
+        "cumulative_percent", "Cumulative Percentage (%)", "%", "running sum of the shares above"
+    ),
+)
+THREAD = (
+    text("process_name", "process_name", "process that made the call"),
+    text("process_label", "process_label", "label of the process, such as CPU"),
+    text("thread_name", "thread_name", "thread that made the call"),
+)
+ARGUMENTS = (
+    text("input_dims", "Input Dims", "shape of each argument"),
+    text("input_types", "Input type", "dtype of each argument"),
+    text("input_strides", "Input Strides", "strides of each argument"),
+    text("concrete_inputs", "Concrete Inputs", "value of each argument that is no tensor"),
+)
+NAME = text("name", "name", "operator, or runtime call, that the row stands for")
+OP_CATEGORY = text(
+    "op_category", "op category", "kind of operator, by its name or by the name of its first kernel"
+)
+EX_UID = Column("ex_uid", "ex_UID", INTEGER, meaning="position in the trace of an example call")
+OPERATION_COUNT = count("operation_count", "operation_count", "calls in the row")
+_KERNELS_SUMMARY = (
+    Column(
+        "kernel_details",
+        "kernel_details_summary",
+        KERNEL_STATS,
+        meaning="kernels of a call by position, with statistics over the calls that launch as many "
+        "kernels as the first; where calls differ, positions can mix kernels",
+    ),
+    text("trunc_kernel_details", "trunc_kernel_details", "the kernels, names cut to 64 characters"),
+)
+KERNEL_TIME = "GPU busy time of the call: union of the intervals of all GPU work below it"
+_DIRECT = "GPU busy time of what the operator launches itself, communication left out"
+_SUBTREE = "GPU busy time of all work below the operator, communication included"
+
+
+def _roofline_metrics(suffix: str) -> tuple[Column, ...]:
+    return (
+        number(
+            "gflops",
+            f"GFLOPS{suffix}",
+            "GFLOP",
+            "floating-point work of one call by its perf model",
+        ),
+        number(
+            "data_moved_mb",
+            f"Data Moved (MB){suffix}",
+            "MiB",
+            "least memory traffic of one call by its perf model; not measured",
+        ),
+        number("flops_per_byte", f"FLOPS/Byte{suffix}", "FLOP/byte", "arithmetic intensity"),
+    )
+
+
+_RATES = (
+    statistics("tb_per_s", "TB/s", "TB/s", "modelled bytes over GPU busy time"),
+    statistics("tflops_per_s", "TFLOPS/s", "TFLOPS/s", "modelled FLOPs over GPU busy time"),
+)
+_COMPUTE_SPEC = text(
+    "compute_spec", "Compute Spec", "compute unit and precision whose peak applies"
+)
+_ROOFLINE_TIME = number(
+    "roofline_time_us",
+    "Roofline Time (µs)_first",
+    "µs",
+    "longer of FLOPs over compute peak and bytes over bandwidth peak, of one call",
+    optional=True,
+)
+_PCT_ROOFLINE = statistics(
+    "pct_roofline",
+    "Pct Roofline",
+    "%",
+    "roofline time over GPU busy time",
+    optional=True,
+)
+BOUND_MEANING = "which of the two peaks limits the call; memory only: the compute peak is not known"
+
+
+def _bound(label: str) -> Column:
+    return Column("roofline_bound", label, TEXT, meaning=BOUND_MEANING, optional=True)
+
+
+def _pairs(which: tuple[str, ...]) -> tuple[Column, ...]:
+    """Direct and subtree time side by side for each statistic, as the sheet has them."""
+    return tuple(
+        column
+        for statistic in which
+        for name, label, meaning in (
+            ("direct_kernel_time_us", "total_direct_kernel_time", _DIRECT),
+            ("subtree_kernel_time_us", "total_subtree_kernel_time", _SUBTREE),
+        )
+        for column in statistics(name, label, "µs", meaning, (statistic,))
+    )
+
+
+GPU_TIMELINE = (
+    text("type", "type", "part of the GPU timeline, all devices and streams together"),
+    number("time_ms", "time ms", "ms", "length of that part"),
+    number("percent", "percent", "%", "share of total_time, first GPU start to last GPU end"),
+)
+OPS_SUMMARY_BY_CATEGORY = (
+    OP_CATEGORY,
+    count("count", "Count", "operators that launched GPU work"),
+    number("direct_kernel_time_ms", "total_direct_kernel_time_ms", "ms", _DIRECT),
+    *_PERCENT,
+)
+OPS_SUMMARY = (
+    NAME,
+    number("direct_kernel_time_us", "total_direct_kernel_time_sum", "µs", _DIRECT),
+    number("subtree_kernel_time_us", "total_subtree_kernel_time_sum", "µs", _SUBTREE),
+    number("direct_kernel_time_ms", "total_direct_kernel_time_ms", "ms", _DIRECT),
+    number("subtree_kernel_time_ms", "total_subtree_kernel_time_ms", "ms", _SUBTREE),
+    count("count", "Count", "operators that launched GPU work"),
+    Column("categories", "Categories", NAMES, meaning="op categories of these operators"),
+    *_PERCENT,
+)
+OPS_UNIQUE_ARGS = (
+    NAME,
+    OP_CATEGORY,
+    *THREAD,
+    *ARGUMENTS,
+    OPERATION_COUNT,
+    *_pairs((*SPREAD, "sum")),
+    EX_UID,
+    *_KERNELS_SUMMARY,
+    *_PERCENT,
+)
+HOST = "host time of the call"
+UNIFIED_PERF_SUMMARY = (
+    NAME,
+    OP_CATEGORY,
+    *THREAD,
+    *ARGUMENTS,
+    EX_UID,
+    OPERATION_COUNT,
+    number("host_time_us_sum", "total_duration_us", "µs", f"{HOST}; sum over the calls"),
+    number("host_time_us_mean", "mean_duration_us", "µs", f"{HOST}; mean over the calls"),
+    number(
+        "host_time_us_std", "std_duration_us", "µs", f"{HOST}; sample standard deviation of calls"
+    ),
+    *_roofline_metrics(""),
+    _COMPUTE_SPEC,
+    _bound("Roofline Bound"),
+    *(c for rate in _RATES for c in (rate[0], rate[2])),
+    *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, ("mean", "std", "sum")),
+    *statistics("host_time_us", "duration_us", "µs", HOST, ("median", "min", "max")),
+    *(c for rate in _RATES for c in (rate[1], rate[3], rate[4])),
+    _ROOFLINE_TIME,
+    *_PCT_ROOFLINE,
+    *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, ("median", "min", "max")),
+    *_KERNELS_SUMMARY,
+    text("perf_params", "perf_params", "parameters that the perf model read from the arguments"),
+    Column("has_perf_model", "has_perf_model", FLAG, meaning="a perf model applies to the call"),
+    *_PERCENT,
+)
+ROOFLINE = (
+    NAME,
+    Column(ANY_PARAM, "param: *", TEXT, meaning="parameters of the perf model, one column each"),
+    *_roofline_metrics("_first"),
+    *_RATES[0],
+    *_RATES[1],
+    *(Column(c.name, f"{c.label}_first", c.dtype, meaning=c.meaning) for c in THREAD),
+    _COMPUTE_SPEC,
+    _ROOFLINE_TIME,
+    _bound("Roofline Bound_first"),
+    *_PCT_ROOFLINE,
+    Column(
+        "kernel_details",
+        "kernel_details__summarize_kernel_stats",
+        KERNEL_STATS,
+        meaning=_KERNELS_SUMMARY[0].meaning,
+    ),
+    _KERNELS_SUMMARY[1],
+    *(Column(c.name, f"{c.label}_first", c.dtype, meaning=c.meaning) for c in ARGUMENTS),
+    *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, (*SPREAD, "sum")),
+    count("name_count", "name_count", "calls in the row"),
+    Column("uid_first", "UID_first", INTEGER, meaning="position in the trace of the first call"),
+)
+COLL_ANALYSIS = (
+    count("rank", "rank", "always 0: a single trace is its own rank 0"),
+    text("process_group_name", "Process Group Name", "name of the process group"),
+    text("process_group_ranks", "Process Group Ranks", "ranks of the process group"),
+    text("collective", "Collective name", "kind of collective"),
+    count("group_size", "Group size", "ranks that take part"),
+    text("dtype", "dtype", "element type"),
+    count("in_msg_nelems", "In msg nelems", "elements sent by this rank"),
+    count("out_msg_nelems", "Out msg nelems", "elements received by this rank"),
+    text("in_split_size", "In split size", "elements for each rank, where they differ"),
+    text("out_split_size", "Out split size", "elements from each rank, where they differ"),
+    Column("stream", "stream", INTEGER, meaning="stream on which the kernels ran"),
+    number("in_msg_mb", "In msg size (MB)_first", "MiB", "size of the message sent"),
+    number("out_msg_mb", "Out msg size (MB)_first", "MiB", "size of the message received"),
+    *statistics(
+        "dur_us",
+        "dur",
+        "µs",
+        "duration of the kernel: transfer and waiting for other ranks together",
+        ("sum", "mean", "std", "min", "max"),
+    ),
+    OPERATION_COUNT,
+)

@@ -1,0 +1,221 @@
+"""Our own tables: what the analyses and the dashboard read."""
+
+from jarvis.schemas.columns import (
+    FLAG,
+    INTEGER,
+    KERNELS,
+    NAMES,
+    TEXT,
+    UIDS,
+    Column,
+    count,
+    number,
+    text,
+)
+from jarvis.schemas.sheets import (
+    ARGUMENTS,
+    BOUND_MEANING,
+    EX_UID,
+    HOST,
+    KERNEL_TIME,
+    NAME,
+    OP_CATEGORY,
+    THREAD,
+)
+
+OPERATIONS = (
+    Column("uid", "UID", INTEGER, meaning=EX_UID.meaning),
+    Column("name", "Operation", TEXT, meaning=NAME.meaning),
+    Column("op_category", "Op category", TEXT, meaning=OP_CATEGORY.meaning),
+    text("direction", "Direction", "forward or backward pass, where the op category tells"),
+    Column("process_name", "Process", TEXT, meaning=THREAD[0].meaning),
+    Column("thread_name", "Thread", TEXT, meaning=THREAD[2].meaning),
+    *ARGUMENTS,
+    Column("operation_count", "Count", INTEGER, format=",d", meaning="calls with these arguments"),
+    number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over the calls"),
+    number("kernel_time_us_mean", "Mean kernel time (µs)", "µs", "mean over the calls"),
+    number(
+        "kernel_time_us_std",
+        "Std of kernel time (µs)",
+        "µs",
+        "sample standard deviation over the calls; empty for one call",
+    ),
+    number("host_time_us", "Host time (µs)", "µs", f"{HOST}; sum over the calls"),
+    count("kernel_count", "Kernels", "GPU events of all calls: kernels, copies, fills"),
+    number(
+        "comm_time_us", "Communication time (µs)", "µs", "busy time of communication kernels inside"
+    ),
+    Column("has_perf_model", "Perf model", FLAG, meaning="FLOPs or bytes of the call are known"),
+    text("model_origin", "Model origin", "whether TraceLens has the perf model too"),
+    number("flops", "FLOPs", "FLOP", "floating-point work of one call", ",.0f"),
+    number(
+        "bytes",
+        "Bytes",
+        "bytes",
+        "least memory traffic of one call: each input read and each output written once; not "
+        "measured, a cache may make the real one smaller or larger",
+        ",.0f",
+    ),
+    number("flops_per_byte", "FLOPs/byte", "FLOP/byte", "arithmetic intensity: FLOPs / bytes"),
+    text("compute", "Compute peak", "compute unit and precision whose peak applies"),
+    number("tflops_per_s", "TFLOPS/s", "TFLOPS/s", "FLOPs of all calls / kernel time of all calls"),
+    number("tb_per_s", "TB/s", "TB/s", "bytes of all calls / kernel time of all calls"),
+    number("peak_tflops", "Peak TFLOPS/s", "TFLOPS/s", "compute peak of the hardware description"),
+    number("peak_tb_per_s", "Peak TB/s", "TB/s", "bandwidth peak of the hardware description"),
+    number(
+        "roofline_time_us",
+        "Roofline time (µs)",
+        "µs",
+        "longer of FLOPs / compute peak and bytes / bandwidth peak, of one call",
+    ),
+    text("bound", "Bound", BOUND_MEANING),
+    number(
+        "pct_roofline",
+        "Efficiency (%)",
+        "%",
+        "roofline time of all calls / kernel time of all calls; over 100 means that the model "
+        "or the peak does not fit, cached data for instance",
+        ",.1f",
+    ),
+    text("roofline_note", "Efficiency note", "why efficiency is missing, or how it was decided"),
+    text("params", "Parameters", "parameters of the perf model as JSON"),
+    Column(
+        "kernels",
+        "GPU kernels",
+        KERNELS,
+        meaning="GPU work of all calls by kernel name and stream, longest first",
+    ),
+    Column(
+        "launcher_names",
+        "Launched by",
+        NAMES,
+        meaning="operators below that launch the kernels, as the ops sheets name them",
+    ),
+    Column(
+        "launcher_uids",
+        "Launcher UIDs",
+        UIDS,
+        meaning="position in the trace of the launching operators of the example call",
+    ),
+    Column(
+        "module_path",
+        "Module path",
+        NAMES,
+        meaning="modules around the example call, of its forward op in a backward pass, outermost "
+        "first; empty without Python stacks",
+    ),
+    text(
+        "entry_point",
+        "Entry point",
+        "nearest Python frame outside the framework around the example call or its forward op",
+    ),
+    number(
+        "percent_of_compute",
+        "% of compute",
+        "%",
+        "kernel time / computation time; sums over 100 where kernels run at the same time",
+        ",.2f",
+    ),
+    number(
+        "percent_of_total",
+        "% of total",
+        "%",
+        "kernel time / total time of the GPU timeline",
+        ",.2f",
+    ),
+)
+GPU_WORK = (
+    Column("uid", "UID", INTEGER, meaning="position of the GPU event in the trace"),
+    text("kind", "Kind", "compute, communication or copy"),
+    text("cat", "Event category", "category of the event in the trace"),
+    text("name", "Kernel", "name of the kernel, copy or fill"),
+    Column("ts_ns", "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
+    Column("dur_ns", "Duration (ns)", INTEGER, "ns", ",d", "duration"),
+    Column("device", "Device", INTEGER, meaning="device index"),
+    Column("stream", "Stream", INTEGER, meaning="stream index"),
+    Column("linked", "Linked", FLAG, meaning="a runtime call in the trace launched it"),
+    Column("launch_uid", "Launch UID", INTEGER, meaning="that runtime call"),
+    Column("launcher_uid", "Launcher UID", INTEGER, meaning="operator that made the call"),
+    text("launcher_name", "Launcher", "name of that operator, or of the call if there is none"),
+    Column(
+        "operation_uid", "Operation UID", INTEGER, meaning="row of the operations table, if any"
+    ),
+    Column("bytes", "Bytes", INTEGER, "bytes", ",d", "size of a copy"),
+    text("direction", "Direction", "H2D, D2H, D2D or other for copies"),
+    text("src_kind", "Source memory", "memory that a copy reads, such as Pageable"),
+    text("dst_kind", "Destination memory", "memory that a copy writes"),
+)
+MEMORY_COPIES = (
+    text("direction", "Direction", "H2D, D2H, D2D or other"),
+    count("count", "Count", "copies in the window of the GPU timeline"),
+    number("total_time_us", "Total time (µs)", "µs", "sum of their durations"),
+    number("avg_time_us", "Mean time (µs)", "µs", "mean duration"),
+    number("max_time_us", "Longest (µs)", "µs", "longest duration"),
+    number(
+        "exposed_time_us",
+        "Exposed time (µs)",
+        "µs",
+        "time in which such a copy runs and neither computation nor communication does",
+    ),
+    count("total_bytes", "Bytes", "bytes copied; empty where the trace does not say"),
+    number("avg_bytes", "Mean bytes", "bytes", "bytes of one copy", ",.0f"),
+)
+COLLECTIVES = (
+    Column("uid", "UID", INTEGER, meaning="position of the kernel in the trace"),
+    text("name", "Kernel", "name of the communication kernel"),
+    text("collective", "Collective", "kind of collective, where the trace says"),
+    Column("ts_ns", "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
+    number("dur_us", "Duration (µs)", "µs", "transfer and waiting for other ranks together"),
+    Column("stream", "Stream", INTEGER, meaning="stream index"),
+    text("dtype", "Dtype", "element type"),
+    text("group", "Process group", "name of the process group"),
+    Column("group_size", "Group size", INTEGER, meaning="ranks that take part"),
+    number("message_mb", "Message (MB)", "MiB", "larger of the messages sent and received"),
+)
+PERF_MODEL_FAILURES = (
+    text("name", "Operation", "operator whose perf model failed"),
+    ARGUMENTS[0],
+    text("reason", "Reason", "what went wrong"),
+)
+COMPARISON = (
+    Column("uid", "UID", INTEGER, meaning="row of the operations table of the target"),
+    text("name", "Operation", NAME.meaning),
+    text("category", "Category", "key of the analysis that claims the operation"),
+    text("input_dims", "Input dims", "shapes of the arguments"),
+    text("input_types", "Input types", "dtypes of the arguments"),
+    text("bound", "Bound", BOUND_MEANING),
+    count("operation_count", "Calls", "calls on the target"),
+    count("reference_calls", "Reference calls", "calls on the reference"),
+    number(
+        "kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over the target's calls"
+    ),
+    number("kernel_time_us_mean", "Time per call (µs)", "µs", "mean over the target's calls"),
+    number(
+        "reference_time_us_mean",
+        "Reference time per call (µs)",
+        "µs",
+        "mean over the reference's calls",
+    ),
+    number(
+        "time_ratio", "Target / reference", "", "time per call of the target / reference", ",.2f"
+    ),
+    number(
+        "expected_ratio",
+        "Expected ratio",
+        "",
+        "what the two GPUs explain: ratio of bandwidths or of compute peaks, by the bound",
+        ",.2f",
+    ),
+    Column(
+        "is_unexpected",
+        "Unexpected",
+        FLAG,
+        meaning="the ratio exceeds the expected one by more than a fifth",
+    ),
+    number(
+        "unexpected_us",
+        "Beyond the expected (µs)",
+        "µs",
+        "kernel time that exceeds the expected ratio",
+    ),
+)

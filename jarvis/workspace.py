@@ -1,0 +1,154 @@
+"""Where things are: the parts of a run directory, the analyses kept on this server, app resources.
+
+The only module that spells an output path.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+HOME_VARIABLE = "JARVIS_HOME"
+_PACKAGE = Path(__file__).parent
+
+
+def resource(name: str) -> Path:
+    """A file that belongs to the app (``hardware.toml``, ``app.py``): of a checkout or a wheel."""
+    bundled = _PACKAGE / "_app" / name
+    return bundled if bundled.exists() else _PACKAGE.parent / name
+
+
+def home() -> Path:
+    """The folder that keeps this user's or server's analyses: ``JARVIS_HOME``, else ~/.jarvis."""
+    return Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".jarvis")
+
+
+def analyses_dir() -> Path:
+    """Where analyses are kept, one folder per analysis id."""
+    return home() / "analyses"
+
+
+def uploads_dir() -> Path:
+    """Where uploaded and sample traces are kept."""
+    return home() / "traces"
+
+
+def default_output_dir(trace: Path) -> Path:
+    """Where ``jarvis analyze`` writes when no folder is given."""
+    return trace.parent / "analysis_output"
+
+
+def safe_name(text: str) -> str:
+    """``text`` as a file name: letters, digits, ``._-`` only, never empty or hidden."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._")[:100] or "unnamed"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The layout of a run directory; every path inside it is spelled here and nowhere else."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        """What was analysed, with which options, and how each analysis ended."""
+        return self.root / "manifest.json"
+
+    @property
+    def results(self) -> Path:
+        """What every analysis found."""
+        return self.root / "results.json"
+
+    def table(self, name: str) -> Path:
+        """A table as the dashboard reads it."""
+        return self.root / "tables" / f"{name}.parquet"
+
+    @property
+    def perf_report_xlsx(self) -> Path:
+        """The performance report as a workbook."""
+        return self.root / "perf_report.xlsx"
+
+    @property
+    def perf_report_csvs(self) -> Path:
+        """The performance report, one CSV per sheet."""
+        return self.root / "perf_report_csvs"
+
+    @property
+    def category_manifests(self) -> tuple[Path, Path]:
+        """The category manifest, and its copy at the root."""
+        name = "category_manifest.json"
+        return self.root / "category_data" / name, self.root / name
+
+    def metadata(self, key: str) -> Path:
+        """Platform, GPU utilisation and options as one analysis sees them."""
+        return self.root / "metadata" / f"{key}_metadata.json"
+
+    def operations_csv(self, key: str) -> Path:
+        """The rows of one category."""
+        return self.root / "category_data" / f"{key}_ops.csv"
+
+    def tree_data(self, key: str) -> Path:
+        """Parent chains and subtrees of one category's operations."""
+        return self.root / "category_data" / f"{key}_tree_data.json"
+
+    def metrics(self, key: str) -> Path:
+        """What one analysis measured."""
+        return self.root / "category_data" / f"{key}_metrics.json"
+
+    def system_data(self, key: str) -> Path:
+        """The prepared input of a system analysis."""
+        return self.root / "category_data" / f"{key}_data.json"
+
+    def findings(self, key: str, tier: str) -> Path:
+        """The findings of one analysis as Markdown; ``tier`` is ``compute`` or ``system``."""
+        folder = "system_findings" if tier == "system" else "category_findings"
+        return self.root / folder / f"{key}_findings.md"
+
+    def standalone_report(self, kind: str) -> Path:
+        """The ``fair`` or the ``rough`` report."""
+        return self.root / f"standalone_analysis_{kind}.md"
+
+    def comparative_report(self, kind: str) -> Path:
+        """The ``fair`` or the ``rough`` report of a comparison."""
+        return self.root / f"comparative_analysis_{kind}.md"
+
+    @property
+    def replay_packages(self) -> Path:
+        """Packages that replay single operations."""
+        return self.root / "replay_packages"
+
+    @property
+    def replay_index(self) -> Path:
+        """Which operations have a package, and why others have none."""
+        return self.replay_packages / "packages.json"
+
+    def replay_package(self, operation: str) -> Path:
+        """The package that replays one operation."""
+        return self.replay_packages / f"{safe_name(operation)}_replay_package.zip"
+
+    def replay_ir(self, operation: str) -> Path:
+        """The calls of that package, readable without unpacking it."""
+        return self.replay_packages / f"{safe_name(operation)}_replay_ir.json"
+
+
+def _entries() -> frozenset[str]:
+    paths = RunPaths(Path())
+    places = (
+        paths.manifest,
+        paths.results,
+        paths.table("any"),
+        paths.perf_report_xlsx,
+        paths.perf_report_csvs,
+        *paths.category_manifests,
+        paths.metadata("any"),
+        paths.findings("any", "compute"),
+        paths.findings("any", "system"),
+        *(paths.standalone_report(kind) for kind in ("fair", "rough")),
+        *(paths.comparative_report(kind) for kind in ("fair", "rough")),
+        paths.replay_packages,
+    )
+    return frozenset(place.parts[0] for place in places)
+
+
+RUN_ENTRIES = _entries()
+"""What may stand at the top of a run directory; anything else was put there by somebody else."""

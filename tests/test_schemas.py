@@ -1,0 +1,83 @@
+"""The schemas: what every table promises, and that reports keep it."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from jarvis import schemas
+from jarvis.errors import MissingTableError
+from jarvis.hardware import load_hardware
+from jarvis.perf_report import TABLES, PerfReport
+from tests.builders import trace
+
+
+def report(with_hardware: bool) -> PerfReport:
+    builder = trace().process("python").op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=12)
+    builder.op("aten::copy_").launches("Memcpy DtoD (Device -> Device)", cat="gpu_memcpy")
+    builder.op("c10d::allreduce_").launches("ncclDevKernel")
+    return PerfReport(builder.read(), load_hardware().get("H200") if with_hardware else None)
+
+
+@pytest.mark.parametrize("with_hardware", [True, False])
+@pytest.mark.parametrize("name", [*TABLES, "GEMM"])
+def test_a_report_keeps_the_schema(name: str, with_hardware: bool) -> None:
+    frame = report(with_hardware).table(name)
+    table = name if name in schemas.TABLES else "roofline"
+    promised = {c.name: c for c in schemas.columns(table)}
+    parameters = [c for c in frame.columns if c.startswith(schemas.PARAM_PREFIX)]
+    required = [c.name for c in promised.values() if not c.optional and c.name != schemas.ANY_PARAM]
+    assert [c for c in frame.columns if c in required] == required
+    assert set(frame.columns) <= set(promised) | set(parameters)
+    for column in set(frame.columns) - set(parameters):
+        assert frame.schema[column] == promised[column].dtype, column
+
+
+def test_every_table_of_a_report_has_a_schema_and_the_other_way_round() -> None:
+    assert {*TABLES, "roofline", "comparison"} == set(schemas.TABLES)
+
+
+@pytest.mark.parametrize("table", list(schemas.TABLES))
+def test_columns_are_described_once_with_labels_that_differ(table: str) -> None:
+    columns = schemas.columns(table)
+    assert len({c.name for c in columns}) == len({c.label for c in columns}) == len(columns)
+    assert all(c.meaning for c in columns)
+
+
+def test_labels_of_parameters_are_made_for_their_name() -> None:
+    assert schemas.label("roofline", "param_M") == "param: M"
+    frame = pl.DataFrame({"name": ["aten::mm"], "param_M": [8]})
+    assert schemas.labelled(frame, "roofline").columns == ["name", "param: M"]
+
+
+def test_unknown_tables_and_columns_are_errors_that_name_what_there_is() -> None:
+    with pytest.raises(MissingTableError, match="gpu_timeline"):
+        schemas.columns("nothing")
+    with pytest.raises(MissingTableError, match="no such column"):
+        schemas.label("gpu_timeline", "param_M")
+    with pytest.raises(MissingTableError, match="operations"):
+        report(False).table("nothing")
+
+
+def test_sheets_have_flat_cells_under_their_labels() -> None:
+    sheets = report(True).sheets()
+    for sheet, frame in sheets.items():
+        assert not any(dtype.is_nested() for dtype in frame.dtypes), sheet
+        assert pl.Boolean not in frame.dtypes, sheet
+    row = sheets["unified_perf_summary"].row(0, named=True)
+    assert row["has_perf_model"] == "True"
+    assert row["Input Dims"] == "((8, 4), (4, 2))"
+    assert sheets["GEMM"]["Input Dims_first"].to_list() == ["[[8, 4], [4, 2]]"]
+    assert sheets["ops_summary"]["Categories"].to_list()[0] == "['GEMM']"
+    assert "np." not in row["kernel_details_summary"]
+
+
+def test_a_trace_without_host_ops_has_the_timeline_only() -> None:
+    only_gpu = PerfReport(trace().launches("gemm", call="hipLaunchKernel").read(), None)
+    assert list(only_gpu.sheets()) == ["gpu_timeline"]
+    assert only_gpu.operations["kernel_time_us"].to_list() == [10.0]
+
+
+def test_the_reference_page_says_what_the_schemas_say() -> None:
+    page = Path(__file__).parent.parent / "docs" / "metrics.md"
+    assert page.read_text(encoding="utf-8") == schemas.schemas_markdown()
