@@ -1,0 +1,88 @@
+"""Which GPU event was launched by which runtime call, and which backward belongs to which op."""
+
+import polars as pl
+
+GRAPH_LAUNCHES = ("cudaGraphLaunch", "hipGraphLaunch")
+"""Runtime calls that launch many kernels under one link id."""
+
+BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
+"""Names of the host events under which autograd runs one backward node."""
+
+
+def link_column(runtime: pl.DataFrame) -> str:
+    """The id that links runtime calls with GPU events: that of the first launch call."""
+    launches = runtime.filter(pl.col("name").str.to_lowercase().str.contains("launch")).head(1)
+    return "correlation" if launches["correlation"].drop_nulls().len() else "external_id"
+
+
+def launch_links(
+    runtime: pl.DataFrame, gpu_events: pl.DataFrame, flows: pl.DataFrame
+) -> pl.DataFrame:
+    """Rows ``link_index, runtime_uid, gpu_uid``: runtime calls in file order, then their children.
+
+    A graph launch owns every GPU event with its id; any other call owns the event to which its
+    flow arrow points. A GPU event can stand twice where two calls carry one id.
+    """
+    key = link_column(runtime)
+    calls = runtime.select("uid", "name", link=key).drop_nulls("link")
+    is_graph = pl.col("name").is_in(GRAPH_LAUNCHES)
+    by_graph = calls.filter(is_graph).join(
+        gpu_events.select("uid", link=key), on="link", how="inner", suffix="_gpu"
+    )
+    arrows = flows.filter(pl.col("cat") == "ac2g")
+    starts = arrows.filter(pl.col("ph") == "s").select(link="id").unique()
+    ends = (
+        arrows.filter(pl.col("ph") == "f")
+        .sort("uid")
+        .unique("id", keep="last", maintain_order=True)
+        .select("pid", "tid", link="id")
+    )
+    # The arrow points at a thread and an id; the last event there wins, be it a GPU event or not.
+    targets = (
+        pl.concat(
+            [
+                runtime.select("uid", "pid", "tid", link=key, on_gpu=pl.lit(False)),
+                gpu_events.select("uid", "pid", "tid", link=key, on_gpu=pl.lit(True)),
+            ]
+        )
+        .drop_nulls("link")
+        .sort("uid")
+        .unique(["pid", "tid", "link"], keep="last", maintain_order=True)
+        .filter("on_gpu")
+    )
+    by_flow = (
+        calls.filter(~is_graph)
+        .join(starts, on="link", how="semi")
+        .join(ends, on="link", how="inner")
+        .join(targets, on=["pid", "tid", "link"], how="inner", suffix="_gpu")
+    )
+    columns = [pl.col("uid").alias("runtime_uid"), pl.col("uid_gpu").alias("gpu_uid")]
+    return (
+        pl.concat([by_graph.select(columns), by_flow.select(columns)])
+        .sort("runtime_uid", "gpu_uid")
+        .with_row_index("link_index")
+        .cast({"link_index": pl.Int64})
+    )
+
+
+def backward_links(cpu_ops: pl.DataFrame) -> pl.DataFrame:
+    """Rows ``backward_uid, forward_uid``: an autograd node and the op that it differentiates.
+
+    Of each sequence number the first autograd node counts; its forward is the op with the same
+    number that starts last on any other thread.
+    """
+    numbered = cpu_ops.drop_nulls("sequence_number").select(
+        "uid", "name", "pid", "tid", "ts_ns", "sequence_number"
+    )
+    backward = numbered.filter(pl.col("name").str.starts_with(BACKWARD_PREFIX)).unique(
+        "sequence_number", keep="first", maintain_order=True
+    )
+    other_thread = (pl.col("pid") != pl.col("pid_b")) | (pl.col("tid") != pl.col("tid_b"))
+    return (
+        numbered.join(backward, on="sequence_number", suffix="_b")
+        .filter(other_thread)
+        .sort("ts_ns", "uid", descending=[True, False])
+        .unique("uid_b", keep="first", maintain_order=True)
+        .select(backward_uid="uid_b", forward_uid="uid")
+        .sort("backward_uid")
+    )

@@ -1,0 +1,87 @@
+"""Top-level keys of a trace -> TraceInfo: where it comes from and what it recorded."""
+
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from jarvis.trace.reader import RawTrace
+from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
+
+SIMULATED_KEY = "jarvis_sample"
+"""Key under the trace's ``metadata`` that says a sample was simulated or recorded."""
+
+STEP_PREFIX = "ProfilerStep#"
+
+
+class TraceInfo(BaseModel):
+    """What the trace says about itself."""
+
+    model_config = ConfigDict(frozen=True)
+
+    file_name: str
+    path: str
+    sha256: str
+    size_bytes: int
+    origin: Literal["recorded", "simulated"]
+    device_names: tuple[str, ...]
+    compute_units: int | None
+    rank: int | None
+    world_size: int | None
+    span_us: float
+    steps: int
+    event_counts: dict[str, int]
+    gpu_only: bool
+    has_shapes: bool
+    has_stacks: bool
+
+    @property
+    def device_name(self) -> str | None:
+        """The name of the GPU, or None where the trace does not say."""
+        return next((name for name in self.device_names if name), None)
+
+
+def trace_info(
+    raw: RawTrace, events: pl.DataFrame, cpu_ops: pl.DataFrame, annotations: pl.DataFrame
+) -> TraceInfo:
+    """Facts of the trace's header and of its events as a whole."""
+    devices = [d for d in _list(raw.metadata.get("deviceProperties")) if isinstance(d, dict)]
+    distributed = raw.metadata.get("distributedInfo") or {}
+    sample = raw.metadata.get("metadata")
+    is_simulated = isinstance(sample, dict) and sample.get(SIMULATED_KEY) == "simulated"
+    timed = events.drop_nulls(["ts_ns", "dur_ns"]).filter(pl.col("ph") == "X")
+    counts = events.drop_nulls("cat").group_by("cat").len().sort("cat")
+    event_counts = dict(counts.iter_rows())
+    steps = annotations.filter(
+        (pl.col("cat") == "user_annotation") & pl.col("name").str.starts_with(STEP_PREFIX)
+    )
+    return TraceInfo(
+        file_name=raw.path.name,
+        path=str(raw.path),
+        sha256=raw.sha256,
+        size_bytes=raw.size_bytes,
+        origin="simulated" if is_simulated else "recorded",
+        device_names=tuple(dict.fromkeys(str(d.get("name", "")) for d in devices)),
+        compute_units=next((d["numSms"] for d in devices if d.get("numSms")), None),
+        rank=distributed.get("rank"),
+        world_size=distributed.get("world_size"),
+        span_us=_span_ns(timed) / 1000,
+        steps=steps.height,
+        event_counts=event_counts,
+        gpu_only=CPU_OP not in event_counts,
+        has_shapes=cpu_ops["input_dims"].drop_nulls().len() > 0,
+        has_stacks=PYTHON_FUNCTION in event_counts,
+    )
+
+
+def _span_ns(timed: pl.DataFrame) -> int:
+    if timed.is_empty():
+        return 0
+    first, last = timed.select(
+        first=pl.col("ts_ns").min(), last=(pl.col("ts_ns") + pl.col("dur_ns")).max()
+    ).row(0)
+    return int(last - first)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
