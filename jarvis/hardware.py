@@ -1,0 +1,194 @@
+"""What GPUs can do: ``hardware.toml`` as a catalogue, and the match from a trace's device name.
+
+No figure is ever a stand-in for another: a precision without a figure has no peak.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from jarvis.errors import HardwareFileError, UnknownHardwareError
+from jarvis.workspace import resource
+
+DEFAULT_PRESET = "reference"
+COMPUTE_KEYS = frozenset(
+    f"{unit}_{precision}"
+    for unit in ("matrix", "vector")
+    for precision in ("fp4", "fp6", "fp8", "fp16", "bf16", "tf32", "fp32", "fp64", "int8")
+)
+# Words that may stand around an alias in a device name without making it another GPU; any other
+# word does (PCIe, NVL, Laptop, Ti, a MIG slice).
+_NEUTRAL_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "gpu"})
+
+
+class HardwareSpec(BaseModel):
+    """The peaks of one GPU under one preset.
+
+    ``mem_bw_gbps`` is in GB/s (1e9 bytes), ``max_achievable_tflops`` maps a compute unit and
+    precision (``"matrix_bf16"``) to dense TFLOPS/s, ``sources`` maps a figure to where it comes
+    from, with ``default`` for the figures it does not name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    preset: str = Field(default=DEFAULT_PRESET, min_length=1)
+    vendor: str | None = None
+    aliases: tuple[str, ...] = ()
+    memory_gb: float = Field(gt=0, allow_inf_nan=False)
+    memory_type: str | None = None
+    mem_bw_gbps: float = Field(gt=0, allow_inf_nan=False)
+    max_achievable_tflops: dict[str, float]
+    sources: dict[str, str]
+
+    @model_validator(mode="after")
+    def _check_figures(self) -> Self:
+        if unknown := self.max_achievable_tflops.keys() - COMPUTE_KEYS:
+            raise ValueError(f"unknown compute peak {', '.join(sorted(unknown))}")
+        for key, value in self.max_achievable_tflops.items():
+            if not 0 < value < float("inf"):
+                raise ValueError(f"{key} must be a positive number, not {value}")
+        if unknown := self.sources.keys() - set(self.figures) - {"default"}:
+            raise ValueError(f"a source for {', '.join(sorted(unknown))}, which has no figure")
+        if unsourced := [f for f in self.figures if not self.sources.get(f, self._default_source)]:
+            raise ValueError(f"no source for {', '.join(unsourced)}")
+        return self
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Self:
+        """Validate one entry; HardwareFileError names the entry and each key that is wrong."""
+        try:
+            return cls.model_validate(entry)
+        except ValidationError as error:
+            reasons = "; ".join(
+                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": ")
+                for problem in error.errors()
+            )
+            raise HardwareFileError(str(entry.get("name", "without a name")), reasons) from error
+
+    @property
+    def _default_source(self) -> str:
+        return self.sources.get("default", "")
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The names of all figures: memory, bandwidth and each compute peak."""
+        return ("memory_gb", "mem_bw_gbps", *self.max_achievable_tflops)
+
+    @property
+    def title(self) -> str:
+        """The name, with the preset where it is not the default one."""
+        return self.name if self.preset == DEFAULT_PRESET else f"{self.name} ({self.preset})"
+
+    @property
+    def tb_per_s(self) -> float:
+        """Peak memory bandwidth in TB/s."""
+        return self.mem_bw_gbps / 1e3
+
+    def peak_tflops(self, compute: str) -> float | None:
+        """The peak of ``"matrix_bf16"`` and the like in TFLOPS/s, or None where it is not known."""
+        return self.max_achievable_tflops.get(compute)
+
+    def ridge(self, compute: str) -> float | None:
+        """FLOP/byte above which an operation is compute bound, or None without a peak."""
+        peak = self.peak_tflops(compute)
+        return None if peak is None else peak / self.tb_per_s
+
+    def source_of(self, figure: str) -> str | None:
+        """Where a figure comes from, or None where there is no such figure."""
+        return self.sources.get(figure, self._default_source) if figure in self.figures else None
+
+    def to_arch_json(self) -> dict[str, Any]:
+        """The description as TraceLens takes it (``--gpu_arch_json_path``)."""
+        return self.model_dump(
+            include={"name", "mem_bw_gbps", "memory_gb", "max_achievable_tflops"}
+        )
+
+    @classmethod
+    def from_arch_json(cls, arch: Mapping[str, Any]) -> Self:
+        """A spec from a TraceLens architecture description.
+
+        Raises HardwareFileError where a key is missing, unknown or not a number.
+        """
+        source = {"default": "architecture description given by the user"}
+        return cls.parse({"preset": "custom", "sources": source, **arch})
+
+
+class Hardware:
+    """The catalogue: every described GPU with its presets, the default preset first."""
+
+    def __init__(self, specs: tuple[HardwareSpec, ...]) -> None:
+        self._by_name: dict[str, dict[str, HardwareSpec]] = {}
+        self._names: dict[frozenset[str], str] = {}
+        for spec in specs:
+            presets = self._by_name.setdefault(spec.name, {})
+            if spec.preset in presets:
+                raise HardwareFileError(spec.title, "stands there twice")
+            presets[spec.preset] = spec
+            for alias in (spec.name, *spec.aliases):
+                owner = self._names.setdefault(_words(alias), spec.name)
+                if owner != spec.name:
+                    raise HardwareFileError(spec.title, f"alias {alias!r} already means {owner}")
+
+    def __iter__(self) -> Iterator[HardwareSpec]:
+        for presets in self._by_name.values():
+            yield from presets.values()
+
+    def names(self) -> list[str]:
+        """The names of the GPUs in the order of the file."""
+        return list(self._by_name)
+
+    def presets(self, name: str) -> list[str]:
+        """The presets of a GPU, the default one first; UnknownHardwareError for another name."""
+        return list(self._by_name[self._canonical(name)])
+
+    def get(self, name: str, preset: str | None = None) -> HardwareSpec:
+        """The spec of a name or alias (upper or lower case) under a preset (default: its first).
+
+        Raises UnknownHardwareError, which lists the names or presets there are.
+        """
+        presets = self._by_name[self._canonical(name)]
+        if preset is None:
+            return next(iter(presets.values()))
+        if preset not in presets:
+            known = (spec.title for spec in presets.values())
+            raise UnknownHardwareError(f"{name} ({preset})", known)
+        return presets[preset]
+
+    def match(self, device_name: str) -> HardwareSpec | None:
+        """The default spec of the GPU that a trace calls ``device_name``, or None.
+
+        An alias matches when the device name has all of its words and no other word that would
+        tell it apart ("NVIDIA H100 PCIe" is no H100 SXM); the alias with most words wins.
+        """
+        device = _words(device_name)
+        fitting = [
+            words for words in self._names if words <= device and device - words <= _NEUTRAL_WORDS
+        ]
+        return self.get(self._names[max(fitting, key=len)]) if fitting else None
+
+    def _canonical(self, name: str) -> str:
+        try:
+            return self._names[_words(name)]
+        except KeyError:
+            raise UnknownHardwareError(name, self.names()) from None
+
+
+def load_hardware(path: Path | None = None) -> Hardware:
+    """Read a hardware file (default: the one of the app); HardwareFileError where it is bad."""
+    path = path or resource("hardware.toml")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
+    if set(content) != {"gpu"} or not isinstance(content["gpu"], list):
+        raise HardwareFileError(path.name, "the file must hold [[gpu]] tables and nothing else")
+    return Hardware(tuple(HardwareSpec.parse(entry) for entry in content["gpu"]))
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", name.lower()))
