@@ -1,0 +1,43 @@
+"""Perf models: what one operator call computes and moves, from its arguments alone.
+
+Every module of this folder is imported, so a new formula needs no list to be edited.
+"""
+
+import pkgutil
+from importlib import import_module
+
+from jarvis.perf_models.families import ONE_SHEET_FAMILIES, sheet_families
+from jarvis.perf_models.registry import (
+    Formula,
+    NoModelForCallError,
+    OpCost,
+    OpSignature,
+    PerfModel,
+    UnexpectedArgumentsError,
+    all_models,
+    categorize,
+    find_model,
+    op_category,
+    perf_model,
+    registered_category,
+)
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "ONE_SHEET_FAMILIES",
+    "Formula",
+    "NoModelForCallError",
+    "OpCost",
+    "OpSignature",
+    "PerfModel",
+    "UnexpectedArgumentsError",
+    "all_models",
+    "categorize",
+    "find_model",
+    "op_category",
+    "perf_model",
+    "registered_category",
+    "sheet_families",
+]

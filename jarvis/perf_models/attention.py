@@ -1,0 +1,349 @@
+"""Scaled dot product attention: softmax(Q K^T) V and its backward pass."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any
+
+from jarvis.perf_models.arguments import Shape, Tensor, dtype, flag, tensor, text
+from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.registry import (
+    Formula,
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    categorize,
+    perf_model,
+)
+
+SHEET_BYTES_PER_ELEMENT = 2  # the sheets count half precision whatever the dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Sequences of unequal length packed behind each other, of which one is the longest."""
+
+    sequences_q: int
+    sequences_kv: int
+    longest_q: int
+    longest_kv: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Extents of one call: batch, rows and heads of Q and of K/V, head dims of Q/K and of V."""
+
+    batch: int
+    n_q: int
+    h_q: int
+    n_kv: int
+    h_kv: int
+    d_qk: int
+    d_v: int
+    dropout: float
+    causal: bool
+    flash: bool
+    dtypes: tuple[str, ...]
+    show_dtypes: bool = True
+    packed: Packed | None = None
+    element_size: int | None = None
+    strides: dict[str, Any] = field(default_factory=dict)
+
+    def visible_share(self, n_q: int, n_kv: int) -> float:
+        """Share of the score matrix that is computed; a causal mask ends at the last key."""
+        if not self.causal:
+            return 1.0
+        return 1 - n_q / (2 * max(n_kv, 1)) if n_q <= n_kv else n_kv / (2 * n_q)
+
+    def forward_flops(self) -> float:
+        """Q K^T and P V: B H_Q 2 N_Q N_KV (d_qk + d_v), times the visible share."""
+        return self._over_sequences(self._forward_flops)
+
+    def backward_flops(self) -> float:
+        """dV, dP, dQ, dK (and Q K^T again for flash kernels), with the sums over shared heads."""
+        return self._over_sequences(self._backward_flops)
+
+    def forward_bytes(self, element_size: int) -> int:
+        """Q, K, V read and the output written once."""
+        return (self._q + self._k + self._v + self._out) * element_size
+
+    def backward_bytes(self, element_size: int) -> int:
+        """Q, K, V and dO read, dQ, dK and dV written once."""
+        return (2 * (self._q + self._k + self._v) + self._out) * element_size
+
+    def forward_cost(self) -> OpCost:
+        """Cost of the forward pass."""
+        return self._cost(self.forward_flops(), self.forward_bytes)
+
+    def backward_cost(self, element_size: int | None = SHEET_BYTES_PER_ELEMENT) -> OpCost:
+        """Cost of the backward pass; ``element_size`` is what the sheets count with."""
+        return self._cost(self.backward_flops(), self.backward_bytes, element_size)
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as the sheets name them."""
+        params: dict[str, Any] = {
+            "B": self.batch,
+            "N_Q": self.n_q,
+            "H_Q": self.h_q,
+            "N_KV": self.n_kv,
+            "H_KV": self.h_kv,
+            "d_h_qk": self.d_qk,
+            "d_h_v": self.d_v,
+            "dropout": self.dropout,
+            "causal": self.causal,
+            "flash_impl": self.flash,
+        }
+        if self.show_dtypes:
+            params["dtype_A_B"] = self.dtypes
+        return params | self.strides
+
+    @property
+    def _q(self) -> int:
+        return self.batch * self.n_q * self.h_q * self.d_qk
+
+    @property
+    def _k(self) -> int:
+        return self.batch * self.n_kv * self.h_kv * self.d_qk
+
+    @property
+    def _v(self) -> int:
+        return self.batch * self.n_kv * self.h_kv * self.d_v
+
+    @property
+    def _out(self) -> int:
+        return self.batch * self.n_q * self.h_q * self.d_v
+
+    def _cost(
+        self,
+        flops: float,
+        moved: Callable[[int], int],
+        element_size: int | None = SHEET_BYTES_PER_ELEMENT,
+    ) -> OpCost:
+        return OpCost(
+            flops=flops,
+            bytes=None if element_size is None else moved(element_size),
+            compute=compute_spec("matrix", self.dtypes[0] if self.show_dtypes else None),
+            params=self.params(),
+            exact_bytes=None if self.element_size is None else moved(self.element_size),
+        )
+
+    def _over_sequences(self, flops: Callable[[int, int], float]) -> float:
+        """The longest sequence, and the rest as if the others were all as long as their mean."""
+        if (packed := self.packed) is None:
+            return flops(self.n_q, self.n_kv)
+        total = flops(packed.longest_q, packed.longest_kv)
+        others_q, others_kv = packed.sequences_q - 1, packed.sequences_kv - 1
+        if others_q > 0:
+            mean_q = (self.n_q - packed.longest_q) // others_q
+            mean_kv = (self.n_kv - packed.longest_kv) // others_kv
+            total += others_q * flops(mean_q, mean_kv)
+        return total
+
+    def _forward_flops(self, n_q: int, n_kv: int) -> float:
+        products = self.batch * self.h_q * 2 * n_q * n_kv * (self.d_qk + self.d_v)
+        return products * self.visible_share(n_q, n_kv)
+
+    def _backward_flops(self, n_q: int, n_kv: int) -> float:
+        product = self.batch * self.h_q * 2 * n_q * n_kv
+        head_sums = self.batch * n_kv * (self.h_q // self.h_kv - 1) * (self.d_qk + self.d_v)
+        recomputed = product * self.d_qk if self.flash else 0
+        total = recomputed + 2 * product * (self.d_qk + self.d_v) + head_sums
+        return total * self.visible_share(n_q, n_kv)
+
+
+def _extents(t: Tensor, layout: str) -> dict[str, int]:
+    if len(t.shape) != len(layout):
+        raise UnexpectedArgumentsError(
+            f"Attention reads shapes of {layout}, the trace holds {t.shape}."
+        )
+    return {"B": 1} | dict(zip(layout, t.shape, strict=True))
+
+
+def _attention(
+    op: OpSignature,
+    layout: str,
+    *,
+    first: int = 0,
+    dropout: int | None = None,
+    causal: bool = False,
+    flash: bool = True,
+    show_dtypes: bool = True,
+    packed: Packed | None = None,
+) -> Attention:
+    """Read Q, K, V at ``first`` .. ``first + 2``; B batch, N rows, H heads, D head dim."""
+    tensors = [tensor(op, first + i) for i in range(3)]
+    q, k, v = (_extents(t, layout) for t in tensors)
+    if not (q["B"] == k["B"] == v["B"] and q["D"] == k["D"]):
+        raise UnexpectedArgumentsError(f"{op.name}: batch or head dim of Q and K/V differ.")
+    if (k["H"], k["N"]) != (v["H"], v["N"]):
+        raise UnexpectedArgumentsError(f"{op.name}: heads or rows of K and V differ.")
+    return Attention(
+        batch=q["B"],
+        n_q=q["N"],
+        h_q=q["H"],
+        n_kv=k["N"],
+        h_kv=k["H"],
+        d_qk=q["D"],
+        d_v=v["D"],
+        dropout=0.0 if dropout is None else float(text(op, dropout) or 0.0),
+        causal=causal,
+        flash=flash,
+        dtypes=(dtype(op, 0), dtype(op, 1)),
+        show_dtypes=show_dtypes,
+        packed=packed,
+        element_size=tensors[0].real_size,
+    )
+
+
+Reader = Callable[[OpSignature], Attention]
+
+
+def _forward_model(*names: str) -> Callable[[Reader], Reader]:
+    """Register what ``reader`` finds in the arguments as model of the forward ops ``names``."""
+
+    def register(reader: Reader) -> Reader:
+        @wraps(reader)
+        def forward(op: OpSignature) -> OpCost:
+            return reader(op).forward_cost()
+
+        @wraps(reader)
+        def backward(op: OpSignature) -> OpCost:
+            return reader(op).backward_cost()
+
+        perf_model(*names, category="SDPA_fwd", backward=backward, backward_category="SDPA_bwd")(
+            forward
+        )
+        return reader
+
+    return register
+
+
+def _backward_model(*names: str) -> Callable[[Formula], Formula]:
+    return perf_model(*names, category="SDPA_bwd", backward_category="SDPA_bwd")
+
+
+@_forward_model("FlashAttnFunc", "flash_attn::_flash_attn_forward")
+def flash_attention(op: OpSignature) -> Attention:
+    """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    names = ("q_stride", "k_stride", "v_stride")
+    strides = {name: _required_strides(op, index) for index, name in enumerate(names)}
+    return replace(_attention(op, "BNHD", dropout=3, causal=flag(op, 5)), strides=strides)
+
+
+def _required_strides(op: OpSignature, index: int) -> Shape:
+    found = tensor(op, index).strides
+    if found is None:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without strides.")
+    return found
+
+
+@_backward_model("flash_attn::_flash_attn_backward")
+def flash_attention_backward(op: OpSignature) -> OpCost:
+    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of dO's dtype."""
+    causal = flag(op, 10) if len(op.concrete_inputs) > 10 else True
+    call = _attention(op, "BNHD", first=1, dropout=8, causal=causal)
+    return call.backward_cost(tensor(op, 0).size)
+
+
+def _packed(op: OpSignature, lengths_at: int, longest_at: int) -> Packed:
+    """Cumulated lengths of Q and K/V at ``lengths_at``, the longest ones at ``longest_at``."""
+    return Packed(
+        sequences_q=tensor(op, lengths_at).shape[0] - 1,
+        sequences_kv=tensor(op, lengths_at + 1).shape[0] - 1,
+        longest_q=int(text(op, longest_at)),
+        longest_kv=int(text(op, longest_at + 1)),
+    )
+
+
+@_forward_model("flash_attn::_flash_attn_varlen_forward")
+def flash_attention_packed(op: OpSignature) -> Attention:
+    """Q, K, V (N,H,d) packed; flops of the longest sequence and of the others at mean length."""
+    packed = _packed(op, 3, 5)
+    return _attention(op, "NHD", dropout=7, causal=flag(op, 9), packed=packed)
+
+
+@_backward_model("flash_attn::_flash_attn_varlen_backward")
+def flash_attention_packed_backward(op: OpSignature) -> OpCost:
+    """dO, then Q, K, V (N,H,d) packed; backward flops of the longest and of the mean sequence."""
+    packed = _packed(op, 9, 11)
+    call = _attention(op, "NHD", first=1, dropout=13, causal=flag(op, 15), packed=packed)
+    return call.backward_cost()
+
+
+@_forward_model(
+    "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_efficient_attention"
+)
+def sdpa_with_bias(op: OpSignature) -> Attention:
+    """Q, K, V (B,H,N,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    return _attention(op, "BHND", dropout=5, causal=flag(op, 6), flash=False)
+
+
+@_forward_model("aten::_scaled_dot_product_flash_attention")
+def sdpa_flash(op: OpSignature) -> Attention:
+    """Q, K, V (B,H,N,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    return _attention(op, "BHND", dropout=3, causal=flag(op, 4))
+
+
+@_forward_model("aiter::_flash_attn_forward", "aiter::mha_fwd", "aiter::fmha_v3_fwd")
+def aiter_forward(op: OpSignature) -> Attention:
+    """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    return _attention(op, "BNHD", dropout=3, causal=flag(op, 5), show_dtypes=False)
+
+
+@_backward_model("aiter::_flash_attn_backward")
+def aiter_flash_backward(op: OpSignature) -> OpCost:
+    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
+    call = _attention(op, "BNHD", first=1, dropout=10, causal=flag(op, 12), show_dtypes=False)
+    return call.backward_cost()
+
+
+@_forward_model("aiter::wrapper_fmha_v3_fwd")
+def aiter_wrapped_forward(op: OpSignature) -> Attention:
+    """Q, K, V (B,N,H,d) from argument 1; flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half."""
+    return _attention(op, "BNHD", first=1, dropout=4, causal=flag(op, 6), show_dtypes=False)
+
+
+@_backward_model("aiter::wrapper_fmha_v3_bwd")
+def aiter_wrapped_backward(op: OpSignature) -> OpCost:
+    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
+    call = _attention(op, "BNHD", first=1, dropout=7, causal=flag(op, 9), show_dtypes=False)
+    return call.backward_cost()
+
+
+@_backward_model("aiter::mha_bwd")
+def aiter_backward(op: OpSignature) -> OpCost:
+    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
+    call = _attention(op, "BNHD", first=1, dropout=6, causal=flag(op, 8), show_dtypes=False)
+    return call.backward_cost()
+
+
+@_forward_model("flash_attn_3::fwd")
+def flash_attention_3(op: OpSignature) -> Attention:
+    """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    return _attention(op, "BNHD", causal=flag(op, 24), show_dtypes=False)
+
+
+@_forward_model("EvoformerAttention")
+def evoformer(op: OpSignature) -> Attention:
+    """Q, K, V (B,S,N,H,d), S sequences each; flops (B S) H 2 N^2 (d_qk + d_v); bytes Q+K+V+O."""
+    folded = []
+    for index in range(3):
+        t = tensor(op, index)
+        if len(t.shape) != 5:
+            raise UnexpectedArgumentsError(f"{op.name} reads 5-d operands, found {t.shape}.")
+        folded.append((t.shape[0] * t.shape[1], *t.shape[2:]))
+    call = OpSignature(op.name, tuple(folded), op.input_types[:1])
+    read = _attention(call, "BNHD", flash=False)
+    return replace(read, dtypes=(dtype(op, 0),))
+
+
+categorize("SDPA_fwd", "aten::_efficient_attention_forward")
+categorize(
+    "SDPA_bwd",
+    "FlashAttnFuncBackward",
+    "FusedAttnFuncBackward",
+    "aten::_scaled_dot_product_cudnn_attention_backward",
+    "aten::_scaled_dot_product_efficient_attention_backward",
+    "aten::_scaled_dot_product_flash_attention_backward",
+    "aten::_efficient_attention_backward",
+)

@@ -1,0 +1,242 @@
+"""Convolution: a filter of shape w slides over input x and gives out."""
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from jarvis.perf_models.arguments import (
+    Shape,
+    Tensor,
+    flag,
+    flags,
+    integer,
+    integers,
+    optional_tensor,
+    tensor,
+    total_bytes,
+)
+from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.registry import (
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    categorize,
+    perf_model,
+)
+
+MAX_SPATIAL_DIMS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """Input (N, C_in, spatial...), filter, and how the filter moves; bias as the sheets show it."""
+
+    x: Tensor
+    w: Tensor
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    transposed: bool
+    output_padding: Shape
+    groups: int
+    bias: Any = False
+
+    @property
+    def out_spatial(self) -> Shape:
+        """Spatial extents of the output."""
+        moves = zip(
+            self.x.shape[2:],
+            self.w.shape[2:],
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.output_padding,
+            strict=True,
+        )
+        if self.transposed:
+            return tuple(
+                (x - 1) * s - 2 * p + d * (k - 1) + extra + 1 for x, k, s, p, d, extra in moves
+            )
+        return tuple((x + 2 * p - d * (k - 1) - 1) // s + 1 for x, k, s, p, d, _ in moves)
+
+    @property
+    def out_shape(self) -> Shape:
+        """Output shape as the sheets have it: groups are left out of transposed convolutions."""
+        channels = self.w.shape[1] if self.transposed else self.w.shape[0]
+        return (self.x.shape[0], channels, *self.out_spatial)
+
+    @property
+    def real_out_shape(self) -> Shape:
+        """Output shape with the channels of every group."""
+        groups = self.groups if self.transposed else 1
+        batch, channels, *spatial = self.out_shape
+        return (batch, channels * groups, *spatial)
+
+    @property
+    def product_flops(self) -> int:
+        """2 x filter taps x the positions that they are applied to."""
+        positions = self.x.numel if self.transposed else prod(self.out_shape)
+        return 2 * prod(self.w.shape[1:]) * positions
+
+    def forward_cost(self) -> OpCost:
+        """Flops 2 prod(w[1:]) prod(out) (+ prod(out) for a bias); bytes x + w + out (+ bias)."""
+        out, size = prod(self.out_shape), self.x.size
+        bias = self.out_shape[1] if self.bias else 0
+        real_bias = self.real_out_shape[1] if self.bias else 0
+        operands = self.x.numel + self.w.numel
+        return OpCost(
+            flops=self.product_flops + (out if self.bias else 0),
+            bytes=total_bytes((operands + out + bias, size)),
+            compute=compute_spec("matrix", self.x.dtype),
+            params=self.params(),
+            exact_flops=self.product_flops + (prod(self.real_out_shape) if self.bias else 0),
+            exact_bytes=total_bytes((operands + prod(self.real_out_shape) + real_bias, size)),
+        )
+
+    def backward_cost(self, wanted: tuple[bool, bool, bool]) -> OpCost:
+        """Flops of input grad and weight grad; bytes 2 (x + w + out).
+
+        The sheets count both gradients always, and the bias gradient in elements.
+        ``exact_flops`` and ``exact_bytes`` count only the ``wanted`` (input, weight, bias) ones.
+        """
+        out, size = prod(self.out_shape), self.x.size
+        reached = prod(self.x.shape[2:]) if self.transposed else prod(self.out_spatial)
+        weight_grad = 2 * self.w.numel * self.x.shape[0] * reached
+        moved = total_bytes((2 * (self.x.numel + self.w.numel + out), size))
+        if moved is not None and self.bias:
+            moved += out + self.out_shape[1]
+        real_out = prod(self.real_out_shape)
+        per_gradient = self.x.numel + self.w.numel + real_out
+        bias_grad = real_out + self.real_out_shape[1]
+        input_wanted, weight_wanted, bias_wanted = wanted
+        return OpCost(
+            flops=self.product_flops + weight_grad + (out if self.bias else 0),
+            bytes=moved,
+            compute=compute_spec("matrix", self.x.dtype),
+            params=self.params(),
+            exact_flops=self.product_flops * input_wanted
+            + weight_grad * weight_wanted
+            + real_out * bias_wanted,
+            exact_bytes=total_bytes(
+                (per_gradient * (input_wanted + weight_wanted) + bias_grad * bias_wanted, size)
+            ),
+        )
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as the sheets name them."""
+        return {
+            "convNd": f"conv{len(self.x.shape) - 2}d",
+            "input_shape": self.x.shape,
+            "filter_shape": self.w.shape,
+            "dtype_input_weight": (self.x.dtype, self.w.dtype),
+            "input_stride": self.x.strides,
+            "weight_stride": self.w.strides,
+            "bias": self.bias,
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+            "transposed_conv": self.transposed,
+            "output_padding": self.output_padding,
+            "groups": self.groups,
+        }
+
+
+def _checked(op: OpSignature, x: Tensor, w: Tensor) -> int:
+    """Number of spatial dims; UnexpectedArgumentsError for a mix of dtypes or another rank."""
+    if x.dtype != w.dtype:
+        raise UnexpectedArgumentsError(f"{op.name} mixes {x.dtype} with a filter of {w.dtype}.")
+    spatial = len(x.shape) - 2
+    if not 1 <= spatial <= MAX_SPATIAL_DIMS:
+        raise UnexpectedArgumentsError(f"{op.name} reads 1 to 3 spatial dims, found {x.shape}.")
+    return spatial
+
+
+def _convolution(op: OpSignature, first: int, movement: int) -> Convolution:
+    """Input and filter at ``first``; stride, padding, dilation, ... from ``movement`` on."""
+    x, w = tensor(op, first), tensor(op, first + 1)
+    spatial = _checked(op, x, w)
+
+    def per_dim(index: int, default: int) -> Shape:
+        values = integers(op, index) or (default,)
+        return values * spatial if len(values) == 1 else values
+
+    return Convolution(
+        x,
+        w,
+        stride=per_dim(movement, 1),
+        padding=per_dim(movement + 1, 0),
+        dilation=per_dim(movement + 2, 1),
+        transposed=flag(op, movement + 3),
+        output_padding=per_dim(movement + 4, 0),
+        groups=integer(op, movement + 5, 1),
+    )
+
+
+def _forward(op: OpSignature) -> Convolution:
+    return replace(_convolution(op, 0, 3), bias=optional_tensor(op, 2).given)
+
+
+def _backward_of_forward(op: OpSignature) -> OpCost:
+    call = _forward(op)
+    return call.backward_cost((True, True, call.bias))
+
+
+@perf_model(
+    "aten::convolution",
+    category="CONV_fwd",
+    backward=_backward_of_forward,
+    backward_category="CONV_bwd",
+)
+def convolution(op: OpSignature) -> OpCost:
+    """Flops 2 prod(w[1:]) prod(out) (+ prod(out) for a bias); bytes x + w + out (+ bias).
+
+    A transposed convolution applies its taps to every input element: prod(x) for prod(out).
+    """
+    return _forward(op).forward_cost()
+
+
+@perf_model("aten::convolution_backward", category="CONV_bwd", backward_category="CONV_bwd")
+def convolution_backward(op: OpSignature) -> OpCost:
+    """Flops 2 prod(out) prod(w[1:]) + 2 prod(w) N prod(out spatial); bytes 2 (x + w + out).
+
+    ``exact_flops`` and ``exact_bytes`` honour output_mask: which gradients are computed.
+    """
+    call = replace(_convolution(op, 1, 4), bias=optional_tensor(op, 3).shape or [])
+    mask = flags(op, 10) or [True, True, False]
+    return call.backward_cost((mask[0], mask[1], mask[2]))
+
+
+def _fused_bias(op: OpSignature) -> Convolution:
+    x, w = tensor(op, 0), tensor(op, 1)
+    spatial = _checked(op, x, w)
+    return Convolution(
+        x,
+        w,
+        stride=(integer(op, 3, 1),) * spatial,
+        padding=(integer(op, 4, 0),) * spatial,
+        dilation=(1,) * spatial,
+        transposed=False,
+        output_padding=(0,) * spatial,
+        groups=1,
+        bias=True,
+    )
+
+
+def _backward_of_fused_bias(op: OpSignature) -> OpCost:
+    return _fused_bias(op).backward_cost((True, True, True))
+
+
+@perf_model(
+    "ConvBias_",
+    "ConvBiasReLU_",
+    category="CONV_fwd",
+    backward=_backward_of_fused_bias,
+    backward_category="CONV_bwd",
+)
+def convolution_with_bias(op: OpSignature) -> OpCost:
+    """Flops 2 prod(w[1:]) prod(out) + prod(out); bytes x + w + out + bias; one stride for all."""
+    return _fused_bias(op).forward_cost()
+
+
+categorize("CONV_fwd", "aten::miopen_convolution", "aten::cudnn_convolution")
+categorize("CONV_bwd", "ConvBias_Backward", "ConvBiasReLU_Backward")

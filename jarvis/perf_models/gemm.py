@@ -1,0 +1,214 @@
+"""Matrix multiplication: Y[M,N] = A[M,K] @ B[K,N], batched B times where the op says so."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jarvis.perf_models.arguments import (
+    Tensor,
+    optional_tensor,
+    tensor,
+    text,
+    total_bytes,
+)
+from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, bytes_per_element, compute_spec
+from jarvis.perf_models.registry import (
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    perf_model,
+)
+
+Sizes = tuple[float | None, float | None, float | None]
+
+_TENSILE_LAYOUT = re.compile(r"C[a-z]{3}_A[a-z]{3}_B[a-z]{3}")
+
+
+def kernel_transposes(kernel_names: Iterable[str]) -> tuple[bool | None, bool | None] | None:
+    """(A transposed, B transposed) as the first kernel that encodes it in its name says."""
+    for name in kernel_names:
+        if _TENSILE_LAYOUT.search(name):
+            a = {"_Ailk_": False, "_Alik_": True}
+            b = {"_Bljk_": False, "_Bjlk_": True}
+            return (
+                next((value for mark, value in a.items() if mark in name), None),
+                next((value for mark, value in b.items() if mark in name), None),
+            )
+        if name.startswith("nvjet"):
+            layout = name.rsplit("_", 1)[-1]
+            return layout[:1] == "T", layout[1:2] == "T"
+    return None
+
+
+def gemm_cost(
+    op: OpSignature,
+    mnk: tuple[int, int, int],
+    operands: tuple[Tensor, Tensor],
+    sizes: Sizes,
+    *,
+    bias: bool = False,
+    bias_size: float | None = None,
+    batch: int | None = None,
+    spec: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> OpCost:
+    """Cost from M, N, K: flops 2MNK (+ MN for a bias), bytes A + B + Y (+ N for a bias)."""
+    m, n, k = mnk
+    a, b = operands
+    parts = [(m * k, sizes[0]), (k * n, sizes[1]), (m * n, sizes[2])]
+    if bias:
+        parts.append((n, bias_size))
+    moved = total_bytes(*parts)
+    times = 1 if batch is None else batch
+    params: dict[str, Any] = {} if batch is None else {"B": batch}
+    params |= {
+        "M": m,
+        "N": n,
+        "K": k,
+        "bias": bias,
+        "stride_A": a.strides,
+        "stride_B": b.strides,
+        "dtype_A_B": (a.dtype, b.dtype),
+    }
+    params |= extra or {}
+    params.setdefault("B", 1)
+    if (transposes := kernel_transposes(op.kernel_names)) is not None:
+        params["transpose"] = transposes
+    return OpCost(
+        flops=times * (2 * m * n * k + (m * n if bias else 0)),
+        bytes=None if moved is None else times * moved,
+        compute=compute_spec("matrix", a.dtype) if spec is None else spec,
+        params=params,
+    )
+
+
+def matrix(t: Tensor, rank: int = 2) -> tuple[int, ...]:
+    """Shape of a matrix, or of a batch of them; UnexpectedArgumentsError for another rank."""
+    if len(t.shape) != rank:
+        raise UnexpectedArgumentsError(f"A {rank}-d operand was expected, found shape {t.shape}.")
+    return t.shape
+
+
+def _with_real_bias(cost: OpCost, bias: Tensor, counted: int) -> OpCost:
+    """Let ``exact_bytes`` count the bias as large as it is instead of ``counted`` elements."""
+    if cost.bytes is None or bias.size is None:
+        return cost
+    real = cost.bytes + (bias.numel - counted) * bias.size
+    return replace(cost, exact_bytes=real)
+
+
+@perf_model("aten::mm", category="GEMM", needs_kernels=True)
+def mm(op: OpSignature) -> OpCost:
+    """Y[M,N] = A[M,K] @ B[K,N]; flops 2MNK; bytes (MK + KN + MN) of A's dtype."""
+    a, b = tensor(op, 0), tensor(op, 1)
+    (m, k), (_, n) = matrix(a), matrix(b)
+    return gemm_cost(op, (m, n, k), (a, b), (a.size,) * 3)
+
+
+@perf_model("aten::addmm", category="GEMM", needs_kernels=True)
+def addmm(op: OpSignature) -> OpCost:
+    """Y = bias + A @ B; flops 2MNK + MN; bytes (MK + KN + MN + N) of A's dtype.
+
+    The bias may be a full matrix: ``exact_bytes`` counts it as large as it is.
+    """
+    a, b = tensor(op, 1), tensor(op, 2)
+    (m, k), (_, n) = matrix(a), matrix(b)
+    cost = gemm_cost(op, (m, n, k), (a, b), (a.size,) * 3, bias=True, bias_size=a.size)
+    return _with_real_bias(cost, tensor(op, 0), counted=n)
+
+
+@perf_model("aten::bmm", category="GEMM", needs_kernels=True)
+def bmm(op: OpSignature) -> OpCost:
+    """B products [M,K] @ [K,N]; flops 2BMNK; bytes B(MK + KN + MN) of A's dtype."""
+    a, b = tensor(op, 0), tensor(op, 1)
+    (batch, m, k), (_, _, n) = matrix(a, 3), matrix(b, 3)
+    return gemm_cost(op, (m, n, k), (a, b), (a.size,) * 3, batch=batch)
+
+
+@perf_model("aten::baddbmm", category="GEMM", needs_kernels=True)
+def baddbmm(op: OpSignature) -> OpCost:
+    """B products plus bias; flops B(2MNK + MN); bytes B(MK + KN + MN + N) of A's dtype.
+
+    ``exact_bytes`` counts the added tensor as large as it is.
+    """
+    a, b = tensor(op, 1), tensor(op, 2)
+    (batch, m, k), (_, _, n) = matrix(a, 3), matrix(b, 3)
+    cost = gemm_cost(op, (m, n, k), (a, b), (a.size,) * 3, bias=True, bias_size=a.size, batch=batch)
+    return _with_real_bias(cost, tensor(op, 0), counted=batch * n)
+
+
+@perf_model("tex_ts::te_gemm_ts", category="GEMM", needs_kernels=True)
+def te_gemm_ts(op: OpSignature) -> OpCost:
+    """A with transA, B with transB; flops 2MNK (+ MN); bytes A, B, Y, bias of their own dtypes."""
+    a, b = tensor(op, 0), tensor(op, 5)
+    rows, cols = matrix(a)
+    m, k = (rows, cols) if text(op, 4) == "1" else (cols, rows)
+    b_rows, b_cols = matrix(b)
+    n = b_cols if text(op, 9) == "1" else b_rows
+    sizes = (a.size, b.size, tensor(op, 10).size)
+    bias = text(op, 14) != ""
+    bias_size = optional_tensor(op, 18).size
+    return gemm_cost(op, (m, n, k), (a, b), sizes, bias=bias, bias_size=bias_size)
+
+
+@perf_model(
+    "_Linear_yfwd_mm",
+    "_LinearBackward_xgrad_mm",
+    "_LinearBackward_wgrad_mm",
+    "_LayerNormLinear_yfwd_mm",
+    "_LayerNormLinearBackward_xgrad_mm",
+    "_LayerNormLinearBackward_wgrad_mm",
+    category="GEMM",
+    needs_kernels=True,
+)
+def linear_module_mm(op: OpSignature) -> OpCost:
+    """The products inside a fused linear layer; flops 2MNK; bytes MK + KN of A's dtype, 2 MN."""
+    a, b = tensor(op, 0), tensor(op, 1)
+    if a.dtype != b.dtype:
+        raise UnexpectedArgumentsError(f"{op.name} multiplies {a.dtype} by {b.dtype}.")
+    (m, k), (_, n) = matrix(a), matrix(b)
+    return gemm_cost(op, (m, n, k), (a, b), (a.size, a.size, HALF_PRECISION_BYTES))
+
+
+def _linear(
+    op: OpSignature, out_size: int | None, bias: Tensor | None = None, bias_size: int | None = None
+) -> OpCost:
+    a, w = tensor(op, 0), tensor(op, 1)
+    (m, k), (n, _) = matrix(a), matrix(w)
+    has_bias = bias is not None and bias.given
+    sizes = (a.size, w.size, out_size)
+    return gemm_cost(op, (m, n, k), (a, w), sizes, bias=has_bias, bias_size=bias_size)
+
+
+@perf_model("vllm::rocm_unquantized_gemm", category="GEMM", needs_kernels=True)
+def unquantized(op: OpSignature) -> OpCost:
+    """A[M,K] @ W[N,K]^T (+ bias); flops 2MNK (+ MN); Y and bias of the bias's dtype, else W's."""
+    bias = optional_tensor(op, 2)
+    out = bias.size if bias.given else tensor(op, 1).size
+    return _linear(op, out, bias, out)
+
+
+@perf_model("aiter::gemm_a16w16", category="GEMM", needs_kernels=True)
+def a16w16(op: OpSignature) -> OpCost:
+    """A[M,K] @ W[N,K]^T (+ bias); flops 2MNK (+ MN); Y and bias of A's dtype."""
+    size = tensor(op, 0).size
+    return _linear(op, size, optional_tensor(op, 2), size)
+
+
+@perf_model(
+    "aiter::gemm_a16w16_atomic_",
+    "sglang_profiler::gemm_kernels_flydsl_hgemm",
+    category="GEMM",
+    needs_kernels=True,
+)
+def a16w16_atomic(op: OpSignature) -> OpCost:
+    """A[M,K] @ W[N,K]^T; flops 2MNK; Y of argument 3's dtype, 2 bytes if that is not recorded."""
+    recorded = len(op.input_types) > 3
+    return _linear(op, bytes_per_element(op.input_types[3]) if recorded else HALF_PRECISION_BYTES)
+
+
+@perf_model("aiter::_gemm_a16w16_asm", category="GEMM", needs_kernels=True)
+def a16w16_asm(op: OpSignature) -> OpCost:
+    """A[M,K] @ W[N,K]^T; flops 2MNK; Y of argument 2's dtype, A's if that is unknown."""
+    return _linear(op, optional_tensor(op, 2).size or tensor(op, 0).size)

@@ -1,0 +1,67 @@
+"""Mixture of experts: categories of its kernels (their formulas are not known here yet)."""
+
+from jarvis.perf_models.registry import categorize
+
+categorize(
+    "GroupedGEMM_fwd",
+    "primus_turbo::grouped_gemm",
+    "primus_turbo::grouped_gemm_impl",
+    "primus_turbo::grouped_gemm_variable_k",
+    "primus_turbo::grouped_gemm_variable_k_impl",
+    "primus_turbo_cpp_extension::grouped_gemm",
+    "primus_turbo_cpp_extension::ck_grouped_gemm",
+    "primus_turbo_cpp_extension::grouped_gemm_variable_k",
+    "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k",
+)
+categorize(
+    "MoE_fused",
+    "pseudo_op::moe_aiter_fused_1stage",
+    "aiter::fmoe_fp8_blockscale_g1u1",
+    "aiter::fmoe_g1u1",
+)
+categorize(
+    "MoE_unfused",
+    "aiter::moe_cktile2stages_gemm1_ck",
+    "aiter::moe_cktile2stages_gemm2_ck",
+    "aiter::ck_moe_stage1",
+    "aiter::ck_moe_stage2",
+    "pseudo_op::moe_triton_unfused_up",
+    "pseudo_op::moe_triton_unfused_down",
+    "pseudo_op::moe_gptq_awq_up",
+    "pseudo_op::moe_gptq_awq_down",
+    "pseudo_op::moe_flydsl_stage1",
+    "pseudo_op::moe_flydsl_stage2",
+    "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel",
+)
+categorize(
+    "MoE_aux",
+    "aiter::biased_grouped_topk_hip",
+    "aiter::moe_sorting_fwd",
+    "aiter::mxfp4_moe_sort_hip",
+    "sglang_profiler::fused_moe_triton_kernels_fused_append_shared_experts",
+    "aiter::topk_softplus",
+    "aiter::moe_sorting_opus_fwd",
+    "aiter::moe_align_block_size",
+    "_moe_C::moe_align_block_size",
+    "aiter::moe_sum",
+    "aiter::topk_softmax",
+    "aiter::topk_softmax_asm",
+    "aiter::topk_sigmoid",
+    "aiter::grouped_topk",
+    "aiter::moe_fused_gate",
+    "aiter::fused_moe_->_fused_dynamic_mxfp4_quant_moe_sort_kernel (Synthetic Op)",
+)
+categorize(
+    "MoE_comm_fwd",
+    "MoEDispatch",
+    "MoECombine",
+    "TokenPermuteMaskMap",
+    "_OperationFuserAutogradFunction",
+)
+categorize(
+    "MoE_comm_bwd",
+    "MoEDispatchBackward",
+    "MoECombineBackward",
+    "TokenPermuteMaskMapBackward",
+    "_OperationFuserAutogradFunctionBackward",
+)

@@ -1,0 +1,253 @@
+"""Batch, layer, group, instance and RMS normalization of the framework, forward and backward.
+
+n elements in c channels (for layer and RMS norm c is the normalized extent), e = n/c.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from jarvis.perf_models.arguments import (
+    Shape,
+    Tensor,
+    flag,
+    flags,
+    integers,
+    layout_params,
+    optional_tensor,
+    tensor,
+    total_bytes,
+)
+from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.registry import (
+    Formula,
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    categorize,
+    perf_model,
+)
+
+LIBRARIES = ("", "native_", "miopen_", "cudnn_")
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """Input, channels c, and which of statistics, weight, bias and gradients take part."""
+
+    x: Tensor
+    channels: int
+    training: bool
+    affine: bool
+    bias: bool
+    mask: tuple[bool, ...] | None = None
+
+    @property
+    def n(self) -> int:
+        """Elements."""
+        return self.x.numel
+
+    def forward_cost(self) -> OpCost:
+        """Flops 6c + 2n (+ 3n training); bytes 2n + wc, w = 2 + weight + bias + 2 training."""
+        vectors = 2 + self.affine + (self.affine and self.bias) + 2 * self.training
+        return self.cost(
+            6 * self.channels + 2 * self.n + (3 * self.n if self.training else 0),
+            2 * self.n + vectors * self.channels,
+        )
+
+    def backward_cost(self) -> OpCost:
+        """Flops of weight and input gradient; bytes of gradients, input and vectors.
+
+        flops = 4n (+ 3c in inference) + (5n for the input gradient in training, 2n without one);
+        bytes = 2n (+ n for the input gradient in training) + c (training + weight + training
+        weight gradients, twice with bias).
+        """
+        c, n = self.channels, self.n
+        input_grad = self.mask is not None and self.mask[0]
+        flops = 4 * n + (0 if self.training else 3 * c)
+        if not input_grad:
+            flops += 2 * n
+        elif self.training:
+            flops += 5 * n
+        elements = n + n * (2 if input_grad and self.training else 1)
+        vectors = int(self.training) + int(self.affine)
+        if self.affine and self.training:
+            vectors += 2 if self.bias else 1
+        return self.cost(flops, elements + vectors * c)
+
+    def cost(self, flops: float, elements: float) -> OpCost:
+        """A cost of ``elements`` of the input's dtype."""
+        return OpCost(
+            flops=flops,
+            bytes=total_bytes((elements, self.x.size)),
+            compute=compute_spec("vector", self.x.dtype),
+            params=self.params(),
+        )
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as the sheets name them."""
+        params = layout_params(self.x) | {
+            "num_channels": self.channels,
+            "has_bias": self.bias,
+            "is_affine": self.affine,
+            "is_training": self.training,
+        }
+        if self.mask is not None:
+            params["output_mask"] = list(self.mask)
+        return params
+
+
+def _given(op: OpSignature, index: int) -> bool:
+    return optional_tensor(op, index).given
+
+
+def _extent(op: OpSignature, index: int) -> int:
+    """Product of the normalized shape at ``index``."""
+    shape: Shape | None = integers(op, index)
+    if not shape:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its normalized shape.")
+    return prod(shape)
+
+
+def _mask(op: OpSignature, index: int, gradients: int) -> tuple[bool, ...]:
+    """Which gradients are computed; all of them where that is not recorded."""
+    return tuple(flags(op, index) or [True] * gradients)
+
+
+def _forward(op: OpSignature, channels: int, training: bool, weight: int, bias: int) -> OpCost:
+    norm = Norm(tensor(op, 0), channels, training, _given(op, weight), _given(op, bias))
+    return norm.forward_cost()
+
+
+def _forward_model(*names: str) -> Callable[[Formula], Formula]:
+    return perf_model(
+        *names, category="NORM_fwd", sheet="Normalization", backward_category="NORM_bwd"
+    )
+
+
+def _backward_model(*names: str) -> Callable[[Formula], Formula]:
+    return perf_model(
+        *names, category="NORM_bwd", sheet="Normalization", backward_category="NORM_bwd"
+    )
+
+
+@_forward_model(
+    *(f"aten::{library}batch_norm" for library in LIBRARIES),
+    *(f"aten::{library}instance_norm" for library in LIBRARIES),
+)
+def batch_norm(op: OpSignature) -> OpCost:
+    """c = x[1]; flops 6c + 2n (+ 3n training); bytes 2n + (2 + weight + bias + 2 training) c."""
+    return _forward(op, tensor(op, 0).shape[1], flag(op, 5), weight=1, bias=2)
+
+
+@_forward_model(*(f"aten::{library}layer_norm" for library in LIBRARIES))
+def layer_norm(op: OpSignature) -> OpCost:
+    """c = prod(normalized shape); flops 6c + 5n; bytes 2n + (4 + weight + bias) c."""
+    return _forward(op, _extent(op, 1), True, weight=2, bias=3)
+
+
+@_forward_model(
+    "aten::group_norm",
+    "aten::miopen_group_norm",
+    "aten::cudnn_group_norm",
+    "aiter::_groupnorm_run",
+)
+def group_norm(op: OpSignature) -> OpCost:
+    """c = x[1]; flops 6c + 5n; bytes 2n + (4 + weight + bias) c."""
+    return _forward(op, tensor(op, 0).shape[1], True, weight=2, bias=3)
+
+
+@_forward_model("aten::native_group_norm")
+def native_group_norm(op: OpSignature) -> OpCost:
+    """c = x[1]; flops 6c + 5n; bytes 2n + (4 + weight + bias) c."""
+    return _forward(op, tensor(op, 0).shape[1], True, weight=1, bias=2)
+
+
+@_forward_model("aten::_fused_rms_norm")
+def fused_rms_norm(op: OpSignature) -> OpCost:
+    """c = prod(normalized shape); flops (n/c)(2c + 2) + n (+ n weight); bytes 2n (+ c weight)."""
+    norm = Norm(tensor(op, 0), _extent(op, 1), False, _given(op, 2), bias=False)
+    n, c = norm.n, norm.channels
+    flops = n // c * (2 * c + 2) + n * (2 if norm.affine else 1)
+    return norm.cost(flops, 2 * n + (c if norm.affine else 0))
+
+
+@_forward_model("primus::fused_ln_modulate")
+def ln_modulate(op: OpSignature) -> OpCost:
+    """x (T,B,H), shift and scale per B: flops 12n; bytes 2n + 2BH of x's dtype + 8TB."""
+    return _modulated(op, flops_per_element=12, tensors=2, vectors=2)
+
+
+@_backward_model("primus::fused_ln_modulate_backward")
+def ln_modulate_backward(op: OpSignature) -> OpCost:
+    """Backward of the above: flops 15n; bytes 3n + 3BH of x's dtype + 8TB."""
+    return _modulated(op, flops_per_element=15, tensors=3, vectors=3)
+
+
+def _modulated(op: OpSignature, flops_per_element: int, tensors: int, vectors: int) -> OpCost:
+    x = tensor(op, 0)
+    if len(x.shape) != 3:
+        raise UnexpectedArgumentsError(f"{op.name} reads a 3-d input, found shape {x.shape}.")
+    rows, batch, hidden = x.shape
+    norm = Norm(x, hidden, training=True, affine=True, bias=True)
+    moved = total_bytes(
+        (tensors * x.numel + vectors * batch * hidden, x.size), (8 * rows * batch, 1)
+    )
+    return replace(norm.cost(flops_per_element * x.numel, 0), bytes=moved)
+
+
+@_backward_model("aten::batch_norm_backward", "aten::native_batch_norm_backward")
+def batch_norm_backward(op: OpSignature) -> OpCost:
+    """Gradient, input x: flops 4n + 5n input gradient; bytes 3n + vectors (training)."""
+    x, mask = tensor(op, 1), _mask(op, 9, gradients=3)
+    return Norm(
+        x, x.shape[1], flag(op, 7), _given(op, 2), bias=mask[2], mask=mask[:1]
+    ).backward_cost()
+
+
+@_backward_model("aten::miopen_batch_norm_backward", "aten::cudnn_batch_norm_backward")
+def library_batch_norm_backward(op: OpSignature) -> OpCost:
+    """Input x, gradient: the sheets count it as inference, 4n + 3c flops and 2n + c weight bytes.
+
+    It runs on the statistics of the batch where these are given (argument 5), so ``exact_flops``
+    and ``exact_bytes`` count a training step then.
+    """
+    x = tensor(op, 0)
+    norm = Norm(x, x.shape[1], False, _given(op, 2), bias=True, mask=(True,))
+    exact = replace(norm, training=_given(op, 5)).backward_cost()
+    return replace(norm.backward_cost(), exact_flops=exact.flops, exact_bytes=exact.bytes)
+
+
+@_backward_model(*(f"aten::{library}layer_norm_backward" for library in LIBRARIES))
+def layer_norm_backward(op: OpSignature) -> OpCost:
+    """Gradient, input x, normalized shape: flops 4n + 5n input gradient; bytes 3n + vectors."""
+    mask = _mask(op, 7, gradients=3)
+    norm = Norm(tensor(op, 1), _extent(op, 2), True, mask[1], mask[2], mask)
+    return norm.backward_cost()
+
+
+@_backward_model(*(f"aten::{library}group_norm_backward" for library in LIBRARIES))
+def group_norm_backward(op: OpSignature) -> OpCost:
+    """Gradient, input x, c = x[1]: flops 4n + 5n input gradient; bytes 3n + vectors."""
+    x, mask = tensor(op, 1), _mask(op, 9, gradients=3)
+    return Norm(x, x.shape[1], True, _given(op, 4), mask[2], mask).backward_cost()
+
+
+@_backward_model(
+    *(f"aten::{library}rms_norm_backward" for library in LIBRARIES),
+    "aten::_fused_rms_norm_backward",
+)
+def rms_norm_backward(op: OpSignature) -> OpCost:
+    """Gradient, input x: flops n (+ n weight) (+ 6n input gradient) (+ n weight gradient, + n more
+    to sum it over several rows); bytes 3n (+ 2c weight)."""
+    mask = _mask(op, 5, gradients=2)
+    norm = Norm(tensor(op, 1), _extent(op, 2), False, _given(op, 4), bias=False, mask=mask)
+    n, c = norm.n, norm.channels
+    flops = n + n * norm.affine + (6 * n if mask[0] else 0)
+    if mask[1] and norm.affine:
+        flops += n + (n if n > c else 0)
+    return norm.cost(flops, 3 * n + (2 * c if norm.affine else 0))
+
+
+categorize("NORM_bwd", *(f"aten::{library}instance_norm_backward" for library in LIBRARIES))

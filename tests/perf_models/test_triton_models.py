@@ -1,0 +1,90 @@
+from collections.abc import Callable
+
+import pytest
+
+from jarvis.perf_models import NoModelForCallError, OpCost
+from jarvis.perf_models.triton import fused_ops
+
+Price = Callable[..., OpCost]
+
+BF16 = "c10::BFloat16"
+
+
+def test_pointwise_kernel(price: Price) -> None:
+    dims = [(8, 4), (4,), (8, 4), ()]
+    cost = price("triton_poi_fused_add_mul_0", dims, [BF16, BF16, "float", "Scalar"], {3: "32"})
+    assert cost.flops == (1 + 1) * 32
+    assert cost.bytes == 32 * 2 + 4 * 2 + 32 * 4
+    assert cost.compute == "vector_bf16"
+    assert cost.params == {"fused_ops": "aten.add, aten.mul", "xnumel": 32, "rnumel": 1}
+
+
+@pytest.mark.parametrize("kind", ["red", "per"])
+def test_reduction_kernel(price: Price, kind: str) -> None:
+    dims = [(8, 4), (8,), (), ()]
+    types = ["float", "float", "Scalar", "Scalar"]
+    cost = price(f"triton_{kind}_fused_exp_sum_3", dims, types, {2: "8", 3: "4"})
+    assert cost.flops == (4 + 1) * 8 * 4
+    assert cost.bytes == (32 + 8) * 4
+    assert (cost.params["xnumel"], cost.params["rnumel"]) == (8, 4)
+
+
+def test_reduction_of_everything_has_one_extent(price: Price) -> None:
+    cost = price("triton_red_fused_sum_0", [(32,), ()], ["float", "Scalar"], {1: "32"})
+    assert (cost.params["xnumel"], cost.params["rnumel"]) == (32, 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float", 4), ("long int", 8), ("int", 4), ("bool", 1), ("double", 8)]
+)
+def test_every_dtype_of_the_profiler_is_counted(price: Price, dtype: str, size: int) -> None:
+    cost = price("triton_poi_fused_clone_0", [(32,), ()], [dtype, "Scalar"], {1: "32"})
+    assert cost.bytes == 32 * size
+    assert cost.flops == 0  # a copy computes nothing
+
+
+def test_the_peak_is_that_of_the_first_floating_tensor(price: Price) -> None:
+    types = ["long int", BF16, "Scalar"]
+    cost = price("triton_poi_fused_embedding_0", [(4,), (4, 8), ()], types, {2: "32"})
+    assert cost.compute == "vector_bf16"
+
+
+def test_an_unknown_dtype_leaves_the_bytes_open(price: Price) -> None:
+    cost = price("triton_poi_fused_add_0", [(32,), ()], ["QInt8", "Scalar"], {1: "32"})
+    assert (cost.flops, cost.bytes, cost.compute) == (32, None, "")
+
+
+def test_a_name_of_unknown_ops_leaves_the_flops_open(price: Price) -> None:
+    cost = price("triton_poi_fused_frobnicate_0", [(32,), ()], ["float", "Scalar"], {1: "32"})
+    assert (cost.flops, cost.bytes) == (None, 128)
+    assert cost.params["fused_ops"] == ""
+
+
+@pytest.mark.parametrize(
+    ("dims", "concrete"),
+    [([], {}), ([(32,), ()], {1: ""}), ([(32,), ()], {1: "0.5"}), ([(), ()], {1: "32"})],
+)
+def test_a_call_without_tensors_or_extents_is_not_modelled(
+    price: Price, dims: list[tuple[int, ...]], concrete: dict[int, str]
+) -> None:
+    with pytest.raises(NoModelForCallError):
+        price("triton_poi_fused_add_0", dims, "float", concrete)
+
+
+@pytest.mark.parametrize(
+    ("name", "ops"),
+    [
+        ("triton_poi_fused_add_0", ["add"]),
+        ("triton_poi_fused__unsafe_view_mul_silu_2", ["_unsafe_view", "mul", "silu"]),
+        ("triton_poi_fused_native_layer_norm_12", ["native_layer_norm"]),
+        ("triton_per_fused__softmax__to_copy_mul_7", ["_softmax", "_to_copy", "mul"]),
+        ("triton_poi_fused_add__softmax_0", ["add", "_softmax"]),
+        ("triton_poi_fused_add_relu_threshold_backward_1", ["add", "relu", "threshold_backward"]),
+        ("triton_poi_fused_add_frobnicate_1", []),
+        ("triton_poi_fused_0", []),
+        ("triton_mm", []),
+        ("triton_tem_fused_mm_0", []),
+    ],
+)
+def test_fused_names_are_split_into_known_ops(name: str, ops: list[str]) -> None:
+    assert fused_ops(name) == ops
