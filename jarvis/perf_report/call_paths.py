@@ -1,0 +1,231 @@
+"""Where a call stands: what is around it, what runs below it, from the tree with Python frames."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from jarvis.perf_report.literals import tuples_text
+from jarvis.trace import Trace
+from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
+
+MODULE_PREFIX = "nn.Module: "
+
+# A frame reads "path/file.py(12): function".
+_PYTHON_FRAME = re.compile(r"^(?P<file>\S.*?\.py)\(\d+\): (?P<function>.*)$")
+# Frames that are nobody's entry point: of the framework and of the library under it, and wrappers.
+_FRAMEWORK_FILE = re.compile(
+    r"(^|/)((torch|triton)/.*|(contextlib|functools|runpy|threading|weakref)\.py)$"
+)
+_WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "custom_wrapper", "outer_wrapper"})
+
+Kind = Literal["module", "python", "op", "runtime", "kernel"]
+
+
+class Frame(BaseModel):
+    """One call around the call in question."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    kind: Kind
+
+
+class SubtreeEntry(BaseModel):
+    """One call below, in order of start; ``kernel`` is what a runtime call launched first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    kind: Kind
+    depth: int
+    dur_us: float
+    kernel: str | None = None
+    kernel_dur_us: float | None = None
+    input_dims: str | None = None
+    input_types: str | None = None
+
+
+class LaunchedKernel(BaseModel):
+    """One GPU event of the call."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    dur_us: float
+    stream: int | None
+
+
+class CallPath(BaseModel):
+    """The surroundings of one call: the chain above it (outermost first), all below it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    uid: int
+    op_name: str
+    input_dims: str | None
+    parent_chain: tuple[Frame, ...]
+    nn_module_chain: tuple[str, ...]
+    entry_point: str | None
+    subtree: tuple[SubtreeEntry, ...]
+    kernels: tuple[LaunchedKernel, ...]
+
+
+@dataclass(frozen=True)
+class CallStacks:
+    """The chain of calls above any host call.
+
+    ``rows`` maps a uid to its parent's uid, its name and its kind; ``forwards`` an autograd node to
+    the op that it differentiates. The autograd thread has no Python frames, so the modules and the
+    entry point of a backward call are those of its forward op.
+    """
+
+    rows: dict[int, tuple[int | None, str, Kind]]
+    forwards: dict[int, int]
+
+    def above(self, uid: int) -> Iterator[Frame]:
+        """The calls around a call, innermost first."""
+        parent = self.rows[uid][0] if uid in self.rows else None
+        while parent is not None:
+            parent, name, kind = self.rows[parent]
+            yield Frame.model_construct(name=name, kind=kind)
+
+    def modules(self, uid: int) -> list[str]:
+        """Names of the modules around a call, outermost first."""
+        return [
+            frame.name.removeprefix(MODULE_PREFIX)
+            for frame in self.above(self._with_python(uid))
+            if frame.kind == "module"
+        ][::-1]
+
+    def entry_point(self, uid: int) -> str | None:
+        """The nearest Python frame outside the framework, or None."""
+        for frame in self.above(self._with_python(uid)):
+            found = _PYTHON_FRAME.match(frame.name) if frame.kind == "python" else None
+            if found and not _is_framework(found):
+                return frame.name
+        return None
+
+    def _with_python(self, uid: int) -> int:
+        """The call itself where Python frames are above it, else its forward op if there is one."""
+        forward, node = None, uid
+        while node in self.rows:
+            parent, _, kind = self.rows[node]
+            if kind in ("python", "module"):
+                return uid
+            forward = self.forwards.get(node) if forward is None else forward
+            if parent is None:
+                break
+            node = parent
+        return uid if forward is None else forward
+
+
+def _is_framework(frame: re.Match[str]) -> bool:
+    return frame["function"] in _WRAPPERS or bool(_FRAMEWORK_FILE.search(frame["file"]))
+
+
+def call_stacks(tree: pl.DataFrame, backward_links: pl.DataFrame) -> CallStacks:
+    """The chains of a ``named_tree``, with the forward ops of ``trace.backward_links``."""
+    rows = tree.select("uid", "parent_uid", "name", "kind").iter_rows()
+    forwards = backward_links.select("backward_uid", "forward_uid").iter_rows()
+    return CallStacks(
+        {uid: (parent, name, kind) for uid, parent, name, kind in rows}, dict(forwards)
+    )
+
+
+def named_tree(trace: Trace) -> pl.DataFrame:
+    """The call tree with Python frames in preorder, and ``name, kind, dur_ns`` and arguments."""
+    arguments = ("input_dims", "input_types")
+    base = ("uid", "name", "cat", "dur_ns")
+    events = pl.concat(
+        [
+            trace.cpu_ops.select(*base, *arguments),
+            trace.runtime.select(base),
+            trace.python_functions.select(base),
+        ],
+        how="diagonal",
+    )
+    kind = (
+        pl.when(pl.col("cat") == CPU_OP)
+        .then(pl.lit("op"))
+        .when(pl.col("cat") != PYTHON_FUNCTION)
+        .then(pl.lit("runtime"))
+        .when(pl.col("name").str.starts_with(MODULE_PREFIX))
+        .then(pl.lit("module"))
+        .otherwise(pl.lit("python"))
+    )
+    return trace.python_call_tree.join(events, on="uid").sort("order").with_columns(kind=kind)
+
+
+def call_paths(
+    tree: pl.DataFrame, stacks: CallStacks, calls: pl.DataFrame, work: pl.DataFrame
+) -> dict[int, CallPath]:
+    """Surroundings of calls by uid.
+
+    ``tree``: ``named_tree``; ``calls``: ``uid, source_uid, name, input_dims``; ``work``: their GPU
+    work (``owner_uid, launch_uid, name, dur_ns, stream``) in launch order.
+    """
+    nested = tree.select("uid", "order", "subtree_end", "depth")
+    places = calls.select(uid="source_uid").unique().join(nested, on="uid")
+    place_of = {uid: (order, end, depth) for uid, order, end, depth in places.iter_rows()}
+    readable = tree.with_columns(tuples_text("input_dims"), tuples_text("input_types"))
+    launched_by = work.partition_by("owner_uid", as_dict=True)
+    paths = {}
+    for uid, source, name, input_dims in calls.select(
+        "uid", "source_uid", "name", tuples_text("input_dims")
+    ).iter_rows():
+        launched = launched_by.get((uid,), work.clear())
+        below = _subtree(readable, *place_of[source], launched) if source in place_of else ()
+        paths[uid] = CallPath(
+            uid=uid,
+            op_name=name,
+            input_dims=input_dims,
+            parent_chain=tuple(stacks.above(source))[::-1],
+            nn_module_chain=tuple(stacks.modules(source)),
+            entry_point=stacks.entry_point(source),
+            subtree=tuple(below),
+            kernels=tuple(
+                LaunchedKernel(name=kernel, dur_us=dur_ns / 1e3, stream=stream)
+                for kernel, dur_ns, stream in launched.select(
+                    "name", "dur_ns", "stream"
+                ).iter_rows()
+            ),
+        )
+    return paths
+
+
+def _subtree(
+    tree: pl.DataFrame, order: int, subtree_end: int, depth: int, launched: pl.DataFrame
+) -> Iterator[SubtreeEntry]:
+    """What runs below a call, each runtime call followed by the GPU work that it launched."""
+    below = tree.slice(order + 1, subtree_end - order - 1)
+    kernels: dict[int, list[tuple[str, int]]] = {}
+    for launch, name, dur_ns in launched.select("launch_uid", "name", "dur_ns").iter_rows():
+        kernels.setdefault(launch, []).append((name, dur_ns))
+    for row in below.iter_rows(named=True):
+        of_call = kernels.get(row["uid"], ())
+        kernel, kernel_ns = of_call[0] if of_call else (None, None)
+        level = row["depth"] - depth
+        yield SubtreeEntry(
+            name=row["name"],
+            kind=row["kind"],
+            depth=level,
+            dur_us=row["dur_ns"] / 1e3,
+            kernel=kernel,
+            kernel_dur_us=None if kernel_ns is None else kernel_ns / 1e3,
+            input_dims=row["input_dims"],
+            input_types=row["input_types"],
+        )
+        for kernel, kernel_ns in of_call:
+            us = kernel_ns / 1e3
+            yield SubtreeEntry(
+                name=kernel,
+                kind="kernel",
+                depth=level + 1,
+                dur_us=us,
+                kernel=kernel,
+                kernel_dur_us=us,
+            )

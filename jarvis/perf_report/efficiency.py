@@ -1,0 +1,137 @@
+"""How near an operation comes to the roofline of the hardware, and why that may be unknown.
+
+The roofline time of a call is the longer of FLOPs / compute peak and bytes / bandwidth peak.
+Nothing stands in for a peak that the hardware description does not give.
+"""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_report.roofline import peak_tflops
+
+MEMORY_ONLY = "memory only"
+"""The bound where the compute peak is not known: the efficiency is a lower limit, no judgement."""
+
+# A unit works on a narrower type at least as fast as on a wider one, so that the wider one's peak
+# is a lower limit. It can prove that memory decides; it is never used as a peak.
+_WIDER = {
+    "fp4": ("fp6", "fp8", "fp16", "bf16", "tf32", "fp32", "fp64"),
+    "fp6": ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64"),
+    "fp8": ("fp16", "bf16", "tf32", "fp32", "fp64"),
+    "fp16": ("tf32", "fp32", "fp64"),
+    "bf16": ("tf32", "fp32", "fp64"),
+    "tf32": ("fp32", "fp64"),
+    "fp32": ("fp64",),
+}
+
+NO_MODEL = "No perf model covers this operator."
+NO_HARDWARE = "No hardware description is chosen, so no peak is known."
+NO_BYTES = "The bytes of this call are not known, so its roofline is not."
+NO_COMPUTE = (
+    "Which compute peak applies to this call is not known; the efficiency is that of the memory "
+    "side alone, a lower limit."
+)
+NO_TIME = "The GPU work of this operation has no duration."
+FAILED = "The perf model failed: {}."
+NO_PEAK = (
+    "{} has no compute peak for {}; the efficiency is that of the memory side alone, a lower limit."
+)
+MEMORY_DECIDES = (
+    "{} has no compute peak for {}; even at its peak for {} computing takes less time than moving "
+    "the data, so memory decides."
+)
+
+
+def with_efficiency(operations: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
+    """Operations with rates, peaks, roofline time, bound and efficiency.
+
+    ``operations``: ``operation_count, kernel_time_us, modelled, failure, flops, bytes`` (of one
+    call) ``, compute``. What cannot be known is null, and ``roofline_note`` says why.
+    """
+    count, time_us = pl.col("operation_count"), pl.col("kernel_time_us")
+    timed = pl.when(time_us > 0).then(time_us)
+    rated = operations.with_columns(
+        flops_per_byte=pl.when(pl.col("bytes") > 0).then(pl.col("flops") / pl.col("bytes")),
+        tflops_per_s=count * pl.col("flops") / timed / 1e6,
+        tb_per_s=count * pl.col("bytes") / timed / 1e6,
+    )
+    if hardware is None:
+        unknown = {
+            name: pl.lit(None, pl.Float64)
+            for name in ("peak_tflops", "peak_tb_per_s", "roofline_time_us", "pct_roofline")
+        }
+        return rated.with_columns(
+            **unknown,
+            bound=pl.lit(None, pl.String),
+            roofline_note=pl.coalesce(_model_note(), pl.lit(NO_HARDWARE)),
+        )
+    priced = _with_roofline(rated, hardware)
+    return priced.with_columns(
+        pct_roofline=100 * count * pl.col("roofline_time_us") / timed,
+        roofline_note=_note(hardware),
+    ).drop("at_least", "at_least_tflops")
+
+
+def _with_roofline(rated: pl.DataFrame, hardware: HardwareSpec) -> pl.DataFrame:
+    peaks = hardware.max_achievable_tflops
+    limits = {compute: _lower_limit(compute, peaks) for compute in rated["compute"].drop_nulls()}
+    flops = pl.col("flops")
+    compute_us = pl.when(flops == 0).then(0.0).otherwise(flops / pl.col("peak_tflops") / 1e6)
+    memory_us = pl.col("bytes") / hardware.mem_bw_gbps / 1e3
+    memory_decides = flops / pl.col("at_least_tflops") / 1e6 <= memory_us
+    side_us = pl.when(pl.col("peak_tflops").is_null() & (flops > 0)).then(memory_us)
+    both_us = pl.when(compute_us.is_not_null() & memory_us.is_not_null()).then(
+        pl.max_horizontal(compute_us, memory_us)
+    )
+    is_compute = compute_us >= memory_us
+    return rated.with_columns(
+        peak_tflops=peak_tflops(hardware, "compute"),
+        peak_tb_per_s=pl.when(pl.col("bytes").is_not_null()).then(hardware.tb_per_s),
+        at_least=_looked_up({c: key for c, (key, _) in limits.items()}, pl.String()),
+        at_least_tflops=_looked_up({c: peak for c, (_, peak) in limits.items()}, pl.Float64()),
+    ).with_columns(
+        roofline_time_us=pl.coalesce(both_us, side_us),
+        bound=pl.when(is_compute & both_us.is_not_null())
+        .then(pl.lit("compute"))
+        .when(both_us.is_not_null() | (side_us.is_not_null() & memory_decides))
+        .then(pl.lit("memory"))
+        .when(side_us.is_not_null())
+        .then(pl.lit(MEMORY_ONLY)),
+    )
+
+
+def _lower_limit(compute: str, peaks: dict[str, float]) -> tuple[str | None, float | None]:
+    """The highest peak of the same unit for a wider type, as ``(key, TFLOPS)``."""
+    unit, _, precision = compute.partition("_")
+    wider = [f"{unit}_{p}" for p in _WIDER.get(precision, ()) if f"{unit}_{p}" in peaks]
+    best = max(wider, key=peaks.__getitem__, default=None)
+    return best, None if best is None else peaks[best]
+
+
+def _looked_up(table: Mapping[str, object], dtype: pl.DataType) -> pl.Expr:
+    return pl.col("compute").replace_strict(table, default=None, return_dtype=dtype)
+
+
+def _model_note() -> pl.Expr:
+    return pl.coalesce(
+        pl.when(~pl.col("modelled")).then(pl.lit(NO_MODEL)),
+        pl.when(pl.col("failure").is_not_null()).then(pl.format(FAILED, "failure")),
+    )
+
+
+def _note(hardware: HardwareSpec) -> pl.Expr:
+    title = pl.lit(hardware.title)
+    without_peak = pl.col("peak_tflops").is_null() & (pl.col("flops") > 0)
+    decided = pl.col("bound") != MEMORY_ONLY
+    return pl.coalesce(
+        _model_note(),
+        pl.when(pl.col("bytes").is_null()).then(pl.lit(NO_BYTES)),
+        pl.when(without_peak & (pl.col("compute") == "")).then(pl.lit(NO_COMPUTE)),
+        pl.when(without_peak & decided).then(
+            pl.format(MEMORY_DECIDES, title, "compute", "at_least")
+        ),
+        pl.when(without_peak).then(pl.format(NO_PEAK, title, "compute")),
+        pl.when(pl.col("kernel_time_us") <= 0).then(pl.lit(NO_TIME)),
+    )

@@ -1,0 +1,150 @@
+"""Where the GPU's time goes: computing, communicating, copying, or nothing."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.perf_report.intervals import covered_ns, microseconds
+from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY, GpuWork
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Lengths of the parts of the GPU timeline, and their shares of ``total_time_ms``.
+
+    ``total_time_ms`` runs from the first GPU start to the last GPU end. A share is None where
+    that span is empty. ``linked_pct`` is the share of all GPU busy time that host calls of the
+    trace launched; the timeline counts only that part.
+    """
+
+    compute_time_ms: float
+    exposed_comm_time_ms: float
+    exposed_memcpy_time_ms: float
+    busy_time_ms: float
+    idle_time_ms: float
+    total_time_ms: float
+    total_comm_time_ms: float
+    total_memcpy_time_ms: float
+    linked_pct: float | None
+
+    def _share(self, time_ms: float) -> float | None:
+        return 100 * time_ms / self.total_time_ms if self.total_time_ms else None
+
+    @property
+    def compute_pct(self) -> float | None:
+        """Computation in percent of the total."""
+        return self._share(self.compute_time_ms)
+
+    @property
+    def exposed_comm_pct(self) -> float | None:
+        """Communication that no computation hides, in percent of the total."""
+        return self._share(self.exposed_comm_time_ms)
+
+    @property
+    def exposed_memcpy_pct(self) -> float | None:
+        """Copies that nothing hides, in percent of the total."""
+        return self._share(self.exposed_memcpy_time_ms)
+
+    @property
+    def busy_pct(self) -> float | None:
+        """Any GPU work, in percent of the total."""
+        return self._share(self.busy_time_ms)
+
+    @property
+    def idle_pct(self) -> float | None:
+        """No GPU work, in percent of the total."""
+        return self._share(self.idle_time_ms)
+
+
+def totals(work: GpuWork) -> Totals:
+    """The parts of the GPU timeline of all devices and streams together."""
+    window = work.window
+    compute = covered_ns(_of(window, COMPUTE))
+    compute_or_comm = covered_ns(_of(window, COMPUTE, COMMUNICATION))
+    busy = covered_ns(window)
+    total = _span_ns(window)
+    all_busy = covered_ns(work.events)
+    return Totals(
+        compute_time_ms=compute / 1e6,
+        exposed_comm_time_ms=(compute_or_comm - compute) / 1e6,
+        exposed_memcpy_time_ms=(busy - compute_or_comm) / 1e6,
+        busy_time_ms=busy / 1e6,
+        idle_time_ms=(total - busy) / 1e6,
+        total_time_ms=total / 1e6,
+        total_comm_time_ms=covered_ns(_of(window, COMMUNICATION)) / 1e6,
+        total_memcpy_time_ms=covered_ns(_of(window, COPY)) / 1e6,
+        linked_pct=100 * covered_ns(work.linked) / all_busy if all_busy else None,
+    )
+
+
+def gpu_timeline(parts: Totals) -> pl.DataFrame:
+    """The totals as the sheet ``gpu_timeline``."""
+    times_ms = {
+        "computation_time": parts.compute_time_ms,
+        "exposed_comm_time": parts.exposed_comm_time_ms,
+        "exposed_memcpy_time": parts.exposed_memcpy_time_ms,
+        "busy_time": parts.busy_time_ms,
+        "idle_time": parts.idle_time_ms,
+        "total_time": parts.total_time_ms,
+        "total_comm_time": parts.total_comm_time_ms,
+        "total_memcpy_time": parts.total_memcpy_time_ms,
+    }
+    frame = pl.DataFrame({"type": list(times_ms), "time_ms": list(times_ms.values())})
+    share = 100 * pl.col("time_ms") / parts.total_time_ms
+    return frame.with_columns(percent=share if parts.total_time_ms else pl.lit(None, pl.Float64))
+
+
+def memory_copies(work: GpuWork) -> pl.DataFrame:
+    """Copies by direction, in the same window as the timeline (schema: ``memory_copies``)."""
+    copies = _of(work.window, COPY).with_columns(copy_direction())
+    hidden = _of(work.window, COMPUTE, COMMUNICATION).select("ts_ns", "dur_ns")
+    hidden_ns = covered_ns(hidden)
+    exposed = {
+        direction: covered_ns(pl.concat([hidden, of.select("ts_ns", "dur_ns")])) - hidden_ns
+        for (direction,), of in copies.group_by("direction")
+    }
+    ns = pl.col("dur_ns")
+    return (
+        copies.group_by("direction")
+        .agg(
+            count=pl.len(),
+            total_time_us=microseconds(ns.sum()),
+            avg_time_us=microseconds(ns.sum()) / pl.len(),
+            max_time_us=microseconds(ns.max()),
+            total_bytes=pl.when(pl.col("bytes").count() > 0).then(pl.col("bytes").sum()),
+            avg_bytes=pl.col("bytes").mean(),
+        )
+        .with_columns(
+            exposed_time_us=microseconds(
+                pl.col("direction").replace_strict(exposed, return_dtype=pl.Int64)
+            )
+        )
+        .sort(["total_time_us", "direction"], descending=[True, False])
+    )
+
+
+def copy_direction() -> pl.Expr:
+    """``direction`` of a copy by its name: H2D, D2H, D2D or other."""
+    name = pl.col("name").str.to_lowercase()
+    patterns = {
+        "H2D": r"htod|host_to_device|host -> device",
+        "D2H": r"dtoh|device_to_host|device -> host",
+        "D2D": r"dtod|device_to_device|device -> device",
+    }
+    choice = pl.coalesce(
+        *(pl.when(name.str.contains(p)).then(pl.lit(d)) for d, p in patterns.items())
+    )
+    return choice.fill_null("other").alias("direction")
+
+
+def _of(events: pl.DataFrame, *kinds: str) -> pl.DataFrame:
+    return events.filter(pl.col("kind").is_in(kinds))
+
+
+def _span_ns(events: pl.DataFrame) -> int:
+    if events.is_empty():
+        return 0
+    first, last = events.select(
+        pl.col("ts_ns").min(), last=(pl.col("ts_ns") + pl.col("dur_ns")).max()
+    ).row(0)
+    return int(last - first)

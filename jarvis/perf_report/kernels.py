@@ -1,0 +1,86 @@
+"""The kernels of many calls in one list: by position as in the sheets, or by name."""
+
+from typing import Any
+
+import polars as pl
+
+from jarvis.perf_report.intervals import microseconds
+from jarvis.schemas import KERNEL_STATS, KERNELS
+
+NAME_LENGTH = 64
+
+
+def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
+    """Kernel statistics by position in the call, as the sheets have them.
+
+    ``lists``: ``group, call, position, name, stream, dur_ns``, one row for each kernel of a call,
+    calls numbered in the order of the group. The first call with kernels is the template: calls
+    with another number of kernels are left out, and names are those of the template.
+
+    Returns ``group, kernel_details``, the details ascending by total duration.
+    """
+    ns = pl.col("dur_ns")
+    lengths = lists.group_by("group", "call").agg(length=pl.len())
+    template = lengths.sort("call").group_by("group").agg(template_length=pl.col("length").first())
+    fitting = lengths.join(template, on="group").filter(
+        pl.col("length") == pl.col("template_length")
+    )
+    return (
+        lists.join(fitting, on=["group", "call"])
+        .sort("group", "call", "position")
+        .group_by("group", "position", maintain_order=True)
+        .agg(
+            name=pl.col("name").first(),
+            stream=pl.col("stream").first(),
+            count=pl.len().cast(pl.Int64),
+            total_duration_us=microseconds(ns.sum()),
+            mean_duration_us=microseconds(ns.sum()) / pl.len(),
+            median_duration_us=microseconds(ns.median()),
+            std_dev_duration_us=ns.std(ddof=0) / 1e3,
+            min_duration_us=microseconds(ns.min()),
+            max_duration_us=microseconds(ns.max()),
+        )
+        .sort("group", "total_duration_us", "name", maintain_order=True)
+        .group_by("group", maintain_order=True)
+        .agg(kernel_details=_entries(KERNEL_STATS))
+    )
+
+
+def trunc_kernel_details(details: list[dict[str, Any]] | None) -> str | None:
+    """The details short enough to read in a cell; None where there are none."""
+    short = [
+        {
+            "name": d["name"][:NAME_LENGTH] + ("..." if len(d["name"]) > NAME_LENGTH else ""),
+            "stream": d["stream"],
+            # The sheets round the scaled number, half to even, not the decimal digits.
+            "mean_duration_us": round(d["mean_duration_us"] * 100) / 100,
+        }
+        for d in details or ()
+    ]
+    return repr(short) if short else None
+
+
+def kernels_by_name(work: pl.DataFrame, owner: str) -> pl.DataFrame:
+    """Statistics by kernel name and stream for each ``owner``, the longest total first.
+
+    ``work``: ``owner, name, stream, dur_ns``. Returns ``owner, kernels``.
+    """
+    ns = pl.col("dur_ns")
+    return (
+        work.group_by(owner, "name", "stream")
+        .agg(
+            count=pl.len().cast(pl.Int64),
+            total_us=microseconds(ns.sum()),
+            mean_us=microseconds(ns.sum()) / pl.len(),
+            min_us=microseconds(ns.min()),
+            max_us=microseconds(ns.max()),
+        )
+        .sort([owner, "total_us", "name", "stream"], descending=[False, True, False, False])
+        .group_by(owner, maintain_order=True)
+        .agg(kernels=_entries(KERNELS))
+    )
+
+
+def _entries(dtype: pl.List) -> pl.Expr:
+    assert isinstance(dtype.inner, pl.Struct)
+    return pl.struct([field.name for field in dtype.inner.fields])

@@ -1,0 +1,184 @@
+"""The operations: what the analyses read. Same rows as the unified sheet, the right values.
+
+Where the sheets keep a convention that is known to be off (kernel statistics by position, FLOPs
+of copies), this table does not.
+"""
+
+import polars as pl
+
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_report.call_paths import CallStacks
+from jarvis.perf_report.calls import ARGUMENTS, CALL_KEY, numbered
+from jarvis.perf_report.efficiency import with_efficiency
+from jarvis.perf_report.gpu_timeline import Totals, copy_direction
+from jarvis.perf_report.intervals import busy_ns, microseconds
+from jarvis.perf_report.kernels import kernels_by_name
+from jarvis.perf_report.literals import tuples_text
+from jarvis.perf_report.unified import UnifiedCalls
+from jarvis.perf_report.work import COMMUNICATION, COPY, GpuWork
+from jarvis.trace.links import BACKWARD_PREFIX
+
+_ORDER = (["kernel_time_us", "uid"], [True, False])
+
+
+def grouped(unified: UnifiedCalls) -> UnifiedCalls:
+    """The unified calls with ``operation_uid``: the first call of the row they belong to."""
+    calls = numbered(unified.calls, CALL_KEY).with_columns(
+        operation_uid=pl.col("uid").first().over("group")
+    )
+    owners = calls.select("operation_uid", "source_uid", owner_uid="uid")
+    return UnifiedCalls(calls, unified.work.join(owners, on="owner_uid", maintain_order="left"))
+
+
+def operations(
+    of: UnifiedCalls,
+    names: pl.DataFrame,
+    stacks: CallStacks,
+    hardware: HardwareSpec | None,
+    totals: Totals,
+) -> pl.DataFrame:
+    """One row for each operation (schema: ``operations``), the longest kernel time first.
+
+    ``of``: ``grouped`` unified calls; ``names``: ``uid, name`` of host calls.
+    """
+    work = of.work.unique(["owner_uid", "gpu_uid"], maintain_order=True)
+    per_call = of.calls.with_columns(
+        is_known=pl.col("modelled").fill_null(False) & pl.col("failure").is_null()
+    )
+    rows = per_call.group_by("operation_uid", maintain_order=True).agg(
+        *(pl.col(c).first() for c in ("name", "op_category", "process_name", "thread_name")),
+        *(pl.col(c).first() for c in ARGUMENTS),
+        *(pl.col(c).first() for c in ("source_uid", "is_known", "tracelens", "failure", "params")),
+        operation_count=pl.len().cast(pl.Int64),
+        kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0).sum()),
+        kernel_time_us_mean=pl.col("kernel_time_us").mean(),
+        kernel_time_us_std=pl.col("kernel_time_us").std(),
+        # Synthetic rows of one graph launch share its host time.
+        host_time_us=microseconds(
+            pl.col("dur_ns").filter(pl.col("source_uid").is_first_distinct()).sum()
+        ),
+        modelled=pl.col("modelled").first().fill_null(False),
+        flops=pl.col("exact_flops").first(),
+        bytes=pl.col("exact_bytes").first(),
+        compute=pl.col("compute_spec").first(),
+    )
+    joined = (
+        rows.join(_of_work(work), on="operation_uid", how="left", maintain_order="left")
+        .join(_launchers(work, names), on="operation_uid", how="left", maintain_order="left")
+        .join(
+            kernels_by_name(work, "operation_uid"),
+            on="operation_uid",
+            how="left",
+            maintain_order="left",
+        )
+    )
+    return (
+        with_efficiency(joined, hardware)
+        .rename({"operation_uid": "uid"})
+        .with_columns(
+            *(tuples_text(argument) for argument in ARGUMENTS),
+            has_perf_model="is_known",
+            model_origin=pl.when("is_known").then(
+                pl.when("tracelens").then(pl.lit("tracelens")).otherwise(pl.lit("jarvis"))
+            ),
+            compute=pl.when(pl.col("compute") != "").then("compute"),
+            params=pl.when("is_known").then("params"),
+            percent_of_compute=_share(totals.compute_time_ms),
+            percent_of_total=_share(totals.total_time_ms),
+            **_python_context(rows, stacks),
+        )
+        .sort(_ORDER[0], descending=_ORDER[1])
+    )
+
+
+def _share(of_ms: float) -> pl.Expr:
+    share = pl.col("kernel_time_us") / (10 * of_ms) if of_ms else pl.lit(None)
+    return share.cast(pl.Float64)
+
+
+def _of_work(work: pl.DataFrame) -> pl.DataFrame:
+    """``operation_uid, kernel_count, comm_time_us``."""
+    communication = busy_ns(
+        work.filter(pl.col("kind") == COMMUNICATION), ["operation_uid", "owner_uid"]
+    )
+    return (
+        work.group_by("operation_uid")
+        .agg(kernel_count=pl.len())
+        .join(
+            communication.group_by("operation_uid").agg(pl.col("busy_ns").sum()),
+            on="operation_uid",
+            how="left",
+        )
+        .with_columns(comm_time_us=microseconds(pl.col("busy_ns").fill_null(0)))
+        .drop("busy_ns")
+    )
+
+
+def _launchers(work: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """``operation_uid, launcher_names`` of all calls, ``launcher_uids`` of the example call."""
+    launched = work.filter(pl.col("kind") != COMMUNICATION).join(
+        names.select(launcher_uid="uid", launcher_name="name"), on="launcher_uid", how="left"
+    )
+    is_example = pl.col("owner_uid") == pl.col("operation_uid")
+    return (
+        launched.sort("launch_uid", "gpu_uid")
+        .group_by("operation_uid", maintain_order=True)
+        .agg(
+            launcher_names=pl.col("launcher_name").unique(maintain_order=True),
+            launcher_uids=pl.col("launcher_uid").filter(is_example).unique(maintain_order=True),
+        )
+    )
+
+
+def _python_context(rows: pl.DataFrame, stacks: CallStacks) -> dict[str, pl.Series]:
+    """Direction, modules and entry point of the example call of each row, in row order."""
+    sources = rows["source_uid"].to_list()
+    directions = [
+        _direction(category, uid, stacks)
+        for category, uid in zip(rows["op_category"], sources, strict=True)
+    ]
+    return {
+        "direction": pl.Series(directions, dtype=pl.String),
+        "module_path": pl.Series(
+            [stacks.modules(uid) for uid in sources], dtype=pl.List(pl.String())
+        ),
+        "entry_point": pl.Series([stacks.entry_point(uid) for uid in sources], dtype=pl.String),
+    }
+
+
+def _direction(op_category: str, uid: int, stacks: CallStacks) -> str | None:
+    """By the category, else by the autograd node that the call runs under."""
+    if op_category.endswith("_fwd"):
+        return "forward"
+    in_autograd = any(frame.name.startswith(BACKWARD_PREFIX) for frame in stacks.above(uid))
+    return "backward" if op_category.endswith("_bwd") or in_autograd else None
+
+
+def gpu_work_table(work: GpuWork, of: UnifiedCalls, names: pl.DataFrame) -> pl.DataFrame:
+    """One row for each GPU event in file order (schema: ``gpu_work``)."""
+    rows = of.work.select("operation_uid", uid="gpu_uid").unique("uid", keep="first")
+    kinds = pl.col("name").str.extract_groups(r"\((?<src>\w+) -> (?<dst>\w+)\)")
+    is_copy = pl.col("kind") == COPY
+    return (
+        work.events.join(rows, on="uid", how="left", maintain_order="left")
+        .join(
+            names.select(launcher_uid="uid", launcher_name="name"),
+            on="launcher_uid",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(
+            direction=pl.when(is_copy).then(copy_direction()),
+            src_kind=pl.when(is_copy).then(kinds.struct.field("src")),
+            dst_kind=pl.when(is_copy).then(kinds.struct.field("dst")),
+        )
+    )
+
+
+def perf_model_failures(of: UnifiedCalls) -> pl.DataFrame:
+    """Operations whose perf model failed, each once (schema: ``perf_model_failures``)."""
+    return (
+        of.calls.filter(pl.col("failure").is_not_null())
+        .select("name", tuples_text("input_dims"), reason="failure")
+        .unique(maintain_order=True)
+    )

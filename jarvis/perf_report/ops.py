@@ -1,0 +1,130 @@
+"""Which operators launch GPU work: the launchers, and the ``ops_*`` sheets that sum them up."""
+
+import polars as pl
+
+from jarvis.perf_models import op_category
+from jarvis.perf_report.calls import (
+    ARGUMENTS,
+    CALL_KEY,
+    numbered,
+    shares,
+    statistics,
+    with_kernel_details,
+)
+from jarvis.perf_report.intervals import busy_ns, microseconds
+from jarvis.perf_report.literals import tuples_text
+from jarvis.perf_report.work import COMMUNICATION, GpuWork
+
+_NATIVE_KERNEL = "void at::native"
+_KERNEL_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply")
+OTHER = "other"
+_STATISTICS = ("mean", "median", "std", "min", "max", "sum")
+
+
+def direct_work(work: GpuWork) -> pl.DataFrame:
+    """Linked GPU work without communication, by start: ``owner_uid`` is its launcher."""
+    return (
+        work.linked.filter(pl.col("kind") != COMMUNICATION)
+        .with_columns(owner_uid="launcher_uid")
+        .sort("ts_ns", "uid")
+    )
+
+
+def with_op_category(calls: pl.DataFrame, direct: pl.DataFrame) -> pl.DataFrame:
+    """Calls (``name``, ``source_uid``) with ``op_category``.
+
+    By operator name; where that does not tell, by the first kernel that ``source_uid`` launched.
+    """
+    named = {name: op_category(name) for name in calls["name"].unique()}
+    first_kernel = direct.group_by("owner_uid", maintain_order=True).agg(
+        first_kernel=pl.col("name").first()
+    )
+    kernel = pl.col("first_kernel")
+    by_kernel = pl.when(kernel.str.starts_with(_NATIVE_KERNEL)).then(
+        pl.coalesce(
+            *(
+                pl.when(kernel.str.contains(c, literal=True)).then(pl.lit(c))
+                for c in _KERNEL_CATEGORIES
+            )
+        )
+    )
+    by_name = pl.col("name").replace_strict(named, default=None, return_dtype=pl.String)
+    return (
+        calls.join(
+            first_kernel,
+            left_on="source_uid",
+            right_on="owner_uid",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(op_category=pl.coalesce(by_name, by_kernel, pl.lit(OTHER)))
+        .drop("first_kernel")
+    )
+
+
+def launchers(work: GpuWork, calls: pl.DataFrame) -> pl.DataFrame:
+    """One row for each host call that launched GPU work itself, by start time.
+
+    ``calls``: ``host_calls``. Adds ``op_category``, ``direct_kernel_time_us`` (busy time of what it
+    launched, without communication) and ``subtree_kernel_time_us`` (of all work below it).
+    """
+    direct = direct_work(work)
+    below = work.below(direct["owner_uid"].unique())
+    times = (
+        direct.group_by("owner_uid")
+        .agg(first_kernel_uid=pl.col("uid").min())
+        .join(busy_ns(direct, ["owner_uid"]), on="owner_uid")
+        .join(busy_ns(below, ["owner_uid"]), on="owner_uid", suffix="_below")
+        .select(
+            "first_kernel_uid",
+            uid="owner_uid",
+            direct_kernel_time_us=microseconds(pl.col("busy_ns")),
+            subtree_kernel_time_us=microseconds(pl.col("busy_ns_below")),
+        )
+    )
+    found = calls.join(times, on="uid").sort("ts_ns", "first_kernel_uid")
+    return with_op_category(found.with_columns(source_uid="uid"), direct)
+
+
+def ops_summary_by_category(found: pl.DataFrame) -> pl.DataFrame:
+    """Launchers by op category (schema: ``ops_summary_by_category``)."""
+    return (
+        found.group_by("op_category")
+        .agg(count=pl.len(), direct_kernel_time_ms=pl.col("direct_kernel_time_us").sum() / 1e3)
+        .sort(["direct_kernel_time_ms", "op_category"], descending=[True, False])
+        .with_columns(shares("direct_kernel_time_ms"))
+    )
+
+
+def ops_summary(found: pl.DataFrame) -> pl.DataFrame:
+    """Launchers by name (schema: ``ops_summary``)."""
+    times = ("direct_kernel_time_us", "subtree_kernel_time_us")
+    return (
+        found.group_by("name")
+        .agg(
+            *(pl.col(time).sum() for time in times),
+            *((pl.col(time).sum() / 1e3).alias(time.replace("_us", "_ms")) for time in times),
+            count=pl.len(),
+            categories=pl.col("op_category").unique().sort(),
+        )
+        .sort(["direct_kernel_time_us", "name"], descending=[True, False])
+        .with_columns(shares("direct_kernel_time_us"))
+    )
+
+
+def ops_unique_args(found: pl.DataFrame, direct: pl.DataFrame) -> pl.DataFrame:
+    """Launchers by name, arguments and thread (schema: ``ops_unique_args``)."""
+    rows = numbered(found, CALL_KEY)
+    groups = rows.group_by("group", *CALL_KEY, maintain_order=True).agg(
+        *statistics("direct_kernel_time_us", "direct_kernel_time_us", _STATISTICS),
+        *statistics("subtree_kernel_time_us", "subtree_kernel_time_us", _STATISTICS),
+        operation_count=pl.len(),
+        ex_uid=pl.col("uid").first(),
+    )
+    return (
+        with_kernel_details(groups, rows, direct)
+        .sort(["direct_kernel_time_us_sum", "ex_uid"], descending=[True, False])
+        .with_columns(
+            *shares("direct_kernel_time_us_sum"), *(tuples_text(name) for name in ARGUMENTS)
+        )
+    )

@@ -1,0 +1,176 @@
+"""Op signatures -> costs -> roofline metrics: where the tables meet the formulas.
+
+Formulas run once for each distinct signature; repeats are joined back.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import polars as pl
+
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import (
+    NoModelForCallError,
+    OpCost,
+    OpSignature,
+    PerfModel,
+    find_model,
+)
+from jarvis.perf_models.registry import Formula
+from jarvis.perf_report.calls import ARGUMENTS
+from jarvis.perf_report.literals import parsed
+
+FORMULA_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a formula raises that cannot make sense of a call's arguments."""
+
+NO_ARGUMENTS = "the trace records no argument shapes for the call"
+
+COST_SCHEMA = {
+    "tracelens": pl.Boolean,
+    "modelled": pl.Boolean,
+    "failure": pl.String,
+    "flops": pl.Float64,
+    "bytes": pl.Float64,
+    "exact_flops": pl.Float64,
+    "exact_bytes": pl.Float64,
+    "compute_spec": pl.String,
+    "perf_params": pl.String,
+    "params": pl.String,
+}
+_SIGNATURE = ("name", *ARGUMENTS, "kernel_names")
+_KERNEL_SEPARATOR = "\n"  # in no kernel name
+
+FormulaOf = Callable[[PerfModel], Formula | None]
+
+
+def forward(model: PerfModel) -> Formula | None:
+    """The formula of the op itself."""
+    return model.cost
+
+
+def backward(model: PerfModel) -> Formula | None:
+    """The formula of the op's backward pass, given the forward's arguments."""
+    return model.backward
+
+
+def costs(
+    calls: pl.DataFrame, work: pl.DataFrame, formula_of: FormulaOf = forward, strict: bool = False
+) -> pl.DataFrame:
+    """What each call costs whose name has a formula.
+
+    ``calls``: ``uid, name`` and the arguments as JSON text; ``work``: ``owner_uid, name, ts_ns``
+    of the GPU work below them, for the models that read kernel names.
+
+    Returns ``uid`` and the columns of COST_SCHEMA: ``modelled`` is false where the formula does not
+    cover the call; ``failure`` says why there is no cost although it should. ``flops`` and
+    ``bytes`` are those of the sheets, ``exact_*`` the right ones. With ``strict`` an error of a
+    formula is raised.
+    """
+    models = {
+        name: model
+        for name in calls["name"].unique()
+        if (model := find_model(name)) is not None and formula_of(model) is not None
+    }
+    candidates = calls.filter(pl.col("name").is_in(list(models))).select("uid", "name", *ARGUMENTS)
+    need_kernels = [name for name, model in models.items() if model.needs_kernels]
+    kernel_names = (
+        work.sort("owner_uid", "ts_ns")
+        .group_by("owner_uid")
+        .agg(kernel_names=pl.col("name").str.join(_KERNEL_SEPARATOR))
+    )
+    candidates = candidates.join(
+        kernel_names, left_on="uid", right_on="owner_uid", how="left"
+    ).with_columns(kernel_names=pl.when(pl.col("name").is_in(need_kernels)).then("kernel_names"))
+    signatures = candidates.select(_SIGNATURE).unique(maintain_order=True)
+    rows = []
+    for row in signatures.iter_rows(named=True):
+        model = models[row["name"]]
+        rows.append({"tracelens": model.tracelens, **_cost(row, formula_of(model), strict)})
+    priced = pl.concat([signatures, pl.DataFrame(rows, schema=COST_SCHEMA)], how="horizontal")
+    return candidates.join(priced, on=list(_SIGNATURE), nulls_equal=True).select(
+        "uid", *COST_SCHEMA
+    )
+
+
+def _cost(row: dict[str, Any], formula: Formula | None, strict: bool) -> dict[str, Any]:
+    assert formula is not None
+    if row["input_dims"] is None:
+        return {"modelled": True, "failure": NO_ARGUMENTS}
+    try:
+        cost = formula(_signature(row))
+    except NoModelForCallError:
+        return {"modelled": False}
+    except FORMULA_ERRORS as error:
+        if strict:
+            raise
+        return {"modelled": True, "failure": str(error) or type(error).__name__}
+    return {"modelled": True, **_cost_columns(cost)}
+
+
+def _signature(row: dict[str, Any]) -> OpSignature:
+    dims, types, strides, concrete = (parsed(row[argument]) for argument in ARGUMENTS)
+    kernel_names = row["kernel_names"]
+    return OpSignature(
+        name=row["name"],
+        input_dims=dims,
+        input_types=types,
+        input_strides=strides,
+        concrete_inputs=concrete,
+        kernel_names=tuple(kernel_names.split(_KERNEL_SEPARATOR)) if kernel_names else (),
+    )
+
+
+def _cost_columns(cost: OpCost) -> dict[str, Any]:
+    exact = cost.exact()
+    params = dict(cost.params)
+    return {
+        "failure": "the perf model knows no FLOPs for the call" if cost.flops is None else None,
+        "flops": cost.flops,
+        "bytes": None if cost.flops is None else cost.bytes,
+        "exact_flops": exact.flops,
+        "exact_bytes": exact.bytes,
+        "compute_spec": cost.compute,
+        "perf_params": repr(params) if params else None,
+        "params": orjson.dumps(params, option=orjson.OPT_NON_STR_KEYS).decode(),
+    }
+
+
+def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
+    """Calls with ``flops, bytes, compute_spec, kernel_time_us`` -> with the metrics of the sheets.
+
+    Rates are null where the time is 0. Roofline columns exist where hardware is given and at least
+    one call has a peak.
+    """
+    flops, moved = pl.col("flops"), pl.col("bytes")
+    time_us = pl.when(pl.col("kernel_time_us") > 0).then("kernel_time_us")
+    rated = calls.with_columns(
+        gflops=flops / 1e9,
+        data_moved_mb=moved / (1 << 20),
+        flops_per_byte=pl.when(moved > 0).then(flops / moved),
+        tb_per_s=moved / time_us / 1e6,
+        tflops_per_s=flops / time_us / 1e6,
+    )
+    if hardware is None:
+        return rated
+    compute_us = pl.when(flops > 0).then(flops / peak_tflops(hardware, "compute_spec") / 1e6)
+    memory_us = moved / hardware.mem_bw_gbps / 1e3
+    has_roofline = compute_us.is_not_null() & memory_us.is_not_null()
+    roofline_us = pl.when(has_roofline).then(pl.max_horizontal(compute_us, memory_us))
+    priced = rated.with_columns(
+        roofline_time_us=roofline_us,
+        roofline_bound=pl.when(has_roofline).then(
+            pl.when(compute_us >= memory_us)
+            .then(pl.lit("COMPUTE_BOUND"))
+            .otherwise(pl.lit("MEMORY_BOUND"))
+        ),
+        pct_roofline=100 * roofline_us / time_us,
+    )
+    return rated if priced["roofline_time_us"].null_count() == priced.height else priced
+
+
+def peak_tflops(hardware: HardwareSpec, compute: str) -> pl.Expr:
+    """The compute peak of each row in TFLOPS, null where the hardware has none."""
+    return pl.col(compute).replace_strict(
+        hardware.max_achievable_tflops, default=None, return_dtype=pl.Float64
+    )

@@ -1,0 +1,177 @@
+"""The roofline sheets: one row for each op and parameter set of a perf-model family."""
+
+from ast import literal_eval
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import ONE_SHEET_FAMILIES, all_models, sheet_families
+from jarvis.perf_report.calls import (
+    ARGUMENTS,
+    THREAD,
+    numbered,
+    statistics,
+    with_kernel_details,
+)
+from jarvis.perf_report.intervals import busy_ns, microseconds
+from jarvis.perf_report.literals import lists_text
+from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
+from jarvis.perf_report.work import GpuWork
+from jarvis.schemas import PARAM_PREFIX, SPREAD, conform
+
+_BACKWARD_IN_FORWARD = (
+    "flash_attn::_flash_attn_varlen_backward",
+    "aten::convolution_backward",
+    "ConvBias_Backward",
+    "ConvBiasReLU_Backward",
+)
+"""Ops with a formula of their own that belong in the sheet of the backward pass."""
+
+_NOT_IN_BACKWARD = (
+    "aten::convolution",
+    "aten::miopen_convolution",
+    "aten::cudnn_convolution",
+    "ConvBias_",
+    "ConvBiasReLU_",
+    "vllm::unified_attention_with_output",
+)
+"""Forward ops that the sheet of the backward pass leaves out."""
+
+_FIRST = ("gflops", "data_moved_mb", "flops_per_byte", *THREAD, "compute_spec", *ARGUMENTS)
+_FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
+
+
+def roofline_sheets(
+    calls: pl.DataFrame,
+    own_costs: pl.DataFrame,
+    backwards: pl.DataFrame,
+    work: GpuWork,
+    hardware: HardwareSpec | None,
+) -> dict[str, pl.DataFrame]:
+    """Every roofline sheet that has rows, by sheet name, in report order.
+
+    ``calls``: ``host_calls``; ``own_costs``: ``costs`` of them; ``backwards``: ``Trace.backwards``.
+    """
+    sheets: dict[str, pl.DataFrame] = {}
+    forward_rows = _priced(calls.filter(pl.col("cat") == "cpu_op"), own_costs)
+    forward_work = work.below(forward_rows["uid"])
+    backward_rows, backward_work = _backward_pass(forward_rows, backwards, work)
+    for family in sheet_families():
+        names = [model.name for model in all_models() if model.sheet == family]
+        ahead = forward_rows.filter(pl.col("name").is_in(names))
+        back = backward_rows.filter(pl.col("name").is_in(names))
+        for sheet, rows, below in _passes(family, ahead, back, forward_work, backward_work):
+            if rows.height:
+                sheets[sheet] = _sheet(rows, below, hardware)
+    return sheets
+
+
+def _priced(calls: pl.DataFrame, of: pl.DataFrame) -> pl.DataFrame:
+    """Calls whose cost is known, in file order."""
+    return calls.join(of.filter(pl.col("flops").is_not_null()), on="uid").sort("uid")
+
+
+def _backward_pass(
+    forward_rows: pl.DataFrame, backwards: pl.DataFrame, work: GpuWork
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Forward ops that autograd differentiated, priced as their backward, and its GPU work."""
+    differentiated = forward_rows.filter(
+        pl.col("uid").is_in(backwards["forward_uid"].implode())
+        & ~pl.col("name").is_in(_NOT_IN_BACKWARD)
+    )
+    empty = work.below(pl.Series(dtype=pl.Int64))
+    calls = differentiated.drop(*COST_SCHEMA)
+    rows = _priced(calls, costs(calls, empty, backward))
+    nodes = _nodes_of_subtrees(rows["uid"], backwards, work.call_tree)
+    below = nodes.join(
+        work.below(nodes["node_uid"].unique()), left_on="node_uid", right_on="owner_uid"
+    )
+    return rows, below.unique(["owner_uid", "link_index"]).drop("node_uid")
+
+
+def _nodes_of_subtrees(
+    owners: pl.Series, backwards: pl.DataFrame, tree: pl.DataFrame
+) -> pl.DataFrame:
+    """``owner_uid, node_uid``: the autograd nodes of each op and of all that runs below it."""
+    spans = tree.filter(pl.col("uid").is_in(owners.implode())).select(
+        "order", "subtree_end", owner_uid="uid"
+    )
+    nodes = backwards.join(tree.select("order", forward_uid="uid"), on="forward_uid").select(
+        node_uid="backward_uid", node_order="order"
+    )
+    return spans.join_where(
+        nodes,
+        pl.col("node_order") >= pl.col("order"),
+        pl.col("node_order") < pl.col("subtree_end"),
+    ).select("owner_uid", "node_uid")
+
+
+def _passes(
+    family: str,
+    ahead: pl.DataFrame,
+    back: pl.DataFrame,
+    forward_work: pl.DataFrame,
+    backward_work: pl.DataFrame,
+) -> Iterator[tuple[str, pl.DataFrame, pl.DataFrame]]:
+    """The sheets of a family: name, priced calls in row order, GPU work below them."""
+    if family in ONE_SHEET_FAMILIES:
+        yield family, ahead, forward_work
+        return
+    is_backward = pl.col("name").is_in(_BACKWARD_IN_FORWARD)
+    own = ahead.filter(is_backward)
+    own_work = forward_work.join(own, left_on="owner_uid", right_on="uid", how="semi")
+    yield f"{family}_fwd", ahead.filter(~is_backward), forward_work
+    yield (
+        f"{family}_bwd",
+        pl.concat([back, own]),
+        pl.concat([backward_work, own_work], how="diagonal"),
+    )
+
+
+def _sheet(rows: pl.DataFrame, work: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
+    below = work.join(rows.select("uid"), left_on="owner_uid", right_on="uid", how="semi")
+    timed = rows.join(
+        busy_ns(below, ["owner_uid"]),
+        left_on="uid",
+        right_on="owner_uid",
+        how="left",
+        maintain_order="left",
+    ).with_columns(kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0)))
+    priced = numbered(sheet_metrics(timed, hardware), ["name", "perf_params"])
+    has_peaks = "roofline_time_us" in priced.columns
+    groups = priced.group_by("group", "name", "perf_params", maintain_order=True).agg(
+        *(
+            pl.col(column).drop_nulls().first()
+            for column in (*_FIRST, *(_FIRST_IF_PRICED if has_peaks else ()))
+        ),
+        *(
+            statistic
+            for column in ("tb_per_s", "tflops_per_s", *(("pct_roofline",) if has_peaks else ()))
+            for statistic in statistics(column, column, SPREAD)
+        ),
+        *statistics("kernel_time_us", "kernel_time_us", (*SPREAD, "sum")),
+        name_count=pl.len(),
+        uid_first=pl.col("uid").min(),
+    )
+    details = with_kernel_details(groups, priced, below.sort("ts_ns", "gpu_uid"))
+    labelled = details.with_columns(
+        *_parameter_columns(details["perf_params"].to_list()),
+        *(lists_text(name) for name in ARGUMENTS),
+    )
+    return conform(
+        labelled.sort(["kernel_time_us_sum", "uid_first"], descending=[True, False]), "roofline"
+    )
+
+
+def _parameter_columns(texts: Sequence[str | None]) -> list[pl.Series]:
+    """Parameter texts of the rows -> a column for each parameter, in order of appearance."""
+    rows = [literal_eval(text) if text else {} for text in texts]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [_column(PARAM_PREFIX + name, [row.get(name) for row in rows]) for name in names]
+
+
+def _column(name: str, values: Sequence[object]) -> pl.Series:
+    if all(value is None or type(value) is int for value in values):
+        return pl.Series(name, values, dtype=pl.Int64)
+    return pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)
