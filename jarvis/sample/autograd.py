@@ -1,0 +1,82 @@
+"""Automatic differentiation of the simulated process: what ran forward runs again backward."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from jarvis.sample.gpu import Gpu
+from jarvis.sample.recorder import Event, Recorder
+from jarvis.sample.tensors import Tensor
+
+ParameterHook = Callable[[Tensor], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One step of the backward pass; ``run`` does its work, ``parameters`` get a gradient."""
+
+    name: str
+    sequence: int
+    gradient: Tensor
+    run: Callable[[], None]
+    parameters: tuple[Tensor, ...]
+
+
+class Session(Recorder):
+    """A recorder that remembers the differentiable operators of the current step."""
+
+    def __init__(self, gpu: Gpu, rank: int, seed: int) -> None:
+        super().__init__(gpu, rank, seed)
+        self._sequence = 1
+        self._nodes: list[_Node] = []
+
+    def grad_op(self, name: str, *inputs: Any) -> AbstractContextManager[Event]:
+        """An operator above autograd: it carries the number of the next backward node."""
+        return self.op(name, *inputs, Sequence_number=self._sequence, Fwd_thread_id=0)
+
+    def node(
+        self,
+        op: Event,
+        name: str,
+        gradient: Tensor,
+        run: Callable[[], None],
+        parameters: tuple[Tensor, ...] = (),
+    ) -> None:
+        """Remember how to differentiate ``op``, given the gradient of its output."""
+        self._nodes.append(_Node(name, self._sequence, gradient, run, parameters))
+        self.flow("s", self._sequence, op)
+        self._sequence += 1
+
+    def view_node(self, op: Event, name: str, view: str, gradient: Tensor, *args: Any) -> None:
+        """Remember a view, whose backward is the view ``aten::<view>`` of the gradient."""
+        self.node(op, name, gradient, lambda: self._view(view, gradient, *args))
+
+    def backward(self, on_gradient: ParameterHook) -> None:
+        """Run the remembered nodes, last first; ``on_gradient`` sees each parameter's gradient."""
+        with self.on_autograd_thread():
+            for node in reversed(self._nodes):
+                self._run_node(node)
+                for parameter in node.parameters:
+                    self._accumulate(parameter, on_gradient)
+        self._nodes.clear()
+
+    def _run_node(self, node: _Node) -> None:
+        numbers = {"Sequence_number": node.sequence, "Fwd_thread_id": 1}
+        with (
+            self.op(f"autograd::engine::evaluate_function: {node.name}", **numbers),
+            self.op(node.name, node.gradient, **numbers) as op,
+        ):
+            self.flow("f", node.sequence, op)
+            node.run()
+
+    def _accumulate(self, parameter: Tensor, on_gradient: ParameterHook) -> None:
+        name = "torch::autograd::AccumulateGrad"
+        with self.op(f"autograd::engine::evaluate_function: {name}"), self.op(name, parameter):
+            with self.op("aten::detach", parameter):
+                pass
+            on_gradient(parameter)
+
+    def _view(self, view: str, gradient: Tensor, *args: Any) -> None:
+        with self.op(f"aten::{view}", gradient, *args):
+            pass

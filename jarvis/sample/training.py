@@ -1,0 +1,151 @@
+"""What surrounds the model in a training step: inputs, loss, gradient exchange, optimizer."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jarvis.sample.autograd import Session
+from jarvis.sample.gpu import Work
+from jarvis.sample.pointwise import elementwise
+from jarvis.sample.tensors import BF16, INT64, Tensor, TensorList
+
+BUCKET_BYTES = 25 << 20
+"""Gradients are exchanged in buckets of this size, as DistributedDataParallel does by default."""
+
+_COLLECTIVE_KERNEL = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+_APPLY = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel"
+_TENSORS_PER_LAUNCH = 24
+
+
+def copy_to_device(s: Session, batch: Tensor) -> None:
+    """Copy one input from pinned host memory, without waiting."""
+    with (
+        s.op("aten::to", batch, None, None, True, False, None),
+        s.op("aten::_to_copy", batch, None, None, None, None, True, None),
+        s.op("aten::copy_", batch, batch, True),
+    ):
+        s.copy("HtoD", batch.nbytes)
+
+
+def item(s: Session, scalar: Tensor) -> None:
+    """Read a number on the host, which waits for all GPU work before it."""
+    with s.op("aten::item", scalar), s.op("aten::_local_scalar_dense", scalar):
+        s.copy("DtoH", scalar.nbytes, wait=True)
+
+
+def cross_entropy(s: Session, logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy of logits (T, V) against labels (T)."""
+    loss = Tensor((), BF16)
+    kernel = "void at::native::(anonymous namespace)::"
+    rows = logits.shape[0]
+    total = Tensor(())
+
+    def launch(name: str, passes: int) -> None:
+        work = Work("softmax", 5 * logits.numel, passes * logits.nbytes)
+        s.launch(f"{kernel}{name}<4, {BF16}, float, {BF16}>", work, rows, 512)
+
+    def log_softmax_backward() -> None:
+        with s.op("aten::_log_softmax_backward_data", logits, logits, 1, 15):
+            launch("cunn_SoftMaxBackward", 3)
+
+    def nll_backward() -> None:
+        with s.op("aten::nll_loss_backward", loss, logits, labels, None, 1, -100, total):
+            s.fill(logits.nbytes)
+            work = Work("gather", 0, 2 * labels.nbytes)
+            s.launch(f"{kernel}nll_loss_backward_reduce_cuda_kernel_2d<{BF16}>", work, 1)
+
+    with s.grad_op("aten::cross_entropy_loss", logits, labels, None, 1, -100, 0.0):
+        with (
+            s.grad_op("aten::log_softmax", logits, 1, None),
+            s.grad_op("aten::_log_softmax", logits, 1, False) as op,
+        ):
+            launch("cunn_SoftMaxForward", 2)
+            s.node(op, "LogSoftmaxBackward0", logits, log_softmax_backward)
+        with (
+            s.grad_op("aten::nll_loss_nd", logits, labels, None, 1, -100),
+            s.grad_op("aten::nll_loss_forward", logits, labels, None, 1, -100) as op,
+        ):
+            work = Work("reduce", rows, rows * (2 + 8))
+            s.launch(f"{kernel}nll_loss_forward_reduce_cuda_kernel_2d<{BF16}>", work, 1)
+            s.node(op, "NllLossBackward0", loss, nll_backward)
+    return loss
+
+
+@dataclass(slots=True)
+class Reducer:
+    """Collects gradients in buckets and sums each full bucket over the ranks."""
+
+    session: Session
+    rank: int
+    world_size: int
+    waiting: list[Tensor] = field(default_factory=list)
+
+    def add(self, parameter: Tensor) -> None:
+        """Take one gradient; a full bucket leaves at once."""
+        if self.world_size == 1:
+            return
+        flat = parameter.view(parameter.numel)
+        elementwise(self.session, "aten::mul", "scale", flat, 1 / self.world_size, flat, write=flat)
+        self.waiting.append(parameter)
+        if sum(tensor.nbytes for tensor in self.waiting) >= BUCKET_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is waiting."""
+        if self.waiting:
+            self._all_reduce(Tensor((sum(tensor.numel for tensor in self.waiting),)))
+            self.waiting.clear()
+
+    def _all_reduce(self, bucket: Tensor) -> None:
+        s, buckets = self.session, TensorList((bucket,))
+        args: dict[str, Any] = {
+            "Collective name": "allreduce",
+            "In msg nelems": bucket.numel,
+            "Out msg nelems": bucket.numel,
+            "Group size": self.world_size,
+            "dtype": "BFloat16",
+            "In split size": "[]",
+            "Out split size": "[]",
+            "Process Group Name": "0",
+            "Process Group Description": "default_pg",
+            "Process Group Ranks": str(list(range(self.world_size))),
+        }
+        extra = {"Rank": self.rank, "Global rank start": 0, "Global rank stride": 1}
+        name = "nccl:all_reduce"
+        with (
+            s.op("c10d::allreduce_", buckets, None, None, None, -1),
+            s.op("record_param_comms", buckets, None, None, 0, **args, **extra),
+            s.annotation(name),
+        ):
+            s.launch_collective(_COLLECTIVE_KERNEL, name, bucket.nbytes, args)
+
+
+def adamw(s: Session, parameters: list[Tensor], step: int) -> None:
+    """AdamW over lists of tensors; each operator passes over every parameter."""
+    tensors = TensorList()
+    operators: tuple[tuple[str, str, int, tuple[Any, ...]], ...] = (
+        ("aten::_foreach_mul_", "BinaryOpScalarFunctor", 2, (1 - 1e-6,)),
+        ("aten::_foreach_lerp_", "TernaryOpScalarFunctor", 3, (tensors, 0.1)),
+        ("aten::_foreach_mul_", "BinaryOpScalarFunctor", 2, (0.999,)),
+        ("aten::_foreach_addcmul_", "PointwiseOpScalarFunctor", 4, (tensors, tensors, 0.001)),
+        ("aten::_foreach_sqrt", "UnaryOpFunctor", 2, ()),
+        ("aten::_foreach_div_", "BinaryOpScalarFunctor", 2, (1 - 0.999 ** (step + 1),)),
+        ("aten::_foreach_add_", "BinaryOpScalarFunctor", 2, (1e-8,)),
+        ("aten::_foreach_addcdiv_", "PointwiseOpScalarListFunctor", 4, (tensors, tensors, 1e-4)),
+    )
+    for name, functor, passes, arguments in operators:
+        with s.op(name, tensors, *arguments):
+            for first in range(0, len(parameters), _TENSORS_PER_LAUNCH):
+                part = parameters[first : first + _TENSORS_PER_LAUNCH]
+                elements = sum(tensor.numel for tensor in part)
+                nbytes = passes * sum(tensor.nbytes for tensor in part)
+                kernel = f"{_APPLY}<TensorListMetadata<{passes}>, {functor}<{BF16}, {passes}> >"
+                s.launch(kernel, Work("optimizer", elements, nbytes), elements // 65536 + 1, 512)
+
+
+def input_batch(batch: int, tokens: int, pixels: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Token ids (T), images (B, 3, Y, X) and labels (T) of one step."""
+    return (
+        Tensor((batch * tokens,), INT64),
+        Tensor((batch, 3, pixels, pixels)),
+        Tensor((batch * tokens,), INT64),
+    )
