@@ -1,0 +1,139 @@
+"""Which analysis gets which operation, and which operations matter most."""
+
+import re
+from collections.abc import Iterable
+
+import polars as pl
+
+from jarvis.analyses.base import Analysis
+from jarvis.analyses.operations import weighted_efficiency
+from jarvis.perf_models import registered_category
+
+KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
+"""Op categories that an unregistered op can have from the name of its first kernel."""
+
+TOP_OPERATIONS = 10
+
+TOP_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int64,
+    "name": pl.String,
+    "category": pl.String,
+    "time_ms": pl.Float64,
+    "count": pl.Int64,
+    "percent_of_compute": pl.Float64,
+    "percent_of_total": pl.Float64,
+    "bound": pl.String,
+    "efficiency_pct": pl.Float64,
+    "flops_per_byte": pl.Float64,
+    "has_perf_model": pl.Boolean,
+    "uid": pl.Int64,
+    "operation_uids": pl.List(pl.Int64),
+}
+
+
+def claim_operations(operations: pl.DataFrame, analyses: Iterable[Analysis]) -> pl.DataFrame:
+    """``operations`` with a column ``category``: the key of the one analysis that claims the row.
+
+    A registered op category goes to the analysis that names it. A category that only a kernel's
+    name suggests yields to patterns of the op's name. What is left goes to the rest.
+    """
+    claimers = [analysis for analysis in analyses if analysis.claim is not None]
+    pairs = operations.select("name", "op_category").rows()
+    keys = {(name, category): _claimer(name, category, claimers) for name, category in set(pairs)}
+    categories = pl.Series("category", [keys[name, kind] for name, kind in pairs], dtype=pl.String)
+    return operations.with_columns(categories)
+
+
+def _claimer(name: str, op_category: str, claimers: list[Analysis]) -> str:
+    exact = {c: a.key for a in claimers if a.claim for c in a.claim.op_categories}
+    is_suggested = op_category in KERNEL_NAME_CATEGORIES and registered_category(name) is None
+    by_name = _by_name(name, claimers)
+    by_category = exact.get(op_category)
+    choices = (by_name, by_category) if is_suggested else (by_category, by_name)
+    rest = next((a.key for a in claimers if a.claim and a.claim.rest), "")
+    return next((key for key in choices if key is not None), rest)
+
+
+def _by_name(name: str, claimers: list[Analysis]) -> str | None:
+    matching = (
+        (a.claim.order, a.key)
+        for a in claimers
+        if a.claim and any(_matches(name, pattern) for pattern in a.claim.op_names)
+    )
+    return min(matching, default=(0, None))[1]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
+    return re.fullmatch(expression, name, flags=re.IGNORECASE | re.DOTALL) is not None
+
+
+def top_operations(
+    ops_summary: pl.DataFrame,
+    gpu_work: pl.DataFrame,
+    claimed: pl.DataFrame,
+    *,
+    compute_ms: float,
+    total_ms: float,
+) -> pl.DataFrame:
+    """The launching operators with most GPU time (columns: ``TOP_SCHEMA``).
+
+    ``ops_summary`` names the operators that launch (``aten::miopen_convolution``), ``claimed`` has
+    rows for the operators above them that a perf model covers (``aten::convolution``). They are
+    joined through the GPU events: an operation row belongs to the launcher that has most of its
+    time. ``operation_uids`` are these rows; the first has most time and gives ``uid``. A launcher
+    that no row belongs to takes ``uid`` from the row where it has most time.
+    """
+    heaviest = ops_summary.sort("direct_kernel_time_us", descending=True).head(TOP_OPERATIONS)
+    shares = _shares(gpu_work)
+    rows = []
+    for rank, top in enumerate(heaviest.iter_rows(named=True), start=1):
+        time_ms = top["direct_kernel_time_us"] / 1000
+        mine = shares.filter(pl.col("launcher_name") == top["name"])
+        leading = _rows(claimed, mine.filter("leads"))
+        rows.append(
+            {
+                "rank": rank,
+                "name": top["name"],
+                "time_ms": time_ms,
+                "count": top["count"],
+                "percent_of_compute": 100 * time_ms / compute_ms if compute_ms > 0 else None,
+                "percent_of_total": 100 * time_ms / total_ms if total_ms > 0 else None,
+                **_facts(leading if leading.height else _rows(claimed, mine.head(1))),
+                "operation_uids": leading["uid"].to_list(),
+            }
+        )
+    return pl.DataFrame(rows, schema=TOP_SCHEMA)
+
+
+def _shares(gpu_work: pl.DataFrame) -> pl.DataFrame:
+    """``uid`` of operation rows, ``launcher_name``, and whether it ``leads`` the row; by time."""
+    first = pl.int_range(pl.len()).over("operation_uid") == 0
+    return (
+        gpu_work.filter(pl.col("kind") != "communication")
+        .drop_nulls(["operation_uid", "launcher_name"])
+        .group_by("operation_uid", "launcher_name")
+        .agg(pl.col("dur_ns").sum())
+        .sort("dur_ns", "launcher_name", "operation_uid", descending=[True, False, False])
+        .select("launcher_name", uid="operation_uid", leads=first)
+    )
+
+
+def _rows(claimed: pl.DataFrame, shares: pl.DataFrame) -> pl.DataFrame:
+    """The operation rows of these shares, most time first."""
+    mine = claimed.join(shares, on="uid", how="semi")
+    return mine.sort("kernel_time_us", "uid", descending=[True, False])
+
+
+def _facts(rows: pl.DataFrame) -> dict[str, object]:
+    if rows.is_empty():
+        return {}
+    first = rows.row(0, named=True)
+    return {
+        "category": first["category"],
+        "bound": first["bound"],
+        "efficiency_pct": weighted_efficiency(rows),
+        "flops_per_byte": first["flops_per_byte"],
+        "has_perf_model": first["has_perf_model"],
+        "uid": first["uid"],
+    }

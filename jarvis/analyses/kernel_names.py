@@ -1,0 +1,68 @@
+"""What the name of a GPU kernel tells: its library, its tile, whether it only changes a layout.
+
+Everything here is read from names as the trace has them; a name that says nothing gives null.
+"""
+
+import polars as pl
+
+from jarvis.analyses.name_patterns import first_match
+
+LIBRARIES = (
+    ("AITER", r"aiter"),
+    ("CK", r"ck_tile|_zn2ck|\bck::|fmhafwd|fmhabwd|fmha_fwd|fmha_bwd|kernel_gemm_xdl"),
+    ("MIOpen", r"igemm_(?:fwd|bwd|wrw)_gtc|miopen|subtensorop|batched_transpose_|_nchw2|_cnhw2"),
+    ("Tensile", r"cijk_"),
+    ("rocBLAS", r"wvsplitk|splitkreduce|rocblas"),
+    ("rocPRIM", r"rocprim"),
+    ("AOTriton", r"^attn_fwd|^attn_bwd|^bwd_kernel_d|^bwd_preprocess|^bwd_postprocess"),
+    ("cuDNN", r"cudnn"),
+    ("FlashAttention", r"pytorch_flash|flash_fwd|flash_bwd"),
+    ("cuBLAS", r"nvjet|cublas|sm\d+_xmma|gemmsn|gemvnsp|gemv2t|ampere_\w*gemm|volta_\w*gemm"),
+    ("CUTLASS", r"cutlass"),
+    ("FBGEMM", r"fbgemm"),
+    ("Triton", r"triton"),
+    ("PyTorch native", r"at::native|at_cuda_detail"),
+)
+"""Library and the pattern of its kernel names (lower case), the most telling first."""
+
+TILES = (
+    r"_MT(\d+x\d+(?:x\d+)?)",
+    r"tilesize(\d+x\d+x\d+)",
+    r"nvjet_[a-z]+_(\d+x\d+)_",
+    r"_bt(\d+x\d+x\d+)_",
+    r"_(\d+x\d+_\d+)x\d+_[nt]{2}",
+    r"gemm\w*?_(\d+x\d+)_",
+    r"_(\d{2,}x\d{2,})_\d+x\d+",
+)
+"""Where kernel names state their macro tile; the first pattern that matches counts."""
+
+
+def main_kernel() -> pl.Expr:
+    """Name of the kernel that takes most time in ``kernels``."""
+    return pl.col("kernels").list.first().struct.field("name")
+
+
+def library(kernel: pl.Expr) -> pl.Expr:
+    """The library that a kernel name points to."""
+    return first_match(kernel, LIBRARIES)
+
+
+def tile(kernel: pl.Expr) -> pl.Expr:
+    """The macro tile that a kernel name states, as ``256x128x64`` or ``256x128``."""
+    return pl.coalesce(kernel.str.extract(pattern) for pattern in TILES).str.replace("_", "x")
+
+
+def time_us(pattern: str) -> pl.Expr:
+    """GPU time of the entries of ``kernels`` whose lower-case name matches ``pattern``."""
+    entry = pl.element().struct
+    is_match = entry.field("name").str.to_lowercase().str.contains(pattern)
+    time = entry.field("total_us")
+    return pl.col("kernels").list.eval(pl.when(is_match).then(time).otherwise(0.0)).list.sum()
+
+
+def count_of(pattern: str) -> pl.Expr:
+    """Number of launches in ``kernels`` whose lower-case name matches ``pattern``."""
+    entry = pl.element().struct
+    is_match = entry.field("name").str.to_lowercase().str.contains(pattern)
+    count = entry.field("count")
+    return pl.col("kernels").list.eval(pl.when(is_match).then(count).otherwise(0)).list.sum()

@@ -1,0 +1,17 @@
+"""Kinds of operators and kernels, told from their names."""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+
+def first_match(
+    name: pl.Expr, patterns: Iterable[tuple[str, str]], otherwise: str | None = None
+) -> pl.Expr:
+    """The title of the first ``(title, pattern)`` that the lower-case ``name`` matches.
+
+    ``otherwise`` where none does.
+    """
+    lower = name.str.to_lowercase()
+    titles = [pl.when(lower.str.contains(pattern)).then(pl.lit(t)) for t, pattern in patterns]
+    return pl.coalesce(*titles, pl.lit(otherwise, dtype=pl.String))

@@ -1,0 +1,242 @@
+"""The rows of one category: the columns that every category has, and groups of like rows."""
+
+import ast
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses import kernel_names
+from jarvis.findings import OpRef
+from jarvis.schemas import FLAG, NUMBER, TEXT, Column
+
+DETAILS = (
+    Column("percent_of_category", "% of category", NUMBER, "%", ",.2f", "share of GPU time here"),
+    Column("arguments", "Arguments", TEXT, meaning="shape and dtype of each tensor argument"),
+    Column("main_kernel", "Main kernel", TEXT, meaning="GPU kernel with most time"),
+    Column("library", "Library", TEXT, meaning="library that the main kernel's name points to"),
+    Column("called_from", "Called from", TEXT, meaning="modules around the example call"),
+    Column("is_top_operation", "Top operation", FLAG, meaning="among the trace's top operations"),
+    Column(
+        "is_launch_bound",
+        "Launch bound",
+        FLAG,
+        meaning="calls so short that launching decides their time, not the roofline",
+    ),
+)
+"""The columns that ``describe`` adds to every category's rows."""
+
+PATTERN = "pattern"
+"""The column by which an analysis tells kinds of rows apart; picks the advice."""
+
+LAUNCH_BOUND = "launch bound"
+"""The kind of rows without a pattern whose calls are too short for their roofline."""
+
+MIN_COMPUTE_PCT = 0.5
+"""Groups below this share of compute make no finding: nothing there can be felt."""
+
+MODULES_SHOWN = 3
+
+SHORT_CALL_US = 10.0
+"""A call with less GPU time than this takes about as long as launching the next one."""
+
+KERNEL_FLOOR_US = 2.0
+"""The shortest kernels of real traces take 1.5 to 2 µs, however little they do: a call whose
+roofline time is below cannot reach its roofline."""
+
+LAUNCH_BOUND_RULE = (
+    f"calls below {SHORT_CALL_US:.0f} µs whose roofline time is below {KERNEL_FLOOR_US:.0f} µs, "
+    "no pattern"
+)
+"""When ``LAUNCH_BOUND`` applies, for the documentation."""
+
+_DTYPES = {
+    "c10::bfloat16": "bf16",
+    "c10::half": "fp16",
+    "float": "fp32",
+    "double": "fp64",
+    "long int": "int64",
+    "int": "int32",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+    "c10::float8_e4m3fn": "fp8_e4m3",
+    "c10::float8_e4m3fnuz": "fp8_e4m3",
+    "c10::float8_e5m2": "fp8_e5m2",
+    "c10::float8_e5m2fnuz": "fp8_e5m2",
+    "c10::float4_e2m1fn_x2": "fp4",
+}
+
+
+def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
+    """Claimed rows with the columns of ``DETAILS`` and an empty ``pattern``, most time first."""
+    time = pl.col("kernel_time_us")
+    texts = rows.select("input_dims", "input_types").rows()
+    modules = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
+    return rows.with_columns(
+        percent_of_category=pl.when(time.sum() > 0).then(100 * time / time.sum()).otherwise(0.0),
+        arguments=pl.Series([arguments(*pair) for pair in texts], dtype=pl.String),
+        main_kernel=kernel_names.main_kernel(),
+        called_from=pl.when(modules.list.len() > 0)
+        .then(modules.list.tail(MODULES_SHOWN).list.join(" / "))
+        .otherwise(pl.col("entry_point")),
+        is_top_operation=pl.col("uid").is_in(list(top_uids)),
+        is_launch_bound=(pl.col("kernel_time_us_mean") < SHORT_CALL_US)
+        & (pl.col("roofline_time_us") < KERNEL_FLOOR_US).fill_null(value=False),
+        pattern=pl.lit(None, dtype=pl.String),
+    ).with_columns(library=kernel_names.library(pl.col("main_kernel")))
+
+
+def short_dtype(name: str) -> str:
+    """``c10::BFloat16`` -> ``bf16``; a name that is not known stays as it is."""
+    return _DTYPES.get(name.lower(), name)
+
+
+def arguments(input_dims: str | None, input_types: str | None) -> str | None:
+    """``[8944,1024] bf16, [1024,2816] bf16``: the tensor arguments; None without any."""
+    if input_dims is None:
+        return None
+    shapes = ast.literal_eval(input_dims)
+    types = ast.literal_eval(input_types) if input_types else ()
+    named = ((shape, types[i] if i < len(types) else "") for i, shape in enumerate(shapes))
+    return ", ".join(f"{_shape(s)} {short_dtype(t)}".strip() for s, t in named if s) or None
+
+
+def _shape(shape: tuple[Any, ...]) -> str:
+    if isinstance(shape[0], tuple):
+        return f"{len(shape)} x {_shape(shape[0])}" if shape[0] else f"{len(shape)} x []"
+    return f"[{','.join(map(str, shape))}]"
+
+
+def parameter(name: str) -> pl.Expr:
+    """An integer parameter of the perf model; null where the row has none."""
+    return pl.col("params").str.json_path_match(f"$.{name}").cast(pl.Int64, strict=False)
+
+
+def parameters(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """The perf model's parameters of each row, ``{}`` where there are none."""
+    return [json.loads(text) if text else {} for text in rows["params"]]
+
+
+@dataclass(frozen=True)
+class OperationGroup:
+    """Rows of one operator with one pattern or bound: what a finding speaks of.
+
+    An operator's time is spread over a row for each shape; thresholds on single rows would miss
+    it. ``rows`` are sorted, most time first. Times in ms, shares and efficiencies in percent.
+    """
+
+    rows: pl.DataFrame
+
+    @property
+    def name(self) -> str:
+        """The operator."""
+        return str(self.rows["name"][0])
+
+    @property
+    def pattern(self) -> str | None:
+        """The pattern that the analysis gave these rows."""
+        value: str | None = self.rows[PATTERN][0]
+        return value
+
+    @property
+    def bound(self) -> str | None:
+        """``compute``, ``memory`` or None."""
+        value: str | None = self.rows["bound"][0]
+        return value
+
+    @property
+    def heaviest(self) -> dict[str, Any]:
+        """The row with most time."""
+        return self.rows.row(0, named=True)
+
+    @property
+    def time_ms(self) -> float:
+        """GPU time of all calls."""
+        return self._sum("kernel_time_us") / 1000
+
+    @property
+    def category_pct(self) -> float:
+        """Share of the category's GPU time."""
+        return self._sum("percent_of_category")
+
+    @property
+    def compute_pct(self) -> float:
+        """Share of the trace's compute time."""
+        return self._sum("percent_of_compute")
+
+    @property
+    def calls(self) -> int:
+        """Calls of the operator."""
+        return int(self._sum("operation_count"))
+
+    @property
+    def launches(self) -> int:
+        """GPU events of all calls."""
+        return int(self._sum("kernel_count"))
+
+    @property
+    def efficiency_pct(self) -> float | None:
+        """Time-weighted share of the roofline; None where no row has one."""
+        return weighted_efficiency(self.rows)
+
+    @property
+    def is_launch_bound(self) -> bool:
+        """Whether launching decides most of the time, not the roofline."""
+        launching_us = self.rows.filter("is_launch_bound")["kernel_time_us"].sum()
+        return float(launching_us) > self._sum("kernel_time_us") / 2
+
+    @property
+    def is_top(self) -> bool:
+        """Whether one of the trace's top operations is among the rows."""
+        return bool(self.rows["is_top_operation"].any())
+
+    @property
+    def operations(self) -> tuple[OpRef, ...]:
+        """References to the rows."""
+        columns = ("uid", "name", "input_dims", "operation_count")
+        return tuple(OpRef(**row) for row in self.rows.select(columns).iter_rows(named=True))
+
+    @property
+    def rate(self) -> tuple[float, float, str] | None:
+        """Achieved rate, peak and unit on the side that bounds the rows; None without a peak."""
+        work, peak_column, unit = (
+            ("flops", "peak_tflops", "TFLOPS/s")
+            if self.bound == "compute"
+            else ("bytes", "peak_tb_per_s", "TB/s")
+        )
+        done = (self.rows[work] * self.rows["operation_count"]).sum()
+        seconds = self._sum("kernel_time_us") / 1e6
+        peak = self.rows[peak_column][0]
+        if not done or peak is None or seconds <= 0:
+            return None
+        return float(done) / 1e12 / seconds, float(peak), unit
+
+    def _sum(self, column: str) -> float:
+        return float(self.rows[column].sum())
+
+
+def weighted_efficiency(rows: pl.DataFrame) -> float | None:
+    """Time-weighted ``pct_roofline`` of the rows that are judged by one; None without any."""
+    known = rows.filter(impact.is_judged())
+    time_us = float(known["kernel_time_us"].sum())
+    if time_us <= 0:
+        return None
+    return float((known["pct_roofline"] * known["kernel_time_us"]).sum()) / time_us
+
+
+def groups(rows: pl.DataFrame) -> Iterator[OperationGroup]:
+    """The rows by operator, pattern (or launch bound), bound and peak; most time first."""
+    keys = {
+        "kind": pl.coalesce(PATTERN, pl.when("is_launch_bound").then(pl.lit(LAUNCH_BOUND))),
+        "peak": pl.when(pl.col("bound") == "compute").then("compute"),
+    }
+    parts = (
+        rows.sort("kernel_time_us", "uid", descending=[True, False])
+        .with_columns(**keys)
+        .partition_by("name", "kind", "bound", "peak", maintain_order=True)
+    )
+    yield from sorted((OperationGroup(part) for part in parts), key=lambda g: -g.time_ms)

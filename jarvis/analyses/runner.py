@@ -1,0 +1,189 @@
+"""Run every analysis on its own slice of a report; one that fails leaves the others alone."""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis import impact
+from jarvis.analyses.base import Analysis, CategoryData
+from jarvis.analyses.claims import claim_operations, top_operations
+from jarvis.analyses.operations import describe, weighted_efficiency
+from jarvis.analyses.wording import counted, ms
+from jarvis.errors import MissingTableError
+from jarvis.findings import AnalysisResult, Finding, Status
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_report import Totals
+
+NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
+NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
+
+
+class ReportTables(Protocol):
+    """What the analyses need of a performance report."""
+
+    @property
+    def totals(self) -> Totals:
+        """Sums over the whole trace."""
+
+    @property
+    def hardware(self) -> HardwareSpec | None:
+        """The peaks to judge against."""
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table by name; MissingTableError where the report has none."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The operations of a report, divided among the analyses.
+
+    ``operations`` has a row for each operation with its ``category``, ``top_operations`` the
+    operators with most time.
+    """
+
+    operations: pl.DataFrame
+    top_operations: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one analysis said, its rows with the columns that it added (None for the system tier,
+    and where the analysis failed before), and the numbers that it prepared."""
+
+    result: AnalysisResult
+    operations: pl.DataFrame | None = None
+    prepared: Mapping[str, JsonValue] | None = None
+
+
+def divide(report: ReportTables, analyses: Mapping[str, Analysis]) -> Slices:
+    """Give every operation its category and find the top operations of the trace."""
+    claimed = claim_operations(report.table("operations"), analyses.values())
+    top = top_operations(
+        report.table("ops_summary"),
+        report.table("gpu_work"),
+        claimed,
+        compute_ms=report.totals.compute_time_ms,
+        total_ms=report.totals.total_time_ms,
+    )
+    return Slices(claimed, top)
+
+
+def run_analyses(
+    report: ReportTables,
+    analyses: Mapping[str, Analysis],
+    slices: Slices,
+    *,
+    compute_units: int | None = None,
+    target_pct: float = impact.TARGET_PCT,
+) -> dict[str, Outcome]:
+    """The outcome of every analysis by key, in the order of ``analyses``.
+
+    ``compute_units`` is the number of compute units of the GPU, where the trace says it.
+    """
+    top_uids = frozenset(slices.top_operations["operation_uids"].explode().drop_nulls())
+    outcomes: dict[str, Outcome] = {}
+    for key, analysis in analyses.items():
+        try:
+            mine = slices.operations.filter(pl.col("category") == key)
+            outcomes[key] = _run(analysis, report, mine, top_uids, compute_units, target_pct)
+        except Exception as error:  # the isolation that the tests and reports rely on
+            outcomes[key] = Outcome(_failed(analysis, error))
+    return outcomes
+
+
+def _run(
+    analysis: Analysis,
+    report: ReportTables,
+    mine: pl.DataFrame,
+    top_uids: frozenset[int],
+    compute_units: int | None,
+    target_pct: float,
+) -> Outcome:
+    is_compute = analysis.tier == "compute"
+    rows = describe(mine, top_uids)
+    if analysis.classify:
+        rows = analysis.classify(rows, compute_units)
+    data = CategoryData(
+        key=analysis.key,
+        title=analysis.title,
+        operations=rows,
+        totals=report.totals,
+        hardware=report.hardware,
+        advice=analysis.advice,
+        tables=_needed(analysis, report),
+        target_pct=target_pct,
+    )
+    has_data = rows.height > 0 if is_compute else report.totals.total_time_ms > 0
+    findings: list[Finding] = []
+    if has_data:
+        findings = [finding for check in analysis.checks for finding in check(data)]
+    result = AnalysisResult(
+        key=analysis.key,
+        title=analysis.title,
+        tier=analysis.tier,
+        status=Status.OK if has_data else Status.NO_DATA,
+        findings=tuple(impact.ranked(findings)),
+        metrics=analysis.measure(data) if analysis.measure and has_data else {},
+        **(_sums(data) if is_compute and has_data else {}),
+    )
+    prepared = analysis.prepare(data) if analysis.prepare and has_data else None
+    return Outcome(result, rows if is_compute else None, prepared)
+
+
+def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]:
+    tables: dict[str, pl.DataFrame] = {}
+    for name in analysis.needs:
+        try:
+            tables[name] = report.table(name)
+        except MissingTableError:
+            continue
+    return tables
+
+
+def _sums(data: CategoryData) -> dict[str, object]:
+    rows, totals = data.operations, data.totals
+    efficiency = pl.col("pct_roofline")
+    judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
+    time_us = float(rows["kernel_time_us"].sum())
+    return {
+        "gpu_time_ms": time_us / 1000,
+        "percent_of_compute": impact.share_pct(time_us / 1000, totals.compute_time_ms),
+        "percent_of_total": impact.share_pct(time_us / 1000, totals.total_time_ms),
+        "efficiency_pct": weighted_efficiency(judged),
+        "mean_efficiency_pct": judged["pct_roofline"].mean(),
+        "efficiency_coverage_pct": impact.share_pct(float(judged["kernel_time_us"].sum()), time_us),
+        "row_count": rows.height,
+        "invocation_count": int(rows["operation_count"].sum()),
+        "notes": _notes(data, judged),
+    }
+
+
+def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[str, ...]:
+    if data.hardware is None:
+        return (NO_HARDWARE,)
+    if judged.is_empty() and not data.operations["has_perf_model"].any():
+        return (NO_MODELS,)
+    reasons = (
+        data.operations.drop_nulls("roofline_note")
+        .group_by("roofline_note", maintain_order=True)
+        .agg(rows=pl.len(), time_us=pl.col("kernel_time_us").sum())
+    )
+    return tuple(
+        f"{counted(rows, 'row')} ({ms(time_us / 1000)}): {note}"
+        for note, rows, time_us in reasons.iter_rows()
+    )
+
+
+def _failed(analysis: Analysis, error: Exception) -> AnalysisResult:
+    return AnalysisResult(
+        key=analysis.key,
+        title=analysis.title,
+        tier=analysis.tier,
+        status=Status.ERROR,
+        error=f"{type(error).__name__}: {error}",
+        traceback="".join(traceback.format_exception(error)),
+    )

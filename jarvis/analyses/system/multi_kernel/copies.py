@@ -1,0 +1,254 @@
+"""Memory copies by direction: how many, how long, how much of it exposed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis import impact
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
+from jarvis.analyses.window import timeline_window
+from jarvis.analyses.wording import counted, listed, ms, pct, quoted
+from jarvis.findings import Finding, Priority, Severity
+
+COPY_TIME_PCT: Ladder = (
+    (10.0, Severity.CRITICAL),
+    (5.0, Severity.HIGH),
+    (2.0, Severity.MEDIUM),
+    (0.5, Severity.LOW),
+)
+
+COPY_COUNT: Ladder = (
+    (100, Severity.CRITICAL),
+    (50, Severity.HIGH),
+    (10, Severity.MEDIUM),
+    (5, Severity.LOW),
+)
+"""A direction has the worse of its two grades; copies within the device stop at MEDIUM unless their
+time alone is HIGH, since they wait for no host."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAdvice:
+    """What to say about copies in one direction."""
+
+    title: str
+    hypothesis: str
+    algorithmic: str
+    kernel: str
+
+
+COPY_ADVICE = {
+    "D2H": CopyAdvice(
+        title="device-to-host copies",
+        hypothesis="Values are read on the host in the hot path, as `.item()`, `.cpu()`, scalar "
+        "comparisons and logging do.",
+        algorithmic="Keep the data on the device: reduce there, and read values back in batches or "
+        "every n-th step.",
+        kernel="Copy into pinned memory without blocking, on a stream of its own, so that the GPU "
+        "need not wait.",
+    ),
+    "H2D": CopyAdvice(
+        title="host-to-device copies",
+        hypothesis="Data is staged again and again: unpinned memory, tensors made on the fly, or "
+        "data loading within the step.",
+        algorithmic="Preallocate tensors on the device and prepare the next batch while the "
+        "current one computes.",
+        kernel="Pin the host memory and copy without blocking on a stream of its own.",
+    ),
+    "D2D": CopyAdvice(
+        title="copies within the device",
+        hypothesis="Tensors are duplicated: clones, `contiguous()` calls, or packing into and out "
+        "of communication buckets.",
+        algorithmic="Drop redundant clones, write into preallocated views, and let gradients live "
+        "in their communication buckets.",
+        kernel="Fuse the copy with the kernel that produces or reads the tensor, and join small "
+        "copies into one.",
+    ),
+    "other": CopyAdvice(
+        title="copies of unknown direction",
+        hypothesis="The trace does not say which memories are involved.",
+        algorithmic="Find the operators that copy and see whether the data can stay where it is.",
+        kernel="Copy without blocking and on a stream of its own.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyGrade:
+    """One direction's copies with their grades; shares in percent of GPU wall time."""
+
+    direction: str
+    count: int
+    time_ms: float
+    exposed_ms: float
+    avg_bytes: float | None
+    time_pct: float
+    severity: Severity
+    by_time: Severity
+
+    @property
+    def priority(self) -> Priority:
+        """That of the grade; many copies that take no time worth mentioning are not urgent."""
+        is_felt = self.by_time is not Severity.ACCEPTABLE
+        return priority_of(self.severity if is_felt else at_most(self.severity, Severity.MEDIUM))
+
+
+def memory_copies(data: CategoryData) -> Iterator[Finding]:
+    """Many or long copies in one direction.
+
+    Symptom: data moves between host and device, or within the device, again and again.
+    Rule: per direction the worse of two grades: its share of GPU wall time, and its count; copies
+    within the device stop at MEDIUM unless their time alone is HIGH.
+    Threshold: above 10 / 5 / 2 / 0.5% of GPU wall time, or more than 100 / 50 / 10 / 5 copies:
+    CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
+    """
+    if "memory_copies" not in data.tables:
+        yield from _copies_from_totals(data)
+        return
+    for copies in graded_copies(data):
+        if is_worth_acting(copies.severity):
+            yield _copy_finding(data, copies)
+
+
+def graded_copies(data: CategoryData) -> list[CopyGrade]:
+    graded = []
+    for row in data.tables["memory_copies"].sort("direction").iter_rows(named=True):
+        time_ms = row["total_time_us"] / 1000
+        time_pct = impact.share_pct(time_ms, data.totals.total_time_ms)
+        by_time, by_count = grade(time_pct, COPY_TIME_PCT), grade(row["count"], COPY_COUNT)
+        severity = worst(by_time, by_count)
+        if row["direction"] not in ("D2H", "H2D"):
+            severity = worst(by_time, at_most(by_count, Severity.MEDIUM))
+        graded.append(
+            CopyGrade(
+                direction=row["direction"],
+                count=row["count"],
+                time_ms=time_ms,
+                exposed_ms=row["exposed_time_us"] / 1000,
+                avg_bytes=row["avg_bytes"],
+                time_pct=time_pct,
+                severity=severity,
+                by_time=by_time,
+            )
+        )
+    return graded
+
+
+def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
+    advice = COPY_ADVICE[copies.direction]
+    evidence: dict[str, float | int | str] = {
+        "Direction": copies.direction,
+        "Copies": copies.count,
+        "Total time (ms)": copies.time_ms,
+        "Share of GPU wall time (%)": copies.time_pct,
+        "Exposed time (ms)": copies.exposed_ms,
+    }
+    if copies.avg_bytes is not None:
+        evidence["Mean size (bytes)"] = copies.avg_bytes
+    single = _single_copies(data, copies.direction)
+    if launchers := _launchers(single):
+        evidence["Copied by"] = launchers
+    return Finding(
+        check="memory_copies",
+        category=data.key,
+        title=f"{counted(copies.count, 'copy')} {copies.direction}",
+        evidence=evidence,
+        issue=f"{copies.count:,} {advice.title} take {ms(copies.time_ms)} ({pct(copies.time_pct)} "
+        f"of GPU wall time), {ms(copies.exposed_ms)} of it with nothing else running.",
+        algorithmic=advice.algorithmic,
+        kernel=advice.kernel,
+        priority_local=priority_of(copies.severity),
+        priority=copies.priority,
+        severity=copies.severity,
+        impact=impact.bounded_impact(copies.time_ms, copies.exposed_ms, **data.bases),
+        hypothesis=advice.hypothesis,
+        caveat="Waiting of the host for the copies is no GPU time and not counted here."
+        if copies.direction == "D2H"
+        else None,
+        verify=f"Record the trace again and compare count and exposed time of {copies.direction} "
+        "copies.",
+        time_pool=f"exposed copies {copies.direction}",
+        shared_uids=tuple(single["operation_uid"].drop_nulls().unique().sort()),
+    )
+
+
+def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
+    """The copies of the timeline's window in one direction."""
+    if "gpu_work" not in data.tables:
+        return pl.DataFrame(schema={"launcher_name": pl.String, "operation_uid": pl.Int64})
+    is_one = (pl.col("kind") == "copy") & (pl.col("direction") == direction)
+    return timeline_window(data.tables["gpu_work"]).filter(is_one)
+
+
+def _launchers(copies: pl.DataFrame) -> str:
+    """The host operators behind copies, most copies first."""
+    counts = copies.drop_nulls("launcher_name").group_by("launcher_name").len("copies")
+    most = counts.sort("copies", "launcher_name", descending=[True, False])
+    return listed([f"{n:,} x {quoted(name)}" for name, n in most.iter_rows()])
+
+
+def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
+    share = data.totals.exposed_memcpy_pct or 0.0
+    severity = grade(share, COPY_TIME_PCT)
+    if not is_worth_acting(severity):
+        return
+    exposed_ms = data.totals.exposed_memcpy_time_ms
+    yield Finding(
+        check="memory_copies",
+        category=data.key,
+        title="Exposed copies",
+        evidence={"Exposed copies (ms)": exposed_ms, "Share of GPU wall time (%)": share},
+        issue=f"Copies that nothing hides take {ms(exposed_ms)} ({pct(share)} of GPU wall time).",
+        algorithmic="Keep data on the device and batch what must cross.",
+        kernel="Copy without blocking from pinned memory on a stream of its own.",
+        priority_local=priority_of(severity),
+        priority=priority_of(severity),
+        severity=severity,
+        impact=impact.bounded_impact(exposed_ms, exposed_ms, **data.bases),
+        caveat="Counts and directions are not available: only the shares of the GPU timeline are.",
+        verify="Analyse the trace itself to see counts and directions.",
+        time_pool="exposed copies",
+    )
+
+
+def summary(data: CategoryData) -> dict[str, JsonValue]:
+    if "memory_copies" not in data.tables:
+        return {"total_count": None, "total_time_us": data.totals.total_memcpy_time_ms * 1000}
+    copies = data.tables["memory_copies"].sort("direction")
+    return {
+        "total_count": int(copies["count"].sum()),
+        "total_time_us": float(copies["total_time_us"].sum()),
+        "by_direction": {str(row.pop("direction")): row for row in copies.iter_rows(named=True)},
+    }
+
+
+def assessment(data: CategoryData) -> dict[str, JsonValue]:
+    totals = data.totals
+    time_pct = impact.share_pct(totals.total_memcpy_time_ms, totals.total_time_ms)
+    severity = grade(time_pct, COPY_TIME_PCT)
+    graded = graded_copies(data) if "memory_copies" in data.tables else []
+    return {
+        "severity": worst(severity, *(copies.severity for copies in graded)),
+        "total_count": sum(copies.count for copies in graded) if graded else None,
+        "total_time_ms": totals.total_memcpy_time_ms,
+        "percent_of_total": time_pct,
+        "issues": [_copy_issue(copies) for copies in graded],
+    }
+
+
+def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
+    advice = COPY_ADVICE[copies.direction]
+    return {
+        "direction": copies.direction,
+        "count": copies.count,
+        "time_ms": copies.time_ms,
+        "exposed_time_ms": copies.exposed_ms,
+        "percent_of_total": copies.time_pct,
+        "avg_bytes": copies.avg_bytes,
+        "severity": copies.severity,
+        "description": f"{copies.count:,} {advice.title}, {ms(copies.time_ms)}.",
+        "hypothesis": advice.hypothesis,
+    }

@@ -1,0 +1,160 @@
+"""What an analysis says: findings with impact and priority, and the result of one analysis."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+Tier = Literal["compute", "system"]
+Evidence = Mapping[str, float | int | str]
+
+GPU_TIME = "GPU time (ms)"
+"""The evidence that says how much time a finding concerns."""
+
+CALLED_FROM = "Called from"
+"""The evidence that says which modules the heaviest call belongs to."""
+
+
+class Priority(StrEnum):
+    """How urgent a finding is, most urgent first."""
+
+    CRITICAL = "Critical"
+    HIGH = "High"
+    MEDIUM = "Medium"
+    LOW = "Low"
+
+    @property
+    def icon(self) -> str:
+        """A coloured dot; the word always stands beside it."""
+        return _PRIORITY_ICONS[self]
+
+    @property
+    def rank(self) -> int:
+        """0 for the most urgent."""
+        return list(Priority).index(self)
+
+    def lowered(self) -> "Priority":
+        """One step less urgent."""
+        return list(Priority)[min(self.rank + 1, len(Priority) - 1)]
+
+    def at_most(self, cap: "Priority") -> "Priority":
+        """This priority, but no more urgent than ``cap``."""
+        return max(self, cap, key=lambda priority: priority.rank)
+
+
+_PRIORITY_ICONS = {
+    Priority.CRITICAL: "🔴",
+    Priority.HIGH: "🟡",
+    Priority.MEDIUM: "🟢",
+    Priority.LOW: "⚪",
+}
+
+
+class Severity(StrEnum):
+    """The grade of a system-level symptom."""
+
+    CRITICAL = "CRITICAL"
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+    ACCEPTABLE = "ACCEPTABLE"
+    GOOD = "GOOD"
+    NOT_AVAILABLE = "NOT AVAILABLE"
+
+
+class Status(StrEnum):
+    """How an analysis ended."""
+
+    OK = "OK"
+    NO_DATA = "NO_DATA"
+    ERROR = "ERROR"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class OpRef(_Frozen):
+    """One row of the operations table; ``uid`` joins, the rest is for reading."""
+
+    uid: int
+    name: str
+    input_dims: str | None = None
+    operation_count: int
+
+
+class Range(_Frozen):
+    """A low, a middle and a high estimate."""
+
+    low: float
+    mid: float
+    high: float
+
+
+class Impact(_Frozen):
+    """What a finding would gain.
+
+    ``time_ms`` is the time that it concerns, ``saved_ms`` the estimate, ``compute_pct`` and
+    ``e2e_pct`` the same as a share of compute time and of GPU wall time. ``method`` says where
+    the numbers come from: the perf model, an upper bound measured in the trace, or experience.
+    """
+
+    time_ms: float
+    efficiency_pct: float | None = None
+    target_pct: float | None = None
+    saved_ms: Range
+    compute_pct: Range
+    e2e_pct: Range
+    method: Literal["perf model", "upper bound", "heuristic"]
+
+
+class Finding(_Frozen):
+    """One thing that is slow, against what, why it matters, and what to do on both paths.
+
+    The sentences are plain text in which names from the trace stand in backticks; ``algorithmic``
+    may change the model, ``kernel`` leaves its code alone. ``hypothesis`` is a likely cause that a
+    trace cannot prove. ``time_pool`` names the time that a finding without operations draws on, and
+    ``shared_uids`` the rows of the operations table that hold part of that time too: savings from
+    one pool or one row do not add up.
+    """
+
+    check: str
+    category: str
+    title: str
+    operations: tuple[OpRef, ...] = ()
+    evidence: dict[str, float | int | str] = Field(default_factory=dict)
+    issue: str
+    algorithmic: str
+    kernel: str
+    priority_local: Priority
+    priority: Priority
+    severity: Severity | None = None
+    impact: Impact | None = None
+    hypothesis: str | None = None
+    caveat: str | None = None
+    verify: str | None = None
+    time_pool: str | None = None
+    shared_uids: tuple[int, ...] = ()
+
+
+class AnalysisResult(_Frozen):
+    """The outcome of one analysis: numbers, findings, or the reason why there are none."""
+
+    key: str
+    title: str
+    tier: Tier
+    status: Status
+    gpu_time_ms: float = 0.0
+    percent_of_compute: float | None = None
+    percent_of_total: float | None = None
+    efficiency_pct: float | None = None
+    mean_efficiency_pct: float | None = None
+    efficiency_coverage_pct: float | None = None
+    row_count: int = 0
+    invocation_count: int = 0
+    findings: tuple[Finding, ...] = ()
+    metrics: dict[str, JsonValue] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+    traceback: str | None = None

@@ -1,0 +1,292 @@
+"""What a change would gain and how urgent it is: the only home of these formulas and thresholds."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.findings import GPU_TIME, Finding, Impact, Priority, Range
+from jarvis.perf_report.efficiency import MEMORY_ONLY
+
+TARGET_PCT = 80.0
+"""Default of the target-efficiency slider: above it an operation counts as excellent."""
+
+BOTTLENECK_EFFICIENCY_PCT = 40.0
+"""Below it an operation needs investigation; default of the highlight slider."""
+
+GOOD_EFFICIENCY_PCT = 60.0
+"""Above it tuning has limited potential."""
+
+PROJECTION_TARGETS_PCT = (20.0, 50.0, 70.0, 100.0)
+"""Rows of a projection table, beside the target of the slider."""
+
+ANOMALY_PCT = 110.0
+"""Above it the measurement or the peak is in doubt; such rows take no part in projections."""
+
+FULL_PCT = 100.0
+BOTTLENECK_TIME_MS = 50.0
+BOTTLENECK_CATEGORY_PCT = 5.0
+
+CRITICAL_EFFICIENCY_PCT = 30.0
+CRITICAL_COMPUTE_PCT = 15.0
+HIGH_COMPUTE_PCT = 10.0
+MEDIUM_COMPUTE_PCT = 5.0
+RELEVANT_COMPUTE_PCT = 1.0
+"""Only above this share of compute can anything raise the priority."""
+
+MIN_SAVED_COMPUTE_PCT = 0.5
+"""A smaller saving, as a share of compute, is not urgent."""
+
+GOOD_COMPUTE_PCT = 95.0
+"""Below this share of GPU wall time, look at what is not compute before single kernels."""
+
+EFFICIENCY_SCALE = (
+    (ANOMALY_PCT, "anomaly: verify the measurement and the peak"),
+    (FULL_PCT, "above the peak: verify the measurement and the peak"),
+    (TARGET_PCT, "excellent"),
+    (GOOD_EFFICIENCY_PCT, "good"),
+    (BOTTLENECK_EFFICIENCY_PCT, "acceptable"),
+    (0.0, "needs investigation"),
+)
+
+
+def efficiency_word(efficiency_pct: float | None) -> str:
+    """The place of an efficiency on the scale, in words."""
+    if efficiency_pct is None:
+        return "not available"
+    return next(word for above, word in EFFICIENCY_SCALE if efficiency_pct > above or above == 0.0)
+
+
+def is_anomaly(efficiency_pct: float | None) -> bool:
+    """Whether an efficiency is too high to be believed."""
+    return efficiency_pct is not None and efficiency_pct > ANOMALY_PCT
+
+
+def time_at_target(time_ms: float, efficiency_pct: float, target_pct: float) -> float:
+    """The time of an operation at ``target_pct`` of its roofline: T·e/p, never more than T."""
+    return time_ms * efficiency_pct / target_pct if target_pct > efficiency_pct else time_ms
+
+
+def is_judged() -> pl.Expr:
+    """Whether ``pct_roofline`` says how good a row is: it is known, and no mere lower limit."""
+    return pl.col("pct_roofline").is_not_null() & pl.col("bound").ne_missing(MEMORY_ONLY)
+
+
+def saved_us(target_pct: float) -> pl.Expr:
+    """``kernel_time_us`` saved at a target, from ``pct_roofline``; null where not judged."""
+    efficiency = pl.col("pct_roofline")
+    saved = pl.col("kernel_time_us") * (1 - efficiency / target_pct)
+    return pl.when(~is_judged()).then(None).when(efficiency < target_pct).then(saved).otherwise(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One row of a projection table; shares are in percent."""
+
+    target_pct: float
+    time_ms: float
+    saved_ms: float
+    op_improvement_pct: float
+    compute_pct: float
+    e2e_pct: float
+
+
+def project(
+    time_ms: float,
+    efficiency_pct: float,
+    target_pct: float,
+    *,
+    compute_ms: float,
+    total_ms: float,
+) -> Projection:
+    """What reaching ``target_pct`` would gain for an operation of ``time_ms``.
+
+    ``compute_ms`` and ``total_ms`` are the bases of the two shares: GPU compute time and GPU wall
+    time.
+    """
+    projected_ms = time_at_target(time_ms, efficiency_pct, target_pct)
+    saved_ms = time_ms - projected_ms
+    return Projection(
+        target_pct=target_pct,
+        time_ms=projected_ms,
+        saved_ms=saved_ms,
+        op_improvement_pct=share_pct(saved_ms, time_ms),
+        compute_pct=share_pct(saved_ms, compute_ms),
+        e2e_pct=share_pct(saved_ms, total_ms),
+    )
+
+
+def projection_table(
+    time_ms: float,
+    efficiency_pct: float,
+    target_pct: float,
+    *,
+    compute_ms: float,
+    total_ms: float,
+) -> list[Projection]:
+    """``project`` at each of PROJECTION_TARGETS_PCT and at the target of the slider."""
+    targets = sorted({*PROJECTION_TARGETS_PCT, target_pct})
+    return [
+        project(time_ms, efficiency_pct, target, compute_ms=compute_ms, total_ms=total_ms)
+        for target in targets
+    ]
+
+
+def share_pct(part: float, whole: float) -> float:
+    """``part`` in percent of ``whole``; 0 where there is no whole."""
+    return 100 * part / whole if whole > 0 else 0.0
+
+
+def modelled_impact(
+    time_ms: float,
+    efficiency_pct: float,
+    target_pct: float,
+    *,
+    compute_ms: float,
+    total_ms: float,
+) -> Impact:
+    """The impact of raising an operation's efficiency: half of the way to the target (low), the
+    target (mid), the whole roofline (high)."""
+
+    def saved(target: float) -> float:
+        return time_ms - time_at_target(time_ms, efficiency_pct, target)
+
+    halfway = efficiency_pct + max(0.0, target_pct - efficiency_pct) / 2
+    savings = Range(low=saved(halfway), mid=saved(target_pct), high=saved(FULL_PCT))
+    return _impact(time_ms, savings, "perf model", compute_ms, total_ms, efficiency_pct, target_pct)
+
+
+def bounded_impact(
+    time_ms: float,
+    saved_ms: float,
+    *,
+    compute_ms: float,
+    total_ms: float,
+    low_ms: float = 0.0,
+    mid_ms: float | None = None,
+) -> Impact:
+    """An impact that the trace bounds: at most ``saved_ms``; ``mid_ms`` defaults to half of the way
+    from ``low_ms``."""
+    mid = (low_ms + saved_ms) / 2 if mid_ms is None else mid_ms
+    savings = Range(low=low_ms, mid=mid, high=saved_ms)
+    return _impact(time_ms, savings, "upper bound", compute_ms, total_ms)
+
+
+def _impact(
+    time_ms: float,
+    saved_ms: Range,
+    method: str,
+    compute_ms: float,
+    total_ms: float,
+    efficiency_pct: float | None = None,
+    target_pct: float | None = None,
+) -> Impact:
+    def shares(whole: float) -> Range:
+        return Range(
+            low=share_pct(saved_ms.low, whole),
+            mid=share_pct(saved_ms.mid, whole),
+            high=share_pct(saved_ms.high, whole),
+        )
+
+    return Impact.model_validate(
+        {
+            "time_ms": time_ms,
+            "efficiency_pct": efficiency_pct,
+            "target_pct": target_pct,
+            "saved_ms": saved_ms,
+            "compute_pct": shares(compute_ms),
+            "e2e_pct": shares(total_ms),
+            "method": method,
+        }
+    )
+
+
+def is_time_relevant(time_ms: float, category_pct: float) -> bool:
+    """Whether an operation takes enough time to be looked at within its category."""
+    return time_ms > BOTTLENECK_TIME_MS or category_pct > BOTTLENECK_CATEGORY_PCT
+
+
+def local_priority(
+    *, compute_pct: float, efficiency_pct: float | None, is_pattern: bool = False
+) -> Priority:
+    """The priority as a category sees it, without the list of top operations."""
+    efficiency = FULL_PCT if efficiency_pct is None else efficiency_pct
+    if compute_pct > CRITICAL_COMPUTE_PCT and efficiency < CRITICAL_EFFICIENCY_PCT:
+        return Priority.CRITICAL
+    is_inefficient = efficiency < BOTTLENECK_EFFICIENCY_PCT and compute_pct > RELEVANT_COMPUTE_PCT
+    if compute_pct > HIGH_COMPUTE_PCT or is_inefficient:
+        return Priority.HIGH
+    if compute_pct > MEDIUM_COMPUTE_PCT or is_pattern:
+        return Priority.MEDIUM
+    return Priority.LOW
+
+
+def final_priority(
+    *,
+    is_top_operation: bool,
+    compute_pct: float,
+    category_pct: float,
+    efficiency_pct: float | None,
+    saved_compute_pct: float | None = None,
+    is_pattern: bool = False,
+) -> Priority:
+    """The priority across all categories, where the top operations of the trace count.
+
+    Nothing is urgent below RELEVANT_COMPUTE_PCT (a small trace has ten top operations too), nor
+    where less than MIN_SAVED_COMPUTE_PCT is to be saved (a top operation close to the target).
+    """
+    efficiency = FULL_PCT if efficiency_pct is None else efficiency_pct
+    if compute_pct <= RELEVANT_COMPUTE_PCT:
+        return Priority.LOW
+    if saved_compute_pct is not None and saved_compute_pct < MIN_SAVED_COMPUTE_PCT:
+        return Priority.LOW
+    if (
+        is_top_operation
+        and efficiency < CRITICAL_EFFICIENCY_PCT
+        and compute_pct > CRITICAL_COMPUTE_PCT
+    ):
+        return Priority.CRITICAL
+    is_inefficient = (
+        efficiency < BOTTLENECK_EFFICIENCY_PCT and max(compute_pct, category_pct) > HIGH_COMPUTE_PCT
+    )
+    if is_top_operation or is_inefficient:
+        return Priority.HIGH
+    if compute_pct > MEDIUM_COMPUTE_PCT or is_pattern:
+        return Priority.MEDIUM
+    return Priority.LOW
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings in the order of their P-numbers: by priority, then by what they would save; those
+    that save nothing known by the time that they concern."""
+
+    def order(finding: Finding) -> tuple[int, float, float, str, str]:
+        saved_ms = finding.impact.saved_ms.mid if finding.impact else 0.0
+        time_ms = float(finding.evidence.get(GPU_TIME, 0.0))
+        return finding.priority.rank, -saved_ms, -time_ms, finding.category, finding.title
+
+    return sorted(findings, key=order)
+
+
+def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings whose savings may be added up, largest saving first.
+
+    Where findings share an operation or a pool of time, the one that saves most stands for all.
+    """
+    chosen: list[Finding] = []
+    taken: set[int | str] = set()
+    quantified = [finding for finding in findings if finding.impact is not None]
+    for finding in sorted(quantified, key=lambda f: -f.impact.saved_ms.mid if f.impact else 0.0):
+        claims: set[int | str] = {reference.uid for reference in finding.operations}
+        claims |= set(finding.shared_uids)
+        if finding.time_pool is not None:
+            claims.add(finding.time_pool)
+        if not claims & taken:
+            taken |= claims
+            chosen.append(finding)
+    return chosen
+
+
+def disjoint_saving_ms(findings: Iterable[Finding]) -> float:
+    """Middle estimates of the findings added up, no time counted twice."""
+    return sum(f.impact.saved_ms.mid for f in disjoint_findings(findings) if f.impact)

@@ -1,0 +1,232 @@
+"""The checks that all categories share."""
+
+import pytest
+
+from jarvis.analyses.checks import (
+    above_peak,
+    high_variance,
+    low_efficiency,
+    many_small_calls,
+    no_perf_model,
+    opportunity,
+)
+from jarvis.findings import Finding, Priority
+from tests.analyses.rows import category, operation, totals
+
+
+def slow(name: str = "aten::foo", time_us: float = 2000.0, pct: float = 20.0, **values):
+    return operation(name, time_us=time_us, pct_roofline=pct, bound="memory", **values)
+
+
+def only(findings) -> Finding:
+    (finding,) = findings
+    return finding
+
+
+def test_low_efficiency_names_time_rate_and_both_paths() -> None:
+    row = slow(count=4, bytes=53e6, input_dims="((8, 4),)", input_types="('float',)")
+    finding = only(low_efficiency(category("other", row)))
+    assert finding.evidence["GPU time (ms)"] == pytest.approx(2.0)
+    assert finding.evidence["Share of compute (%)"] == pytest.approx(20.0)
+    # 4 calls of 53 MB in 2 ms are 0.106 TB/s
+    assert finding.evidence["Achieved (TB/s)"] == pytest.approx(0.106)
+    assert finding.evidence["Peak (TB/s)"] == 5.3
+    assert "`aten::foo`" in finding.issue
+    assert "[8,4] fp32" in finding.kernel
+    assert finding.algorithmic
+    assert finding.verify
+
+
+def test_saving_is_that_of_reaching_the_target() -> None:
+    gain = only(low_efficiency(category("other", slow()))).impact
+    # 2 ms at 20 %: 0.5 ms at 80 %, 0.8 ms at half of the way (50 %), 0.4 ms at the roofline
+    assert gain.saved_ms.mid == pytest.approx(1.5)
+    assert gain.saved_ms.low == pytest.approx(1.2)
+    assert gain.saved_ms.high == pytest.approx(1.6)
+    assert gain.compute_pct.mid == pytest.approx(15.0)
+    assert gain.method == "perf model"
+
+
+def test_time_spread_over_shapes_is_added_up_before_the_time_test() -> None:
+    small = [slow(time_us=40.0, input_dims=f"(({n},),)") for n in range(1, 6)]
+    rest = operation("aten::bar", time_us=1800.0, pct_roofline=95.0, bound="memory")
+    finding = only(low_efficiency(category("other", *small, rest)))
+    # each row is 2 % of the category, together they are 10 %
+    assert len(finding.operations) == 5
+    assert finding.evidence["Share of category (%)"] == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "pct"),
+    [(90.0, 20.0), (2000.0, 40.0), (2000.0, None)],
+    ids=["4.3 % of the category", "40 %", "unknown"],
+)
+def test_no_finding_without_time_or_inefficiency(time_us: float, pct: float | None) -> None:
+    rest = operation("aten::bar", time_us=2000.0, pct_roofline=95.0, bound="memory")
+    assert not list(low_efficiency(category("other", slow(time_us=time_us, pct=pct), rest)))
+
+
+def test_fifty_milliseconds_count_whatever_the_share_of_the_category() -> None:
+    base = totals(compute_ms=4000.0)
+    rest = operation("aten::bar", time_us=2e6, pct_roofline=95.0, bound="memory")
+    rows = (slow(time_us=51_000.0), rest)
+    assert only(low_efficiency(category("other", *rows, base=base)))
+
+
+def test_nothing_below_half_a_percent_of_compute() -> None:
+    data = category("other", slow(time_us=49.0))
+    assert data.operations["percent_of_category"][0] == 100.0
+    assert not list(low_efficiency(data))
+
+
+def test_priority_follows_top_operations_share_and_efficiency() -> None:
+    def priority(time_us: float, pct: float, *, is_top: bool) -> Priority:
+        data = category("other", slow(time_us=time_us, pct=pct), top={1} if is_top else None)
+        return only(low_efficiency(data)).priority
+
+    assert priority(1600, 29.0, is_top=True) is Priority.CRITICAL
+    assert priority(1600, 31.0, is_top=True) is Priority.HIGH
+    assert priority(1400, 29.0, is_top=True) is Priority.HIGH
+    assert priority(1600, 29.0, is_top=False) is Priority.HIGH
+    assert priority(90, 29.0, is_top=True) is Priority.LOW
+
+
+def test_opportunity_takes_top_operations_between_the_threshold_and_the_target() -> None:
+    row = operation("aten::foo", time_us=2000.0, pct_roofline=60.0, bound="memory")
+    rest = operation("aten::bar", time_us=50_000.0, pct_roofline=95.0, bound="memory")
+    base = totals(compute_ms=52.0)
+    assert not list(opportunity(category("other", row, rest, base=base)))
+    finding = only(opportunity(category("other", row, rest, base=base, top={1})))
+    assert finding.check == "opportunity"
+    assert finding.impact.saved_ms.mid == pytest.approx(2.0 * (1 - 60 / 80))
+    assert not list(opportunity(category("other", row, rest, base=base, top={1}, target_pct=55.0)))
+
+
+def test_a_row_is_never_both_bottleneck_and_opportunity() -> None:
+    data = category("other", slow(), slow("aten::baz", pct=55.0), top={1, 2})
+    low, rest = list(low_efficiency(data)), list(opportunity(data))
+    assert [f.operations[0].name for f in low] == ["aten::foo"]
+    assert [f.operations[0].name for f in rest] == ["aten::baz"]
+
+
+def test_a_top_operation_close_to_the_target_is_not_urgent() -> None:
+    row = operation("aten::foo", time_us=500.0, pct_roofline=78.0, bound="memory")
+    finding = only(opportunity(category("other", row, top={1})))
+    assert finding.impact.compute_pct.mid < 0.5
+    assert finding.priority is Priority.LOW
+
+
+def test_unmodelled_time_is_said_and_not_estimated() -> None:
+    rows = [operation("aten::a", time_us=700.0), operation("aten::b", time_us=200.0)]
+    finding = only(no_perf_model(category("other", *rows)))
+    assert finding.impact is None
+    assert finding.caveat
+    assert finding.title == "No perf model: `aten::a` and 1 more"
+    assert "`aten::a`, `aten::b`" in finding.issue
+    assert "0.900 ms (9.0% of compute)" in finding.issue
+    assert finding.priority is Priority.MEDIUM
+
+
+def test_anomalies_are_flagged_and_never_praised() -> None:
+    data = category("other", slow(pct=111.0), slow("aten::bar", pct=109.0))
+    finding = only(above_peak(data))
+    assert [reference.name for reference in finding.operations] == ["aten::foo"]
+    assert finding.impact is None
+    assert "excellent" not in finding.issue.lower()
+    assert not list(low_efficiency(data))
+    assert not list(opportunity(data))
+
+
+def test_many_short_calls() -> None:
+    def found(**values) -> list[Finding]:
+        row = operation("aten::foo", bound="memory", **values)
+        return list(many_small_calls(category("other", row)))
+
+    assert found(time_us=900.0, count=100, pct_roofline=90.0)
+    assert not found(time_us=900.0, count=99, pct_roofline=90.0)
+    assert not found(time_us=1000.0, count=100, pct_roofline=90.0)
+    assert not found(time_us=900.0, count=100, pct_roofline=20.0), "low_efficiency says it"
+
+
+def test_high_variance_needs_spread_calls_and_share() -> None:
+    def found(std: float, count: int, time_us: float = 1000.0) -> list[Finding]:
+        row = slow(time_us=time_us, count=count, kernel_time_us_std=std, input_dims="((8,),)")
+        return list(high_variance(category("other", row)))
+
+    assert found(101.0, 11, 1100.0)
+    assert not found(99.0, 11, 1100.0)
+    assert not found(200.0, 10)
+    assert not found(101.0, 11, 490.0), "below 5 % of GPU wall time"
+
+
+def test_calls_without_recorded_arguments_are_not_called_equal() -> None:
+    row = slow(time_us=1100.0, count=11, kernel_time_us_std=101.0, input_dims=None)
+    assert not list(high_variance(category("other", row)))
+
+
+def test_expected_efficiency_lowers_the_priority_one_step() -> None:
+    def finding(pct: float) -> Finding:
+        params = {"filter_shape": [32, 1, 3, 3], "groups": 32, "input_shape": [8, 32, 14, 14]}
+        row = operation(
+            "aten::convolution", time_us=2000.0, pct_roofline=pct, bound="memory", params=params
+        )
+        return only(low_efficiency(category("convolution", row, top={1})))
+
+    assert finding(35.0).priority is Priority.MEDIUM
+    assert finding(35.0).caveat
+    assert finding(29.0).priority is Priority.CRITICAL
+
+
+def test_launch_bound_calls_get_an_upper_bound_only() -> None:
+    row = slow(count=250, roofline_time_us=1.6)
+    finding = only(low_efficiency(category("other", row)))
+    assert "(launch bound)" in finding.title
+    assert "GPU graph" in finding.kernel
+    assert finding.impact.method == "upper bound"
+    assert finding.impact.saved_ms.low == 0
+    assert finding.impact.saved_ms.high == pytest.approx(1.5)
+    assert "upper bound" in finding.caveat
+
+
+@pytest.mark.parametrize(
+    ("time_us", "roofline_us"), [(10.0, 1.0), (8.0, 2.0), (8.0, None)], ids=str
+)
+def test_longer_calls_are_not_launch_bound(time_us: float, roofline_us: float | None) -> None:
+    row = slow(time_us=100 * time_us, count=100, roofline_time_us=roofline_us)
+    assert only(low_efficiency(category("other", row))).impact.method == "perf model"
+
+
+def test_efficiency_of_the_memory_side_alone_is_no_judgement() -> None:
+    row = operation("aten::foo", time_us=2000.0, pct_roofline=5.0, bound="memory only")
+    data = category("other", row, top={1})
+    assert not list(low_efficiency(data))
+    assert not list(opportunity(data))
+
+
+def test_kernels_of_a_gpu_graph_need_a_trace_without_it_not_a_perf_model() -> None:
+    replayed = operation("someGraphLaunch->kernel", time_us=700.0)
+    mostly = slow("aten::a", pct=None, input_dims="((8,),)")
+    finding = only(no_perf_model(category("other", replayed, mostly)))
+    assert "perf model" in finding.kernel
+    finding = only(no_perf_model(category("other", slow("some kernel", pct=None))))
+    assert "Record the trace with CPU activity" in finding.algorithmic
+    finding = only(no_perf_model(category("other", replayed)))
+    assert "without GPU graphs" in finding.algorithmic
+    assert "perf model" not in finding.kernel
+
+
+def test_an_efficiency_is_placed_against_what_is_usual() -> None:
+    def attention(pct: float) -> Finding:
+        params = {"N_Q": 512, "N_KV": 512}
+        row = slow("aten::_flash_attention_forward", pct=pct, params=params)
+        return only(low_efficiency(category("sdpa_fwd", row)))
+
+    assert "where 8-15% is to be expected" in attention(4.0).issue
+    assert "within the 8-15%" in attention(12.0).issue
+    assert "above the 8-15%" in attention(19.0).issue
+    assert attention(19.0).priority_local.rank == attention(4.0).priority_local.rank + 1
+
+
+def test_a_good_efficiency_has_limited_potential() -> None:
+    assert "limited" in only(opportunity(category("other", slow(pct=72.0)))).caveat
+    assert only(opportunity(category("other", slow(pct=55.0)))).caveat is None

@@ -1,0 +1,140 @@
+"""Claims: each operation belongs to exactly one analysis; top operations are joined by events."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from jarvis.analyses import load_analyses
+from jarvis.analyses.claims import claim_operations, top_operations
+from jarvis.perf_report import PerfReport
+from jarvis.trace import read_trace
+from tests.analyses.rows import operation, operations, table
+
+
+def category_of(name: str, op_category: str = "other") -> str:
+    rows = operations(operation(name, time_us=1.0, op_category=op_category))
+    return claim_operations(rows, load_analyses().values())["category"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "op_category", "expected"),
+    [
+        ("aten::mm", "GEMM", "gemm"),
+        ("primus_turbo::grouped_gemm", "GroupedGEMM_fwd", "gemm"),
+        ("aten::_scaled_dot_product_flash_attention", "SDPA_fwd", "sdpa_fwd"),
+        ("FlashAttnFuncBackward", "SDPA_bwd", "sdpa_fwd"),
+        ("vllm::unified_attention_with_output", "InferenceAttention", "sdpa_fwd"),
+        ("aten::batch_norm", "NORM_fwd", "batchnorm"),
+        ("aiter::rms_norm", "RMSNorm", "batchnorm"),
+        ("aten::convolution_backward", "CONV_bwd", "convolution"),
+        ("aiter::fmoe_g1u1", "MoE_fused", "moe_fused"),
+        ("aiter::moe_sorting_fwd", "MoE_aux", "moe_fused"),
+        ("aten::add", "elementwise", "elementwise"),
+        ("aten::_foreach_add_", "multi_tensor_apply", "elementwise"),
+        ("aten::sum", "reduce", "reduce"),
+        ("triton_red_fused_native_layer_norm_0", "triton", "triton"),
+        ("aten::cat", "other", "other"),
+        ("aten::mysterious", "NeverHeardOf", "other"),
+    ],
+)
+def test_registered_categories_decide(name: str, op_category: str, expected: str) -> None:
+    assert category_of(name, op_category) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "op_category", "expected"),
+    [
+        ("aten::_softmax", "reduce", "reduce"),
+        ("vllm::some_new_gemm", "other", "gemm"),
+        ("custom::moe_gemm", "elementwise", "moe_fused"),
+        ("custom::layer_norm_fused", "reduce", "batchnorm"),
+        ("hipGraphLaunch->Cijk_Alik_Bljk_MT256x32x64 (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->void paged_attention_kernel<1> (Synthetic Op)", "other", "sdpa_fwd"),
+        ("aten::normal_", "elementwise", "elementwise"),
+        ("aten::_convert_weight", "other", "other"),
+    ],
+)
+def test_names_decide_where_only_a_kernel_suggests_the_category(
+    name: str, op_category: str, expected: str
+) -> None:
+    assert category_of(name, op_category) == expected
+
+
+def test_every_operation_of_every_trace_has_one_category(reference_root: Path) -> None:
+    keys = {key for key, analysis in load_analyses().items() if analysis.claim}
+    for path in sorted((reference_root / "traces").glob("*.json.gz")):
+        rows = PerfReport(read_trace(path), None).operations
+        claimed = claim_operations(rows, load_analyses().values())
+        assert claimed.height == rows.height
+        assert set(claimed["category"]) <= keys, path.name
+        shared = claimed.group_by("category").agg(pl.col("kernel_time_us").sum())
+        assert shared["kernel_time_us"].sum() == pytest.approx(rows["kernel_time_us"].sum())
+
+
+def summary(*rows: tuple[str, float]) -> pl.DataFrame:
+    return table(
+        "ops_summary",
+        *({"name": n, "direct_kernel_time_us": us, "count": 3} for n, us in rows),
+    )
+
+
+def work(*rows: tuple[str, int, int]) -> pl.DataFrame:
+    return table(
+        "gpu_work",
+        *(
+            {"uid": i, "kind": "compute", "launcher_name": n, "operation_uid": op, "dur_ns": us}
+            for i, (n, op, us) in enumerate(rows)
+        ),
+    )
+
+
+def test_top_operations_find_their_rows_through_the_events() -> None:
+    rows = operations(
+        operation("aten::convolution", time_us=900.0, op_category="CONV_fwd", pct_roofline=10.0),
+        operation("aten::layer_norm", time_us=100.0, op_category="NORM_fwd"),
+    )
+    claimed = claim_operations(rows, load_analyses().values())
+    top = top_operations(
+        summary(("aten::miopen_convolution", 850.0), ("aten::native_layer_norm", 90.0)),
+        work(
+            ("aten::miopen_convolution", 1, 850),
+            ("aten::copy_", 1, 50),
+            ("aten::native_layer_norm", 2, 90),
+            ("aten::copy_", 2, 10),
+        ),
+        claimed,
+        compute_ms=1.0,
+        total_ms=2.0,
+    )
+    assert top["name"].to_list() == ["aten::miopen_convolution", "aten::native_layer_norm"]
+    assert top["category"].to_list() == ["convolution", "batchnorm"]
+    assert top["operation_uids"].to_list() == [[1], [2]]
+    assert top["efficiency_pct"].to_list() == [10.0, None]
+    assert top["percent_of_compute"].to_list() == pytest.approx([85.0, 9.0])
+
+
+def test_a_launcher_that_leads_no_row_still_names_the_one_it_works_in() -> None:
+    rows = claim_operations(
+        operations(operation("aten::layer_norm", time_us=100.0, op_category="NORM_fwd")),
+        load_analyses().values(),
+    )
+    top = top_operations(
+        summary(("aten::copy_", 10.0)),
+        work(("aten::native_layer_norm", 1, 90), ("aten::copy_", 1, 10)),
+        rows,
+        compute_ms=1.0,
+        total_ms=1.0,
+    )
+    assert top["uid"].to_list() == [1]
+    assert top["category"].to_list() == ["batchnorm"]
+    assert top["operation_uids"].to_list() == [[]], "its row is not one of the top operations"
+
+
+def test_only_ten_by_time() -> None:
+    many = [(f"aten::op{i}", float(i)) for i in range(15)]
+    top = top_operations(
+        summary(*many), work(), operations().with_columns(category=None), compute_ms=1, total_ms=1
+    )
+    assert top["rank"].to_list() == list(range(1, 11))
+    assert top["name"][0] == "aten::op14"

@@ -1,0 +1,226 @@
+"""Multi-kernel: grades of copies, exposure and overlap."""
+
+import polars as pl
+import pytest
+
+from jarvis.analyses.system.multi_kernel import measure, prepare
+from jarvis.analyses.system.multi_kernel.communication import exposed_communication, poor_overlap
+from jarvis.analyses.system.multi_kernel.copies import memory_copies
+from jarvis.findings import Finding, Priority, Severity
+from jarvis.impact import disjoint_findings
+from tests.analyses.rows import operation, operations, system, table, totals
+
+KEY = "multi_kernel"
+
+
+def comm(exposed_ms: float, total_ms: float, compute_ms: float = 50.0, idle_ms: float = 0.0):
+    return totals(compute_ms, exposed_comm_ms=exposed_ms, comm_ms=total_ms, idle_ms=idle_ms)
+
+
+@pytest.mark.parametrize(
+    ("exposed_ms", "severity"),
+    [(21.0, Severity.CRITICAL), (20.0, Severity.HIGH), (10.0, Severity.MEDIUM)],
+)
+def test_exposed_communication_by_share_of_wall_time(exposed_ms: float, severity: Severity) -> None:
+    base = comm(exposed_ms, exposed_ms, compute_ms=100.0 - exposed_ms)
+    (finding,) = exposed_communication(system(KEY, base))
+    assert finding.severity is severity
+    assert finding.impact.saved_ms.high == pytest.approx(exposed_ms)
+    assert finding.impact.e2e_pct.high == pytest.approx(exposed_ms)
+
+
+@pytest.mark.parametrize("exposed_ms", [5.0, 2.0, 0.0])
+def test_little_exposure_is_no_finding(exposed_ms: float) -> None:
+    base = comm(exposed_ms, exposed_ms, compute_ms=100.0 - exposed_ms)
+    assert not list(exposed_communication(system(KEY, base)))
+
+
+@pytest.mark.parametrize(
+    ("exposed_ms", "severity"),
+    [(7.1, Severity.CRITICAL), (7.0, Severity.HIGH), (5.0, Severity.MEDIUM)],
+)
+def test_overlap_of_ten_milliseconds_of_communication(
+    exposed_ms: float, severity: Severity
+) -> None:
+    (finding,) = poor_overlap(system(KEY, comm(exposed_ms, 10.0)))
+    assert finding.severity is severity
+    assert finding.evidence["Overlap (% of communication)"] == pytest.approx(100 - 10 * exposed_ms)
+
+
+def test_good_overlap_and_hardly_any_communication_are_no_findings() -> None:
+    assert not list(poor_overlap(system(KEY, comm(3.0, 10.0))))
+    assert not list(poor_overlap(system(KEY, comm(0.09, 0.09))))
+    assessment = measure(system(KEY, comm(0.09, 0.09)))["overlap_assessment"]
+    assert assessment["overlap_ratio"] is None
+    assert assessment["severity"] is Severity.NOT_AVAILABLE
+
+
+def test_overlap_saves_no_more_than_the_compute_that_could_hide_it() -> None:
+    # 30 of 40 ms exposed; 70 % hidden would leave 12, but only 15 - 10 = 5 ms of compute are free
+    (finding,) = poor_overlap(system(KEY, comm(30.0, 40.0, compute_ms=15.0)))
+    assert finding.impact.saved_ms.high == pytest.approx(5.0)
+    assert "Only 5.00 ms of compute" in finding.caveat
+    (finding,) = poor_overlap(system(KEY, comm(30.0, 40.0, compute_ms=90.0)))
+    assert finding.impact.saved_ms.high == pytest.approx(18.0)
+
+
+def test_poor_overlap_of_negligible_communication_is_graded_but_not_urgent() -> None:
+    (finding,) = poor_overlap(system(KEY, comm(1.0, 1.0, compute_ms=99.0)))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.priority is Priority.LOW
+
+
+def test_overlap_that_no_compute_could_improve_is_not_urgent() -> None:
+    (finding,) = poor_overlap(system(KEY, comm(30.0, 30.0, compute_ms=0.0)))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.priority is Priority.LOW
+
+
+def test_exposure_and_overlap_draw_on_the_same_time() -> None:
+    data = system(KEY, comm(30.0, 40.0))
+    both = [*exposed_communication(data), *poor_overlap(data)]
+    assert len(both) == 2
+    assert len(disjoint_findings(both)) == 1
+
+
+def copies(*rows: dict, time_ms: float = 100.0) -> list[Finding]:
+    tables = {"memory_copies": memory_copies_table(*rows)}
+    return list(memory_copies(system(KEY, totals(time_ms), tables=tables)))
+
+
+def memory_copies_table(*rows: dict) -> pl.DataFrame:
+    return table("memory_copies", *rows)
+
+
+def copy(direction: str, count: int, total_us: float) -> dict:
+    return {
+        "direction": direction,
+        "count": count,
+        "total_time_us": total_us,
+        "avg_time_us": total_us / count,
+        "max_time_us": total_us,
+        "exposed_time_us": total_us / 2,
+        "total_bytes": 4096 * count,
+        "avg_bytes": 4096.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "severity"),
+    [
+        (copy("D2H", 101, 10.0), Severity.CRITICAL),
+        (copy("H2D", 51, 10.0), Severity.HIGH),
+        (copy("H2D", 11, 10.0), Severity.MEDIUM),
+        (copy("D2H", 1, 10_100.0), Severity.CRITICAL),
+        (copy("D2H", 1, 5_100.0), Severity.HIGH),
+        (copy("D2H", 1, 2_100.0), Severity.MEDIUM),
+        (copy("D2D", 366, 10.0), Severity.MEDIUM),
+        (copy("D2D", 366, 5_100.0), Severity.HIGH),
+        (copy("D2D", 366, 10_100.0), Severity.CRITICAL),
+        (copy("other", 200, 10.0), Severity.MEDIUM),
+    ],
+)
+def test_copies_have_the_worse_of_two_grades(row: dict, severity: Severity) -> None:
+    (finding,) = copies(row)
+    assert finding.severity is severity
+
+
+@pytest.mark.parametrize("row", [copy("D2H", 10, 10.0), copy("D2H", 1, 2_000.0)])
+def test_few_short_copies_are_no_finding(row: dict) -> None:
+    assert not copies(row)
+
+
+def test_many_copies_that_take_no_time_are_not_urgent() -> None:
+    assert copies(copy("D2H", 500, 100.0))[0].priority is Priority.MEDIUM
+    assert copies(copy("D2H", 500, 600.0))[0].priority is Priority.CRITICAL
+
+
+def test_copy_finding_says_cause_as_a_hypothesis_and_saves_exposed_time() -> None:
+    (finding,) = copies(copy("D2H", 60, 3_000.0))
+    assert finding.title == "60 copies D2H"
+    assert ".item()" in finding.hypothesis
+    assert finding.impact.saved_ms.high == pytest.approx(1.5)
+
+
+def test_without_single_copies_the_totals_decide_and_the_limit_is_said() -> None:
+    base = totals(90.0, exposed_copy_ms=10.1)
+    (finding,) = memory_copies(system(KEY, base))
+    assert finding.severity is Severity.CRITICAL
+    assert "not available" in finding.caveat
+
+
+def gpu_work(*rows: tuple[str, int, int, bool]) -> pl.DataFrame:
+    return table(
+        "gpu_work",
+        *(
+            {
+                "uid": uid,
+                "kind": kind,
+                "cat": "kernel",
+                "ts_ns": start,
+                "dur_ns": length,
+                "linked": linked,
+            }
+            for uid, (kind, start, length, linked) in enumerate(rows)
+        ),
+    )
+
+
+def test_prepared_numbers_keep_to_the_window_of_the_timeline() -> None:
+    work = gpu_work(
+        ("compute", 0, 1_000_000, True),
+        ("communication", 500_000, 1_000_000, True),
+        ("communication", 9_000_000, 5_000_000, False),
+    )
+    collectives = table(
+        "collectives",
+        {"uid": 1, "name": "k", "collective": "allreduce", "dur_us": 1000.0, "message_mb": 8.0},
+        {"uid": 2, "name": "k", "collective": "allreduce", "dur_us": 5000.0, "message_mb": 8.0},
+    )
+    base = totals(1.0, exposed_comm_ms=0.5, comm_ms=1.0)
+    data = system(KEY, base, tables={"gpu_work": work, "collectives": collectives})
+    summary = prepare(data)["nccl_summary"]
+    assert summary["total_count"] == 1
+    assert summary["total_time_us"] == 1000.0
+    validation = measure(data)["cross_validation"]
+    assert validation["status"] == "PASS"
+    other = system(KEY, totals(1.1, exposed_comm_ms=0.5), tables={"gpu_work": work})
+    assert measure(other)["cross_validation"]["status"] == "WARN"
+
+
+def test_patterns_name_what_was_found() -> None:
+    base = comm(30.0, 40.0, compute_ms=60.0)
+    tables = {"memory_copies": memory_copies_table(copy("D2H", 101, 100.0))}
+    patterns = measure(system(KEY, base, tables=tables))["patterns_detected"]
+    assert {p["pattern"] for p in patterns} == {
+        "nccl_blocking_compute",
+        "poor_comm_compute_overlap",
+        "high_d2h_memcpy",
+    }
+
+
+def test_the_pattern_of_copies_without_a_direction_has_a_name_of_its_own() -> None:
+    patterns = measure(system(KEY, totals(90.0, exposed_copy_ms=10.1)))["patterns_detected"]
+    assert [p["pattern"] for p in patterns] == ["high_exposed_memcpy"]
+
+
+def test_copies_name_their_operators_and_share_the_time_of_their_rows() -> None:
+    single = {"kind": "copy", "cat": "gpu_memcpy", "linked": True, "ts_ns": 0, "dur_ns": 5_000}
+    work = table(
+        "gpu_work",
+        *({**single, "direction": "D2D", "operation_uid": 7, "launcher_name": "aten::copy_"},) * 2,
+        {**single, "direction": "D2D", "operation_uid": 3, "launcher_name": "aten::clone"},
+        {**single, "direction": "H2D", "operation_uid": 9, "launcher_name": "aten::to"},
+    )
+    tables = {"memory_copies": memory_copies_table(copy("D2D", 60, 5_000.0)), "gpu_work": work}
+    (finding,) = memory_copies(system(KEY, totals(100.0), tables=tables))
+    assert finding.evidence["Copied by"] == "2 x `aten::copy_`, 1 x `aten::clone`"
+    assert finding.shared_uids == (3, 7)
+
+
+@pytest.mark.parametrize(("direction", "is_gradient"), [("backward", True), ("forward", False)])
+def test_advice_on_gradients_needs_a_backward_pass(direction: str, is_gradient: bool) -> None:
+    rows = operations(operation("aten::mm", time_us=10.0, direction=direction))
+    data = system(KEY, comm(30.0, 40.0), tables={"operations": rows})
+    for finding in (*exposed_communication(data), *poor_overlap(data)):
+        assert ("backward pass" in finding.algorithmic) is is_gradient

@@ -1,0 +1,132 @@
+"""The runner: slices, sums, and the isolation of failures."""
+
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+import pytest
+
+from jarvis.analyses import load_analyses
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.runner import NO_HARDWARE, divide, run_analyses
+from jarvis.errors import MissingTableError
+from jarvis.findings import Status
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_report import Totals
+from tests.analyses.rows import MI300X, operation, operations, table, totals
+
+
+@dataclass
+class Report:
+    """A report of hand-made tables."""
+
+    tables: dict[str, pl.DataFrame]
+    totals: Totals = field(default_factory=totals)
+    hardware: HardwareSpec | None = MI300X
+
+    def table(self, name: str) -> pl.DataFrame:
+        try:
+            return self.tables[name]
+        except KeyError:
+            raise MissingTableError(name, "not made") from None
+
+
+def report(*rows, **options) -> Report:
+    tables = {
+        "operations": operations(*rows),
+        "ops_summary": table("ops_summary"),
+        "gpu_work": table("gpu_work"),
+    }
+    return Report(tables, **options)
+
+
+GEMMS = (
+    operation(
+        "aten::mm", op_category="GEMM", time_us=3000.0, count=3, pct_roofline=20.0, bound="compute"
+    ),
+    operation("aten::mm", op_category="GEMM", time_us=1000.0, pct_roofline=60.0, bound="compute"),
+    operation("aten::mm", op_category="GEMM", time_us=500.0, pct_roofline=150.0, bound="compute"),
+    operation("aten::mm", op_category="GEMM", time_us=500.0),
+)
+
+
+def run(made: Report, analyses=None):
+    analyses = analyses or load_analyses()
+    return run_analyses(made, analyses, divide(made, analyses))
+
+
+def test_sums_of_a_category() -> None:
+    result = run(report(*GEMMS))["gemm"].result
+    assert result.status is Status.OK
+    assert result.gpu_time_ms == pytest.approx(5.0)
+    assert result.percent_of_compute == pytest.approx(50.0)
+    assert result.row_count == 4
+    assert result.invocation_count == 6
+    # weighted by time, without the anomaly and the unmodelled row
+    assert result.efficiency_pct == pytest.approx((3 * 20 + 1 * 60) / 4)
+    assert result.mean_efficiency_pct == pytest.approx(40.0)
+    assert result.efficiency_coverage_pct == pytest.approx(80.0)
+
+
+def test_rows_come_back_with_the_columns_of_their_category() -> None:
+    outcomes = run(report(*GEMMS))
+    rows = outcomes["gemm"].operations
+    assert rows["kernel_time_us"].to_list() == [3000.0, 1000.0, 500.0, 500.0]
+    assert {"m", "tile", "percent_of_category", "library"} <= set(rows.columns)
+    assert outcomes["multi_kernel"].operations is None
+
+
+def test_categories_without_rows_have_no_data_and_no_findings() -> None:
+    result = run(report(*GEMMS))["convolution"].result
+    assert result.status is Status.NO_DATA
+    assert result.findings == ()
+    assert result.efficiency_pct is None
+
+
+def test_without_hardware_the_reason_stands_in_the_notes() -> None:
+    rows = [replaced(row, pct_roofline=None, bound=None) for row in GEMMS]
+    result = run(report(*rows, hardware=None))["gemm"].result
+    assert result.efficiency_pct is None
+    assert result.notes == (NO_HARDWARE,)
+
+
+def replaced(row: dict, **values) -> dict:
+    return {**row, **values}
+
+
+def test_notes_say_how_much_time_lacks_an_efficiency() -> None:
+    row = replaced(GEMMS[3], roofline_note="No perf model covers this operator.")
+    result = run(report(*GEMMS[:3], row))["gemm"].result
+    assert result.notes == ("1 row (0.500 ms): No perf model covers this operator.",)
+
+
+def failing(data: CategoryData):
+    raise ZeroDivisionError("as it happens")
+    yield
+
+
+def test_an_analysis_that_fails_leaves_the_others_alone() -> None:
+    analyses = dict(load_analyses())
+    analyses["gemm"] = replace(analyses["gemm"], checks=(failing,))
+    outcomes = run(report(*GEMMS, operation("aten::cat", time_us=1000.0)), analyses)
+    result = outcomes["gemm"].result
+    assert result.status is Status.ERROR
+    assert result.error == "ZeroDivisionError: as it happens"
+    assert "in failing" in result.traceback
+    assert result.findings == ()
+    assert outcomes["other"].result.status is Status.OK
+
+
+def test_a_missing_table_is_no_error_of_a_system_analysis() -> None:
+    result = run(report(*GEMMS))["multi_kernel"].result
+    assert result.status is Status.OK
+    assert result.metrics["memcpy_summary"]["total_count"] is None
+
+
+def test_findings_are_ranked() -> None:
+    findings = run(report(*GEMMS))["gemm"].result.findings
+    assert [f.priority.rank for f in findings] == sorted(f.priority.rank for f in findings)
+
+
+def test_equal_input_gives_equal_bytes() -> None:
+    first, second = (run(report(*GEMMS))["gemm"].result.model_dump_json() for _ in range(2))
+    assert first == second
