@@ -1,0 +1,33 @@
+"""Runs: one analysed trace, in memory and as a directory."""
+
+from jarvis.run.manifest import (
+    SCHEMA_VERSION,
+    CategorySummary,
+    Manifest,
+    Options,
+    PerfModelFailure,
+    TopOperation,
+    analysis_id,
+)
+from jarvis.run.preparation import Preparation, main_call_paths
+from jarvis.run.run import Run, category_table, open_reference, read_manifest
+from jarvis.run.store import check_output_folder, staged, write_run
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "CategorySummary",
+    "Manifest",
+    "Options",
+    "PerfModelFailure",
+    "Preparation",
+    "Run",
+    "TopOperation",
+    "analysis_id",
+    "category_table",
+    "check_output_folder",
+    "main_call_paths",
+    "open_reference",
+    "read_manifest",
+    "staged",
+    "write_run",
+]

@@ -1,0 +1,109 @@
+"""The manifest of a run: what was analysed, against what, with which options, and how it ended."""
+
+import hashlib
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from jarvis.findings import Status, Tier
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_report import Totals
+from jarvis.trace import TraceInfo
+
+SCHEMA_VERSION = 1
+"""The layout of a run directory; counted up when an older one can no longer be read."""
+
+ID_LENGTH = 12
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Options(_Frozen):
+    """What the user chose; ``None`` means found in the trace, or none.
+
+    ``reference`` is the id of another analysis, or the path of its run directory.
+    """
+
+    platform: str | None = None
+    preset: str | None = None
+    model_name: str | None = None
+    reference: str | None = None
+
+
+class TopOperation(_Frozen):
+    """One of the launching operators with most GPU time, across all categories.
+
+    ``uid`` is its heaviest row of the operations table, ``operation_uids`` are all of them; the
+    fields from ``category`` on are None or empty where no row could be joined.
+    """
+
+    rank: int
+    name: str
+    time_ms: float
+    count: int
+    percent_of_compute: float | None
+    percent_of_total: float | None
+    category: str | None = None
+    bound: str | None = None
+    efficiency_pct: float | None = None
+    flops_per_byte: float | None = None
+    has_perf_model: bool | None = None
+    uid: int | None = None
+    operation_uids: tuple[int, ...] = ()
+
+
+class CategorySummary(_Frozen):
+    """One analysis in a line."""
+
+    key: str
+    title: str
+    tier: Tier
+    status: Status
+    row_count: int
+    gpu_time_ms: float
+    percent_of_compute: float | None
+    efficiency_pct: float | None
+    finding_count: int
+
+
+class PerfModelFailure(_Frozen):
+    """An operation whose perf model raised an error."""
+
+    name: str
+    input_dims: str | None
+    reason: str
+
+
+class Manifest(_Frozen):
+    """Everything about a run except its tables and findings.
+
+    ``created`` is UTC in ISO form, ``sheets`` the report's sheets in their order, ``tables`` every
+    stored table. ``platform_warning`` says that the chosen GPU is not the trace's, or that none is
+    known; ``load_failures`` why analyses of other packages are missing.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    jarvis_version: str
+    created: str
+    analysis_id: str
+    model_name: str | None
+    trace: TraceInfo
+    hardware: HardwareSpec | None
+    platform_warning: str | None
+    options: Options
+    reference: str | None
+    totals: Totals
+    top_operations: tuple[TopOperation, ...]
+    categories: tuple[CategorySummary, ...]
+    perf_model_failures: tuple[PerfModelFailure, ...] = ()
+    load_failures: dict[str, str] = {}
+    sheets: tuple[str, ...]
+    tables: tuple[str, ...]
+
+
+def analysis_id(trace_sha256: str, options: Options) -> str:
+    """A short id that the same trace with the same options always gets."""
+    chosen = orjson.dumps(options.model_dump(), option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(trace_sha256.encode() + chosen).hexdigest()[:ID_LENGTH]

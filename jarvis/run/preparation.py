@@ -1,0 +1,269 @@
+"""The prepared files of a run directory: what each analysis saw, and the map of all of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis.analyses import load_analyses
+from jarvis.analyses.operations import DETAILS
+from jarvis.findings import AnalysisResult, Severity
+from jarvis.perf_report import PerfReport
+from jarvis.perf_report.call_paths import CallPath
+from jarvis.perf_report.sheets import sheets
+from jarvis.run.manifest import Manifest, TopOperation
+from jarvis.run.metrics import category_metrics, system_metrics
+from jarvis.run.run import CALL_PATHS, Run
+from jarvis.workspace import RunPaths
+
+MAIN_SHARE_PCT = 10.0
+MAIN_ROWS = 5
+"""Operations above this share of their category get a call path, and at least this many."""
+
+UNIFIED = "unified_perf_summary"
+OUR_COLUMNS = (
+    "direction",
+    "kernel_time_us",
+    "kernel_count",
+    "comm_time_us",
+    "model_origin",
+    "flops",
+    "bytes",
+    "flops_per_byte",
+    "compute",
+    "tflops_per_s",
+    "tb_per_s",
+    "peak_tflops",
+    "peak_tb_per_s",
+    "roofline_time_us",
+    "bound",
+    "pct_roofline",
+    "roofline_note",
+    "entry_point",
+    "percent_of_compute",
+    "percent_of_total",
+)
+"""Columns of the operations table that a category's CSV has beside those of the unified sheet."""
+
+TOP_NAMES = {"uid": "ex_uid", "bound": "bound_type", "efficiency_pct": "efficiency_percent"}
+"""What the category manifest calls the fields of a top operation."""
+
+SYNC_RATIO = 5.0
+SYNC_SHARE_PCT = 10.0
+SYNC_MS = 1.0
+"""Calls whose host time is this many times their GPU time hint at a wait; a category where such
+excess is more than this share of its GPU time and longer than this is marked."""
+
+HOST_TIME_NOTE = (
+    "Host time of a call in an asynchronous trace is mostly launching, not waiting for the GPU: "
+    "the sync times are a hint, no proof."
+)
+
+
+def main_call_paths(
+    report: PerfReport, categories: Mapping[str, pl.DataFrame]
+) -> dict[str, dict[int, CallPath]]:
+    """Parent chain and subtree of each category's main operations, by category and uid."""
+    uids = {key: main_uids(rows) for key, rows in categories.items()}
+    found = report.call_paths([uid for wanted in uids.values() for uid in wanted])
+    paths = {key: {u: found[u] for u in wanted if u in found} for key, wanted in uids.items()}
+    return {key: by_uid for key, by_uid in paths.items() if by_uid}
+
+
+def main_uids(rows: pl.DataFrame) -> list[int]:
+    """The operations of a category (most time first) that are worth a call path."""
+    main = rows.filter(
+        (pl.col("percent_of_category") > MAIN_SHARE_PCT) | pl.col("is_top_operation")
+    )
+    chosen = main if main.height >= MAIN_ROWS else rows.head(MAIN_ROWS)
+    return chosen["uid"].to_list()
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Writes the prepared files of ``run`` into ``root``."""
+
+    run: Run
+    root: Path
+
+    def write(self, prepared: Mapping[str, Mapping[str, JsonValue]]) -> None:
+        """Write all of them; ``prepared`` are the inputs of system analyses by key."""
+        paths = RunPaths(self.root)
+        unified = self._unified_sheet()
+        for key, result in self.run.results.items():
+            _write_json(paths.metadata(key), self._metadata(result))
+            if result.tier == "system":
+                _write_json(paths.metrics(key), system_metrics(result))
+                continue
+            rows = self.run.category_operations(key)
+            details = tuple(c.name for c in _details(key) if c.name in rows.columns)
+            _write_json(
+                paths.metrics(key), category_metrics(result, rows, self._manifest.totals, details)
+            )
+            if rows.height:
+                _write_csv(paths.operations_csv(key), _category_sheet(unified, rows, details))
+            if call_paths := self.run.call_paths(key):
+                _write(paths.tree_data(key), CALL_PATHS.dump_json(dict(call_paths), indent=2))
+        for key, data in prepared.items():
+            _write_json(paths.system_data(key), data)
+        for path in paths.category_manifests:
+            _write_json(path, self._category_manifest(prepared))
+
+    @property
+    def _manifest(self) -> Manifest:
+        return self.run.manifest
+
+    def _unified_sheet(self) -> pl.DataFrame:
+        table = self.run.table(UNIFIED)
+        sheet = sheets({UNIFIED: table}).get(UNIFIED)
+        if sheet is None:
+            return pl.DataFrame({"uid": pl.Series([], dtype=pl.Int64)})
+        return sheet.with_columns(uid=table["ex_uid"])
+
+    def _utilization(self) -> dict[str, JsonValue]:
+        totals = self._manifest.totals
+        return {
+            "total_time_ms": totals.total_time_ms,
+            "computation_time_percent": totals.compute_pct,
+            "exposed_comm_time_percent": totals.exposed_comm_pct,
+            "exposed_memcpy_time_percent": totals.exposed_memcpy_pct,
+            "idle_time_percent": totals.idle_pct,
+            "busy_time_percent": totals.busy_pct,
+            "linked_percent": totals.linked_pct,
+        }
+
+    def _head(self) -> dict[str, JsonValue]:
+        manifest = self._manifest
+        return {
+            "platform": manifest.hardware.title if manifest.hardware else None,
+            "model_name": manifest.model_name,
+            "trace_path": manifest.trace.path,
+            "trace_sha256": manifest.trace.sha256,
+            "trace_origin": manifest.trace.origin,
+            "analysis_id": manifest.analysis_id,
+            "output_dir": ".",
+            "gpu_utilization": self._utilization(),
+        }
+
+    def _metadata(self, result: AnalysisResult) -> dict[str, JsonValue]:
+        hardware = self._manifest.hardware
+        return {
+            **self._head(),
+            "category": result.title,
+            "category_name": result.key,
+            "tier": result.tier,
+            "peak_hbm_bw_tbs": hardware.tb_per_s if hardware else None,
+            "max_achievable_tflops": dict(hardware.max_achievable_tflops) if hardware else None,
+            "memory_gb": hardware.memory_gb if hardware else None,
+            "hardware_preset": hardware.preset if hardware else None,
+            "hardware_sources": dict(hardware.sources) if hardware else None,
+            "trace_loading_policy": "The trace was read once; analyses read only prepared data.",
+            **(
+                {"time_breakdown": {**self._time_breakdown(result), "note": HOST_TIME_NOTE}}
+                if result.tier != "system"
+                else {}
+            ),
+        }
+
+    def _time_breakdown(self, result: AnalysisResult) -> dict[str, JsonValue]:
+        rows = self.run.category_operations(result.key)
+        kernel_us, host_us = pl.col("kernel_time_us"), pl.col("host_time_us")
+        waiting = rows.filter(host_us > SYNC_RATIO * kernel_us)
+        kernel_ms = float(rows["kernel_time_us"].sum()) / 1000
+        sync_ms = float(waiting.select((host_us - kernel_us).sum()).item()) / 1000
+        return {
+            "gpu_kernel_time_ms": kernel_ms,
+            "cpu_duration_ms": float(rows["host_time_us"].sum()) / 1000,
+            "sync_time_ms": sync_ms,
+            "sync_ops_count": int(waiting["operation_count"].sum()),
+            "has_sync_bottleneck": sync_ms > max(SYNC_MS, SYNC_SHARE_PCT / 100 * kernel_ms),
+        }
+
+    def _category_manifest(
+        self, prepared: Mapping[str, Mapping[str, JsonValue]]
+    ) -> dict[str, JsonValue]:
+        return {
+            **self._head(),
+            "cpu_idle_critical": self._is_idle_critical(),
+            "top_operations": [_top_entry(top) for top in self._manifest.top_operations],
+            "categories": [self._category_entry(r, prepared) for r in self.run.results.values()],
+            "time_metric_note": "GPU times are busy times: unions of kernel intervals.",
+        }
+
+    def _is_idle_critical(self) -> bool:
+        idle = self.run.results.get("cpu_idle")
+        return idle is not None and idle.metrics.get("severity") == Severity.CRITICAL
+
+    def _category_entry(
+        self, result: AnalysisResult, prepared: Mapping[str, Mapping[str, JsonValue]]
+    ) -> dict[str, JsonValue]:
+        inside = RunPaths(Path())
+        is_system = result.tier == "system"
+        entry: dict[str, JsonValue] = {
+            "name": result.key,
+            "display_name": result.title,
+            "tier": "system" if is_system else "compute_kernel",
+            "status": str(result.status),
+            "ops_count": result.row_count,
+            "invocation_count": result.invocation_count,
+            "metadata_file": str(inside.metadata(result.key)),
+            "metrics_file": str(inside.metrics(result.key)),
+            "findings_file": str(inside.findings(result.key, result.tier)),
+            "finding_count": len(result.findings),
+        }
+        if is_system:
+            has_data = result.key in prepared
+            return {**entry, "data_file": str(inside.system_data(result.key)) if has_data else None}
+        has_paths = bool(self.run.call_paths(result.key))
+        return {
+            **entry,
+            "csv_file": str(inside.operations_csv(result.key)) if result.row_count else None,
+            "tree_data_file": str(inside.tree_data(result.key)) if has_paths else None,
+            **self._time_breakdown(result),
+            "percent_of_compute": result.percent_of_compute,
+        }
+
+
+def _top_entry(top: TopOperation) -> dict[str, JsonValue]:
+    entry: dict[str, JsonValue] = top.model_dump(mode="json")
+    for ours, theirs in TOP_NAMES.items():
+        entry[theirs] = entry.pop(ours)
+    return entry
+
+
+def _details(key: str) -> tuple[Any, ...]:
+    analysis = load_analyses().get(key)
+    return analysis.details if analysis else ()
+
+
+def _category_sheet(
+    unified: pl.DataFrame, rows: pl.DataFrame, details: tuple[str, ...]
+) -> pl.DataFrame:
+    """The rows of the unified sheet under its labels, then our columns in snake case."""
+    ours = [*OUR_COLUMNS, *(column.name for column in DETAILS), *details]
+    present = [name for name in dict.fromkeys(ours) if name in rows.columns]
+    module_path = pl.col("module_path").list.join(" / ").alias("module_path")
+    return (
+        rows.select("uid", *present, module_path)
+        .join(unified, on="uid", how="left", maintain_order="left")
+        .select(*(c for c in unified.columns if c != "uid"), *present, "module_path")
+    )
+
+
+def _write_csv(path: Path, frame: pl.DataFrame) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.write_csv(path)
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Numbers that JSON cannot hold become null."""
+    _write(path, orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

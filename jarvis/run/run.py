@@ -1,0 +1,159 @@
+"""A run: manifest, tables and results of one analysed trace, in memory or on disk."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import orjson
+import polars as pl
+from pydantic import TypeAdapter, ValidationError
+
+from jarvis.errors import MissingTableError, NotARunError, RunVersionError
+from jarvis.findings import AnalysisResult
+from jarvis.perf_report import CallPath
+from jarvis.perf_report.sheets import sheets
+from jarvis.run.manifest import SCHEMA_VERSION, Manifest
+from jarvis.workspace import RunPaths, analyses_dir
+
+RESULTS = TypeAdapter(dict[str, AnalysisResult])
+CALL_PATHS = TypeAdapter(dict[int, CallPath])
+
+
+def category_table(key: str) -> str:
+    """The name of the table that holds one category's rows with the columns it added."""
+    return f"category_{key}"
+
+
+@dataclass(frozen=True)
+class StoredTables(Mapping[str, pl.DataFrame]):
+    """Tables of a run directory, each read when it is first asked for."""
+
+    paths: RunPaths
+    names: tuple[str, ...]
+    _read: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        """The table ``name``; KeyError where the run has none."""
+        if name not in self.names:
+            raise KeyError(name)
+        if name not in self._read:
+            self._read[name] = pl.read_parquet(self.paths.table(name))
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the tables."""
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        """How many tables there are."""
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class StoredCallPaths(Mapping[str, Mapping[int, CallPath]]):
+    """Call paths of a run directory by category, each read when it is first asked for."""
+
+    paths: RunPaths
+    keys_with_paths: tuple[str, ...]
+
+    def __getitem__(self, key: str) -> Mapping[int, CallPath]:
+        """The call paths of one category by uid of the operation."""
+        if key not in self.keys_with_paths:
+            raise KeyError(key)
+        return CALL_PATHS.validate_json(self.paths.tree_data(key).read_bytes())
+
+    def __iter__(self) -> Iterator[str]:
+        """The categories that have call paths."""
+        return iter(self.keys_with_paths)
+
+    def __len__(self) -> int:
+        """How many categories have call paths."""
+        return len(self.keys_with_paths)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One analysed trace. Immutable: whoever changes a table makes a new one.
+
+    ``results`` are the analyses' by key, in page order.
+    """
+
+    manifest: Manifest
+    results: Mapping[str, AnalysisResult]
+    tables: Mapping[str, pl.DataFrame]
+    paths_by_category: Mapping[str, Mapping[int, CallPath]]
+
+    @classmethod
+    def load(cls, root: Path | str) -> Self:
+        """Open a run directory; its tables are read when they are asked for.
+
+        Raises NotARunError where ``root`` is none, RunVersionError where it is of another layout.
+        """
+        paths = RunPaths(Path(root))
+        manifest = read_manifest(paths.root)
+        try:
+            results = RESULTS.validate_json(paths.results.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise NotARunError(root) from error
+        keys = tuple(key for key in results if paths.tree_data(key).is_file())
+        return cls(
+            manifest=manifest,
+            results=results,
+            tables=StoredTables(paths, manifest.tables),
+            paths_by_category=StoredCallPaths(paths, keys),
+        )
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table by name (``manifest.tables``); MissingTableError where the run has none."""
+        try:
+            return self.tables[name]
+        except KeyError:
+            known = ", ".join(self.manifest.tables)
+            raise MissingTableError(name, f"it has {known}") from None
+
+    def category_operations(self, key: str) -> pl.DataFrame:
+        """The operations of one category, most time first, with the columns that it added.
+
+        Without those columns where its analysis failed; MissingTableError for the system tier.
+        """
+        if key not in self.results or self.results[key].tier == "system":
+            raise MissingTableError(key, "no category of operations has this key")
+        name = category_table(key)
+        if name in self.tables:
+            return self.tables[name]
+        return self.table("operations").filter(pl.col("category") == key)
+
+    def call_paths(self, key: str) -> Mapping[int, CallPath]:
+        """Parent chains and subtrees of a category's main operations, by uid."""
+        return self.paths_by_category.get(key, {})
+
+    def sheets(self) -> dict[str, pl.DataFrame]:
+        """The sheets of the performance report under TraceLens's names, labels and order."""
+        return sheets({name: self.table(name) for name in self.manifest.sheets})
+
+
+def open_reference(reference: str) -> Run:
+    """The run that ``Options.reference`` names: by the id of a kept analysis, or by its path.
+
+    Raises NotARunError or RunVersionError.
+    """
+    kept = analyses_dir() / reference
+    return Run.load(kept if kept.is_dir() else Path(reference))
+
+
+def read_manifest(root: Path) -> Manifest:
+    """The manifest of a run directory; NotARunError or RunVersionError as ``Run.load``."""
+    try:
+        text = RunPaths(root).manifest.read_bytes()
+        found = orjson.loads(text).get("schema_version")
+    except (OSError, ValueError, AttributeError) as error:
+        raise NotARunError(root) from error
+    if not isinstance(found, int):
+        raise NotARunError(root)
+    if found != SCHEMA_VERSION:
+        raise RunVersionError(found, SCHEMA_VERSION)
+    try:
+        return Manifest.model_validate_json(text)
+    except ValidationError as error:
+        raise NotARunError(root) from error
