@@ -1,0 +1,44 @@
+"""Charts: a frame in, an Altair chart out; nothing here knows where it is shown."""
+
+from jarvis.charts.bars import (
+    bars,
+    categories,
+    exposure,
+    log_histogram,
+    parts_of_time,
+    savings,
+    scatter,
+)
+from jarvis.charts.gaps import idle_gaps_us
+from jarvis.charts.marks import Columns, columns_of
+from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
+from jarvis.charts.rooflines import (
+    MAX_POINTS,
+    PICKED,
+    bandwidth_roofline,
+    compute_roofline,
+    peak_words,
+)
+
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "MAX_POINTS",
+    "PALETTES",
+    "PICKED",
+    "STATES",
+    "Columns",
+    "Palette",
+    "bandwidth_roofline",
+    "bars",
+    "categories",
+    "columns_of",
+    "compute_roofline",
+    "exposure",
+    "idle_gaps_us",
+    "log_histogram",
+    "parts_of_time",
+    "peak_words",
+    "savings",
+    "scatter",
+]

@@ -1,0 +1,90 @@
+"""The colours of both themes, and what an efficiency is called.
+
+Colours are told apart by people with any colour vision and never speak alone: states also have a
+shape and words. The dashboard's theme file repeats some of these colours; a test compares them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+BELOW_THRESHOLD = "below threshold"
+BELOW_TARGET = "below target"
+ON_TARGET = "on target"
+ABOVE_PEAK = "above the peak"
+NOT_AVAILABLE = "not available"
+STATES = (BELOW_THRESHOLD, BELOW_TARGET, ON_TARGET, ABOVE_PEAK, NOT_AVAILABLE)
+"""What an efficiency is against the highlight threshold, the target and the peak."""
+
+STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Colours of a shaded table cell."""
+
+    background: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """The colours of one theme; ``categorical`` in the order of use."""
+
+    primary: str
+    background: str
+    panel: str
+    text: str
+    muted: str
+    border: str
+    below_threshold: str
+    below_target: str
+    saving: str
+    pale: str
+    bad_cell: Cell
+    warning_cell: Cell
+    categorical: tuple[str, ...]
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Colours of STATES."""
+        above_peak = self.categorical[3]
+        return self.below_threshold, self.below_target, self.primary, above_peak, self.muted
+
+
+LIGHT = Palette(
+    primary="#0072B2",
+    background="#FFFFFF",
+    panel="#F4F6F8",
+    text="#1B1F24",
+    muted="#6B7280",
+    border="#D0D5DB",
+    below_threshold="#B03A00",
+    below_target="#C98500",
+    saving="#009E73",
+    pale="#BBD9EA",
+    bad_cell=Cell("#FCE4D6", "#6B2A00"),
+    warning_cell=Cell("#FFF4D6", "#5C4300"),
+    categorical=(
+        *("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
+        *("#56B4E9", "#D55E00", "#F0E442", "#6B7280"),
+    ),
+)
+DARK = Palette(
+    primary="#56B4E9",
+    background="#0F1419",
+    panel="#1A2129",
+    text="#E6E9ED",
+    muted="#9AA5B1",
+    border="#39424D",
+    below_threshold="#E8743B",
+    below_target="#F2CC5C",
+    saving="#009E73",
+    pale="#24465C",
+    bad_cell=Cell("#4A2410", "#FFC9A8"),
+    warning_cell=Cell("#3D3208", "#FFE08A"),
+    categorical=(
+        *("#56B4E9", "#E69F00", "#009E73", "#CC79A7"),
+        *("#0072B2", "#D55E00", "#F0E442", "#9AA5B1"),
+    ),
+)
+PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}

@@ -1,0 +1,229 @@
+from typing import Any
+
+import polars as pl
+import pytest
+
+from jarvis import charts
+from jarvis.analyses.operations import DETAILS
+from jarvis.charts.rooflines import Ceiling
+from jarvis.dashboard.projection import PROJECTED
+from jarvis.schemas import TABLES
+
+COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, PROJECTED)
+BELOW, MISSED, REACHED, ABOVE, UNKNOWN = charts.STATES
+
+
+def rows(**changes: list[Any]) -> pl.DataFrame:
+    """Two GEMMs under a peak of 100 TFLOPS/s and 2 TB/s, one of them poor."""
+    data: dict[str, list[Any]] = {
+        "uid": [7, 9],
+        "name": ["aten::mm", "aten::addmm"],
+        "arguments": ["[64,32] bf16", None],
+        "operation_count": [4, 2],
+        "kernel_time_us": [100.0, 50.0],
+        "flops_per_byte": [10.0, 200.0],
+        "bytes": [1e6, 2e6],
+        "tflops_per_s": [5.0, 90.0],
+        "tb_per_s": [0.5, 0.45],
+        "pct_roofline": [25.0, 90.0],
+        "bound": ["memory", "compute"],
+        "compute": ["matrix_bf16", "matrix_bf16"],
+        "peak_tflops": [100.0, 100.0],
+        "peak_tb_per_s": [2.0, 2.0],
+        "state": [BELOW, REACHED],
+        "saved_us": [68.75, 0.0],
+    }
+    return pl.DataFrame(data | changes, strict=False)
+
+
+def drawn(chart: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = chart.to_dict()
+    return spec
+
+
+def values(spec: dict[str, Any], layer: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = spec["datasets"][layer.get("data", spec.get("data"))["name"]]
+    return found
+
+
+def lines(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    return [values(spec, la) for la in spec["layer"] if la["mark"]["type"] == "line"]
+
+
+def texts(spec: dict[str, Any]) -> list[str]:
+    return [la["mark"]["text"] for la in spec["layer"] if la["mark"]["type"] == "text"]
+
+
+def test_a_ceiling_has_its_ridge_where_both_peaks_meet() -> None:
+    ceiling = Ceiling("bf16", slope=2.0, peak=100.0)
+    assert ceiling.corners((1.0, 1000.0)) == [(1.0, 2.0), (50.0, 100.0), (1000.0, 100.0)]
+    assert ceiling.corners((1.0, 10.0)) == [(1.0, 2.0), (10.0, 20.0)]
+    assert Ceiling("", slope=2.0, peak=None).corners((1.0, 10.0))[-1] == (10.0, 20.0)
+
+
+def test_the_roofline_shows_the_peak_and_the_target_of_each_precision() -> None:
+    mixed = rows(compute=["matrix_bf16", "vector_fp32"], peak_tflops=[100.0, 20.0])
+    spec = drawn(charts.compute_roofline(mixed, COLUMNS, 60, charts.LIGHT))
+    tops = [max(point["tflops_per_s"] for point in line) for line in lines(spec)]
+    assert tops == pytest.approx([100.0, 60.0, 20.0, 12.0])
+    assert texts(spec) == [
+        "bf16 matrix peak 100 TFLOPS/s",
+        "fp32 vector peak 20 TFLOPS/s",
+        "2 TB/s memory",
+    ]
+
+
+def test_the_target_line_moves_with_the_slider() -> None:
+    heights = []
+    for target in (50, 80):
+        spec = drawn(charts.compute_roofline(rows(), COLUMNS, target, charts.LIGHT))
+        heights.append(lines(spec)[1][-1]["tflops_per_s"])
+    assert heights == pytest.approx([50.0, 80.0])
+
+
+def test_points_carry_state_in_colour_and_shape_and_can_be_picked() -> None:
+    spec = drawn(charts.compute_roofline(rows(), COLUMNS, 80, charts.DARK))
+    points = next(la for la in spec["layer"] if la["mark"]["type"] == "point")
+    colour, shape = points["encoding"]["color"], points["encoding"]["shape"]
+    assert colour["scale"]["domain"] == shape["scale"]["domain"] == [BELOW, REACHED]
+    assert colour["scale"]["range"] == [charts.DARK.below_threshold, charts.DARK.primary]
+    assert shape["scale"]["range"] == ["triangle-down", "circle"]
+    assert [point["uid"] for point in values(spec, points)] == [7, 9]
+    assert spec["params"][0]["name"] == charts.PICKED
+
+
+def test_rows_without_a_rate_or_a_peak_do_not_break_the_roofline() -> None:
+    unknown = rows(
+        flops_per_byte=[None, 200.0],
+        peak_tflops=[None, None],
+        peak_tb_per_s=[None, None],
+        state=[UNKNOWN, UNKNOWN],
+    )
+    spec = drawn(charts.compute_roofline(unknown, COLUMNS, 80, charts.LIGHT))
+    assert not lines(spec)
+    assert not texts(spec)
+    points = next(la for la in spec["layer"] if la["mark"]["type"] == "point")
+    assert [point["uid"] for point in values(spec, points)] == [9]
+
+
+def test_only_the_memory_peak_known_leaves_the_slope() -> None:
+    memory_only = rows(peak_tflops=[None, None])
+    spec = drawn(charts.compute_roofline(memory_only, COLUMNS, 80, charts.LIGHT))
+    assert texts(spec) == ["2 TB/s memory"]
+    assert len(lines(spec)[0]) == 2
+
+
+def test_the_bandwidth_roofline_is_level_at_the_memory_peak() -> None:
+    spec = drawn(charts.bandwidth_roofline(rows(), COLUMNS, 50, charts.LIGHT))
+    peak, target = lines(spec)
+    assert [point["tb_per_s"] for point in peak] == [2.0, 2.0]
+    assert [point["tb_per_s"] for point in target] == [1.0, 1.0]
+
+
+def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
+    count = charts.MAX_POINTS + 10
+    many = pl.concat([rows()] * (count // 2)).with_columns(
+        uid=pl.int_range(pl.len()), kernel_time_us=pl.int_range(1, pl.len() + 1).cast(pl.Float64)
+    )
+    spec = drawn(charts.compute_roofline(many, COLUMNS, 80, charts.LIGHT))
+    points = next(la for la in spec["layer"] if la["mark"]["type"] == "point")
+    shown = values(spec, points)
+    assert len(shown) == charts.MAX_POINTS
+    assert shown[0]["uid"] == many.height - 1
+
+
+def test_savings_leave_out_what_saves_nothing_and_name_each_bar_once() -> None:
+    same = pl.concat([rows(saved_us=[68.0, 1.0])] * 2)
+    spec = drawn(charts.savings(same, COLUMNS, charts.LIGHT))
+    assert spec["layer"][0]["encoding"]["y"]["sort"] == [
+        "mm [64,32] bf16",
+        "mm [64,32] bf16 #2",
+        "addmm",
+        "addmm #2",
+    ]
+    one = drawn(charts.savings(rows(), COLUMNS, charts.LIGHT))
+    assert [row["uid"] for row in values(one, one["layer"][0])] == [7]
+
+
+def test_category_bars_put_the_saving_over_the_time() -> None:
+    frame = pl.DataFrame({"title": ["GEMM"], "gpu_time_ms": [10.0], "saved_ms": [4.0]})
+    spec = drawn(charts.categories(frame, COLUMNS, charts.LIGHT))
+    pale, strong, value = spec["layer"]
+    assert pale["mark"]["color"] == charts.LIGHT.pale
+    assert strong["mark"]["color"] == charts.LIGHT.saving
+    assert value["mark"]["color"] == charts.LIGHT.text
+
+
+def test_bars_add_up_and_keep_the_longest() -> None:
+    copies = pl.DataFrame(
+        {
+            "direction": ["H2D", "D2H", "H2D", None],
+            "total_time_us": [1.0, 5.0, 2.0, 0.5],
+        }
+    )
+    columns = charts.columns_of(TABLES["memory_copies"])
+    chart = charts.bars(copies, columns, charts.LIGHT, x="total_time_us", y="direction", limit=2)
+    spec = drawn(chart)
+    assert spec["encoding"]["y"]["sort"] == ["D2H", "H2D"]
+    sums = {row["direction"]: row["total_time_us"] for row in values(spec, spec)}
+    assert sums == {"D2H": 5.0, "H2D": 3.0}
+
+
+def test_a_scatter_names_rows_without_a_group() -> None:
+    frame = rows().with_columns(op_category=pl.Series([None, "GEMM"], dtype=pl.String))
+    spec = drawn(
+        charts.scatter(
+            frame, COLUMNS, charts.LIGHT, x="bytes", y="pct_roofline", color="op_category"
+        )
+    )
+    assert spec["encoding"]["color"]["scale"]["domain"] == ["GEMM", "none of these"]
+
+
+def test_a_group_that_no_row_has_makes_no_legend() -> None:
+    frame = rows().with_columns(op_category=pl.lit(None, pl.String))
+    cloud = charts.scatter(
+        frame, COLUMNS, charts.LIGHT, x="bytes", y="pct_roofline", color="op_category"
+    )
+    stack = charts.bars(frame, COLUMNS, charts.LIGHT, x="saved_us", y="name", color="op_category")
+    assert drawn(cloud)["encoding"]["color"] == {"value": charts.LIGHT.primary}
+    assert drawn(stack)["encoding"]["color"] == {"value": charts.LIGHT.primary}
+
+
+def test_the_histogram_adds_up_to_all_times() -> None:
+    lengths = pl.Series([1.0, 1.5, 12.0, 2000.0, 0.0])
+    spec = drawn(charts.log_histogram(lengths, charts.LIGHT, "Gap", "Idle"))
+    bins = values(spec, spec)
+    assert sum(b["total_ms"] for b in bins) == pytest.approx(2.0145)
+    assert sum(b["count"] for b in bins) == 4
+    assert all(b["low"] < b["high"] for b in bins)
+
+
+def test_gaps_lie_where_nothing_runs() -> None:
+    window = pl.DataFrame(
+        {"ts_ns": [10_000, 0, 1_000, 30_000], "dur_ns": [5_000, 4_000, 1_000, 1_000]}
+    )
+    assert charts.idle_gaps_us(window).to_list() == [6.0, 15.0]
+
+
+def test_the_bar_of_gpu_time_keeps_its_order() -> None:
+    parts = pl.DataFrame(
+        {"part": ["compute", "idle"], "time_ms": [3.0, 1.0], "percent": [75.0, 25.0]}
+    )
+    spec = drawn(charts.parts_of_time(parts, charts.DARK))
+    assert spec["encoding"]["color"]["scale"]["domain"] == ["compute", "idle"]
+
+
+def test_hidden_and_exposed_time_are_told_apart() -> None:
+    parts = pl.DataFrame(
+        {"kind": ["Communication"] * 2, "part": ["hidden", "exposed"], "time_ms": [1.0, 2.0]}
+    )
+    spec = drawn(charts.exposure(parts, charts.LIGHT))
+    assert spec["encoding"]["color"]["scale"]["domain"] == ["hidden", "exposed"]
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("matrix_bf16", "bf16 matrix"), ("vector_fp32", "fp32 vector"), (None, "")],
+)
+def test_peaks_are_said_in_words(key: str | None, words: str) -> None:
+    assert charts.peak_words(key) == words
