@@ -1,0 +1,46 @@
+"""The performance report as a folder of CSV files, one per sheet, as TraceLens writes them."""
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from jarvis.reports.reporter import Reporter
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+
+def write_csvs(sheets: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
+    """One ``<sheet>.csv`` each: a header, no index, nothing for nulls, full precision."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, frame in sheets.items():
+        path = folder / f"{name}.csv"
+        with path.open("w", encoding="utf-8", newline="", errors="replace") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(frame.columns)
+            writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
+        written.append(path)
+    return written
+
+
+def _cell(value: object) -> object:
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+class CsvReporter(Reporter):
+    """``perf_report_csvs``: the folder holds a file for each sheet."""
+
+    name = "csv"
+    suffix = ""
+
+    def place(self, paths: RunPaths) -> Path:
+        return paths.perf_report_csvs
+
+    def render(self, run: Run, out: Path) -> None:
+        write_csvs(run.sheets(), out)
+
+
+REPORTER = CsvReporter()

@@ -1,0 +1,183 @@
+"""One recommendation in words, numbers and tables, as every Markdown report prints it."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.findings import CALLED_FROM, Finding
+from jarvis.impact import TARGET_PCT, efficiency_word, projection_table, share_pct
+from jarvis.perf_report import Totals
+from jarvis.reports import sections
+from jarvis.reports.markup import Markdown, code, prose, table
+from jarvis.reports.quantities import NOT_AVAILABLE, decimal, efficiency, milliseconds, percent
+from jarvis.reports.ranking import Recommendation, recommendations
+from jarvis.run import Run
+
+NOT_QUANTIFIED = "not quantifiable from trace data"
+PROJECTION_COLUMNS = (
+    "Target Efficiency",
+    "Op Time",
+    "Op Improvement",
+    "Compute Improvement",
+    "E2E Improvement",
+)
+
+
+@dataclass(frozen=True)
+class Details:
+    """A recommendation with the rows that it speaks of (none for the system tier)."""
+
+    recommendation: Recommendation
+    rows: pl.DataFrame | None
+    totals: Totals
+
+    @property
+    def finding(self) -> Finding:
+        """The finding itself."""
+        return self.recommendation.finding
+
+    @property
+    def operation(self) -> Markdown:
+        """What it is about: operators and calls, or the analysis of the whole system."""
+        if not self.finding.operations:
+            return Markdown(f"system level ({prose(self.recommendation.result.title)})")
+        return sections.operation_line(self.finding.operations)
+
+    @property
+    def time(self) -> str:
+        """The GPU time that it concerns and its share."""
+        if self.finding.impact is not None:
+            time_ms = self.finding.impact.time_ms
+        elif self.rows is not None:
+            time_ms = float(self.rows["kernel_time_us"].sum()) / 1000
+        else:
+            return NOT_AVAILABLE
+        if self.rows is None:
+            share, whole = share_pct(time_ms, self.totals.total_time_ms), "GPU wall time"
+        else:
+            share, whole = share_pct(time_ms, self.totals.compute_time_ms), "compute"
+        return f"{milliseconds(time_ms)} ({percent(share)} of {whole})"
+
+    @property
+    def efficiency(self) -> str:
+        """Efficiency against the roofline, with its place on the scale."""
+        impact = self.finding.impact
+        if impact is None or impact.efficiency_pct is None:
+            return "not part of this finding"
+        value = impact.efficiency_pct
+        return f"{efficiency(value)} of the roofline ({efficiency_word(value)})"
+
+    @property
+    def saving(self) -> str:
+        """How much, of what, and where the estimate comes from."""
+        impact = self.finding.impact
+        if impact is None:
+            return f"{NOT_QUANTIFIED}."
+        saved = impact.saved_ms
+        target = f" at {impact.target_pct:g}% of the roofline" if impact.target_pct else ""
+        # What the whole system waits for is no part of compute.
+        is_compute = self.recommendation.result.tier == "compute"
+        compute = f"{percent(impact.compute_pct.mid)} of compute, " if is_compute else ""
+        basis = {
+            "perf model": "from the perf model",
+            "upper bound": "the upper end is a bound measured in the trace",
+            "heuristic": "from experience, not measured",
+        }[impact.method]
+        return (
+            f"about {milliseconds(saved.mid)}{target}: {compute}"
+            f"{percent(impact.e2e_pct.mid)} of GPU wall time "
+            f"(range {decimal(saved.low)} to {milliseconds(saved.high)}, {basis})."
+        )
+
+    def marked_saving(self, kind: str) -> Markdown:
+        """``saving`` between markers that hold its share of GPU wall time in percent."""
+        impact = self.finding.impact
+        points = impact.e2e_pct if impact else None
+        names = ("low", "mid", "high") if kind == "p_item" else ("low", "high")
+        values = " ".join(
+            f"{name}={f'{getattr(points, name):.2f}' if points else 'null'}" for name in names
+        )
+        return Markdown(
+            f"<!-- impact-begin kind={kind} {values} -->{prose(self.saving)}<!-- impact-end -->"
+        )
+
+    @property
+    def evidence(self) -> Markdown:
+        """The numbers behind it; where it is called from is told apart."""
+        facts = dict(self.finding.evidence)
+        if self.called_from is not None:
+            facts.pop(CALLED_FROM, None)
+        return table(
+            ("Evidence", "Value"),
+            ((name, sections.measured(name, value)) for name, value in facts.items()),
+        )
+
+    @property
+    def data(self) -> Markdown | None:
+        """The heaviest of its rows."""
+        if self.rows is None or self.rows.is_empty():
+            return None
+        return sections.data_table(self.rows.head(sections.RELEVANT_ROWS))
+
+    @property
+    def left_out(self) -> str | None:
+        """What ``data`` does not show."""
+        return None if self.rows is None else sections.left_out(self.rows, sections.RELEVANT_ROWS)
+
+    @property
+    def library(self) -> str | None:
+        """The library that the name of the heaviest kernel points to."""
+        return None if self.rows is None or self.rows.is_empty() else self.rows["library"][0]
+
+    @property
+    def called_from(self) -> Markdown | None:
+        """Modules and entry point around the heaviest row's example call."""
+        if self.rows is None or self.rows.is_empty():
+            return None
+        row = self.rows.row(0, named=True)
+        chain = " / ".join(code(name) for name in row["module_path"] or ())
+        entry = code(row["entry_point"]) if row["entry_point"] else ""
+        return Markdown(", ".join(part for part in (chain, entry) if part)) or None
+
+    @property
+    def projection(self) -> Markdown | None:
+        """What each target would gain; None where no perf model stands behind the impact."""
+        impact = self.finding.impact
+        if impact is None or impact.method != "perf model" or impact.efficiency_pct is None:
+            return None
+        rows = projection_table(
+            impact.time_ms,
+            impact.efficiency_pct,
+            TARGET_PCT if impact.target_pct is None else impact.target_pct,
+            compute_ms=self.totals.compute_time_ms,
+            total_ms=self.totals.total_time_ms,
+        )
+        return table(
+            PROJECTION_COLUMNS,
+            (
+                (
+                    f"{row.target_pct:g}% of peak",
+                    milliseconds(row.time_ms),
+                    percent(row.op_improvement_pct),
+                    percent(row.compute_pct),
+                    percent(row.e2e_pct),
+                )
+                for row in rows
+            ),
+        )
+
+
+def details_of(run: Run) -> list[Details]:
+    """Every recommendation of a run with its rows, most urgent first."""
+    return [
+        Details(
+            recommendation,
+            sections.finding_rows(
+                run.category_operations(recommendation.result.key), recommendation.finding
+            )
+            if recommendation.result.tier == "compute"
+            else None,
+            run.manifest.totals,
+        )
+        for recommendation in recommendations(run)
+    ]

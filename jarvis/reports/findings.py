@@ -1,0 +1,148 @@
+"""``<key>_findings.md`` of every analysis, in the folder of its tier."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from jarvis.findings import AnalysisResult, Status
+from jarvis.reports import sections
+from jarvis.reports.details import Details, details_of
+from jarvis.reports.markup import Markdown, table
+from jarvis.reports.quantities import count, milliseconds, percent
+from jarvis.reports.rendering import render
+from jarvis.reports.reporter import Reporter
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+NO_HYPOTHESIS = (
+    "A trace shows what is slow, not why. Profile a replay package with the platform's "
+    "hardware-counter profiler to diagnose it."
+)
+DEFAULT_VERIFY = "Record the trace again after the change and compare the same rows."
+
+UNITS = {
+    "_percent": "%",
+    "_pct": "%",
+    "_ms": "ms",
+    "_us": "µs",
+    "_tbs": "TB/s",
+    "_tflops": "TFLOPS/s",
+}
+ACRONYMS = {"maf": "MAF", "hbm": "HBM", "bw": "bandwidth", "gpu": "GPU", "cpu": "CPU"}
+
+
+class FindingsReporter(Reporter):
+    """``category_findings`` and ``system_findings`` in the folder ``out``."""
+
+    name = "findings"
+    suffix = ""
+
+    def place(self, paths: RunPaths) -> Path:
+        return paths.root
+
+    def render(self, run: Run, out: Path) -> None:
+        details = details_of(run)
+        for key, result in run.results.items():
+            path = RunPaths(out).findings(key, result.tier)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mine = [d for d in details if d.finding.category == key]
+            path.write_text(findings_markdown(run, result, mine), encoding="utf-8")
+
+
+def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) -> str:
+    """The findings of one analysis."""
+    facts = {
+        "result": result,
+        "details": details,
+        "hardware_line": sections.hardware_line(run.manifest.hardware),
+        "trace_line": sections.trace_line(run),
+        "no_hypothesis": NO_HYPOTHESIS,
+        "default_verify": DEFAULT_VERIFY,
+    }
+    if result.status is Status.ERROR:
+        return render("findings_error", **facts)
+    if result.status is Status.NO_DATA:
+        return render("findings_without_data", reason=_no_data(result), **facts)
+    if result.tier == "system":
+        return render(
+            "findings_system",
+            summary_template=f"_{result.key}_summary.md.j2",
+            technical_template=f"_{result.key}_technical.md.j2",
+            measures=measures_table(result.metrics),
+            **facts,
+        )
+    rows = run.category_operations(result.key)
+    return render(
+        "findings_compute",
+        overview=overview(result),
+        operations_table=sections.operations_table(rows.head(sections.ROWS_SHOWN)),
+        left_out=sections.left_out(rows, sections.ROWS_SHOWN),
+        notes=additional_notes(result),
+        **facts,
+    )
+
+
+def overview(result: AnalysisResult) -> str:
+    """Share of compute and average efficiency of a category."""
+    rows, calls = count(result.row_count), count(result.invocation_count)
+    text = (
+        f"{result.title} operations account for {percent(result.percent_of_compute)} of compute "
+        f"time: {milliseconds(result.gpu_time_ms)} in {calls} calls ({rows} distinct rows)."
+    )
+    if result.efficiency_pct is None:
+        return f"{text} Average efficiency: not available."
+    return (
+        f"{text} Average efficiency: {percent(result.efficiency_pct)} of the roofline, weighted by "
+        f"time over the {percent(result.efficiency_coverage_pct)} of it that can be judged."
+    )
+
+
+def additional_notes(result: AnalysisResult) -> list[str]:
+    """Counts and times that the analysis measured, and its notes."""
+    measured = [
+        f"{words(name)}: {sections.measured(name, value)}"
+        for name, value in result.metrics.items()
+        if not isinstance(value, dict | list)
+    ]
+    return [*measured, *result.notes] or ["None."]
+
+
+def measures_table(metrics: Mapping[str, JsonValue]) -> Markdown:
+    """The plain values of metrics, one level deep."""
+    rows: list[tuple[str, str]] = []
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            rows += [
+                (f"{words(name)}: {words(inner).lower()}", sections.measured(inner, item))
+                for inner, item in value.items()
+                if not isinstance(item, dict | list)
+            ]
+        elif not isinstance(value, list):
+            rows.append((words(name), sections.measured(name, value)))
+    return table(("Metric", "Value"), rows)
+
+
+def words(name: str) -> str:
+    """``idle_time_percent`` -> ``Idle time (%)``: a metric's key for reading."""
+    for ending, unit in UNITS.items():
+        if name.endswith(ending):
+            return f"{_sentence(name.removesuffix(ending))} ({unit})"
+    return _sentence(name)
+
+
+def _sentence(name: str) -> str:
+    text = " ".join(ACRONYMS.get(word, word) for word in re.split(r"_+", name) if word)
+    return text[:1].upper() + text[1:]
+
+
+def _no_data(result: AnalysisResult) -> str:
+    if result.error:
+        return result.error
+    if result.tier == "compute":
+        return f"No {result.title} operations found in the trace."
+    return "The trace holds no GPU work to analyse."
+
+
+REPORTER = FindingsReporter()

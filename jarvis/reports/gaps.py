@@ -1,0 +1,142 @@
+"""What the report of this trace cannot show, and the questions that follow from it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.unmodelled import GRAPH_LAUNCH
+from jarvis.analyses.wording import counted, quoted
+from jarvis.findings import Status
+from jarvis.reports.quantities import milliseconds, percent
+from jarvis.run import Run
+
+LINKED_PCT = 99.0
+"""With less of the GPU's busy time linked to host calls, the rest deserves a warning."""
+
+NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something missing, and what to ask about it; a grave one is a warning to every reader."""
+
+    text: str
+    question: str
+    is_grave: bool = False
+
+
+def warnings_of(run: Run) -> list[str]:
+    """What every reader must know before trusting the numbers."""
+    warning = run.manifest.platform_warning
+    return ([warning] if warning else []) + [gap.text for gap in gaps_of(run) if gap.is_grave]
+
+
+def gaps_of(run: Run) -> list[Gap]:
+    """Everything that the trace or the engine leaves open."""
+    return [*_of_the_trace(run), *_of_the_operations(run), *_of_the_analyses(run)]
+
+
+def _of_the_trace(run: Run) -> Iterator[Gap]:
+    trace, totals = run.manifest.trace, run.manifest.totals
+    if run.manifest.hardware is None:
+        yield Gap(
+            "The hardware is not known, so no operation has an efficiency.",
+            "Which GPU was the trace recorded on, and what are its peaks?",
+            is_grave=True,
+        )
+    if trace.gpu_only:
+        yield Gap(
+            "The trace holds GPU events only: kernels cannot be attributed to operators.",
+            "Can the trace be recorded again with CPU activity?",
+            is_grave=True,
+        )
+    elif not trace.has_shapes:
+        yield Gap(
+            "The trace holds no input shapes, so no perf model can be applied.",
+            "Can the trace be recorded again with `record_shapes=True`?",
+            is_grave=True,
+        )
+    if not trace.has_stacks:
+        yield Gap(
+            "The trace holds no Python stacks: modules and entry points are not available.",
+            "Can the trace be recorded again with `with_stack=True`?",
+        )
+    if totals.linked_pct is not None and totals.linked_pct < LINKED_PCT:
+        yield Gap(
+            f"Only {percent(totals.linked_pct)} of the GPU's busy time is linked to host calls of "
+            "the trace; the timeline and all tables leave the rest out.",
+            "What launched the GPU work that no host call of the trace accounts for?",
+            is_grave=True,
+        )
+
+
+def _of_the_operations(run: Run) -> Iterator[Gap]:
+    rows = run.table("operations").filter(pl.col("kernel_time_us") > 0)
+    if _has(graphs := rows.filter(pl.col("name").str.contains(GRAPH_LAUNCH))):
+        yield Gap(
+            f"{milliseconds(float(graphs['kernel_time_us'].sum()) / 1000)} of kernels are replayed "
+            "from GPU graphs: they have no operators, shapes or modules of their own.",
+            "Can one step be recorded without GPU graphs, to see operators and shapes?",
+            is_grave=True,
+        )
+    if _has(unmodelled := rows.filter(~pl.col("has_perf_model"))):
+        yield Gap(
+            f"No perf model: {_described(unmodelled)}.",
+            "Which of the operators without a perf model deserve one?",
+        )
+    if _has(other := rows.filter(pl.col("category") == "other")):
+        yield Gap(
+            f"In no category of their own: {_described(other)}.",
+            "Do the operators in the category Other belong elsewhere?",
+        )
+    if _has(anomalies := rows.filter(pl.col("pct_roofline") > impact.ANOMALY_PCT)):
+        yield Gap(
+            f"Above {impact.ANOMALY_PCT:g}% of the roofline, so not believable: "
+            f"{_described(anomalies)}.",
+            "Do data in caches, a wrong peak or a wrong perf model explain efficiencies above the "
+            "roofline?",
+        )
+    notes = rows["roofline_note"].drop_nulls().unique(maintain_order=True).to_list()
+    if notes and run.manifest.hardware is not None:
+        reasons = "; ".join(note.rstrip(".") for note in notes[:NAMES_SHOWN])
+        yield Gap(
+            f"Efficiency missing or partial: {reasons}.",
+            "Can the missing peaks and arguments be supplied?",
+        )
+
+
+def _of_the_analyses(run: Run) -> Iterator[Gap]:
+    for failure in run.manifest.perf_model_failures:
+        yield Gap(
+            f"The perf model of {quoted(failure.name)} failed: {failure.reason}.",
+            f"Why does the perf model of {quoted(failure.name)} not fit its arguments?",
+        )
+    for name, reason in run.manifest.load_failures.items():
+        yield Gap(
+            f"The analysis {quoted(name)} of another package could not be loaded: {reason}",
+            f"Is {quoted(name)} made for this version of Jarvis?",
+            is_grave=True,
+        )
+    for result in run.results.values():
+        if result.status is Status.ERROR:
+            yield Gap(
+                f"The analysis {result.title} failed and is left out.",
+                f"What made the analysis {result.title} fail?",
+            )
+
+
+def _has(rows: pl.DataFrame) -> bool:
+    return not rows.is_empty()
+
+
+def _described(rows: pl.DataFrame) -> str:
+    """``12 rows with 3.4 ms (`a`, `b` and 2 more)``."""
+    names = rows.sort("kernel_time_us", "uid", descending=[True, False])["name"]
+    distinct = names.unique(maintain_order=True).to_list()
+    more = len(distinct) - NAMES_SHOWN
+    listed = ", ".join(quoted(name) for name in distinct[:NAMES_SHOWN])
+    time_ms = float(rows["kernel_time_us"].sum()) / 1000
+    ending = f" and {more} more" if more > 0 else ""
+    return f"{counted(rows.height, 'row')} with {milliseconds(time_ms)} ({listed}{ending})"

@@ -1,0 +1,55 @@
+"""The findings of a run under their numbers: P1 is the first thing to do."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from jarvis.findings import AnalysisResult, Finding
+from jarvis.impact import ranked
+from jarvis.reports.markup import Markdown, anchor, prose
+from jarvis.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A finding with its number in the whole run, and in its tier or category."""
+
+    number: int
+    local_number: int
+    finding: Finding
+    result: AnalysisResult
+
+    @property
+    def label(self) -> str:
+        """``P3``."""
+        return f"P{self.number}"
+
+    @property
+    def title(self) -> Markdown:
+        """The title with names quoted."""
+        return prose(self.finding.title)
+
+    @property
+    def heading(self) -> str:
+        """The heading of its details, as text."""
+        return f"{self.label}. {self.finding.title}"
+
+    @property
+    def link(self) -> Markdown:
+        """The target of a link to its details."""
+        return Markdown(f"#{anchor(self.heading)}")
+
+
+def recommendations(run: Run) -> list[Recommendation]:
+    """All findings of the run, most urgent first.
+
+    ``local_number`` counts within a category, for the system tier within the tier.
+    """
+    counters: Counter[str] = Counter()
+    numbered = []
+    findings = (finding for result in run.results.values() for finding in result.findings)
+    for number, finding in enumerate(ranked(findings), start=1):
+        result = run.results[finding.category]
+        counter = result.tier if result.tier == "system" else result.key
+        counters[counter] += 1
+        numbered.append(Recommendation(number, counters[counter], finding, result))
+    return numbered

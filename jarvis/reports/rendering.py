@@ -1,0 +1,60 @@
+"""Templates -> Markdown. Whatever a template prints is escaped unless it is Markdown already."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from jarvis.reports import quantities
+from jarvis.reports.markup import block, cell, code, escape, prose
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def render(template: str, **context: object) -> str:
+    """The text of a template, with single blank lines and a line break at the end."""
+    text = _environment().get_template(f"{template}.md.j2").render(context)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def has_template(template: str) -> bool:
+    """Whether there is a template of this name."""
+    return (TEMPLATES / f"{template}.md.j2").is_file()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # HTML escaping is not Markdown's; ``finalize`` escapes
+    )
+    environment.filters |= {
+        function.__name__: function
+        for function in (
+            block,
+            cell,
+            code,
+            prose,
+            quantities.byte_size,
+            quantities.count,
+            quantities.decimal,
+            quantities.milliseconds,
+            quantities.percent,
+        )
+    }
+    return environment
+
+
+def _printed(value: object) -> str:
+    """A value as the page shows it; a float must have been given a unit before."""
+    if isinstance(value, bool | float) or value is None:
+        raise TypeError(
+            f"a template prints {value!r}; give it a filter of jarvis.reports.quantities"
+        )
+    return escape(str(value) if not isinstance(value, str) else value)

@@ -1,0 +1,58 @@
+"""The replay packages of a run, as the report for stakeholders lists them."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from jarvis.reports.markup import Markdown, cell, prose, table
+from jarvis.reports.quantities import count, efficiency, percent
+from jarvis.workspace import RunPaths
+
+NOT_BUILT = "No replay packages were built with this analysis."
+
+
+def replay_sentence(root: Path) -> str:
+    """Whether there are packages, and by which rule."""
+    index = _index(root)
+    if index is None:
+        return NOT_BUILT
+    if not index["operations"]:
+        return f"None: no operation takes {index['rule']}, as those that get a package do."
+    return (
+        "Replay artifacts are recommended for the kernel team to investigate and optimize. There "
+        f"is one for each operation that takes {index['rule']}."
+    )
+
+
+def replay_table(root: Path) -> Markdown | None:
+    """Operation, share, efficiency and package, or the reason why there is none."""
+    index = _index(root)
+    if not index or not index["operations"]:
+        return None
+    return table(
+        ("Operation", "% of Compute", "Efficiency", "Distinct calls", "Package"),
+        (
+            (
+                cell(package["op_name"]),
+                percent(package["percent_of_compute"]),
+                efficiency(package["efficiency_pct"]),
+                count(package["entries"]),
+                _package(package),
+            )
+            for package in index["operations"]
+        ),
+    )
+
+
+def _package(package: dict[str, Any]) -> Markdown:
+    if package["package"] is None:
+        return prose(f"none: {package['reason']}")
+    folder = RunPaths(Path()).replay_packages
+    return cell(str(folder / package["package"]))
+
+
+def _index(root: Path) -> dict[str, Any] | None:
+    """What the builder of the packages noted beside them; None where it did not run."""
+    path = RunPaths(root).replay_index
+    return orjson.loads(path.read_bytes()) if path.is_file() else None

@@ -1,0 +1,28 @@
+"""What a report format is: a name, a suffix, and a way to render a run."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+
+class Reporter(ABC):
+    """One report format; options go into the constructor of a subclass.
+
+    ``suffix`` is the file's, empty for formats that write a folder.
+    """
+
+    name: ClassVar[str]
+    suffix: ClassVar[str]
+    in_run: ClassVar[bool] = True
+    """Whether every run directory holds it; others are made on demand."""
+
+    def place(self, paths: RunPaths) -> Path:
+        """Where it stands in a run directory."""
+        return paths.root / f"{self.name}{self.suffix}"
+
+    @abstractmethod
+    def render(self, run: Run, out: Path) -> None:
+        """Write ``run`` to the file or folder ``out``; numbers come from the run and ``impact``."""

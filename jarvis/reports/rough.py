@@ -1,0 +1,251 @@
+"""``standalone_analysis_rough.md``: how each conclusion was reached, for those who audit it."""
+
+import shlex
+from pathlib import Path
+
+import polars as pl
+
+from jarvis.findings import AnalysisResult, Status
+from jarvis.perf_report import CallPath
+from jarvis.reports import sections
+from jarvis.reports.details import Details, details_of
+from jarvis.reports.gaps import gaps_of
+from jarvis.reports.markup import Markdown, block, cell, one_line, shortened, table
+from jarvis.reports.quantities import (
+    MISSING,
+    count,
+    decimal,
+    efficiency,
+    microseconds,
+    milliseconds,
+    percent,
+)
+from jarvis.reports.rendering import render
+from jarvis.reports.reporter import Reporter
+from jarvis.run import Run
+from jarvis.schemas import label
+from jarvis.workspace import RunPaths
+
+SHEET_ROWS = 30
+"""Rows of a raw sheet; the CSV has all."""
+
+PATHS_SHOWN = 3
+"""Call paths of each category."""
+
+SUBTREE_ENTRIES = 40
+"""Calls below an operation that are printed."""
+
+LINE_LENGTH = 160
+RAW_SHEETS = ("gpu_timeline", "ops_summary_by_category", "ops_summary")
+RAW_COLUMNS = (
+    "uid",
+    "name",
+    "input_dims",
+    "operation_count",
+    "kernel_time_us",
+    "flops",
+    "bytes",
+    "tflops_per_s",
+    "tb_per_s",
+    "roofline_time_us",
+    "pct_roofline",
+    "bound",
+)
+
+
+class RoughReporter(Reporter):
+    """The working behind the report for stakeholders."""
+
+    name = "rough"
+    suffix = ".md"
+
+    def place(self, paths: RunPaths) -> Path:
+        return paths.standalone_report(self.name)
+
+    def render(self, run: Run, out: Path) -> None:
+        out.write_text(rough_markdown(run), encoding="utf-8")
+
+
+def rough_markdown(run: Run) -> str:
+    """The process, the raw tables, the call paths, the gaps and the questions of a run."""
+    manifest = run.manifest
+    sheets = run.sheets()
+    gaps = gaps_of(run)
+    return render(
+        "rough",
+        model=sections.model_name(run),
+        platform=sections.platform_name(run),
+        trace=manifest.trace,
+        trace_line=sections.trace_line(run),
+        hardware_line=sections.hardware_line(manifest.hardware),
+        platform_warning=manifest.platform_warning,
+        report_command=_report_command(run),
+        analyze_command=_analyze_command(run),
+        sheets=[(name, frame.height, frame.width) for name, frame in sheets.items()],
+        totals=_totals(run),
+        categories=_categories(run),
+        analyses=_analyses(run),
+        paths=_paths(details_of(run)),
+        raw_sheets=[(name, _raw(sheets[name])) for name in RAW_SHEETS if name in sheets],
+        raw_operations=[
+            (result, _operations(run.category_operations(result.key)))
+            for result in sections.compute_results(run)
+        ],
+        trees=[(result, _call_paths(run, result)) for result in sections.compute_results(run)],
+        failures=[r for r in run.results.values() if r.status is Status.ERROR],
+        gaps=[gap.text for gap in gaps],
+        questions=[gap.question for gap in gaps],
+    )
+
+
+def _report_command(run: Run) -> Markdown:
+    paths = RunPaths(Path())
+    words = ["jarvis", "report", run.manifest.trace.file_name]
+    words += ["--output_xlsx_path", str(paths.perf_report_xlsx)]
+    words += ["--output_csvs_dir", str(paths.perf_report_csvs)]
+    if run.manifest.hardware:
+        words += ["--gpu_arch_platform", run.manifest.hardware.name]
+    return block(one_line(shlex.join(words)), "sh")
+
+
+def _analyze_command(run: Run) -> Markdown:
+    words = ["jarvis", "analyze", run.manifest.trace.file_name]
+    if hardware := run.manifest.hardware:
+        words += ["--platform", hardware.name, "--preset", hardware.preset]
+    if run.manifest.model_name:
+        words += ["--model", run.manifest.model_name]
+    return block(one_line(shlex.join([*words, "--output-dir", "."])), "sh")
+
+
+def _totals(run: Run) -> Markdown:
+    totals = run.manifest.totals
+    lines = (
+        ("Computation", totals.compute_time_ms, totals.compute_pct),
+        ("Exposed communication", totals.exposed_comm_time_ms, totals.exposed_comm_pct),
+        ("Exposed copies", totals.exposed_memcpy_time_ms, totals.exposed_memcpy_pct),
+        ("Busy", totals.busy_time_ms, totals.busy_pct),
+        ("Idle", totals.idle_time_ms, totals.idle_pct),
+        ("Total communication", totals.total_comm_time_ms, None),
+        ("Total copies", totals.total_memcpy_time_ms, None),
+        ("Total", totals.total_time_ms, None),
+    )
+    return table(
+        ("GPU time", "Time (ms)", "% of Total"),
+        ((name, decimal(time_ms), percent(share)) for name, time_ms, share in lines),
+    )
+
+
+def _categories(run: Run) -> Markdown:
+    paths = RunPaths(Path())
+    return table(
+        ("Category", "Rows", "Calls", "Time (ms)", "% of Compute", "Rows in", "Call paths in"),
+        (
+            (
+                result.title,
+                count(result.row_count),
+                count(result.invocation_count),
+                decimal(result.gpu_time_ms),
+                percent(result.percent_of_compute),
+                cell(str(paths.operations_csv(result.key))),
+                cell(str(paths.tree_data(result.key))),
+            )
+            for result in sections.compute_results(run)
+        ),
+    )
+
+
+def _analyses(run: Run) -> Markdown:
+    paths = RunPaths(Path())
+    return table(
+        ("Analysis", "Tier", "Status", "Efficiency", "Judged", "Findings", "Written to"),
+        (
+            (
+                result.title,
+                result.tier,
+                result.status.value,
+                efficiency(result.efficiency_pct),
+                percent(result.efficiency_coverage_pct),
+                count(len(result.findings)),
+                cell(str(paths.findings(result.key, result.tier))),
+            )
+            for result in run.results.values()
+        ),
+    )
+
+
+def _paths(details: list[Details]) -> Markdown | None:
+    """How each priority came about."""
+    if not details:
+        return None
+    return table(
+        ("", "Finding", "Check", "Concerns", "Efficiency", "In the category", "Final", "Saving"),
+        (
+            (
+                d.recommendation.label,
+                d.recommendation.title,
+                cell(d.finding.check),
+                d.time,
+                efficiency(d.finding.impact.efficiency_pct) if d.finding.impact else MISSING,
+                d.finding.priority_local.value,
+                d.finding.priority.value,
+                milliseconds(d.finding.impact.saved_ms.mid) if d.finding.impact else MISSING,
+            )
+            for d in details
+        ),
+    )
+
+
+def _raw(sheet: pl.DataFrame) -> Markdown:
+    shown = sheet.head(SHEET_ROWS)
+    return table(shown.columns, (tuple(map(_value, row)) for row in shown.iter_rows()))
+
+
+def _operations(rows: pl.DataFrame) -> Markdown:
+    shown = rows.head(SHEET_ROWS).select(RAW_COLUMNS)
+    labels = [label("operations", name) for name in RAW_COLUMNS]
+    return table(labels, (tuple(map(_value, row)) for row in shown.iter_rows()))
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return MISSING
+    if isinstance(value, float):
+        return decimal(value)
+    return cell(value) if isinstance(value, str) and value else str(value)
+
+
+def _call_paths(run: Run, result: AnalysisResult) -> list[Markdown]:
+    rows = run.category_operations(result.key)
+    found = run.call_paths(result.key)
+    uids = [uid for uid in rows["uid"] if uid in found][:PATHS_SHOWN]
+    return [block(_tree(found[uid])) for uid in uids]
+
+
+def _tree(path: CallPath) -> str:
+    """The parent chain of a call and what runs below it, indented by depth."""
+    lines = [
+        f"{'  ' * depth}{frame.name} ({frame.kind})"
+        for depth, frame in enumerate(path.parent_chain)
+    ]
+    base = len(path.parent_chain)
+    lines.append(f"{'  ' * base}=> {path.op_name} {path.input_dims or ''}")
+    for entry in path.subtree[:SUBTREE_ENTRIES]:
+        took = microseconds(entry.dur_us)
+        lines.append(f"{'  ' * (base + entry.depth)}{entry.name} ({entry.kind} {took})")
+    if len(path.subtree) > SUBTREE_ENTRIES:
+        lines.append(f"{'  ' * (base + 1)}... {len(path.subtree) - SUBTREE_ENTRIES} more")
+    shown = {entry.name for entry in path.subtree if entry.kind == "kernel"}
+    lines += [
+        f"  kernel: {kernel.name} ({microseconds(kernel.dur_us)}, stream {kernel.stream})"
+        for kernel in path.kernels
+        if kernel.name not in shown
+    ]
+    return "\n".join(shortened(_one_line_kept(line), LINE_LENGTH) for line in lines)
+
+
+def _one_line_kept(line: str) -> str:
+    """``one_line`` that keeps the indentation."""
+    return line[: len(line) - len(line.lstrip())] + one_line(line)
+
+
+REPORTER = RoughReporter()

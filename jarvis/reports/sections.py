@@ -1,0 +1,202 @@
+"""The parts that several Markdown reports share: a run's rows and findings in words and tables."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis.analyses.wording import counted
+from jarvis.findings import AnalysisResult, Finding, OpRef
+from jarvis.hardware import HardwareSpec
+from jarvis.reports.markup import NAME_LENGTH, Markdown, cell, prose, shortened, table
+from jarvis.reports.quantities import (
+    MISSING,
+    count,
+    decimal,
+    efficiency,
+    milliseconds,
+    percent,
+    tb_per_s,
+    tflops_per_s,
+)
+from jarvis.run import Run
+
+ROWS_SHOWN = 25
+"""Rows of an operations table in Markdown; the CSV beside it has all."""
+
+RELEVANT_ROWS, SHOWN_COMPUTE_PCT = 6, 5.0
+"""A stakeholder's table has this many rows, and any other row above this share of compute."""
+
+OPERATORS_SHOWN = 3
+MAIN_PRECISION = "matrix_bf16"
+NO_MODEL_NAME = "Model not named"
+NO_PLATFORM = "Hardware not known"
+
+OPERATION_COLUMNS = (
+    "Operation",
+    "Count",
+    "Time (ms)",
+    "% of Category",
+    "Efficiency",
+    "FLOPS/Byte",
+    "Type",
+)
+DATA_COLUMNS = (
+    "Operation",
+    "Args",
+    "Kernel Path",
+    "Kernel Name",
+    "Time (ms)",
+    "%E2E",
+    "Count",
+    "FLOPS/Byte",
+    "Efficiency",
+    "Bound",
+)
+
+
+def model_name(run: Run) -> str:
+    """The model as the user named it; never a guess."""
+    return run.manifest.model_name or NO_MODEL_NAME
+
+
+def platform_name(run: Run) -> str:
+    """The GPU that the run was judged against."""
+    hardware = run.manifest.hardware
+    return hardware.title if hardware else NO_PLATFORM
+
+
+def hardware_line(hardware: HardwareSpec | None) -> str:
+    """Platform, preset and its main peaks in one line."""
+    if hardware is None:
+        return (
+            f"{NO_PLATFORM}: efficiencies are not available. "
+            "Name the GPU (`--platform`) to have them."
+        )
+    peak = hardware.peak_tflops(MAIN_PRECISION)
+    compute = f"{tflops_per_s(peak)} {MAIN_PRECISION}" if peak else f"no {MAIN_PRECISION} peak"
+    return f"{hardware.name}, preset {hardware.preset}: {tb_per_s(hardware.tb_per_s)}, {compute}"
+
+
+def trace_line(run: Run) -> str:
+    """The trace, whether it was recorded or simulated, and the device it names."""
+    trace = run.manifest.trace
+    device = trace.device_name or "no device name"
+    rank = f", rank {trace.rank} of {trace.world_size}" if trace.world_size else ""
+    return f"{trace.origin} trace `{trace.file_name}` ({device}{rank})"
+
+
+def operations_table(rows: pl.DataFrame) -> Markdown:
+    """The operations of one category, each row one operator with one set of arguments."""
+    return table(
+        OPERATION_COLUMNS,
+        (
+            (
+                operation_cell(row),
+                count(row["operation_count"]),
+                decimal(row["kernel_time_us"] / 1000),
+                percent(row["percent_of_category"]),
+                efficiency(row["pct_roofline"]),
+                decimal(row["flops_per_byte"]),
+                row["bound"] or MISSING,
+            )
+            for row in rows.iter_rows(named=True)
+        ),
+    )
+
+
+def data_table(rows: pl.DataFrame) -> Markdown:
+    """Rows of a finding with the arguments, kernel and peak behind each efficiency."""
+    return table(
+        DATA_COLUMNS,
+        (
+            (
+                cell(row["name"]),
+                cell(row["arguments"]) if row["arguments"] else MISSING,
+                row["called_from"] or MISSING,
+                cell(row["main_kernel"][:NAME_LENGTH]) if row["main_kernel"] else MISSING,
+                decimal(row["kernel_time_us"] / 1000),
+                percent(row["percent_of_total"]),
+                count(row["operation_count"]),
+                decimal(row["flops_per_byte"]),
+                efficiency_of_peak(row),
+                f"{row['bound']}-bound" if row["bound"] else MISSING,
+            )
+            for row in rows.iter_rows(named=True)
+        ),
+    )
+
+
+def efficiency_of_peak(row: Mapping[str, Any]) -> str:
+    """``18.2% of 708 TFLOPS/s``: the efficiency with the peak that it refers to."""
+    if row["pct_roofline"] is None:
+        return MISSING
+    is_compute = row["bound"] == "compute"
+    peak = tflops_per_s(row["peak_tflops"]) if is_compute else tb_per_s(row["peak_tb_per_s"])
+    return f"{efficiency(row['pct_roofline'])} of {peak}"
+
+
+def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that a stakeholder needs: the first ones, and whatever takes much of compute."""
+    is_shown = (pl.int_range(pl.len()) < RELEVANT_ROWS) | (
+        pl.col("percent_of_compute") >= SHOWN_COMPUTE_PCT
+    )
+    return rows.filter(is_shown)
+
+
+def finding_rows(rows: pl.DataFrame, finding: Finding) -> pl.DataFrame:
+    """The category's rows that a finding speaks of."""
+    return rows.filter(pl.col("uid").is_in([reference.uid for reference in finding.operations]))
+
+
+def left_out(rows: pl.DataFrame, shown: int) -> str | None:
+    """What a shortened table does not show, or None."""
+    hidden = rows.slice(shown)
+    if hidden.is_empty():
+        return None
+    time_ms = float(hidden["kernel_time_us"].sum()) / 1000
+    rows_left = counted(hidden.height, "further row")
+    return f"{rows_left} with {milliseconds(time_ms)} in all are not shown."
+
+
+def operation_line(references: Iterable[OpRef]) -> Markdown:
+    """The operators of a finding with their calls, most time first."""
+    calls: dict[str, int] = {}
+    for reference in references:
+        calls[reference.name] = calls.get(reference.name, 0) + reference.operation_count
+    shown = [f"{cell(name)} ({counted(number, 'call')})" for name, number in calls.items()]
+    hidden = len(shown) - OPERATORS_SHOWN
+    more = f" and {counted(hidden, 'more operator')}" if hidden > 0 else ""
+    return Markdown(", ".join(shown[:OPERATORS_SHOWN]) + more)
+
+
+def measured(name: str, value: JsonValue) -> str:
+    """A named number or text of an analysis; the name carries the unit."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: MISSING}[value]
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        is_share = "%" in name or name.endswith(("_pct", "_percent"))
+        return percent(value) if is_share else decimal(value)
+    return prose(str(value))
+
+
+def compute_results(run: Run) -> list[AnalysisResult]:
+    """Categories with operations, most time first."""
+    found = [r for r in run.results.values() if r.tier == "compute" and r.row_count]
+    return sorted(found, key=lambda result: (-result.gpu_time_ms, result.key))
+
+
+def system_results(run: Run) -> list[AnalysisResult]:
+    """System analyses that had something to look at."""
+    return [r for r in run.results.values() if r.tier == "system" and r.status == "OK"]
+
+
+def operation_cell(row: Mapping[str, Any]) -> Markdown:
+    """An operator with its arguments."""
+    name = cell(row["name"])
+    if not row["arguments"]:
+        return name
+    return Markdown(f"{name} {prose(shortened(row['arguments'], NAME_LENGTH))}")

@@ -1,0 +1,394 @@
+"""The Markdown reports: layout, links, limits, and that a trace cannot break them."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+from markdown_it import MarkdownIt
+
+from jarvis.findings import AnalysisResult, Finding, OpRef, Priority, Status
+from jarvis.impact import modelled_impact
+from jarvis.pipeline import analyze
+from jarvis.reports.details import details_of
+from jarvis.reports.fair import fair_markdown
+from jarvis.reports.findings import findings_markdown
+from jarvis.reports.gaps import gaps_of
+from jarvis.reports.rough import rough_markdown
+from jarvis.run import PerfModelFailure, Run
+from jarvis.workspace import RunPaths
+from tests.builders import trace
+from tests.reports.conftest import Analysed
+
+PARSER = MarkdownIt("commonmark").enable("table")
+LINK = re.compile(r"\]\(#([^)]+)\)")
+
+
+def changed(
+    run: Run, *, results: dict[str, AnalysisResult] | None = None, **manifest: object
+) -> Run:
+    return Run(
+        run.manifest.model_copy(update=manifest),
+        results if results is not None else run.results,
+        run.tables,
+        run.paths_by_category,
+    )
+
+
+def headings(markdown: str, level: int) -> list[str]:
+    return re.findall(rf"^{'#' * level} (.+)$", markdown, re.MULTILINE)
+
+
+def section(markdown: str, heading: str) -> str:
+    start = markdown.index(f"\n## {heading}\n")
+    end = markdown.find("\n## ", start + 1)
+    return markdown[start : end if end > 0 else None]
+
+
+def github_anchor(rendered_heading: str) -> str:
+    """An independent reading of how anchors are made from the text of a heading."""
+    text = "".join(c for c in rendered_heading.lower() if c.isalnum() or c in " -_")
+    return "-".join(text.split(" "))
+
+
+def anchors(markdown: str) -> list[str]:
+    tokens = PARSER.parse(markdown)
+    inlines = [tokens[i + 1] for i, token in enumerate(tokens) if token.type == "heading_open"]
+    texts = ["".join(child.content for child in t.children or []) for t in inlines]
+    return [github_anchor(text) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def fair(sample: Analysed) -> str:
+    return sample.text("standalone_analysis_fair.md")
+
+
+@pytest.fixture(scope="module")
+def rough(sample: Analysed) -> str:
+    return sample.text("standalone_analysis_rough.md")
+
+
+def test_title_and_sections_of_the_fair_report(fair: str) -> None:
+    assert fair.startswith("# Tiny - MI300X Standalone Analysis\n")
+    wanted = ["Executive Summary", "Recommendations", "Detailed Analysis", "Appendix"]
+    assert [h for h in headings(fair, 2) if h != "Warnings"] == wanted
+    appendix = ["Hardware Reference", "Replay Artifacts", "Methodology and Thresholds"]
+    assert headings(section(fair, "Appendix"), 3) == appendix
+
+
+def test_the_executive_summary_is_short_and_says_what_matters(fair: str, sample: Analysed) -> None:
+    summary = section(fair, "Executive Summary")
+    lines = [line for line in summary.splitlines() if line.strip()][1:]
+    assert len(lines) <= 20
+    for name in ("Total Compute Time", "GPU Utilization", "Top Bottleneck Category"):
+        assert f"| {name} |" in summary
+    assert "| Flash Attention Usage | Yes |" in summary
+    assert "simulated trace" in summary
+    assert "MI300X, preset reference" in summary
+    assert len(re.findall(r"^\| \d+ \|", summary, re.MULTILINE)) == len(
+        sample.run.manifest.top_operations
+    )
+
+
+def test_cards_are_short_complete_and_in_order(fair: str) -> None:
+    cards = re.split(r"^### ", section(fair, "Recommendations"), flags=re.MULTILINE)[1:]
+    cards = [card for card in cards if "Low priority" not in card.splitlines()[0]]
+    assert cards
+    numbers = []
+    for card in cards:
+        lines = [line for line in card.splitlines() if line.strip()]
+        assert len(lines) <= 10
+        heading = re.match(r"(\S+) P(\d+) \((Critical|High|Medium)\): \S", lines[0])
+        assert heading, lines[0]
+        assert heading[1] == Priority(heading[3]).icon
+        numbers.append(int(heading[2]))
+        for label in ("Operation", "Issue", "Action A", "Action B", "Impact"):
+            assert sum(line.startswith(f"- **{label}") for line in lines) == 1, (label, card)
+    assert numbers == list(range(1, len(cards) + 1))
+
+
+def test_every_link_leads_somewhere(fair: str) -> None:
+    links = LINK.findall(fair)
+    assert links
+    found = anchors(fair)
+    assert len(found) == len(set(found))
+    assert set(links) <= set(found)
+
+
+def test_detailed_analysis_names_shares_and_projections(fair: str, sample: Analysed) -> None:
+    details = section(fair, "Detailed Analysis")
+    numbered = headings(details, 3)
+    compute = [r for r in sample.run.results.values() if r.tier == "compute" and r.row_count]
+    assert len([h for h in numbered if h.endswith("% of compute)")]) == len(compute)
+    assert [h.split(".")[0] for h in numbered] == [str(n + 1) for n in range(len(numbered))]
+    columns = "| Target Efficiency | Op Time | Op Improvement | Compute Improvement |"
+    assert columns in details
+    for target in (20, 50, 70, 80, 100):
+        assert f"| {target}% of peak |" in details
+
+
+def test_projections_follow_the_formula(fair: str) -> None:
+    rows = re.findall(r"^\| (\d+)% of peak \| ([\d.,]+) ms \| ([\d.]+)%", fair, re.MULTILINE)
+    times = [(int(t), float(ms.replace(",", "")), float(gain)) for t, ms, gain in rows]
+    for (t1, ms1, gain1), (t2, ms2, gain2) in pairwise(times):
+        if t2 > t1 and 0 < gain1 < gain2:
+            assert ms1 * t1 == pytest.approx(ms2 * t2, rel=0.01)
+
+
+def test_impacts_stay_within_what_they_concern(sample: Analysed) -> None:
+    totals = sample.run.manifest.totals
+    for detail in details_of(sample.run):
+        if impact := detail.finding.impact:
+            assert impact.saved_ms.high <= impact.time_ms + 1e-9
+            assert impact.saved_ms.high <= totals.total_time_ms + 1e-9
+
+
+def test_the_hardware_is_printed_with_its_sources(fair: str, sample: Analysed) -> None:
+    hardware = sample.run.manifest.hardware
+    assert hardware is not None
+    reference = fair[fair.index("### Hardware Reference") :]
+    assert f"{hardware.name}, preset {hardware.preset}" in reference
+    assert reference.count("Peak MAF") == len(hardware.max_achievable_tflops)
+    assert str(hardware.source_of("mem_bw_gbps")) in reference
+
+
+def test_sections_of_the_rough_report(rough: str) -> None:
+    assert rough.startswith("# Tiny - MI300X Standalone Analysis (Rough)\n")
+    assert headings(rough, 2) == [
+        "Analysis Process Summary",
+        "Raw Data Exploration",
+        "Tree Analysis",
+        "TraceLens Gaps",
+        "Questions for Further Investigation",
+    ]
+    assert "jarvis analyze sample.json.gz --platform MI300X" in rough
+    assert "=> aten::" in section(rough, "Tree Analysis")
+    assert "nn.Module" in section(rough, "Tree Analysis")
+
+
+def test_findings_of_a_category(sample: Analysed) -> None:
+    text = sample.text("category_findings/gemm_findings.md")
+    assert text.startswith("# GEMM Analysis Summary\n")
+    wanted = ["Overview", "Operations Breakdown", "Key Bottlenecks", "Additional Notes"]
+    assert headings(text, 2) == [*wanted, "Recommendations", "Detailed Analysis"]
+    columns = "| Operation | Count | Time (ms) | % of Category | Efficiency | FLOPS/Byte | Type |"
+    assert columns in text
+    result = sample.run.results["gemm"]
+    bottlenecks = section(text, "Key Bottlenecks")
+    assert len(headings(bottlenecks, 3)) == len(result.findings) > 0
+    for label in ("Time", "Efficiency", "Issue", "Algorithmic", "Kernel", "Priority"):
+        assert bottlenecks.count(f"- **{label}:**") == len(result.findings)
+
+
+@pytest.mark.parametrize("tier", ["compute", "system"])
+def test_markers_and_labels_agree(hostile: Analysed, tier: str) -> None:
+    """What other tools validate: as many items as candidates, markers in pairs, five labels."""
+    ranks_by_file = []
+    for result in hostile.run.results.values():
+        name = str(RunPaths(Path()).findings(result.key, tier))
+        if result.tier != tier or result.status is not Status.OK:
+            continue
+        text = hostile.text(name)
+        recommended, detailed = section(text, "Recommendations"), section(text, "Detailed Analysis")
+        items = len(re.findall(r"^### .*P\d+:", recommended, re.MULTILINE))
+        ranks = re.findall(rf"<!-- reasoning-candidate tier={tier} rank=(\d+) -->", detailed)
+        assert len(ranks) == items, name
+        assert text.count("<!-- impact-begin kind=p_item low=") == items
+        assert text.count("<!-- impact-begin kind=detail_estimate low=") == items
+        assert text.count("<!-- impact-end -->") == 2 * items
+        for label in ("Identification", "Data", "Reasoning for Slowdown", "Resolution"):
+            assert detailed.count(f"**{label}:**") == items, (name, label)
+        ranks_by_file.append([int(rank) for rank in ranks])
+    assert any(ranks_by_file)
+    if tier == "system":  # numbered through the whole tier
+        ranks_by_file = [sorted(rank for ranks in ranks_by_file for rank in ranks)]
+    assert all(ranks == list(range(1, len(ranks) + 1)) for ranks in ranks_by_file)
+
+
+def test_data_tables_start_with_the_canonical_columns(sample: Analysed) -> None:
+    text = section(sample.text("category_findings/gemm_findings.md"), "Detailed Analysis")
+    columns = (
+        "| Operation | Args | Kernel Path | Kernel Name | Time (ms) | %E2E | Count | FLOPS/Byte "
+        "| Efficiency | Bound |"
+    )
+    assert text.count(columns) == len(sample.run.results["gemm"].findings)
+
+
+def test_findings_of_the_system(hostile: Analysed) -> None:
+    text = hostile.text("system_findings/multi_kernel_findings.md")
+    assert "- **Status**: SUCCESS" in text
+    assert "- **Analysis Tier**: System-Level" in text
+    assert "| Metric | Value | Severity |" in text
+    for name in ("Total Memcpy Events", "D2H Transfers", "H2D Transfers", "Compute/Comm Overlap"):
+        assert f"| {name} |" in text
+    wanted = ["Summary", "Memory Copy Analysis", "Communication Blocking Analysis"]
+    wanted += ["Detected Patterns", "Recommendations", "Technical Details", "Detailed Analysis"]
+    assert headings(text, 2) == wanted
+    numbers = re.findall(r"^### System P(\d+): \S", text, re.MULTILINE)
+    assert len(numbers) == len(hostile.run.results["multi_kernel"].findings) > 0
+    assert "| Rank | Operation | Duration (us) | Stream |" in text
+    assert "| Direction | Count | Total Time (ms) | Avg Size | Severity |" in text
+    assert "Likely cause (hypothesis)" in text
+
+
+def test_a_category_without_operations_says_so(sample: Analysed) -> None:
+    text = sample.text("category_findings/moe_fused_findings.md")
+    assert "- **Status**: NO_DATA" in text
+    assert "No MoE operations found in the trace." in text
+    assert "## " not in text
+
+
+def test_a_failed_analysis_is_told_and_left_out(sample: Analysed) -> None:
+    failed = AnalysisResult(
+        key="gemm",
+        title="GEMM",
+        tier="compute",
+        status=Status.ERROR,
+        error="ValueError: a|b <c>",
+        traceback="Traceback\n```\nValueError: a|b <c>",
+    )
+    run = changed(sample.run, results={**sample.run.results, "gemm": failed})
+    text = findings_markdown(run, failed, [])
+    assert "- **Status**: ERROR" in text
+    assert "## Recommendations" not in text
+    fair = fair_markdown(run, sample.root)
+    assert "| GEMM | compute | `ValueError: a\\|b <c>` |" in section(fair, "Warnings")
+    assert ". GEMM (" not in fair
+    assert "Traceback\n```\n" in rough_markdown(run)
+
+
+def test_without_hardware_nothing_is_invented(sample: Analysed) -> None:
+    run = changed(sample.run, hardware=None, model_name=None, platform_warning="Unknown GPU.")
+    fair = fair_markdown(run, sample.root)
+    assert fair.startswith("# Model not named - Hardware not known Standalone Analysis\n")
+    assert "Peak MAF" not in fair
+    assert "Unknown GPU." in section(fair, "Warnings")
+    assert "not known" in section(fair, "Warnings")
+
+
+def test_efficiencies_above_the_peak_are_marked(sample: Analysed) -> None:
+    rows = sample.run.category_operations("gemm").with_columns(pct_roofline=pl.lit(132.0))
+    run = Run(
+        sample.run.manifest,
+        sample.run.results,
+        {**sample.run.tables, "category_gemm": rows, "operations": sample.run.table("operations")},
+        sample.run.paths_by_category,
+    )
+    fair = fair_markdown(run, sample.root)
+    gemm = fair[fair.index(". GEMM (") :].split("\n### ")[0]
+    table = [line for line in gemm.splitlines() if line.startswith("| `aten::")]
+    shown = [line for line in table if "132.0%" in line]
+    assert shown
+    assert all("132.0% ⚠ anomaly" in line for line in shown)
+
+
+def test_low_priorities_get_a_line_and_no_card(sample: Analysed) -> None:
+    row = sample.run.category_operations("reduce").row(0, named=True)
+    finding = Finding(
+        check="low_efficiency",
+        category="reduce",
+        title="A trifle",
+        operations=(OpRef(uid=row["uid"], name=row["name"], operation_count=1),),
+        issue="It is slow.",
+        algorithmic="Do less.",
+        kernel="Do it faster.",
+        priority_local=Priority.LOW,
+        priority=Priority.LOW,
+        impact=modelled_impact(1.0, 50.0, 80.0, compute_ms=100.0, total_ms=200.0),
+    )
+    result = sample.run.results["reduce"].model_copy(update={"findings": (finding,)})
+    fair = fair_markdown(changed(sample.run, results={"reduce": result}), sample.root)
+    assert "Nothing needs attention" in fair
+    assert "| P1 | A trifle | about 0.375 ms at 80% of the roofline: 0.38% of compute" in fair
+    assert "#### P1" not in fair
+
+
+def test_gaps_lead_to_questions(sample: Analysed) -> None:
+    trace = sample.run.manifest.trace.model_copy(
+        update={"has_stacks": False, "gpu_only": True, "has_shapes": False}
+    )
+    failures = {
+        "perf_model_failures": (PerfModelFailure(name="aten::x", input_dims=None, reason="r"),)
+    }
+    run = changed(
+        sample.run, trace=trace, hardware=None, load_failures={"theirs": "no module"}, **failures
+    )
+    gaps = gaps_of(run)
+    texts = " ".join(gap.text for gap in gaps)
+    for missing in (
+        "`theirs` of another package",
+        "perf model of `aten::x` failed",
+        "hardware is not known",
+        "GPU events only",
+        "no Python stacks",
+    ):
+        assert missing in texts
+    assert all(gap.question.endswith("?") for gap in gaps)
+
+
+def test_no_name_becomes_markup(hostile: Analysed) -> None:
+    assert hostile.run.results["gemm"].row_count
+    for name, text in hostile.markdown().items():
+        tokens = PARSER.parse(text)
+        kinds = {token.type for token in tokens}
+        kinds |= {child.type for token in tokens for child in token.children or []}
+        html = [t.content for t in tokens if t.type == "html_block"]
+        html += [c.content for t in tokens for c in t.children or [] if c.type == "html_inline"]
+        ours = r"<!-- (reasoning-candidate|impact-begin|impact-end)[a-z0-9_=. ]*-->\n?"
+        assert all(re.fullmatch(ours, content) for content in html), name
+        assert "image" not in kinds, name
+        links = [c.attrs["href"] for t in tokens for c in t.children or [] if c.type == "link_open"]
+        assert all(str(link).startswith("#") for link in links), name
+        assert set(headings(text, 1)) <= {text.splitlines()[0].removeprefix("# ")}
+        assert "# heading" not in [line.strip() for line in text.splitlines()], name
+
+
+def test_hostile_links_still_lead_somewhere(hostile: Analysed) -> None:
+    fair = hostile.text("standalone_analysis_fair.md")
+    assert LINK.findall(fair)
+    assert set(LINK.findall(fair)) <= set(anchors(fair))
+
+
+def test_tables_keep_their_columns(hostile: Analysed) -> None:
+    for name, text in hostile.markdown().items():
+        tokens = PARSER.parse(text)
+        widths: list[int] = []
+        for token in tokens:
+            if token.type == "tr_open":
+                widths.append(0)
+            elif token.type in ("td_open", "th_open"):
+                widths[-1] += 1
+            elif token.type == "table_close":
+                assert len(set(widths)) == 1, name
+                widths = []
+
+
+def test_the_summary_says_what_stands_beside_compute(hostile: Analysed, sample: Analysed) -> None:
+    summary = section(hostile.text("standalone_analysis_fair.md"), "Executive Summary")
+    assert re.search(r"look at .*(exposed communication|exposed copies) \(\d", summary)
+    assert "idle time (0" not in summary
+    assert "none of them critical" in section(
+        sample.text("standalone_analysis_fair.md"), "Executive Summary"
+    )
+
+
+def test_system_findings_speak_of_both_directions_and_name_collectives(sample: Analysed) -> None:
+    text = sample.text("system_findings/multi_kernel_findings.md")
+    copies = section(text, "Memory Copy Analysis")
+    assert {h.split()[0] for h in headings(copies, 3)} >= {"D2H", "H2D"}
+    technical = section(text, "Technical Details")
+    assert re.search(
+        r"^\| 1 \| `.*` \| [\d,.]+ \| \d+ \| allreduce \| [\d.]+ \| 8 \|$", technical, re.M
+    )
+
+
+def test_without_hardware_the_summary_says_how_to_have_efficiencies(tmp_path: Path) -> None:
+    builder = trace(device="Strange 9000").op("aten::mm", [[512, 512], [512, 512]])
+    path = builder.launches("k", us=500.0).write(tmp_path / "trace.json")
+    analyze(path, output_dir=tmp_path / "r")
+    fair = (tmp_path / "r" / "standalone_analysis_fair.md").read_text(encoding="utf-8")
+    summary = section(fair, "Executive Summary")
+    assert "Judged against" not in summary
+    assert "Name the GPU (`--platform`) to have them." in summary
+    assert ".," not in summary

@@ -1,0 +1,60 @@
+"""How numbers are printed."""
+
+import pytest
+
+from jarvis.reports import quantities as q
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "—"),
+        (0.0, "0"),
+        (0.00123, "0.00123"),
+        (0.46, "0.460"),
+        (5.3, "5.30"),
+        (41.93, "41.9"),
+        (708.0, "708"),
+        (1234.5, "1,234"),
+        (-2.5, "-2.50"),
+        (1.5e-8, "1.50e-08"),
+    ],
+)
+def test_decimals_have_three_significant_digits(value: float | None, text: str) -> None:
+    assert q.decimal(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0%"),
+        (41.93, "41.9%"),
+        (0.33, "0.33%"),
+        (0.4, "0.40%"),
+        (0.0042, "<0.01%"),
+        (None, "—"),
+    ],
+)
+def test_percentages(value: float | None, text: str) -> None:
+    assert q.percent(value) == text
+
+
+def test_units_stand_beside_the_number() -> None:
+    assert q.milliseconds(1.5) == "1.50 ms"
+    assert q.microseconds(12.0) == "12.0 µs"
+    assert q.tb_per_s(5.3) == "5.30 TB/s"
+    assert q.tflops_per_s(708.0) == "708 TFLOPS/s"
+    assert [q.byte_size(n) for n in (512, 1.5e6, 2e9)] == ["512 B", "1.50 MB", "2.00 GB"]
+
+
+def test_an_efficiency_above_the_peak_is_marked() -> None:
+    assert q.efficiency(99.0) == "99.0%"
+    assert q.efficiency(104.0) == "104.0% ⚠ above the peak"
+    assert q.efficiency(132.0) == "132.0% ⚠ anomaly"
+    assert q.efficiency(None) == "—"
+
+
+def test_times_below_a_microsecond_are_not_printed_with_an_exponent() -> None:
+    assert q.milliseconds(1.1e-5) == "0.0110 µs"
+    assert q.milliseconds(0.001) == "0.00100 ms"
+    assert q.milliseconds(0.0) == "0 ms"

@@ -1,0 +1,58 @@
+"""The reports of recorded traces: their links, their words, and what they must find."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jarvis.pipeline import analyze
+from tests.reports.conftest import Analysed
+from tests.reports.test_markdown_reports import LINK, anchors, section
+from tests.test_language import assert_neutral
+
+TRACES = ("mi300-resnet-ddp-checkpoint", "sglang-qwen3-8b-decode", "mi210-gpu-only")
+
+
+@pytest.fixture(scope="module", params=TRACES)
+def recorded(
+    request: pytest.FixtureRequest, reference_root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Analysed:
+    root = tmp_path_factory.mktemp("recorded") / "run"
+    run = analyze(reference_root / "traces" / f"{request.param}.json.gz", output_dir=root)
+    return Analysed(run, root)
+
+
+def test_links_lead_somewhere(recorded: Analysed) -> None:
+    fair = recorded.text("standalone_analysis_fair.md")
+    assert LINK.findall(fair)
+    assert set(LINK.findall(fair)) <= set(anchors(fair))
+
+
+def test_words_are_neutral(recorded: Analysed) -> None:
+    for name, text in recorded.markdown().items():
+        text = re.sub(r"### Hardware Reference.*?\n### ", "", text, flags=re.DOTALL)
+        device = recorded.run.manifest.trace.device_name or ""
+        assert_neutral(text.replace(device, ""), name)
+
+
+def test_the_summary_is_short(recorded: Analysed) -> None:
+    summary = section(recorded.text("standalone_analysis_fair.md"), "Executive Summary")
+    assert len([line for line in summary.splitlines() if line.strip()]) - 1 <= 20
+
+
+@pytest.mark.parametrize("recorded", TRACES[:1], indirect=True)
+def test_what_the_training_trace_shows(recorded: Analysed) -> None:
+    convolution = recorded.text("category_findings/convolution_findings.md")
+    assert "41.9% of convolution time" in convolution
+    assert "memory_format=torch.channels_last" in convolution
+    system = recorded.text("system_findings/multi_kernel_findings.md")
+    assert "| Exposed Communication | 62.4% of total | CRITICAL |" in system
+    assert "| Compute/Comm Overlap | 25.2% | CRITICAL |" in system
+
+
+@pytest.mark.parametrize("recorded", TRACES[1:2], indirect=True)
+def test_what_a_trace_of_graph_replay_shows(recorded: Analysed) -> None:
+    fair = recorded.text("standalone_analysis_fair.md")
+    assert "| 1 | `hipGraphLaunch` | GEMM and 4 more |" in fair
+    assert "Record one step without GPU graphs" in fair
+    assert "replayed from GPU graphs already" in fair
