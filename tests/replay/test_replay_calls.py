@@ -1,0 +1,185 @@
+"""A recorded call as the replay describes it."""
+
+from typing import Any
+
+import pytest
+
+from jarvis.errors import ReplayError
+from jarvis.replay.calls import replay_ir
+from jarvis.replay.schema import INDEX_BOUNDS, SIGNATURES, WRITTEN, arguments
+
+TYPES = {"Tensor", "Scalar", "int", "float", "bool", "int[]", "bool[]", "ScalarType", "str"}
+
+
+def row(name: str, *recorded: tuple[Any, str, Any, str]) -> dict[str, Any]:
+    """``recorded``: (dims, type, strides, concrete) of each argument."""
+    columns = list(zip(*recorded, strict=True)) or [()] * 4
+    names = ("input_dims", "input_types", "input_strides", "concrete_inputs")
+    return {"name": name, **{key: repr(tuple(c)) for key, c in zip(names, columns, strict=True)}}
+
+
+def bf16(*shape: int, strides: tuple[int, ...] | None = None) -> tuple[Any, str, Any, str]:
+    if strides is None:
+        strides = tuple(int(x) for x in _dense(shape))
+    return shape, "c10::BFloat16", strides, ""
+
+
+def _dense(shape: tuple[int, ...]) -> list[int]:
+    steps, step = [], 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= size
+    return steps[::-1]
+
+
+def scalar(text: str) -> tuple[Any, str, Any, str]:
+    return (), "Scalar", (), text
+
+
+def numbers(text: str) -> tuple[Any, str, Any, str]:
+    return (), "ScalarList", (), text
+
+
+NOTHING = ((), "", (), "")
+
+
+def positional(ir: dict[str, Any]) -> dict[str, Any]:
+    return {item["arg_name"]: item["value"] for item in ir["list_pos_args"]}
+
+
+def keywords(ir: dict[str, Any]) -> dict[str, Any]:
+    return {item["arg_name"]: item["value"] for item in ir["list_kwargs"]}
+
+
+def test_a_product_with_its_strides() -> None:
+    ir = replay_ir(row("aten::mm", bf16(8, 4), bf16(4, 2, strides=(1, 4))))
+    assert ir["list_kwargs"] == []
+    assert ir["list_pos_args"] == [
+        {
+            "arg_name": "self",
+            "arg_type": "Tensor",
+            "value": {"shape": [8, 4], "dtype": "bfloat16", "strides": [4, 1], "init": "normal"},
+        },
+        {
+            "arg_name": "mat2",
+            "arg_type": "Tensor",
+            "value": {"shape": [4, 2], "dtype": "bfloat16", "strides": [1, 4], "init": "normal"},
+        },
+    ]
+
+
+def test_scalars_after_the_star_are_keywords() -> None:
+    ir = replay_ir(row("aten::addmm", bf16(2), bf16(8, 4), bf16(4, 2), scalar("1"), scalar("0.5")))
+    assert keywords(ir) == {"beta": 1, "alpha": 0.5}
+
+
+def test_an_output_is_passed_by_keyword_and_not_filled() -> None:
+    ir = replay_ir(row("aten::mm", bf16(8, 4), bf16(4, 2), bf16(8, 2)))
+    assert keywords(ir)["out"]["init"] is None
+
+
+def test_a_convolution_backward() -> None:
+    ir = replay_ir(
+        row(
+            "aten::convolution_backward",
+            bf16(2, 8, 4, 4),
+            bf16(2, 3, 8, 8),
+            bf16(8, 3, 3, 3),
+            numbers("[0]"),
+            numbers("[2, 2]"),
+            numbers("[1, 1]"),
+            numbers("[1, 1]"),
+            scalar("False"),
+            numbers("[0, 0]"),
+            scalar("1"),
+            numbers("[True, True, False]"),
+        )
+    )
+    values = positional(ir)
+    assert values["transposed"] is False
+    assert values["stride"] == [2, 2]
+    assert values["output_mask"] == [True, True, False]
+    assert values["groups"] == 1
+
+
+def test_what_is_missing_is_null_or_left_to_its_default() -> None:
+    norm = row(
+        "aten::native_layer_norm", bf16(2, 8), numbers("[8]"), NOTHING, bf16(8), scalar("1e-05")
+    )
+    assert positional(replay_ir(norm))["weight"] is None
+    gelu = replay_ir(row("aten::gelu", bf16(2, 8), NOTHING))
+    assert gelu["list_kwargs"] == []
+
+
+def test_a_number_or_a_tensor_picks_the_signature() -> None:
+    assert positional(replay_ir(row("aten::mul", bf16(4), scalar("2"))))["other"] == 2
+    assert positional(replay_ir(row("aten::mul", bf16(4), bf16(4))))["other"]["shape"] == [4]
+    zero_dim = ((), "double", (), "")
+    value = positional(replay_ir(row("aten::mul", bf16(4), zero_dim)))["other"]
+    assert value == {"shape": [], "dtype": "float64", "strides": [], "init": "normal"}
+
+
+def test_indices_point_into_what_they_index() -> None:
+    index = ((6,), "long int", (1,), "")
+    ir = replay_ir(row("aten::index_select", bf16(50, 8), scalar("0"), index))
+    assert positional(ir)["index"] == {
+        "shape": [6],
+        "dtype": "int64",
+        "strides": [1],
+        "init": "integers",
+        "high": 50,
+    }
+    mask = ((2, 8), "bool", (8, 1), "")
+    ir = replay_ir(row("aten::masked_fill", bf16(2, 8), mask, scalar("-inf")))
+    assert positional(ir)["mask"]["high"] == 2
+    assert positional(ir)["value"] == "-inf"  # JSON has no infinity
+
+
+def test_a_tensor_that_is_only_written_is_not_filled() -> None:
+    values = positional(replay_ir(row("aten::copy_", bf16(4), bf16(4), scalar("False"))))
+    assert values["self"]["init"] is None
+    assert values["src"]["init"] == "normal"
+
+
+def test_strides_that_were_not_recorded_are_dense() -> None:
+    recorded = row("aten::relu", ((2, 3, 4), "float", (), ""))
+    assert positional(replay_ir(recorded))["self"]["strides"] == [12, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "reason"),
+    [
+        (row("triton_poi_fused_add_0", bf16(4)), "not known"),
+        (row("aten::cat", (((4,), (4,)), "TensorList", (), ""), scalar("0")), "list of tensors"),
+        ({**row("aten::mm"), "input_dims": None}, "records no arguments"),
+        (row("aten::mm", bf16(4, 4)), "fit no known signature"),
+        (row("aten::mm", bf16(4, 4), scalar("1")), "fit no known signature"),
+        (row("aten::mm", bf16(4, 4), ((4, 4), "c10::Odd", (4, 1), "")), "fit no known signature"),
+        (row("aten::amax", bf16(4), numbers("[x]"), scalar("True")), "fit no known signature"),
+        (row("aten::amax", bf16(4), numbers("[0]"), scalar("1")), "fit no known signature"),
+    ],
+)
+def test_what_cannot_be_replayed_says_why(recorded: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ReplayError, match=reason):
+        replay_ir(recorded)
+
+
+def test_every_signature_is_well_formed() -> None:
+    for name, signatures in SIGNATURES.items():
+        for signature in signatures:
+            found = arguments(signature)
+            names = [argument.name for argument in found]
+            assert len(names) == len(set(names)), name
+            assert {argument.base for argument in found} <= TYPES, name
+            keyword = [argument.is_keyword for argument in found]
+            assert keyword == sorted(keyword), name
+
+
+def test_special_cases_name_arguments_that_exist() -> None:
+    for name, written in WRITTEN.items():
+        assert all(written in {a.name for a in arguments(s)} for s in SIGNATURES[name])
+    for name, (index, indexed, along) in INDEX_BOUNDS.items():
+        (signature,) = SIGNATURES[name]
+        names = {argument.name for argument in arguments(signature)}
+        assert {index, indexed} <= names
+        assert isinstance(along, int) or along in names
