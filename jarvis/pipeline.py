@@ -1,0 +1,245 @@
+"""From a trace to a run directory: the only place that knows the order of the steps."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+
+from jarvis.analyses import load_registry
+from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
+from jarvis.comparison import compare_operations
+from jarvis.errors import UnknownHardwareError
+from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.perf_report import TABLES, PerfReport
+from jarvis.replay import write_packages
+from jarvis.reports import write_reports
+from jarvis.run import (
+    CategorySummary,
+    Manifest,
+    Options,
+    PerfModelFailure,
+    Preparation,
+    Run,
+    TopOperation,
+    analysis_id,
+    category_table,
+    check_output_folder,
+    main_call_paths,
+    open_reference,
+    staged,
+    write_run,
+)
+from jarvis.trace import TraceInfo, read_trace
+from jarvis.workspace import default_output_dir
+
+DISTRIBUTION = "jarvis-perf"
+
+STEPS = (
+    "Read the trace",
+    "Match the hardware",
+    "GPU timeline",
+    "Operations and rooflines",
+    "Categories",
+    "Analyses",
+    "Reports",
+    "Save",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the pipeline that starts or has ended; ``elapsed_s`` is None at the start."""
+
+    name: str
+    number: int
+    total: int
+    state: Literal["started", "done"]
+    elapsed_s: float | None = None
+
+
+Progress = Callable[[Step], None]
+
+
+def generate_report(
+    trace_path: Path | str,
+    platform: str | None = None,
+    preset: str | None = None,
+    *,
+    tracelens_models_only: bool = False,
+    progress: Progress | None = None,
+) -> PerfReport:
+    """The performance report alone; ``platform`` names a GPU, by default that of the trace.
+
+    Raises a TraceError, or UnknownHardwareError for a platform that is not described.
+    """
+    with _step(0, progress):
+        trace = read_trace(trace_path)
+    with _step(1, progress):
+        hardware, _ = choose_hardware(trace.info, platform, preset)
+    return PerfReport(trace, hardware, tracelens_models_only=tracelens_models_only)
+
+
+def analyze(
+    trace_path: Path | str,
+    *,
+    platform: str | None = None,
+    preset: str | None = None,
+    model_name: str | None = None,
+    output_dir: Path | str | None = None,
+    reference: str | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Analyse a trace and write its run directory (default: ``analysis_output`` beside the trace).
+
+    ``reference`` names another run (``open_reference``) to compare operations with. The directory
+    appears whole or not at all. Raises a TraceError, UnknownHardwareError, OutputFolderError where
+    ``output_dir`` holds something else, or a RunError where there is no such reference.
+    """
+    root = Path(output_dir) if output_dir else default_output_dir(Path(trace_path))
+    options = Options(platform=platform, preset=preset, model_name=model_name, reference=reference)
+    with _step(0, progress):
+        compared_with = open_reference(reference) if reference else None
+        trace = read_trace(trace_path)
+        check_output_folder(root, trace.info.sha256)
+    with _step(1, progress):
+        hardware, warning = choose_hardware(trace.info, platform, preset)
+    report = PerfReport(trace, hardware)
+    with _step(2, progress):
+        _ = report.totals
+    with _step(3, progress):
+        for name in TABLES:
+            report.table(name)
+    analyses = load_registry().analyses
+    with _step(4, progress):
+        slices = divide(report, analyses)
+    with _step(5, progress):
+        outcomes = run_analyses(report, analyses, slices, compute_units=trace.info.compute_units)
+    with staged(root, trace.info.sha256) as folder:
+        with _step(6, progress):
+            run = _run(report, slices, outcomes, options, warning, compared_with)
+            prepared = {key: o.prepared for key, o in outcomes.items() if o.prepared is not None}
+            Preparation(run, folder).write(prepared)
+            write_packages(run, folder)
+            write_reports(run, folder)
+        with _step(7, progress):
+            write_run(run, folder)
+    return Run.load(root)
+
+
+def choose_hardware(
+    info: TraceInfo, platform: str | None, preset: str | None
+) -> tuple[HardwareSpec | None, str | None]:
+    """The GPU to judge against, and a warning where that is none or not the trace's own.
+
+    Raises UnknownHardwareError for a platform that is not described, and for a preset without a
+    GPU to have it.
+    """
+    hardware = load_hardware()
+    found = hardware.match(info.device_name) if info.device_name else None
+    if platform is None:
+        if found is None:
+            if preset is not None:
+                raise UnknownHardwareError(info.device_name or "(none)", hardware.names())
+            device = (
+                f"No GPU named {info.device_name!r} is described"
+                if info.device_name
+                else "The trace does not name its GPU"
+            )
+            return None, (
+                f"{device}, so there are no peaks to judge against. Name a GPU to get efficiencies."
+            )
+        return hardware.get(found.name, preset), None
+    chosen = hardware.get(platform, preset)
+    if info.device_name and (found is None or found.name != chosen.name):
+        return chosen, (
+            f"The trace was recorded on {info.device_name!r}, but is judged against {chosen.title}."
+        )
+    return chosen, None
+
+
+def _run(
+    report: PerfReport,
+    slices: Slices,
+    outcomes: dict[str, Outcome],
+    options: Options,
+    warning: str | None,
+    compared_with: Run | None,
+) -> Run:
+    classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
+    tables = {name: report.table(name) for name in TABLES}
+    tables |= report.roofline_sheets
+    tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
+    if compared_with is not None:
+        tables["comparison"] = compare_operations(
+            slices.operations,
+            compared_with.table("operations"),
+            report.hardware,
+            compared_with.manifest.hardware,
+        )
+    tables |= {category_table(key): rows for key, rows in classified.items()}
+    info = report.trace.info
+    manifest = Manifest(
+        jarvis_version=_version(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        analysis_id=analysis_id(info.sha256, options),
+        model_name=options.model_name,
+        trace=info,
+        hardware=report.hardware,
+        platform_warning=warning,
+        options=options,
+        reference=options.reference,
+        totals=report.totals,
+        top_operations=tuple(
+            TopOperation(**row) for row in slices.top_operations.iter_rows(named=True)
+        ),
+        categories=tuple(_summary(outcome) for outcome in outcomes.values()),
+        perf_model_failures=tuple(
+            PerfModelFailure(**row) for row in report.perf_model_failures.iter_rows(named=True)
+        ),
+        load_failures=dict(load_registry().failures),
+        sheets=tuple(report.sheets()),
+        tables=tuple(tables),
+    )
+    return Run(
+        manifest=manifest,
+        results={key: outcome.result for key, outcome in outcomes.items()},
+        tables=tables,
+        paths_by_category=main_call_paths(report, classified),
+    )
+
+
+def _summary(outcome: Outcome) -> CategorySummary:
+    result = outcome.result
+    return CategorySummary(
+        key=result.key,
+        title=result.title,
+        tier=result.tier,
+        status=result.status,
+        row_count=result.row_count,
+        gpu_time_ms=result.gpu_time_ms,
+        percent_of_compute=result.percent_of_compute,
+        efficiency_pct=result.efficiency_pct,
+        finding_count=len(result.findings),
+    )
+
+
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@contextmanager
+def _step(index: int, progress: Progress | None) -> Iterator[None]:
+    name, number, total = STEPS[index], index + 1, len(STEPS)
+    begin = perf_counter()
+    if progress:
+        progress(Step(name, number, total, "started"))
+    yield
+    if progress:
+        progress(Step(name, number, total, "done", perf_counter() - begin))
