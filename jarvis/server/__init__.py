@@ -1,0 +1,1 @@
+"""What the dashboard and the command line share on a server: kept analyses and incoming traces."""

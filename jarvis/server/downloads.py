@@ -1,0 +1,29 @@
+"""Parts of a run directory as zip archives, made when they are asked for."""
+
+import io
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Every member has this date, so that the same files give the same archive."""
+
+
+def zipped(root: Path, parts: Iterable[Path] | None = None) -> bytes:
+    """A zip of ``parts`` (files or folders in ``root``; default all of it), named from ``root``.
+
+    Parts that the run does not have are left out.
+    """
+    chosen = [root] if parts is None else list(parts)
+    files = {file for part in chosen for file in _files(part)}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(files):
+            member = zipfile.ZipInfo(str(file.relative_to(root)), _EPOCH)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, file.read_bytes())
+    return buffer.getvalue()
+
+
+def _files(part: Path) -> Iterable[Path]:
+    return [part] if part.is_file() else (p for p in part.rglob("*") if p.is_file())

@@ -1,0 +1,108 @@
+"""How a trace comes in: as an upload, by its path on the server, or as the simulated sample."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+from jarvis.errors import JarvisError
+from jarvis.sample import write_sample
+from jarvis.trace import SUFFIXES
+from jarvis.workspace import home, safe_name, uploads_dir
+
+ROOTS_VARIABLE = "JARVIS_TRACE_ROOTS"
+SAMPLE_NAME = "simulated-training-step.json.gz"
+_CHUNK_BYTES = 1 << 20
+
+
+class IntakeError(JarvisError):
+    """The file is not taken in."""
+
+
+def trace_roots() -> tuple[Path, ...]:
+    """The folders whose traces may be named by path: ``JARVIS_TRACE_ROOTS`` (separated like PATH),
+    else the current folder and ``JARVIS_HOME``."""
+    named = os.environ.get(ROOTS_VARIABLE)
+    roots = map(Path, filter(None, named.split(os.pathsep))) if named else (Path.cwd(), home())
+    return tuple(root.expanduser().resolve() for root in roots)
+
+
+def server_trace(text: str) -> Path:
+    """The trace that a path names; relative ones are looked up in each root in turn.
+
+    Raises IntakeError where the path is empty, leaves the roots (also through a link), or names
+    no ``.json`` or ``.json.gz`` file. What lies outside the roots is refused without looking.
+    """
+    if not text.strip():
+        raise IntakeError("Type the path of a trace on the server.")
+    candidates = _within_roots(text)
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is None:
+        raise IntakeError(f"There is no file {text.strip()} in {_listed_roots()}. Check the path.")
+    _check_name(found.name)
+    return found
+
+
+def output_folder(text: str) -> Path:
+    """The folder that a path names; a relative one stands in the first root.
+
+    Raises IntakeError where it leaves the roots, or is one of them.
+    """
+    folder = _within_roots(text)[0]
+    if folder in trace_roots() or folder.is_relative_to(home().resolve()):
+        raise IntakeError(f"{text.strip()} holds other things already. Name a folder of its own.")
+    return folder
+
+
+def _within_roots(text: str) -> list[Path]:
+    """What a path can mean inside the roots; IntakeError where that is nothing."""
+    roots = trace_roots()
+    meant = [(root / Path(text.strip()).expanduser()).resolve() for root in roots]
+    allowed = [path for path in meant if any(path.is_relative_to(root) for root in roots)]
+    if not allowed:
+        raise IntakeError(
+            f"{text.strip()} is outside the folders that this server works in ({_listed_roots()}). "
+            f"Choose one of these, or start the server with {ROOTS_VARIABLE} set."
+        )
+    return allowed
+
+
+def _listed_roots() -> str:
+    return ", ".join(map(str, trace_roots()))
+
+
+def store_upload(name: str, content: BinaryIO) -> Path:
+    """Keep an uploaded trace under its content hash; the same content is stored once.
+
+    ``name`` comes from the browser: only a cleaned last part of it is used.
+    """
+    _check_name(name)
+    root = uploads_dir()
+    root.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with tempfile.TemporaryDirectory(dir=root, prefix=".") as folder:
+        written = Path(folder) / safe_name(name)
+        with written.open("wb") as file:
+            while chunk := content.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                file.write(chunk)
+        target = root / digest.hexdigest()[:16] / written.name
+        target.parent.mkdir(exist_ok=True)
+        return written.replace(target)
+
+
+def sample_trace() -> Path:
+    """The simulated sample; written anew each time, so that it is of this version."""
+    path = uploads_dir() / SAMPLE_NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
+        return write_sample(Path(folder) / SAMPLE_NAME).replace(path)
+
+
+def _check_name(name: str) -> None:
+    if not name.lower().endswith(SUFFIXES):
+        raise IntakeError(
+            f"{Path(name).name} is no trace that can be read: give a {' or '.join(SUFFIXES)} file "
+            "as the PyTorch profiler exports it."
+        )
