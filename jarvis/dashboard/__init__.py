@@ -1,0 +1,5 @@
+"""The dashboard: pages over finished analyses. ``MAIN`` is the script that Streamlit runs."""
+
+from pathlib import Path
+
+MAIN = Path(__file__).with_name("main.py")

@@ -1,0 +1,152 @@
+"""The page of a category of operations: one implementation for all of them."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.analyses.base import Analysis
+from jarvis.dashboard import navigation, selection
+from jarvis.dashboard.controls import Controls, category_controls
+from jarvis.dashboard.figures import figure
+from jarvis.dashboard.finding_cards import finding_cards
+from jarvis.dashboard.method_note import method_note
+from jarvis.dashboard.metrics_table import metrics_table
+from jarvis.dashboard.operation_details import operation_details
+from jarvis.dashboard.page_head import page_head
+from jarvis.dashboard.panels import panel_card
+from jarvis.dashboard.projection import judged, operation_columns, reprojected, saved_ms
+from jarvis.dashboard.state import Opened, opened
+from jarvis.findings import AnalysisResult, Status
+from jarvis.impact import efficiency_word, share_pct
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import count, milliseconds, percent
+
+
+def render(analysis: Analysis) -> None:
+    """Draw the page of ``analysis`` for the open run."""
+    now = opened()
+    page_head(analysis.title, analysis.icon, now)
+    result = now.run.results.get(analysis.key)
+    if result is None:
+        st.info("This analysis is newer than the run: analyse the trace again to see it.")
+        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        return
+    if result.status is Status.ERROR:
+        st.error(
+            f"The analysis failed and its findings are missing: {escape(result.error or '')}. The "
+            "rough report holds the traceback; its operations stand below.",
+            icon=":material/error:",
+        )
+        st.dataframe(now.run.category_operations(analysis.key), hide_index=True)
+        return
+    if result.status is Status.NO_DATA:
+        _empty(analysis, now)
+        return
+    _page(analysis, now, result)
+
+
+def _empty(analysis: Analysis, now: Opened) -> None:
+    st.info(
+        f"This trace holds no {analysis.title} operations. The overview shows where its time goes.",
+        icon=":material/inbox:",
+    )
+    navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+
+
+def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+    controls = category_controls(analysis.key)
+    totals = now.run.manifest.totals
+    rows = judged(
+        now.run.category_operations(analysis.key), controls.target_pct, controls.below_pct
+    )
+    _figures(analysis, rows, result, controls, totals.total_time_ms)
+    for note in result.notes:
+        st.info(escape(note), icon=":material/info:")
+    shown = controls.chosen(rows)
+    selection.follow_click(analysis.key, _charts(analysis, shown, controls))
+    st.subheader("Findings")
+    finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, totals))
+    st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
+    st.caption(
+        f"{count(shown.height)} of {count(rows.height)} rows · shading and badge mark efficiency "
+        "below the threshold and below the target · select a row for its details"
+    )
+    if shown.is_empty():
+        st.info(
+            "No row passes the filters: lower the minimum share, choose all bounds or clear the "
+            "search."
+        )
+    elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
+        row = shown.row(by_predicate=pl.col("uid") == uid, named=True)
+        path = now.run.call_paths(analysis.key).get(uid)
+        operation_details(row, path, controls.target_pct, totals)
+    method_note(analysis, rows, now.run.manifest.hardware)
+
+
+def _figures(
+    analysis: Analysis,
+    rows: pl.DataFrame,
+    result: AnalysisResult,
+    controls: Controls,
+    total_ms: float,
+) -> None:
+    saving = saved_ms(rows)
+    below = rows.filter(pl.col("state") == "below threshold")
+    known = result.efficiency_pct
+    places = st.columns(5)
+    with places[0]:
+        figure(
+            f"{analysis.title} time",
+            milliseconds(result.gpu_time_ms),
+            f"{percent(result.percent_of_compute)} of compute",
+            help_text="GPU busy time of these operations, and its share of compute time.",
+        )
+    with places[1]:
+        figure(
+            "Weighted efficiency",
+            percent(known) if known is not None else "not available",
+            efficiency_word(known) if known is not None else "no perf model or no peak",
+            help_text="Roofline time / measured time, weighted by time; rows above the peak left "
+            f"out. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
+        )
+    with places[2]:
+        figure(
+            f"Saving at {controls.target_pct}%",
+            milliseconds(saving),
+            f"{percent(share_pct(saving, total_ms))} of GPU time",
+            help_text="What all operations below the target would save if they reached it.",
+        )
+    with places[3]:
+        figure(
+            f"Below {controls.below_pct}%",
+            f"{count(below.height)} of {count(rows.height)}",
+            f"{milliseconds(float(below['kernel_time_us'].sum()) / 1000)}",
+            help_text="Operations below the highlight threshold, and their GPU time.",
+        )
+    with places[4]:
+        figure(
+            "Calls",
+            count(result.invocation_count),
+            f"{count(result.row_count)} signatures",
+            help_text="Calls of these operations; a signature is an operator with its shapes and "
+            "dtypes.",
+        )
+
+
+def _charts(analysis: Analysis, rows: pl.DataFrame, controls: Controls) -> int | None:
+    """The panels in pairs, the first one wider; what was clicked on them."""
+    columns = operation_columns(analysis)
+    clicked: int | None = None
+    for first in range(0, len(analysis.panels), 2):
+        pair = analysis.panels[first : first + 2]
+        places = st.columns([3, 2] if len(pair) > 1 and not first else len(pair))
+        for offset, (place, panel) in enumerate(zip(places, pair, strict=True)):
+            with place:
+                picked = panel_card(
+                    panel,
+                    rows,
+                    columns,
+                    controls.target_pct,
+                    f"{analysis.key}_panel_{first + offset}",
+                )
+                clicked = clicked if picked is None else picked
+    return clicked

@@ -1,0 +1,164 @@
+"""The controls of a page, each bound to a URL parameter with the page's name in front."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import streamlit as st
+
+from jarvis.dashboard.links import check_parameter, note_control
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT
+
+ALL = "all"
+BOUNDS = (ALL, "compute", "memory")
+_SLIDER_RANGE_PCT = (5, 100)
+_SEARCHED = ("name", "arguments", "main_kernel", "called_from", "op_category")
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What the user assumes and wants to see on a category page."""
+
+    target_pct: int
+    below_pct: int
+    bound: str
+    min_share_pct: float
+    search: str
+
+    def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that the filters let through."""
+        shown = pl.col("percent_of_category") >= self.min_share_pct
+        if self.bound != ALL:
+            shown &= pl.col("bound") == self.bound
+        if self.search:
+            words = self.search.lower()
+            shown &= pl.any_horizontal(
+                pl.col(name).fill_null("").str.to_lowercase().str.contains(words, literal=True)
+                for name in _SEARCHED
+            )
+        return rows.filter(shown)
+
+    @property
+    def filter_id(self) -> str:
+        """Tells apart what rows a table shows; the sliders do not change that."""
+        return f"{self.bound}-{self.min_share_pct}-{self.search}"
+
+
+def category_controls(page: str) -> Controls:
+    """The control card of a category page."""
+    with st.container(border=True):
+        target, below, bound, share, search = st.columns([2.4, 2.4, 3.1, 1.8, 2.2])
+        with target:
+            target_pct = target_slider(page)
+        with below:
+            below_pct = percent_slider(
+                f"{page}_below",
+                "Highlight below",
+                BOTTLENECK_EFFICIENCY_PCT,
+                "Operations with less efficiency than this are marked.",
+            )
+        with bound:
+            chosen_bound = choice(
+                f"{page}_bound", "Bound", BOUNDS, "What limits the operation by the roofline."
+            )
+        with share:
+            min_share = share_input(f"{page}_min")
+        with search:
+            text = text_input(
+                f"{page}_search",
+                "Search",
+                "name or shape",
+                "Part of an operation's name, shapes, kernel, module or category.",
+            )
+    return Controls(target_pct, below_pct, chosen_bound, min_share, text)
+
+
+def target_slider(page: str) -> int:
+    """The target efficiency that savings are projected to."""
+    return percent_slider(
+        f"{page}_target",
+        "Target efficiency",
+        TARGET_PCT,
+        "Your assumption: the share of the roofline that well-tuned operations reach. Savings are "
+        "kernel time minus the time at this efficiency.",
+    )
+
+
+def percent_slider(key: str, label: str, default: float, help_text: str) -> int:
+    """A whole percentage."""
+    low, high = _SLIDER_RANGE_PCT
+
+    def is_valid(text: str) -> bool:
+        return text.isdecimal() and low <= int(text) <= high
+
+    check_parameter(key, is_valid, f"{default:.0f}")
+    value: int = st.slider(
+        label,
+        low,
+        high,
+        int(default),
+        format="%d%%",
+        key=key,
+        help=help_text,
+        bind="query-params",
+    )
+    note_control(key, value)
+    return value
+
+
+def share_input(key: str) -> float:
+    """The least share of the category's time that a row must have."""
+
+    def is_valid(text: str) -> bool:
+        try:
+            return 0 <= float(text) <= 100
+        except ValueError:
+            return False
+
+    check_parameter(key, is_valid, "0")
+    value = st.number_input(
+        "Min. share (%)",
+        min_value=0.0,
+        max_value=100.0,
+        value=0.0,
+        step=0.5,
+        format="%.1f",
+        key=key,
+        help="Hide operations with a smaller share of the category's GPU time.",
+        bind="query-params",
+    )
+    note_control(key, value)
+    return float(value)
+
+
+def choice(key: str, label: str, options: Sequence[str], help_text: str) -> str:
+    """One of a few words; the first is the default."""
+    check_parameter(key, lambda text: text in options, options[0])
+    value = st.segmented_control(
+        label,
+        options,
+        default=options[0],
+        required=True,
+        key=key,
+        help=help_text,
+        bind="query-params",
+    )
+    note_control(key, value)
+    return str(value)
+
+
+def text_input(key: str, label: str, placeholder: str, help_text: str | None = None) -> str:
+    """Free text, empty by default."""
+    value = st.text_input(
+        label, key=key, placeholder=placeholder, help=help_text, bind="query-params"
+    )
+    note_control(key, value)
+    return (value or "").strip()
+
+
+def list_choice(key: str, label: str, options: Sequence[str], help_text: str) -> str:
+    """One of many words; the first is the default."""
+    check_parameter(key, lambda text: text in options, options[0])
+    value = st.selectbox(label, options, key=key, help=help_text, bind="query-params")
+    note_control(key, value)
+    return str(value)

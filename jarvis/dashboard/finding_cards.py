@@ -1,0 +1,104 @@
+"""Findings as cards: what is slow, what it would gain, and both paths."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from jarvis.analyses.wording import counted
+from jarvis.dashboard import selection
+from jarvis.findings import Finding, Impact, OpRef, Priority
+from jarvis.reports.markup import code, escape, prose, shortened
+from jarvis.reports.quantities import count, decimal, milliseconds, percent
+
+OPERATIONS_SHOWN = 8
+PRIORITY_COLOURS = {
+    Priority.CRITICAL: "red",
+    Priority.HIGH: "orange",
+    Priority.MEDIUM: "yellow",
+    Priority.LOW: "gray",
+}
+"""Streamlit's colour names; the word always stands in the badge."""
+
+_SHAPES_LENGTH = 60
+
+
+def finding_cards(
+    findings: tuple[Finding, ...], projected: Callable[[Finding], Impact | None]
+) -> None:
+    """One expander for each finding, the first open; a sentence where there is none.
+
+    ``projected`` gives the impact at the page's slider.
+    """
+    if not findings:
+        st.success("Nothing to fix here by the checks of this analysis.", icon=":material/check:")
+    for number, finding in enumerate(findings):
+        gain = projected(finding)
+        label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
+        if gain is not None:
+            saves = gain.saved_ms.mid
+            label += f" · saves {milliseconds(saves)}" if saves > 0 else " · nothing at this target"
+        with st.expander(label, expanded=number == 0):
+            _card(finding, gain, number)
+
+
+def _card(finding: Finding, gain: Impact | None, number: int) -> None:
+    st.markdown(prose(finding.issue))
+    model, kernel = st.columns(2)
+    with model.container(border=True, height="stretch"):
+        st.markdown(f"**Change the model**  \n{prose(finding.algorithmic)}")
+    with kernel.container(border=True, height="stretch"):
+        st.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
+    if gain is not None:
+        st.markdown(_impact_line(finding, gain))
+    for name in ("hypothesis", "caveat", "verify"):
+        if text := getattr(finding, name):
+            st.caption(f"**{name.capitalize()}** · {prose(text)}")
+    evidence = " · ".join(f"{escape(k)}: {_value(v)}" for k, v in finding.evidence.items())
+    st.caption(f"**Evidence** · {evidence}")
+    if finding.operations:
+        _operation_buttons(finding, number)
+
+
+def _impact_line(finding: Finding, gain: Impact) -> str:
+    saved, wall = gain.saved_ms, gain.e2e_pct
+    compute = f"{percent(gain.compute_pct.mid)} of compute, " if finding.operations else ""
+    target = "" if gain.target_pct is None else f" at {percent(gain.target_pct)} of the roofline"
+    return (
+        f"**Impact** · saves {milliseconds(saved.mid)}{target} (low {milliseconds(saved.low)}, "
+        f"high {milliseconds(saved.high)}): {compute}{percent(wall.mid)} of GPU wall time · "
+        f"{gain.method}"
+    )
+
+
+def priority_badge(priority: Priority) -> str:
+    """The priority as a coloured word."""
+    return f":{PRIORITY_COLOURS[priority]}-badge[{priority}]"
+
+
+def _value(value: float | int | str) -> str:
+    if isinstance(value, str):
+        return prose(value)
+    return count(value) if isinstance(value, int) else decimal(value)
+
+
+def _operation_buttons(finding: Finding, number: int) -> None:
+    """A button for each operation of the finding that selects its row on the page."""
+    with st.container(horizontal=True, gap="small"):
+        for reference in finding.operations[:OPERATIONS_SHOWN]:
+            st.button(
+                f"{_named(reference)} · {counted(reference.operation_count, 'call')}",
+                key=f"{finding.category}_finding_{number}_{reference.uid}",
+                icon=":material/table_rows:",
+                type="tertiary",
+                help="Select its row in the table below",
+                on_click=selection.request,
+                args=(finding.category, reference.uid),
+            )
+        hidden = len(finding.operations) - OPERATIONS_SHOWN
+        if hidden > 0:
+            st.caption(f"and {hidden} more rows")
+
+
+def _named(reference: OpRef) -> str:
+    """What tells one operation of a finding from the others: its shapes."""
+    return code(shortened(reference.input_dims or reference.name, _SHAPES_LENGTH))

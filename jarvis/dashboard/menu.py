@@ -1,0 +1,39 @@
+"""The menu: pages of their own, and one page for each registered analysis."""
+
+from functools import partial
+
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+from jarvis.analyses import load_analyses
+from jarvis.dashboard import category, system
+from jarvis.workspace import resource
+
+Menu = dict[str, list[StreamlitPage]]
+
+
+def menu() -> Menu:
+    """The sections of the menu with their pages."""
+    return {
+        "": [
+            _file_page("ingest", "Ingest", "upload_file", is_default=True),
+            _file_page("overview", "Overview", "dashboard"),
+        ],
+        "Kernels": _analysis_pages("compute"),
+        "System": _analysis_pages("system"),
+        "Results": [_file_page("report", "Report", "description")],
+    }
+
+
+def _file_page(name: str, title: str, icon: str, *, is_default: bool = False) -> StreamlitPage:
+    path = resource("pages") / f"{name}.py"
+    return st.Page(path, title=title, icon=f":material/{icon}:", default=is_default)
+
+
+def _analysis_pages(tier: str) -> list[StreamlitPage]:
+    render = category.render if tier == "compute" else system.render
+    return [
+        st.Page(partial(render, analysis), title=analysis.title, icon=analysis.icon, url_path=key)
+        for key, analysis in load_analyses().items()
+        if analysis.tier == tier
+    ]

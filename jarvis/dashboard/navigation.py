@@ -1,0 +1,34 @@
+"""Links from page to page: they keep the analysis, and may carry a page's own parameters."""
+
+from collections.abc import Iterable
+
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+from jarvis.dashboard.links import ANALYSIS
+from jarvis.dashboard.state import current_id
+
+INGEST, OVERVIEW = "", "overview"
+"""URL paths of two pages; those of analyses are their keys."""
+
+_PAGES = "_pages"
+
+
+def remember(pages: Iterable[StreamlitPage]) -> None:
+    """Keep the pages of the menu, so that links can point at them."""
+    st.session_state[_PAGES] = {page.url_path: page for page in pages}
+
+
+def link(url_path: str, label: str, *, icon: str | None = None, **parameters: str) -> None:
+    """A link to another page."""
+    st.page_link(
+        st.session_state[_PAGES][url_path],
+        label=label,
+        icon=icon,
+        query_params=_with_analysis(parameters),
+    )
+
+
+def _with_analysis(parameters: dict[str, str]) -> dict[str, str]:
+    current = current_id()
+    return parameters if current is None else {ANALYSIS: current} | parameters

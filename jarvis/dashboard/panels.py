@@ -1,0 +1,78 @@
+"""Draws the panels that analyses declare as data."""
+
+import altair as alt
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.analyses.base import Panel
+from jarvis.dashboard.state import palette
+
+
+def panel_card(
+    panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float, key: str
+) -> int | None:
+    """A card with the panel's chart; the ``uid`` of the operation that was clicked on it."""
+    with st.container(border=True, height="stretch"):
+        st.markdown(f"**{panel.title}**")
+        if (chart := draw(panel, rows, columns, target_pct)) is None:
+            st.caption(_WHY_EMPTY[panel.kind])
+            return None
+        if panel.kind != "roofline":
+            st.altair_chart(chart, key=key, alt=panel.title)
+            return None
+        if (hidden := rows.height - charts.MAX_POINTS) > 0:
+            st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
+        event = st.altair_chart(
+            chart,
+            key=key,
+            on_select="rerun",
+            selection_mode=charts.PICKED,
+            alt=f"{panel.title}: achieved rate of each operation under the peaks",
+        )
+    picked = event["selection"].get(charts.PICKED) or []
+    return int(picked[0]["uid"]) if picked else None
+
+
+_WHY_EMPTY = {
+    "roofline": "No operation here has a perf model with a rate, so there is nothing to place.",
+    "savings": "Nothing would be saved at this target, or no efficiency is known.",
+    "bars": "Nothing of this kind in the trace.",
+    "scatter": "No operation has both figures.",
+}
+
+
+def draw(
+    panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
+) -> alt.Chart | alt.LayerChart | None:
+    """The chart of a panel, or None where the rows give nothing to draw."""
+    colours = palette()
+    if panel.kind == "roofline":
+        return _roofline(panel, rows, columns, target_pct)
+    if panel.kind == "savings":
+        has_any = (rows["saved_us"] > 0).any()
+        return charts.savings(rows, columns, colours) if has_any else None
+    if panel.x is None or panel.y is None:
+        raise ValueError(f"the panel {panel.title!r} names no x and y")
+    if rows.filter((pl.col(panel.x) > 0) & pl.col(panel.y).is_not_null()).is_empty():
+        return None
+    draw_kind = charts.bars if panel.kind == "bars" else charts.scatter
+    return draw_kind(rows, columns, colours, x=panel.x, y=panel.y, color=panel.color)
+
+
+def _roofline(
+    panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
+) -> alt.LayerChart | None:
+    """Compute over intensity where matrix units are used or compute bounds most of the time;
+    bandwidth over size where memory does."""
+    placed = rows.filter(pl.col("tb_per_s") > 0)
+    if placed.is_empty():
+        return None
+    bound_us, all_us = placed.select(
+        compute=pl.col("kernel_time_us").filter(pl.col("bound") == "compute").sum(),
+        all=pl.col("kernel_time_us").sum(),
+    ).row(0)
+    uses_matrix_units = placed["compute"].str.starts_with("matrix").any()
+    is_compute = panel.y != "tb_per_s" and (uses_matrix_units or bound_us > all_us / 2)
+    shape = charts.compute_roofline if is_compute else charts.bandwidth_roofline
+    return shape(rows, columns, target_pct, palette())

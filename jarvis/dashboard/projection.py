@@ -1,0 +1,82 @@
+"""What the sliders do to rows and findings; the formulas are those of ``jarvis.impact``."""
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.base import Analysis, Target
+from jarvis.analyses.operations import DETAILS
+from jarvis.charts import STATES, Columns, columns_of
+from jarvis.findings import Finding, Impact
+from jarvis.perf_report import Totals
+from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+
+PROJECTED = (
+    Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
+    Column("saved_us", "Saving (µs)", NUMBER, "µs", ",.1f", "kernel time minus that at the target"),
+    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "GPU time minus that at the target"),
+    Column("gpu_time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of the category"),
+    Column("title", "Category", TEXT, meaning="category of operations"),
+)
+
+
+def operation_columns(analysis: Analysis | None = None) -> Columns:
+    """The columns that rows of a page can have."""
+    own = analysis.details if analysis else ()
+    return columns_of(TABLES["operations"], DETAILS, own, PROJECTED)
+
+
+def judged(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
+    """The rows with ``state`` and ``saved_us``; both sliders act here and nowhere else."""
+    efficiency = pl.col("pct_roofline")
+    below_threshold, below_target, on_target, above_peak, not_available = STATES
+    state = (
+        pl.when(~impact.is_judged())
+        .then(pl.lit(not_available))
+        .when(efficiency > impact.ANOMALY_PCT)
+        .then(pl.lit(above_peak))
+        .when(efficiency < below_pct)
+        .then(pl.lit(below_threshold))
+        .when(efficiency < target_pct)
+        .then(pl.lit(below_target))
+        .otherwise(pl.lit(on_target))
+    )
+    return with_savings(rows, target_pct).with_columns(state=state)
+
+
+def with_savings(rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
+    """The rows with ``saved_us``; null without an efficiency, 0 from the target on."""
+    return rows.with_columns(saved_us=impact.saved_us(target_pct))
+
+
+def saved_ms(rows: pl.DataFrame) -> float:
+    """What all rows of ``judged`` would save together."""
+    return float(rows["saved_us"].sum()) / 1000
+
+
+def reprojected(finding: Finding, target_pct: float, totals: Totals) -> Impact | None:
+    """The impact at the slider's target where a perf model stands behind it, else as found."""
+    found = finding.impact
+    if found is None or found.method != "perf model" or found.efficiency_pct is None:
+        return found
+    return impact.modelled_impact(
+        found.time_ms,
+        found.efficiency_pct,
+        target_pct,
+        compute_ms=totals.compute_time_ms,
+        total_ms=totals.total_time_ms,
+    )
+
+
+def recovered(finding: Finding, target: Target | None, pct: float, totals: Totals) -> Impact | None:
+    """The impact at the slider of a system page where the finding follows it, else as found."""
+    found = finding.impact
+    if found is None or target is None or finding.check != target.check:
+        return found
+    return impact.bounded_impact(
+        found.time_ms,
+        found.saved_ms.high,
+        low_ms=found.saved_ms.low,
+        mid_ms=target.recovered_ms(totals, pct),
+        compute_ms=totals.compute_time_ms,
+        total_ms=totals.total_time_ms,
+    )

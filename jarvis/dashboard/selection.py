@@ -1,0 +1,53 @@
+"""Which operation of a category page is selected: in its table, by a click, or by the URL."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.dashboard.links import note_control, notice
+
+
+def request(page: str, uid: int) -> None:
+    """Ask for an operation to be selected in the next run of the page."""
+    st.query_params[_parameter(page)] = str(uid)
+
+
+def follow_click(page: str, uid: int | None) -> None:
+    """Select what was clicked on a chart; the chart repeats its last click in every run."""
+    last = f"_{page}_clicked"
+    if uid != st.session_state.get(last):
+        st.session_state[last] = uid
+        if uid is not None:
+            request(page, uid)
+
+
+def requested_row(page: str, rows: pl.DataFrame) -> int | None:
+    """The row that the URL asks for since the last run; None where it asks for nothing new."""
+    given = st.query_params.get(_parameter(page))
+    if given is None or given == st.session_state.get(_seen(page)):
+        return None
+    st.session_state[_seen(page)] = given
+    found = (rows["uid"].cast(pl.String) == given).arg_true()
+    if len(found):
+        return int(found[0])
+    notice(f"The operation {given[:40]!r} of the link is not among the rows shown here.")
+    return None
+
+
+def keep(page: str, uid: int | None) -> None:
+    """Write the selection into the URL and the page's link."""
+    parameter = _parameter(page)
+    if uid is None:
+        st.query_params.pop(parameter, None)
+        st.session_state.pop(_seen(page), None)
+        return
+    st.query_params[parameter] = str(uid)
+    st.session_state[_seen(page)] = str(uid)
+    note_control(parameter, uid)
+
+
+def _parameter(page: str) -> str:
+    return f"{page}_op"
+
+
+def _seen(page: str) -> str:
+    return f"_{page}_op_seen"

@@ -1,0 +1,66 @@
+"""The frame around every page: menu, sidebar, the page itself, and its errors as sentences."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from jarvis.charts import Palette
+from jarvis.dashboard import links, navigation, sidebar, state
+from jarvis.dashboard.menu import menu
+from jarvis.errors import JarvisError
+from jarvis.server.catalogue import read_catalogue
+
+_SIDEBAR_PX = 300
+"""Wide enough for the name of a trace and its GPU."""
+
+
+def main() -> None:
+    """Draw the page that the URL names."""
+    st.set_page_config(
+        page_title="Jarvis",
+        page_icon=":material/speed:",
+        layout="wide",
+        initial_sidebar_state=_SIDEBAR_PX,
+    )
+    st.logo(_logo(state.palette()), size="large")
+    sections = menu()
+    navigation.remember(page for pages in sections.values() for page in pages)
+    page = st.navigation(sections, expanded=True)
+    draw(page.run, page.url_path)
+
+
+def draw(body: Callable[[], None], url_path: str) -> None:
+    """Draw a page with the sidebar beside it; what it raises becomes a sentence."""
+    links.begin_page()
+    catalogue = read_catalogue()
+    with st.sidebar:
+        sidebar.choose_analysis(catalogue)
+        link_slot, facts_slot = st.container(), st.container()
+    try:
+        body()
+        with facts_slot:
+            sidebar.describe_analysis(catalogue)
+    except JarvisError as error:
+        st.error(str(error), icon=":material/error:")
+        next_steps()
+    with link_slot:
+        sidebar.copy_link(url_path)
+
+
+def _logo(colours: Palette) -> str:
+    """A roofline with an operation below it, and the name."""
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 118 32" width="118" height="32">'
+        f'<path d="M3 28 L16 8 H33" fill="none" stroke="{colours.primary}" stroke-width="3.4" '
+        'stroke-linecap="round" stroke-linejoin="round"/>'
+        f'<circle cx="25" cy="19" r="4" fill="{colours.below_threshold}"/>'
+        f'<text x="42" y="24" font-family="Source Sans, sans-serif" font-size="23" '
+        f'font-weight="700" fill="{colours.text}">Jarvis</text></svg>'
+    )
+
+
+def next_steps() -> None:
+    """Where to go from a page that cannot be shown."""
+    if state.current_id() is not None:
+        st.caption("Choose another analysis in the sidebar, or start a new one.")
+    navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")

@@ -1,0 +1,91 @@
+"""The sidebar: which analysis, on which hardware, and its link."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.analyses import load_registry
+from jarvis.charts import peak_words
+from jarvis.dashboard import links, state
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import tb_per_s, tflops_per_s
+from jarvis.run import Run
+from jarvis.server.catalogue import Catalogue
+
+_CHOICE = "analysis_choice"
+_SEEN = "_analysis_parameter"
+
+
+def choose_analysis(catalogue: Catalogue) -> None:
+    """Settle which analysis is open: the URL's where it changed, else the one chosen here.
+
+    Without either it is the newest. A click in the menu drops the URL's parameters, so the
+    choice is kept in the session and written back.
+    """
+    # Labels must differ: the browser answers with a label, not with a position.
+    titles = {entry.id: f"{entry.title} · {entry.id}" for entry in catalogue.entries}
+    requested = st.query_params.get(links.ANALYSIS)
+    is_elsewhere = requested is not None and requested != st.session_state.get(_SEEN)
+    made = state.take_next()
+    if made in titles and not is_elsewhere:
+        st.query_params[links.ANALYSIS] = requested = made
+    if requested is not None and requested != st.session_state.get(_SEEN):
+        st.session_state[_SEEN] = requested
+        st.session_state[_CHOICE] = requested if requested in titles else None
+        st.session_state[state.CURRENT] = requested
+    elif state.current_id() is None and titles:
+        st.session_state[_CHOICE] = next(iter(titles))
+    if titles:
+        chosen = st.selectbox(
+            "Analysis",
+            list(titles),
+            format_func=lambda key: titles.get(key, key),
+            key=_CHOICE,
+            index=0 if requested is None or requested in titles else None,
+            placeholder="Choose an analysis",
+            persist_state="session",
+        )
+        if chosen is not None:
+            st.session_state[state.CURRENT] = chosen
+    current = state.current_id()
+    if current is not None and st.query_params.get(links.ANALYSIS) != current:
+        st.query_params[links.ANALYSIS] = current
+        st.session_state[_SEEN] = current
+
+
+def describe_analysis(catalogue: Catalogue) -> None:
+    """The peaks that efficiencies stand against, where the trace comes from, what did not load."""
+    if state.current_id() in {entry.id for entry in catalogue.entries}:
+        run = state.opened().run
+        st.caption(_hardware_line(run))
+        if run.manifest.trace.origin == "simulated":
+            st.badge("simulated sample", icon=":material/science:", color="violet")
+        else:
+            st.badge("recorded trace", icon=":material/fiber_manual_record:", color="gray")
+    for name, reason in load_registry().failures.items():
+        st.warning(escape(f"The analysis {name} of another package cannot be used: {reason}"))
+
+
+def copy_link(url_path: str) -> None:
+    """The page's address with every control in it, to be copied."""
+    with st.popover("Copy link", icon=":material/link:", width="stretch"):
+        st.caption("This page with its analysis and every setting, also the default ones.")
+        st.code(links.page_link_url(url_path, state.current_id()), language=None, wrap_lines=True)
+
+
+def _hardware_line(run: Run) -> str:
+    hardware = run.manifest.hardware
+    if hardware is None:
+        return "GPU not known: no peaks, so no efficiencies"
+    parts = [f"**{hardware.name}** · {hardware.preset}", f"{tb_per_s(hardware.tb_per_s)} memory"]
+    compute = _main_precision(run)
+    if compute is not None and (peak := hardware.peak_tflops(compute)):
+        parts.append(f"{tflops_per_s(peak)} {peak_words(compute)}")
+    return " · ".join(parts)
+
+
+def _main_precision(run: Run) -> str | None:
+    """The compute peak under which most kernel time stands."""
+    operations = run.table("operations").drop_nulls("compute")
+    by_time = operations.group_by("compute").agg(pl.col("kernel_time_us").sum())
+    ordered = by_time.sort("kernel_time_us", "compute", descending=[True, False])
+    return None if ordered.is_empty() else str(ordered["compute"][0])

@@ -1,0 +1,74 @@
+"""The analysis that is open, and the caches over what is on disk."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from jarvis.charts import PALETTES, Palette
+from jarvis.errors import JarvisError
+from jarvis.run import Run
+from jarvis.server.catalogue import analysis_root
+from jarvis.workspace import RunPaths
+
+CURRENT = "_analysis_id"
+_NEXT = "_next_analysis_id"
+_KEPT_RUNS = 8
+
+
+class NoAnalysisError(JarvisError):
+    """Nothing was analysed yet."""
+
+    def __init__(self) -> None:
+        super().__init__("No analysis yet: analyse a trace first, the sample for instance.")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The analysis that the pages show."""
+
+    id: str
+    root: Path
+    run: Run
+
+
+def current_id() -> str | None:
+    """The id that the URL or the sidebar names, whether or not there is such an analysis."""
+    chosen: str | None = st.session_state.get(CURRENT)
+    return chosen
+
+
+def open_next(analysis_id: str) -> None:
+    """Open an analysis from the next run of the page on; in this one the sidebar is drawn."""
+    st.session_state[_NEXT] = analysis_id
+
+
+def take_next() -> str | None:
+    """What ``open_next`` asked for since the last run."""
+    asked: str | None = st.session_state.pop(_NEXT, None)
+    return asked
+
+
+def opened() -> Opened:
+    """The open analysis.
+
+    Raises NoAnalysisError where nothing is kept, UnknownAnalysisError where the id is not, and a
+    RunError where its folder cannot be read; the shell shows each as a sentence.
+    """
+    analysis_id = current_id()
+    if analysis_id is None:
+        raise NoAnalysisError
+    root = analysis_root(analysis_id)
+    stamp = RunPaths(root).manifest.stat().st_mtime_ns
+    return Opened(analysis_id, root, _load(str(root), stamp))
+
+
+def palette() -> Palette:
+    """The colours of the theme that the browser shows."""
+    return PALETTES[st.context.theme.type or "light"]
+
+
+@st.cache_resource(max_entries=_KEPT_RUNS, show_spinner=False)
+def _load(root: str, stamp: int) -> Run:
+    """A run is immutable and shared between sessions; ``stamp`` tells a replaced one apart."""
+    return Run.load(Path(root))

@@ -1,0 +1,90 @@
+"""The dashboard as the README starts it, and a headless Chromium in front of it."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.conftest import skip_or_fail
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+START_SECONDS = 60
+IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
+
+
+class Server:
+    """``jarvis serve`` on a port of its own; it can be stopped and started again."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "jarvis.cli", "serve", "--port", str(self.port)],
+            env={**os.environ, "JARVIS_HOME": str(self.home)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2):
+                    return
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.1)
+        raise TimeoutError(f"the server did not answer within {START_SECONDS} s")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=20)
+            self._process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    if not shutil.which(CHROMIUM):
+        skip_or_fail(f"there is no {CHROMIUM}")
+    return {**browser_type_launch_args, "executable_path": CHROMIUM, "args": list(FLAGS)}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("home"))
+    server.start()
+    yield server
+    server.stop()
+
+
+def settled(page: Page) -> None:
+    """Wait until the page has drawn what it will draw."""
+    page.wait_for_selector(IDLE, timeout=START_SECONDS * 1000)
+    page.locator("[data-testid=stStatusWidget]").wait_for(state="detached")
+    page.locator("[data-testid=stSkeleton]").first.wait_for(state="detached")

@@ -1,0 +1,122 @@
+"""What only a browser can show: the URL that widgets write, cold links, both themes."""
+
+import io
+import re
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+
+from jarvis.analyses import load_analyses
+from jarvis.charts import PALETTES
+from jarvis.server.intake import SAMPLE_NAME
+from tests.browser.conftest import Server, settled
+
+STEPS_DOWN = 7
+ONE_OF_EACH_KIND = ("Ingest", "GEMM", "Multi-kernel", "Report")
+VIEWPORT = {"width": 1440, "height": 900}
+
+
+def figures(page: Page) -> list[str]:
+    return page.get_by_test_id("stMetricValue").all_inner_texts()
+
+
+@pytest.fixture(scope="module")
+def overview_url(server: Server, browser: Browser) -> str:
+    """The sample, ingested through the page; the address of its overview."""
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(server.url)
+    settled(page)
+    page.get_by_role("radio", name="sample").click()
+    button = page.get_by_test_id("stBaseButton-primary")
+    expect(button).to_be_enabled()
+    settled(page)
+    button.click()
+    link = page.get_by_role("link", name="Open the overview")
+    link.wait_for()
+    link.click()
+    page.wait_for_url("**/overview?analysis=*")
+    settled(page)
+    url = page.url
+    expect(page.get_by_text(SAMPLE_NAME).first).to_be_visible()
+    page.close()
+    return url
+
+
+def test_a_link_shows_the_same_page_on_a_server_that_has_just_started(
+    server: Server, browser: Browser, overview_url: str
+) -> None:
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(overview_url)
+    settled(page)
+    page.get_by_role("link", name="GEMM").first.click()
+    page.wait_for_url("**/gemm?analysis=*")
+    settled(page)
+    before = figures(page)
+    slider = page.get_by_role("slider", name="Target efficiency")
+    for _ in range(STEPS_DOWN):
+        slider.press("ArrowLeft")
+    page.wait_for_url(re.compile(r"gemm_target=73"))
+    settled(page)
+    expect(page.get_by_test_id("stMetricLabel").get_by_text("Saving at 73%")).to_be_visible()
+    shown = figures(page)
+    assert shown != before
+    url = page.url
+    page.get_by_role("button", name="Copy link").click()
+    copied = page.get_by_test_id("stPopoverBody").locator("code").inner_text()
+    page.close()
+    assert copied.startswith(f"{server.url}/gemm?analysis=")
+    assert "gemm_below=40" in copied
+
+    server.restart()
+    for address in (url, copied):
+        context = browser.new_context(viewport=VIEWPORT)
+        fresh = context.new_page()
+        fresh.goto(address)
+        settled(fresh)
+        expect(fresh.get_by_role("heading", name="GEMM")).to_be_visible()
+        expect(fresh.get_by_role("slider", name="Target efficiency")).to_have_value("73")
+        expect(fresh.get_by_role("slider", name="Highlight below")).to_have_value("40")
+        assert figures(fresh) == shown
+        context.close()
+
+
+def test_the_pages_of_a_finding_open_with_their_row(
+    server: Server, browser: Browser, overview_url: str
+) -> None:
+    analysis = overview_url.split("analysis=")[1]
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(f"{server.url}/gemm?analysis={analysis}")
+    settled(page)
+    row = page.get_by_test_id("stBaseButton-tertiary").filter(has_text="calls").first
+    row.click()
+    page.wait_for_url(re.compile(r"gemm_op=\d+"))
+    expect(page.get_by_text("What a higher efficiency would gain")).to_be_visible()
+    url = page.url
+    page.goto(url)
+    settled(page)
+    expect(page.get_by_text("What a higher efficiency would gain")).to_be_visible()
+    assert page.url == url
+    page.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_show_in_both_themes(browser: Browser, overview_url: str, theme: str) -> None:
+    context = browser.new_context(viewport=VIEWPORT, color_scheme=theme)  # type: ignore[arg-type]
+    page = context.new_page()
+    background = PALETTES[theme].background
+    page.goto(overview_url)
+    settled(page)
+    menu = page.get_by_test_id("stSidebarNavLink")
+    assert menu.count() == len(load_analyses()) + len(("Ingest", "Overview", "Report"))
+    names = [title.splitlines()[-1] for title in menu.all_inner_texts()]
+    for name in names if theme == "dark" else ONE_OF_EACH_KIND:
+        menu.filter(has_text=name).click()
+        expect(page.get_by_role("heading", level=1).first).to_contain_text(name)
+        settled(page)
+        assert page.get_by_test_id("stException").count() == 0, name
+        shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        corner = "#{:02X}{:02X}{:02X}".format(*shot.getpixel((VIEWPORT["width"] - 5, 450)))
+        assert corner == background, name
+        assert len(shot.getcolors(1 << 24)) > 50, name
+    context.close()

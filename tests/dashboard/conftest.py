@@ -1,0 +1,92 @@
+"""One analysed sample for all dashboard tests, and pages drawn without a browser."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.dashboard import MAIN
+from jarvis.run import Run
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.intake import sample_trace
+from jarvis.server.submission import Submission, submit
+
+SECONDS = 30
+
+Draw = Callable[..., AppTest]
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="session")
+def sample_id(home: Path) -> str:
+    """The id of the analysed sample."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        return submit(Submission(sample_trace(), model_name="Sample model")).id
+
+
+@pytest.fixture(autouse=True)
+def _uses_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(home))
+
+
+@pytest.fixture(autouse=True)
+def _no_deprecations(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Streamlit only logs what it will remove."""
+    with caplog.at_level(logging.WARNING):
+        yield
+    old = [r.getMessage() for r in caplog.records if "deprecat" in r.getMessage().lower()]
+    assert not old
+
+
+@pytest.fixture
+def sample_run(sample_id: str) -> Run:
+    return Run.load(analysis_root(sample_id))
+
+
+def _registered_page(key: str) -> None:
+    """What the menu does for a page that is no file, which AppTest cannot switch to."""
+    from functools import partial
+
+    from jarvis.analyses import load_analyses
+    from jarvis.dashboard import category, navigation, shell, system
+    from jarvis.dashboard.menu import menu
+
+    navigation.remember(page for pages in menu().values() for page in pages)
+    analysis = load_analyses()[key]
+    render = category.render if analysis.tier == "compute" else system.render
+    shell.draw(partial(render, analysis), key)
+
+
+@pytest.fixture
+def registered(sample_id: str) -> Draw:
+    """Draws the page of an analysis of the registry, with URL parameters."""
+
+    def draw(key: str, analysis: str | None = None, **parameters: str) -> AppTest:
+        page = AppTest.from_function(_registered_page, args=(key,), default_timeout=SECONDS)
+        page.query_params["analysis"] = sample_id if analysis is None else analysis
+        for name, value in parameters.items():
+            page.query_params[name] = value
+        return page.run()
+
+    return draw
+
+
+@pytest.fixture
+def filed() -> Draw:
+    """Draws a page of ``pages/`` inside the whole app, with URL parameters."""
+
+    def draw(name: str, **parameters: str) -> AppTest:
+        page = AppTest.from_file(MAIN, default_timeout=SECONDS)
+        for parameter, value in parameters.items():
+            page.query_params[parameter] = value
+        page.run()
+        return page.switch_page(f"../../pages/{name}.py").run()
+
+    return draw

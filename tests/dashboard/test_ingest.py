@@ -1,0 +1,175 @@
+"""The ingest page: what comes in, what is refused, and what becomes of it."""
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.run import Run
+from jarvis.server.catalogue import read_catalogue
+from jarvis.server.intake import ROOTS_VARIABLE
+from tests.builders import trace
+from tests.dashboard.conftest import Draw
+
+
+@pytest.fixture
+def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(ROOTS_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def analyse(page: AppTest) -> AppTest:
+    return next(b for b in page.button if b.label == "Analyse").click().run()
+
+
+def small_trace(folder: Path, device: str = "AMD Instinct MI300X VF") -> Path:
+    built = trace(device=device).op("aten::mm", [[64, 32], [32, 16]])
+    return built.launches("gemm_kernel", us=12).write(folder / "small.json")
+
+
+def test_the_sample_becomes_an_analysis_with_its_steps(filed: Draw, fresh_home: Path) -> None:
+    page = analyse(filed("ingest", ingest_source="sample"))
+    assert not page.exception
+    assert not page.error
+    assert [s.label.split(" · ")[0] for s in page.get("status")][:2] == [
+        "Read the trace",
+        "Match the hardware",
+    ]
+    (entry,) = read_catalogue().entries
+    assert entry.manifest.trace.origin == "simulated"
+    assert "Analysed in" in page.success[0].value
+    assert entry.id in page.dataframe[0].value["id"].to_list()
+
+
+def test_an_upload_brings_its_gpu_and_keeps_the_names(filed: Draw, fresh_home: Path) -> None:
+    content = small_trace(fresh_home).read_bytes()
+    page = filed("ingest")
+    page.file_uploader(key="ingest_upload").upload("small.json", content).run()
+    assert page.selectbox(key="ingest_platform").value == "MI300X"
+    assert any("AMD Instinct MI300X VF" in c.value for c in page.main.caption)
+    page.text_input(key="ingest_model").set_value("Tiny")
+    page.text_input(key="ingest_folder").set_value("copy")
+    analyse(page)
+    (entry,) = read_catalogue().entries
+    assert entry.manifest.model_name == "Tiny"
+    assert entry.manifest.options.platform is None
+    assert Run.load(fresh_home / "copy").manifest == entry.manifest
+
+
+def test_the_gpu_can_be_changed_and_the_disagreement_is_kept(filed: Draw, fresh_home: Path) -> None:
+    small_trace(fresh_home)
+    page = filed("ingest", ingest_source="server path", ingest_path="small.json")
+    page.selectbox(key="ingest_platform").set_value("MI325X").run()
+    figures = [m.value for m in page.metric]
+    assert "6.00 TB/s" in figures
+    analyse(page)
+    (entry,) = read_catalogue().entries
+    assert entry.manifest.hardware is not None
+    assert entry.manifest.hardware.name == "MI325X"
+    assert "MI300X VF" in (entry.manifest.platform_warning or "")
+
+
+def test_a_link_may_name_another_gpu_than_the_trace(filed: Draw, fresh_home: Path) -> None:
+    small_trace(fresh_home)
+    page = filed(
+        "ingest",
+        ingest_source="server path",
+        ingest_path="small.json",
+        ingest_platform="MI355X",
+    )
+    assert page.selectbox(key="ingest_platform").value == "MI355X"
+
+
+def test_an_unknown_gpu_is_asked_for_and_may_stay_unknown(filed: Draw, fresh_home: Path) -> None:
+    small_trace(fresh_home, device="Homebrew 9000")
+    page = filed("ingest", ingest_source="server path", ingest_path="small.json")
+    assert page.selectbox(key="ingest_platform").value is None
+    assert any("Homebrew 9000, which is not described" in c.value for c in page.main.caption)
+    analyse(page)
+    (entry,) = read_catalogue().entries
+    assert entry.manifest.hardware is None
+
+
+def test_the_menu_leads_to_the_analysis_that_was_just_made(filed: Draw, fresh_home: Path) -> None:
+    small_trace(fresh_home)
+    page = analyse(filed("ingest", ingest_source="sample"))
+    sample = page.run().selectbox(key="analysis_choice").value
+    page.segmented_control(key="ingest_source").set_value("server path").run()
+    page.text_input(key="ingest_path").set_value("small.json").run()
+    analyse(page).run()
+    opened = page.selectbox(key="analysis_choice").value
+    assert opened != sample
+    assert page.query_params["analysis"] == opened
+
+
+def test_a_bad_upload_is_called_by_its_own_name(filed: Draw, fresh_home: Path) -> None:
+    page = filed("ingest")
+    page.file_uploader(key="ingest_upload").upload("half.json", b'{"traceEvents": [').run()
+    (error,) = page.error
+    assert error.value.startswith("half.json cannot be read")
+    assert str(fresh_home) not in error.value
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/etc/shadow.json", "outside the folders"),
+        ("gone.json", "There is no file"),
+        ("broken.json", "not valid JSON"),
+        ("other.json", "not a trace of the PyTorch profiler"),
+    ],
+)
+def test_what_is_no_trace_is_refused_with_a_sentence(
+    filed: Draw, fresh_home: Path, path: str, said: str
+) -> None:
+    (fresh_home / "broken.json").write_text('{"traceEvents": [')
+    (fresh_home / "other.json").write_text('{"weights": []}')
+    page = filed("ingest", ingest_source="server path", ingest_path=path, ingest_model="Kept name")
+    assert not page.exception
+    assert said in page.error[0].value
+    assert page.text_input(key="ingest_path").value == path
+    assert page.text_input(key="ingest_model").value == "Kept name"
+    assert next(b for b in page.button if b.label == "Analyse").disabled
+
+
+def test_a_taken_output_folder_is_refused_and_the_form_stays(filed: Draw, fresh_home: Path) -> None:
+    small_trace(fresh_home)
+    (fresh_home / "taken").mkdir()
+    (fresh_home / "taken" / "thesis.tex").write_text("x")
+    page = filed(
+        "ingest", ingest_source="server path", ingest_path="small.json", ingest_folder="taken"
+    )
+    analyse(page)
+    assert "already holds" in page.error[0].value
+    assert page.text_input(key="ingest_folder").value == "taken"
+    assert not read_catalogue().entries
+
+
+def test_the_same_trace_again_is_reused_and_can_be_made_anew(filed: Draw, fresh_home: Path) -> None:
+    small_trace(fresh_home)
+    page = analyse(filed("ingest", ingest_source="server path", ingest_path="small.json"))
+    analyse(page)
+    assert any("analysed with these options before" in note.value for note in page.info)
+    next(b for b in page.button if b.label == "Analyse again").click().run()
+    assert "Analysed in" in page.success[0].value
+    assert len(read_catalogue().entries) == 1
+
+
+def test_a_reference_is_an_analysis_of_its_own_that_the_manifest_names(
+    filed: Draw, fresh_home: Path
+) -> None:
+    small_trace(fresh_home)
+    other = trace().op("aten::mm", [[8, 4], [4, 2]]).launches("gemm_kernel", us=3)
+    other.write(fresh_home / "reference.json")
+    page = filed(
+        "ingest",
+        ingest_source="server path",
+        ingest_path="small.json",
+        ingest_reference_source="server path",
+        ingest_reference_path="reference.json",
+    )
+    analyse(page)
+    by_name = {entry.manifest.trace.file_name: entry for entry in read_catalogue().entries}
+    assert by_name["small.json"].manifest.reference == by_name["reference.json"].id
+    assert by_name["reference.json"].manifest.reference is None

@@ -1,0 +1,311 @@
+"""Every page draws without an exception, shows its numbers, and turns errors into next steps."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Dataframe
+
+from jarvis import impact
+from jarvis.analyses import load_analyses
+from jarvis.charts import LIGHT
+from jarvis.dashboard.metrics_table import SHADED_ROWS
+from jarvis.findings import Status
+from jarvis.reports.quantities import milliseconds
+from jarvis.reports.ranking import recommendations
+from jarvis.run import Run, category_table
+from jarvis.server.submission import Submission, submit
+from jarvis.workspace import RunPaths
+from tests.builders import trace
+from tests.dashboard.conftest import Draw
+
+ANALYSES = load_analyses()
+FILED = ["ingest", "overview", "report"]
+
+
+@pytest.fixture(scope="module")
+def unknown_gpu_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A trace of one GEMM on a GPU that nobody described."""
+    built = trace(device="Homebrew 9000").op("aten::mm", [[64, 32], [32, 16]])
+    path = built.launches("gemm_kernel", us=12).write(tmp_path_factory.mktemp("t") / "tiny.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        return submit(Submission(path)).id
+
+
+def operations(page: AppTest) -> Dataframe:
+    """The metrics table of a category page."""
+    return next(d for d in page.dataframe if "state" in d.value.columns)
+
+
+def metric(page: AppTest, label: str) -> str:
+    return str(next(m.value for m in page.metric if m.label == label))
+
+
+@pytest.mark.parametrize("key", list(ANALYSES))
+def test_every_registered_analysis_has_a_page(registered: Draw, key: str) -> None:
+    page = registered(key)
+    assert not page.exception
+    assert not page.error
+    assert ANALYSES[key].title in page.title[0].value
+
+
+@pytest.mark.parametrize("key", list(ANALYSES))
+def test_every_page_does_without_hardware_and_without_rows(
+    registered: Draw, unknown_gpu_id: str, key: str
+) -> None:
+    page = registered(key, analysis=unknown_gpu_id)
+    assert not page.exception
+    assert not page.error
+    assert any("Homebrew 9000" in warning.value for warning in page.warning)
+    if ANALYSES[key].tier == "compute" and key != "gemm":
+        assert f"no {ANALYSES[key].title} operations" in page.info[0].value
+
+
+def test_without_hardware_there_is_no_efficiency_and_the_page_says_why(
+    registered: Draw, unknown_gpu_id: str
+) -> None:
+    page = registered("gemm", analysis=unknown_gpu_id)
+    assert metric(page, "Weighted efficiency") == "not available"
+    assert [s[0] for s in operations(page).value["state"]] == ["not available"]
+    assert any("the hardware is not known" in note.value for note in page.info)
+
+
+@pytest.mark.parametrize("name", FILED)
+def test_every_file_page_draws(filed: Draw, sample_id: str, name: str) -> None:
+    page = filed(name, analysis=sample_id)
+    assert not page.exception
+    assert not page.error
+    assert page.title
+
+
+def test_the_sidebar_names_the_hardware_and_the_origin(filed: Draw, sample_id: str) -> None:
+    page = filed("overview", analysis=sample_id)
+    captions = " ".join(caption.value for caption in page.sidebar.caption)
+    assert "MI300X" in captions
+    assert "5.30 TB/s" in captions
+    assert any("simulated sample" in markdown.value for markdown in page.sidebar.markdown)
+
+
+def test_the_head_of_a_page_says_what_it_is_about(registered: Draw, sample_id: str) -> None:
+    about = registered("gemm").main.caption[0].value
+    for part in ("Sample model", "MI300X", "reference", "simulated-training-step", sample_id):
+        assert part in about
+
+
+def test_the_saving_follows_the_slider_and_the_formula(registered: Draw, sample_run: Run) -> None:
+    rows = sample_run.category_operations("gemm")
+    page = registered("gemm")
+    for target in (60, 95):
+        page.slider(key="gemm_target").set_value(target).run()
+        saved_ms = float(rows.select(saved=impact.saved_us(target))["saved"].sum()) / 1000
+        assert metric(page, f"Saving at {target}%") == milliseconds(saved_ms)
+
+
+def test_the_highlight_changes_count_badges_and_shading(registered: Draw, sample_run: Run) -> None:
+    rows = sample_run.category_operations("gemm")
+    for below in (10, 70):
+        page = registered("gemm", gemm_below=str(below))
+        poor = rows.filter(pl.col("pct_roofline") < below).height
+        assert poor > 0
+        assert metric(page, f"Below {below}%") == f"{poor} of {rows.height}"
+        table = operations(page)
+        assert [s[0] for s in table.value["state"]].count("below threshold") == poor
+        rules = table.proto.arrow_data.styler.styles.splitlines()
+        shaded = next(rule for rule in rules if LIGHT.bad_cell.background in rule)
+        assert shaded.count("_row") == poor
+
+
+def test_filters_choose_rows_and_say_so(registered: Draw, sample_run: Run) -> None:
+    rows = sample_run.category_operations("gemm")
+    bound = rows.filter(pl.col("bound") == "memory")
+    assert 0 < bound.height < rows.height
+    page = registered("gemm", gemm_bound="memory")
+    assert len(operations(page).value) == bound.height
+    page = registered("gemm", gemm_search="BMM")
+    assert set(operations(page).value["name"]) == {"aten::bmm"}
+    page = registered("gemm", gemm_min="5")
+    assert len(operations(page).value) == rows.filter(pl.col("percent_of_category") >= 5).height
+    page = registered("gemm", gemm_search="no such thing")
+    assert any("No row passes" in note.value for note in page.info)
+
+
+def test_a_selected_row_shows_its_details_and_projections(
+    registered: Draw, sample_run: Run
+) -> None:
+    row = sample_run.category_operations("gemm").row(2, named=True)
+    page = registered("gemm", gemm_op=str(row["uid"]), gemm_target="65")
+    assert row["name"] in page.subheader[-1].value.replace("\\", "")
+    table = next(d.value for d in page.dataframe if "target_pct" in d.value.columns)
+    assert table["target_pct"].to_list() == [20.0, 50.0, 65.0, 70.0, 100.0]
+    totals = sample_run.manifest.totals
+    expected = impact.project(
+        row["kernel_time_us"] / 1000,
+        row["pct_roofline"],
+        100,
+        compute_ms=totals.compute_time_ms,
+        total_ms=totals.total_time_ms,
+    )
+    assert table["saved_ms"].to_list()[-1] == pytest.approx(expected.saved_ms)
+    kernels = next(d.value for d in page.dataframe if "mean_us" in d.value.columns)
+    assert kernels["name"].to_list() == [kernel["name"] for kernel in row["kernels"]]
+
+
+def test_a_button_of_a_finding_selects_its_row(registered: Draw, sample_run: Run) -> None:
+    finding = next(f for f in sample_run.results["gemm"].findings if f.operations)
+    uid = finding.operations[0].uid
+    page = registered("gemm")
+    number = sample_run.results["gemm"].findings.index(finding)
+    page.button(key=f"gemm_finding_{number}_{uid}").click().run()
+    rows = operations(page).value
+    (selected,) = page.session_state["gemm_table_all-0.0-"]["selection"]["rows"]
+    assert sample_run.category_operations("gemm")["uid"][selected] == uid
+    assert len(rows) > selected
+
+
+def test_every_finding_shows_both_paths(registered: Draw, sample_run: Run) -> None:
+    findings = sample_run.results["convolution"].findings
+    assert findings
+    texts = [markdown.value for markdown in registered("convolution").markdown]
+    assert sum("**Change the model**" in text for text in texts) == len(findings)
+    assert sum("**Improve the kernel**" in text for text in texts) == len(findings)
+
+
+def test_the_overview_ranks_all_findings_and_links_to_page_and_row(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    page = filed("overview", analysis=sample_id, overview_target="70")
+    table = next(d.value for d in page.dataframe if "open" in d.value.columns)
+    ranked = recommendations(sample_run)
+    assert table["rank"].to_list() == [r.label for r in ranked]
+    first = next(r for r in ranked if r.result.tier == "compute" and r.finding.operations)
+    link = table["open"].to_list()[first.number - 1]
+    key = first.result.key
+    uid = first.finding.operations[0].uid
+    assert link == f"{key}?analysis={sample_id}&{key}_target=70&{key}_op={uid}"
+
+
+def test_the_overview_adds_up_the_saving_of_all_operations(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    saved = sample_run.table("operations").select(saved=impact.saved_us(70))["saved"].sum()
+    page = filed("overview", analysis=sample_id, overview_target="70")
+    assert metric(page, "Saving at 70%") == milliseconds(float(saved) / 1000)
+
+
+@pytest.mark.parametrize("view", ["fair", "rough"])
+def test_the_report_page_shows_the_report(filed: Draw, sample_id: str, view: str) -> None:
+    page = filed("report", analysis=sample_id, report_view=view)
+    assert any("Sample model" in m.value and "# " in m.value for m in page.markdown)
+
+
+def test_the_report_page_shows_the_findings_of_each_analysis(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id, report_view="findings", report_category="gemm")
+    assert any(m.value.startswith("# GEMM") for m in page.markdown)
+
+
+def test_an_unknown_analysis_is_a_sentence_with_a_next_step(registered: Draw) -> None:
+    page = registered("gemm", analysis="notthere")
+    assert not page.exception
+    assert "'notthere' is kept on this server" in page.error[0].value
+    assert page.get("page_link")
+    assert page.sidebar.selectbox[0].value is None
+
+
+def test_ingest_can_be_used_with_a_link_to_an_unknown_analysis(filed: Draw) -> None:
+    page = filed("ingest", analysis="notthere")
+    assert not page.error
+    assert page.button
+
+
+def test_a_server_without_analyses_sends_to_ingest(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
+    page = filed("overview")
+    assert not page.exception
+    assert "No analysis yet" in page.error[0].value
+
+
+def test_a_failed_analysis_keeps_its_page_with_the_reason(
+    sample_id: str, sample_run: Run, home: Path, registered: Draw
+) -> None:
+    failed = sample_run.results["gemm"].model_copy(
+        update={"status": Status.ERROR, "error": "ValueError: seven"}
+    )
+    root = home / "analyses" / "failed-gemm"
+    _copy_run(home / "analyses" / sample_id, root, failed.model_dump_json())
+    page = registered("gemm", analysis="failed-gemm")
+    assert not page.exception
+    assert "ValueError: seven" in page.error[0].value
+    assert len(page.dataframe[0].value) == sample_run.category_operations("gemm").height
+
+
+def test_thousands_of_rows_come_without_shading(
+    sample_id: str, sample_run: Run, home: Path, registered: Draw
+) -> None:
+    rows = sample_run.category_operations("gemm")
+    many = pl.concat([rows] * 60).with_columns(uid=pl.int_range(pl.len()))
+    assert many.height > SHADED_ROWS
+    root = home / "analyses" / "many-rows"
+    shutil.copytree(home / "analyses" / sample_id, root)
+    many.write_parquet(RunPaths(root).table(category_table("gemm")))
+    page = registered("gemm", analysis="many-rows", gemm_op="1500")
+    assert not page.exception
+    table = operations(page)
+    assert len(table.value) == many.height
+    assert not table.proto.arrow_data.styler.styles
+    assert any("target_pct" in d.value.columns for d in page.dataframe)
+
+
+def test_perf_models_that_failed_are_listed(filed: Draw, sample_id: str, home: Path) -> None:
+    root = home / "analyses" / "failed-model"
+    shutil.copytree(home / "analyses" / sample_id, root)
+    path = RunPaths(root).manifest
+    manifest = json.loads(path.read_text())
+    failure = {"name": "aten::odd", "input_dims": "((1,),)", "reason": "ValueError: rank 0"}
+    path.write_text(json.dumps(manifest | {"perf_model_failures": [failure]}))
+    page = filed("overview", analysis="failed-model")
+    assert any("perf model failed for 1 " in w.value for w in page.warning)
+    assert any("rank 0" in str(d.value.values) for d in page.dataframe)
+
+
+def _copy_run(source: Path, target: Path, gemm_result: str) -> None:
+    shutil.copytree(source, target)
+    results = json.loads((target / "results.json").read_text())
+    results["gemm"] = json.loads(gemm_result)
+    (target / "results.json").write_text(json.dumps(results))
+
+
+def test_a_reference_shows_what_the_gpus_do_not_explain(
+    filed: Draw, home: Path, tmp_path: Path
+) -> None:
+    kept = []
+    for name, us in (("reference", 10.0), ("target", 30.0)):
+        built = trace(device="AMD Instinct MI300X").op("aten::mm", [[512, 512], [512, 512]])
+        path = built.launches("gemm", us=us).write(tmp_path / f"{name}.json")
+        reference = kept[-1] if kept else None
+        kept.append(submit(Submission(path, reference=reference)).id)
+    assert not any(
+        h.value == "Against the reference" for h in filed("overview", analysis=kept[0]).subheader
+    )
+    page = filed("overview", analysis=kept[1])
+    assert not page.exception
+    table = next(d.value for d in page.dataframe if "time_ratio" in d.value.columns)
+    assert table["time_ratio"].to_list() == pytest.approx([3.0])
+    assert any(
+        f"{kept[0]}; slower than" in caption.value and caption.value.endswith("explain: 1.")
+        for caption in page.caption
+    )
+
+
+def test_a_trace_without_communication_and_copies_says_so(registered: Draw, tmp_path: Path) -> None:
+    built = trace(device="AMD Instinct MI300X").op("aten::mm", [[64, 64], [64, 64]])
+    path = built.launches("gemm", us=10.0).write(tmp_path / "compute.json")
+    page = registered("multi_kernel", analysis=submit(Submission(path)).id)
+    assert not page.exception
+    assert not page.get("vega_lite_chart")
+    assert any("no communication and no memory copies" in c.value for c in page.caption)

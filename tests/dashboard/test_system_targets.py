@@ -1,0 +1,55 @@
+"""The sliders of the system pages: what their targets recover, in figures and findings."""
+
+from pathlib import Path
+
+import pytest
+
+from jarvis.analyses import load_analyses
+from jarvis.reports.quantities import milliseconds
+from jarvis.run import Run
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.submission import Submission, submit
+from tests.builders import trace
+from tests.dashboard.conftest import Draw
+
+MM = [[64, 64], [64, 64]]
+TARGETS = {key: a.target for key, a in load_analyses().items() if a.tier == "system"}
+
+
+@pytest.fixture(scope="module")
+def stalling_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """40 µs of compute, 60 µs of exposed communication and a long idle gap."""
+    built = trace(device="AMD Instinct MI300X").op("aten::mm", MM).launches("gemm", us=40)
+    built.op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=160, stream=9)
+    built.waits(900).op("aten::mm", MM).launches("gemm", us=40)
+    path = built.write(tmp_path_factory.mktemp("t") / "stalling.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        return submit(Submission(path)).id
+
+
+def test_every_system_analysis_has_a_target() -> None:
+    assert all(TARGETS.values())
+
+
+@pytest.mark.parametrize(("key", "pct"), [("multi_kernel", 40), ("cpu_idle", 60)])
+def test_the_slider_moves_figure_and_finding(
+    registered: Draw, stalling_id: str, key: str, pct: int
+) -> None:
+    target = TARGETS[key]
+    assert target is not None
+    totals = Run.load(analysis_root(stalling_id)).manifest.totals
+    expected = {p: milliseconds(target.recovered_ms(totals, p)) for p in (target.default_pct, pct)}
+    assert len(set(expected.values())) == 2
+    page = registered(key, analysis=stalling_id)
+    for chosen in expected:
+        page.slider(key=f"{key}_target").set_value(int(chosen)).run()
+        assert not page.exception
+        figures = {m.label: m.value for m in page.metric}
+        assert figures[f"Recovered at {int(chosen)}%"] == expected[chosen]
+        assert any(expected[chosen] in card.label for card in page.expander)
+
+
+def test_a_link_carries_the_target(registered: Draw, stalling_id: str) -> None:
+    page = registered("cpu_idle", analysis=stalling_id, cpu_idle_target="35")
+    assert page.slider(key="cpu_idle_target").value == 35

@@ -1,0 +1,73 @@
+"""The theme file, and where the dashboard's modules lie."""
+
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from streamlit import config
+
+from jarvis.charts import PALETTES
+from jarvis.dashboard import MAIN
+from jarvis.workspace import resource
+
+SETTINGS = tomllib.loads((resource(".streamlit") / "config.toml").read_text())
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_the_theme_has_the_colours_of_the_charts(name: str) -> None:
+    theme, palette = SETTINGS["theme"][name], PALETTES[name]
+    assert theme["primaryColor"] == palette.primary
+    assert theme["backgroundColor"] == palette.background
+    assert theme["secondaryBackgroundColor"] == palette.panel
+    assert theme["textColor"] == palette.text
+    assert theme["borderColor"] == palette.border
+    assert tuple(theme["chartCategoricalColors"]) == palette.categorical
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_colours_can_be_read_on_their_background(name: str) -> None:
+    palette = PALETTES[name]
+    for cell in (palette.bad_cell, palette.warning_cell):
+        assert contrast(cell.text, cell.background) > 7
+    assert contrast(palette.text, palette.background) > 7
+    assert contrast(palette.muted, palette.background) > 4.5
+    for colour in (*palette.states[:3], palette.saving):
+        assert contrast(colour, palette.background) > 3
+
+
+def test_streamlit_knows_every_setting() -> None:
+    options = config.get_config_options()
+
+    def keys(table: dict[str, object], prefix: str) -> list[str]:
+        found = []
+        for key, value in table.items():
+            name = f"{prefix}{key}"
+            found += keys(value, f"{name}.") if isinstance(value, dict) else [name]
+        return found
+
+    assert not [key for key in keys(SETTINGS, "") if key not in options]
+
+
+def test_no_module_beside_the_main_script_hides_another_package() -> None:
+    """Streamlit puts that folder first on the path."""
+    mine = {path.stem for path in MAIN.parent.glob("*.py")} - {"__init__"}
+    assert not mine & (set(sys.stdlib_module_names) | set(packages_distributions()))
+    assert not (MAIN.parent / "pages").exists()
+
+
+@pytest.mark.parametrize("page", sorted(Path(resource("pages")).glob("*.py")), ids=lambda p: p.stem)
+def test_pages_are_thin(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 40
