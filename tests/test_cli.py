@@ -1,0 +1,223 @@
+"""The command line: what it writes, what it says, and its exit codes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from jarvis import cli
+from jarvis.hardware import load_hardware
+from jarvis.run import Run
+from jarvis.sample import write_sample
+from jarvis.workspace import resource
+from tests.builders import trace
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    builder = trace(device="AMD Instinct MI300X")
+    builder.op("aten::mm", [[4096, 4096], [4096, 4096]]).launches("gemm_kernel", us=900.0)
+    return builder.write(tmp_path / "small.json")
+
+
+def run(*arguments: str | Path) -> int:
+    return cli.main([str(argument) for argument in arguments])
+
+
+def test_report_writes_a_workbook_beside_the_trace(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("report", small) == 0
+    out = capsys.readouterr().out
+    assert out == f"{small.parent / 'small_perf_report.xlsx'}\n"
+    assert "GEMM" in openpyxl.load_workbook(out.strip()).sheetnames
+
+
+@pytest.mark.parametrize("dash", ["_", "-"])
+def test_report_takes_both_spellings(small: Path, tmp_path: Path, dash: str) -> None:
+    csvs = f"--output{dash}csvs{dash}dir"
+    named = f"--profile{dash}json{dash}path"
+    platform = f"--gpu{dash}arch{dash}platform"
+    assert run("report", named, small, csvs, tmp_path / "c", platform, "H100 SXM") == 0
+    assert (tmp_path / "c" / "GEMM.csv").read_text().count("\n") == 2
+    assert not list(tmp_path.glob("*.xlsx"))  # CSVs alone suppress the workbook
+
+
+def test_report_writes_both(small: Path, tmp_path: Path) -> None:
+    book = tmp_path / "deep" / "r.xlsx"
+    assert (
+        run("report", small, "--output_xlsx_path", book, "--output_csvs_dir", tmp_path / "c") == 0
+    )
+    assert book.is_file()
+    assert (tmp_path / "c" / "gpu_timeline.csv").is_file()
+
+
+def test_report_with_the_models_of_tracelens_alone(tmp_path: Path) -> None:
+    builder = trace().op("aten::_softmax", [[64, 1024], [], []]).launches("softmax", us=50.0)
+    path = builder.write(tmp_path / "softmax.json")
+    has_model = {}
+    for models in ("all", "tracelens"):
+        folder = tmp_path / models
+        assert run("report", path, "--models", models, "--output_csvs_dir", folder) == 0
+        rows = (folder / "unified_perf_summary.csv").read_text().splitlines()
+        column = rows[0].split(",").index("has_perf_model") - len(rows[0].split(","))
+        has_model[models] = rows[1].split(",")[column]
+    assert has_model == {"all": "True", "tracelens": "False"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["report"], ["report", "--models", "x"], ["fly"]])
+def test_a_command_that_is_not_understood_exits_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run(*arguments)
+    assert stopped.value.code == 2
+
+
+def test_analyze_writes_beside_the_trace_and_says_where(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("analyze", small, "--model", "Llama") == 0
+    captured = capsys.readouterr()
+    root = small.parent / "analysis_output"
+    assert captured.out.splitlines()[0] == str(root)
+    assert all(Path(line).exists() for line in captured.out.splitlines())
+    assert "[1/" in captured.err
+    assert "Read the trace" in captured.err
+    manifest = Run.load(root).manifest
+    assert (manifest.model_name, manifest.hardware and manifest.hardware.name) == (
+        "Llama",
+        "MI300X",
+    )
+
+
+def test_analyze_warns_where_the_platforms_disagree(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("analyze", small, "--platform", "h200 sxm") == 0
+    assert "warning: The trace was recorded on" in capsys.readouterr().err
+
+
+def test_another_run_in_the_folder_is_refused(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = write_sample(tmp_path / "other.json", scale="tiny", steps=1)
+    out = tmp_path / "out"
+    assert run("analyze", small, "--output-dir", out) == 0
+    assert run("analyze", small, "--output-dir", out) == 0  # the same trace replaces its own run
+    assert run("analyze", other, "--output-dir", out) == 1
+    assert "--output-dir" in capsys.readouterr().err
+
+
+def test_analyze_keeps_under_an_id(
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    assert run("analyze", small, "--id", "--output-dir", tmp_path / "copy") == 0
+    first = capsys.readouterr().out.splitlines()
+    identifier = first[0].split()[1]
+    kept = Run.load(tmp_path / "home" / "analyses" / identifier)
+    assert kept.manifest.analysis_id == identifier
+    assert Run.load(tmp_path / "copy").manifest == kept.manifest
+    assert run("analyze", small, "--id") == 0
+    assert "kept before" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["analyze", "missing.json"], "cannot be read"),
+        (["analyze", "{trace}", "--platform", "Abacus"], "No GPU named 'Abacus'"),
+        (["report", "{trace}", "--output_xlsx_path", "{trace}/x.xlsx"], "small.json"),
+        (["export", "missing", "--output", "x"], "not a run directory"),
+        (["export", "missing", "--format", "pdf", "--output", "x"], "no format 'pdf'"),
+        (["sample", "--scale", "vast"], "vast"),
+    ],
+)
+def test_errors_are_one_sentence_and_exit_code_1(
+    small: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(small.parent)
+    assert run(*(argument.format(trace=small) for argument in arguments)) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("jarvis: ")
+    assert sentence in error
+    assert "Traceback" not in error
+
+
+def test_export_writes_another_format(small: Path, tmp_path: Path) -> None:
+    assert run("analyze", small, "--output-dir", tmp_path / "out") == 0
+    assert run("export", tmp_path / "out", "--output", tmp_path / "run.json") == 0
+    assert (tmp_path / "run.json").read_bytes().startswith(b'{"manifest":')
+
+
+def test_sample_writes_a_trace_for_each_rank(tmp_path: Path) -> None:
+    out = tmp_path / "s.json.gz"
+    options = ["--scale", "tiny", "--steps", "1", "--seed", "3"]
+    assert run("sample", "--output", out, *options) == 0
+    assert run("sample", "--output", out, *options, "--ranks", "2") == 0
+    ranks = sorted(path.name for path in tmp_path.glob("rank*"))
+    assert ranks == ["rank0_s.json.gz", "rank1_s.json.gz"]
+    assert out.read_bytes() != (tmp_path / ranks[1]).read_bytes()
+
+
+def test_hardware_lists_every_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("hardware") == 0
+    lines = capsys.readouterr().out.splitlines()
+    for spec in load_hardware():
+        assert any(line.startswith(spec.name) and spec.preset in line for line in lines)
+
+
+def test_serve_runs_the_app_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "execv", lambda program, command: started.append((program, command)))
+    monkeypatch.setenv("JARVIS_HOME", "elsewhere")
+    monkeypatch.setenv("JARVIS_TRACE_ROOTS", "restored afterwards")
+    monkeypatch.delenv("JARVIS_TRACE_ROOTS")
+    monkeypatch.chdir(tmp_path)
+    run("serve", "--port", "8600", "--home", "kept", "--with-sample")
+    ((program, command),) = started
+    assert program == sys.executable
+    assert command[1:5] == ["-m", "streamlit", "run", "app.py"]
+    assert command[command.index("--server.port") + 1] == "8600"
+    assert Path.cwd() == resource("app.py").parent.resolve()
+    assert os.environ["JARVIS_HOME"] == str(tmp_path / "kept")
+    assert os.environ["JARVIS_TRACE_ROOTS"].split(os.pathsep)[0] == str(tmp_path)
+    (kept,) = (tmp_path / "kept" / "analyses").iterdir()
+    assert f"?analysis={kept.name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["analyze", "report", "export", "serve", "sample", "hardware"])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run(command, "--help")
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert f"usage: jarvis {command}" in text
+    assert len(text.split()) > 15
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, contextlib, jarvis.cli\n"
+        "with contextlib.suppress(SystemExit): jarvis.cli.main(['--help'])\n"
+        "print([m for m in ('polars', 'pydantic', 'openpyxl', 'jinja2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_closed_pipe_is_no_error(small: Path) -> None:
+    command = f"{sys.executable} -u -m jarvis.cli hardware | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
