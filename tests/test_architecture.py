@@ -1,0 +1,70 @@
+"""Rules of the layout that import-linter cannot state."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted((ROOT / "jarvis").rglob("*.py"))
+PAGES = sorted((ROOT / "pages").glob("*.py"))
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".j2", ".txt", ".yml", ".cfg", ""}
+
+
+def imported_modules(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_pages_import_only_streamlit_and_the_dashboard(page: Path) -> None:
+    for name in imported_modules(page):
+        assert name == "streamlit" or name.startswith("jarvis.dashboard"), name
+
+
+def test_there_are_pages() -> None:
+    assert {page.stem for page in PAGES} >= {"ingest", "overview", "report"}
+
+
+def test_only_the_workspace_spells_output_paths() -> None:
+    workspace = (ROOT / "jarvis" / "workspace.py").read_text(encoding="utf-8")
+    outputs = set(re.findall(r'"([a-z_]+\.(?:json|xlsx))"', workspace))
+    outputs |= {"perf_report_csvs", "category_data", "category_findings", "system_findings"}
+    assert {"manifest.json", "perf_report.xlsx"} <= outputs
+    for module in MODULES:
+        if module.name == "workspace.py":
+            continue
+        nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
+        # A key of the metrics has the name of a folder.
+        keys = {id(key) for node in nodes if isinstance(node, ast.Dict) for key in node.keys}
+        literals = {
+            node.value
+            for node in nodes
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in keys
+        }
+        assert not outputs & literals, f"{module} spells {outputs & literals}"
+
+
+def test_every_pinned_version_has_neither_index_nor_local_suffix() -> None:
+    for line in (ROOT / ".ci" / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {
+        line.split("==")[0].lower().replace("_", "-")
+        for line in (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
+    }
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    for requirement in wanted:
+        assert re.split(r"[<>=\[ ]", requirement)[0].lower().replace("_", "-") in pinned
