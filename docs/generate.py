@@ -1,0 +1,36 @@
+"""Write the pages of docs/ that are made from the code, or check that they are up to date.
+
+python docs/generate.py [--check]
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from jarvis.analyses import checks_markdown
+from jarvis.schemas import schemas_markdown
+
+HERE = Path(__file__).parent
+PAGES = {"checks.md": checks_markdown, "metrics.md": schemas_markdown}
+
+
+def main() -> int:
+    """Exit code 1 where ``--check`` finds a page that is not what the code says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, only compare")
+    is_check = parser.parse_args().check
+    stale = []
+    for name, render in PAGES.items():
+        page, text = HERE / name, render()
+        if is_check:
+            if not page.exists() or page.read_text(encoding="utf-8") != text:
+                stale.append(name)
+        else:
+            page.write_text(text, encoding="utf-8")
+    if stale:
+        sys.stderr.write(f"Out of date: {', '.join(stale)}. Run `make docs` and commit.\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
