@@ -33,6 +33,13 @@ def uploads_dir() -> Path:
     return home() / "traces"
 
 
+def compiled_dirs() -> tuple[Path, ...]:
+    """Where compiled kernels may be kept, best first; an installation may be read-only."""
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        return (Path(chosen),)
+    return _PACKAGE / "trace" / "__pycache__", home() / "compiled"
+
+
 def default_output_dir(trace: Path) -> Path:
     """Where ``jarvis analyze`` writes when no folder is given."""
     return trace.parent / "analysis_output"
