@@ -6,6 +6,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from jarvis.trace.reader import RawTrace
+from jarvis.trace.repairs import Repair
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 SIMULATED_KEY = "jarvis_sample"
@@ -34,6 +35,7 @@ class TraceInfo(BaseModel):
     gpu_only: bool
     has_shapes: bool
     has_stacks: bool
+    repairs: tuple[Repair, ...] = ()
 
     @property
     def device_name(self) -> str | None:
