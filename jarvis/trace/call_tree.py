@@ -4,85 +4,28 @@ The tree is numbered in preorder, so the descendants of an event are the rows wi
 ``order < other.order < subtree_end``: a range, not a walk.
 """
 
-from dataclasses import dataclass, field
-
+import numpy as np
 import polars as pl
 
+from jarvis.trace.nesting import BLEED_NS, NONE, OP, PASS_THROUGH, PYTHON, RUNTIME, Int64s, nest
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
-BLEED_NS = 1_000
-"""A child may outlast its parent by less than this and becomes the parent's sibling."""
+__all__ = ["BLEED_NS", "PASS_THROUGH_OP", "build_call_tree"]
 
 PASS_THROUGH_OP = "execute"
 """An op that only hands over to others; the launcher is looked for above it."""
 
-SCHEMA = {
-    "uid": pl.Int64,
-    "parent_uid": pl.Int64,
-    "depth": pl.Int64,
-    "order": pl.Int64,
-    "subtree_end": pl.Int64,
-    "op_uid": pl.Int64,
-    "launcher_uid": pl.Int64,
-    "is_root": pl.Boolean,
-    "is_dropped": pl.Boolean,
-}
-
-
-@dataclass(slots=True)
-class _Node:
-    uid: int
-    end_ns: int
-    cat: str
-    name: str
-    parent: "_Node | None" = None
-    depth: int = 0
-    order: int = 0
-    subtree_end: int = 0
-    op_uid: int | None = None
-    launcher_uid: int | None = None
-    is_root: bool = False
-    is_dropped: bool = False
-
-
-@dataclass(slots=True)
-class _Thread:
-    stack: list[_Node] = field(default_factory=list)
-    nodes: list[_Node] = field(default_factory=list)
-
-    def add(self, node: _Node, ts_ns: int) -> None:
-        while self.stack and ts_ns >= self.stack[-1].end_ns:
-            self._pop()
-        if self.stack and node.end_ns > self.stack[-1].end_ns:
-            if self.stack[-1].end_ns - ts_ns >= BLEED_NS or len(self.stack) < 2:
-                node.is_dropped = True
-                return
-            self._pop()
-        self._attach(node)
-        node.order = len(self.nodes)
-        self.nodes.append(node)
-        self.stack.append(node)
-
-    def close(self) -> None:
-        while self.stack:
-            self._pop()
-
-    def _pop(self) -> None:
-        self.stack.pop().subtree_end = len(self.nodes)
-
-    def _attach(self, node: _Node) -> None:
-        if not self.stack:
-            node.is_root = node.cat == CPU_OP
-            return
-        parent = node.parent = self.stack[-1]
-        node.depth = parent.depth + 1
-        is_op = parent.cat == CPU_OP
-        node.op_uid = parent.uid if is_op else parent.op_uid
-        if is_op and parent.name != PASS_THROUGH_OP:
-            node.launcher_uid = parent.uid
-        elif is_op or parent.cat == PYTHON_FUNCTION:
-            node.launcher_uid = parent.launcher_uid
-        node.is_root = node.cat == CPU_OP and node.op_uid is None
+_KEY_BITS = 63
+_NUMBERS = ("uid", "parent_uid", "depth", "subtree_end", "op_uid", "launcher_uid")
+_KIND = (
+    pl.when((pl.col("cat") == CPU_OP) & (pl.col("name") == PASS_THROUGH_OP))
+    .then(pl.lit(PASS_THROUGH, pl.UInt8))
+    .when(pl.col("cat") == CPU_OP)
+    .then(pl.lit(OP, pl.UInt8))
+    .when(pl.col("cat") == PYTHON_FUNCTION)
+    .then(pl.lit(PYTHON, pl.UInt8))
+    .otherwise(pl.lit(RUNTIME, pl.UInt8))
+)
 
 
 def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
@@ -97,35 +40,87 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
     launcher; null where another runtime call stands between), ``is_root`` (a cpu op with no cpu
     op above) and ``is_dropped``.
     """
-    timed = host_events.drop_nulls(["ts_ns", "dur_ns"]).sort("ts_ns", "uid")
-    threads: dict[tuple[str, str], _Thread] = {}
-    dropped: list[_Node] = []
-    columns = ("uid", "cat", "name", "pid", "tid", "ts_ns", "dur_ns")
-    for uid, cat, name, pid, tid, ts_ns, dur_ns in timed.select(columns).iter_rows():
-        node = _Node(uid, ts_ns + dur_ns, cat, name)
-        threads.setdefault((pid, tid), _Thread()).add(node, ts_ns)
-        if node.is_dropped:
-            dropped.append(node)
-    rows: list[tuple[object, ...]] = []
-    for thread in threads.values():
-        thread.close()
-        offset = len(rows)
-        rows.extend(_row(node, offset) for node in thread.nodes)
-    for node in dropped:
-        node.subtree_end = 1
-        rows.append(_row(node, len(rows)))
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-def _row(node: _Node, offset: int) -> tuple[object, ...]:
-    return (
-        node.uid,
-        node.parent.uid if node.parent else None,
-        node.depth,
-        node.order + offset,
-        node.subtree_end + offset,
-        node.op_uid,
-        node.launcher_uid,
-        node.is_root,
-        node.is_dropped,
+    timed = host_events.drop_nulls(["ts_ns", "dur_ns"])
+    uid, ts_ns = timed["uid"].to_numpy(), timed["ts_ns"].to_numpy()
+    thread = _threads(timed)
+    found = {name: np.full(timed.height, NONE, dtype=np.int64) for name in _NUMBERS}
+    is_root = np.zeros(timed.height, dtype=np.bool_)
+    dropped = np.empty(timed.height, dtype=np.int64)
+    placed = nest(
+        _visits(thread, ts_ns, uid),
+        thread,
+        ts_ns,
+        timed["dur_ns"].to_numpy(),
+        timed.select(_KIND).to_series().to_numpy(),
+        uid,
+        found["uid"],
+        found["parent_uid"],
+        found["depth"],
+        found["subtree_end"],
+        found["op_uid"],
+        found["launcher_uid"],
+        is_root,
+        dropped,
     )
+    dropped = dropped[: timed.height - placed]
+    found["uid"][placed:] = uid[dropped[np.lexsort((uid[dropped], ts_ns[dropped]))]]
+    found["depth"][placed:] = 0
+    found["subtree_end"][placed:] = np.arange(placed + 1, timed.height + 1)
+    order = pl.int_range(pl.len(), dtype=pl.Int64)
+    return pl.DataFrame({**found, "is_root": is_root}).select(
+        "uid",
+        _or_null("parent_uid"),
+        "depth",
+        order.alias("order"),
+        "subtree_end",
+        _or_null("op_uid"),
+        _or_null("launcher_uid"),
+        "is_root",
+        is_dropped=order >= placed,
+    )
+
+
+def _or_null(name: str) -> pl.Expr:
+    return pl.when(pl.col(name) != NONE).then(pl.col(name)).alias(name)
+
+
+def _threads(events: pl.DataFrame) -> Int64s:
+    """A number for each event, from 0, that is the same on the same thread."""
+    process, thread = _codes(events["pid"]), _codes(events["tid"])
+    return process * (int(thread.max(initial=0)) + 1) + thread
+
+
+def _codes(names: pl.Series) -> Int64s:
+    """A number for each name, from 1 up; 0 for a missing one."""
+    if names.dtype != pl.Enum:
+        names = names.cast(pl.Enum(names.drop_nulls().unique().cast(pl.String)))
+    codes: Int64s = (names.to_physical().cast(pl.Int64) + 1).fill_null(0).to_numpy()
+    return codes
+
+
+def _visits(thread: Int64s, ts_ns: Int64s, uid: Int64s) -> Int64s:
+    """The events thread by thread, by time within one, by place in the file at equal times.
+
+    Threads follow each other by their first event.
+    """
+    if not uid.size:
+        return np.empty(0, dtype=np.int64)
+    rows = _sorted(thread, ts_ns, uid)
+    starts = np.flatnonzero(np.diff(thread[rows], prepend=thread[rows[0]] + 1))
+    first = rows[starts]
+    parts = np.split(rows, starts[1:])
+    return np.concatenate([parts[i] for i in np.lexsort((uid[first], ts_ns[first]))])
+
+
+def _sorted(thread: Int64s, ts_ns: Int64s, uid: Int64s) -> Int64s:
+    """The order by thread, time and place in the file.
+
+    Thread and time share one number where they fit: sorting that is several times faster.
+    """
+    first_ns = ts_ns.min()
+    time_bits = (int(ts_ns.max()) - int(first_ns)).bit_length()
+    if time_bits + int(thread.max()).bit_length() > _KEY_BITS:
+        return np.lexsort((uid, ts_ns, thread))
+    key = (thread << time_bits) | (ts_ns - first_ns)
+    in_file_order = np.argsort(uid, kind="stable")
+    return in_file_order[np.argsort(key[in_file_order], kind="stable")]

@@ -1,12 +1,17 @@
 """The call tree as columns."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
+from jarvis.trace import read_trace
 from jarvis.trace.call_tree import BLEED_NS, build_call_tree
+from tests.trace.plain_call_tree import plain_call_tree
 
 US = 1000
 
@@ -148,3 +153,51 @@ def test_a_child_starts_after_its_parent_and_its_earlier_siblings(
     for _, group in joined.filter(~pl.col("is_dropped")).group_by("parent_uid"):
         starts = group.sort("order")["ts_ns"].to_list()
         assert all(earlier <= later for earlier, later in pairwise(starts))
+
+
+def test_an_event_whose_end_overflows_lasts_to_the_end_of_time() -> None:
+    latest = 2**63 - 1
+    events = host(("a", latest - 100, latest), ("b", latest - 50, 10), ("c", latest - 40, latest))
+    assert build_call_tree(events)["parent_uid"].to_list() == [None, 0, 0]
+
+
+CATS = st.sampled_from(["cpu_op", "cuda_runtime", "cuda_driver", "python_function"])
+HOST_EVENT = st.tuples(
+    CATS,
+    st.sampled_from(["op", "execute"]),
+    st.sampled_from(["100", "200", None]),
+    st.sampled_from(["1", "2", None]),
+    st.none() | st.integers(0, 60).map(lambda step: step * 250),
+    st.none() | st.integers(-2, 60).map(lambda step: step * 250),
+)
+NAMES = ("cat", "name", "pid", "tid")
+
+
+@st.composite
+def host_events(draw: st.DrawFn) -> pl.DataFrame:
+    """Events of a few threads on a coarse clock, so that they tie, touch and overlap."""
+    rows = draw(st.lists(HOST_EVENT, max_size=30))
+    uids = draw(st.permutations(range(len(rows))))
+    spread = draw(st.sampled_from([1, 10**14]))  # too wide for thread and time in one number
+    schema = dict.fromkeys(NAMES, pl.String) | dict.fromkeys(("ts_ns", "dur_ns"), pl.Int64)
+    frame = pl.DataFrame(rows, schema=schema, orient="row").with_columns(uid=pl.Series(uids))
+    frame = frame.with_columns(pl.col("uid").cast(pl.Int64), pl.col("ts_ns", "dur_ns") * spread)
+    if draw(st.booleans()):
+        values = frame.select(pl.col(NAMES).drop_nulls().unique().implode())
+        frame = frame.with_columns(pl.col(n).cast(pl.Enum(values[n][0])) for n in NAMES)
+    return frame
+
+
+@given(host_events())
+def test_the_tree_equals_the_plain_one(events: pl.DataFrame) -> None:
+    assert_frame_equal(build_call_tree(events), plain_call_tree(events))
+
+
+@pytest.mark.parametrize("with_python", [False, True], ids=["ops", "python"])
+def test_trees_of_real_traces_equal_the_plain_ones(reference_root: Path, with_python: bool) -> None:
+    for path in sorted((reference_root / "traces").rglob("*.json*")):
+        read = read_trace(path)
+        frames = [read.cpu_ops, read.runtime, *[read.python_functions] * with_python]
+        columns = ("uid", *NAMES, "ts_ns", "dur_ns")
+        events = pl.concat([frame.select(columns) for frame in frames])
+        assert_frame_equal(build_call_tree(events), plain_call_tree(events))

@@ -1,0 +1,105 @@
+"""One pass over the host events of all threads, in order of time, with a stack of open calls."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jarvis.trace.jit import kernel, read_only, types
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+OP, PASS_THROUGH, PYTHON, RUNTIME = 0, 1, 2, 3
+"""Kinds of host events: an op, an op that only hands over, a Python frame, a runtime call."""
+
+NONE = -1
+BLEED_NS = 1_000
+"""A child may outlast its parent by less than this and becomes the parent's sibling."""
+
+_LAST_NS = np.iinfo(np.int64).max
+_IN = read_only(types.int64)
+_OUT = types.int64[::1]
+
+
+@kernel(types.int64(types.int64, types.int64, _OUT, _OUT, types.int64, _OUT))
+def _close(
+    height: int, until_ns: int, ends_ns: Int64s, stack: Int64s, placed: int, subtree_end: Int64s
+) -> int:
+    """Take the calls that ended by ``until_ns`` off the stack; its new height."""
+    while height > 0 and until_ns >= ends_ns[height - 1]:
+        height -= 1
+        subtree_end[stack[height]] = placed
+    return height
+
+
+@kernel(
+    types.int64(
+        *(_IN, _IN, _IN, _IN, read_only(types.uint8), _IN),
+        *(_OUT, _OUT, _OUT, _OUT, _OUT, _OUT, types.boolean[::1], _OUT),
+    )
+)
+def nest(
+    rows: Int64s,
+    thread: Int64s,
+    ts_ns: Int64s,
+    dur_ns: Int64s,
+    kind: NDArray[np.uint8],
+    uid: Int64s,
+    out_uid: Int64s,
+    parent_uid: Int64s,
+    depth: Int64s,
+    subtree_end: Int64s,
+    op_uid: Int64s,
+    launcher_uid: Int64s,
+    is_root: Bools,
+    dropped: Int64s,
+) -> int:
+    """Nest events by time; how many found a place.
+
+    ``rows``: the events to visit, thread by thread and by time within one; ``thread`` to ``uid``
+    belong to the events and are indexed by them. The rest is filled: the tree's columns in
+    preorder, ``NONE`` where there is nothing, and in ``dropped`` the rows that found no place.
+    All arrays that are filled are as long as ``rows``.
+    """
+    stack = np.empty(rows.size, dtype=np.int64)  # positions in the tree
+    ends_ns = np.empty(rows.size, dtype=np.int64)
+    kinds = np.empty(rows.size, dtype=np.uint8)
+    height = 0
+    placed = 0
+    lost = 0
+    for visit in range(rows.size):
+        row = rows[visit]
+        if visit > 0 and thread[row] != thread[rows[visit - 1]]:
+            height = _close(height, _LAST_NS, ends_ns, stack, placed, subtree_end)
+        start = ts_ns[row]
+        duration = dur_ns[row]
+        end = _LAST_NS if duration > 0 and start > _LAST_NS - duration else start + duration
+        height = _close(height, start, ends_ns, stack, placed, subtree_end)
+        if height > 0 and end > ends_ns[height - 1]:
+            if height < 2 or start <= ends_ns[height - 1] - BLEED_NS:
+                dropped[lost] = row
+                lost += 1
+                continue
+            height -= 1
+            subtree_end[stack[height]] = placed
+        out_uid[placed] = uid[row]
+        depth[placed] = height
+        parent_uid[placed] = NONE
+        op_uid[placed] = NONE
+        launcher_uid[placed] = NONE
+        if height > 0:
+            parent = stack[height - 1]
+            parent_kind = kinds[height - 1]
+            parent_uid[placed] = out_uid[parent]
+            op_uid[placed] = out_uid[parent] if parent_kind <= PASS_THROUGH else op_uid[parent]
+            if parent_kind == OP:
+                launcher_uid[placed] = out_uid[parent]
+            elif parent_kind != RUNTIME:
+                launcher_uid[placed] = launcher_uid[parent]
+        is_root[placed] = kind[row] <= PASS_THROUGH and op_uid[placed] == NONE
+        stack[height] = placed
+        ends_ns[height] = end
+        kinds[height] = kind[row]
+        height += 1
+        placed += 1
+    _close(height, _LAST_NS, ends_ns, stack, placed, subtree_end)
+    return placed
