@@ -5,6 +5,12 @@ import polars as pl
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "hipGraphLaunch")
 """Runtime calls that launch many kernels under one link id."""
 
+SUBMITS_WORK = r"(?i)launch|memcpy|memset"
+"""Names of the runtime calls that put work on the GPU."""
+
+ARROW = "ac2g"
+"""Category of the flow arrows from a host call to its GPU event."""
+
 BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
 """Names of the host events under which autograd runs one backward node."""
 
@@ -21,15 +27,31 @@ def launch_links(
     """Rows ``link_index, runtime_uid, gpu_uid``: runtime calls in file order, then their children.
 
     A graph launch owns every GPU event with its id; any other call owns the event to which its
-    flow arrow points. A GPU event can stand twice where two calls carry one id.
+    flow arrow points. A GPU event can stand twice where two calls carry one id. Only a trace
+    without any arrow links by ids alone.
     """
+    arrows = flows.filter(pl.col("cat") == ARROW)
+    if arrows.is_empty():
+        links = _links_by_id(runtime, gpu_events)
+    else:
+        links = _links_by_arrow(runtime, gpu_events, arrows)
+    return (
+        links.select("runtime_uid", "gpu_uid")
+        .sort("runtime_uid", "gpu_uid")
+        .with_row_index("link_index")
+        .cast({"link_index": pl.Int64})
+    )
+
+
+def _links_by_arrow(
+    runtime: pl.DataFrame, gpu_events: pl.DataFrame, arrows: pl.DataFrame
+) -> pl.DataFrame:
     key = link_column(runtime)
     calls = runtime.select("uid", "name", link=key).drop_nulls("link")
     is_graph = pl.col("name").is_in(GRAPH_LAUNCHES)
     by_graph = calls.filter(is_graph).join(
         gpu_events.select("uid", link=key), on="link", how="inner", suffix="_gpu"
     )
-    arrows = flows.filter(pl.col("cat") == "ac2g")
     starts = arrows.filter(pl.col("ph") == "s").select(link="id").unique()
     ends = (
         arrows.filter(pl.col("ph") == "f")
@@ -57,11 +79,35 @@ def launch_links(
         .join(targets, on=["pid", "tid", "link"], how="inner", suffix="_gpu")
     )
     columns = [pl.col("uid").alias("runtime_uid"), pl.col("uid_gpu").alias("gpu_uid")]
+    return pl.concat([by_graph.select(columns), by_flow.select(columns)])
+
+
+def _links_by_id(runtime: pl.DataFrame, gpu_events: pl.DataFrame) -> pl.DataFrame:
+    """One call for each GPU event: by ``correlation``, else by ``External id``.
+
+    An external id is that of an op, which may make several calls: of those that submit work the
+    first takes the event that starts first, and so on; the last one takes what is left.
+    """
+    by_correlation = _id_pairs(runtime, gpu_events, "correlation").unique("gpu_uid", keep="last")
+    if not by_correlation.is_empty():
+        return by_correlation
+    pairs = _id_pairs(
+        runtime.filter(pl.col("name").str.contains(SUBMITS_WORK)),
+        gpu_events.sort("ts_ns", "uid"),
+        "external_id",
+    )
+    return pairs.filter(pl.min_horizontal("event", "last_call") == pl.col("call"))
+
+
+def _id_pairs(runtime: pl.DataFrame, gpu_events: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Calls and GPU events with one id: ``runtime_uid, gpu_uid``, and their numbers at that id."""
+    number = pl.int_range(pl.len()).over("link")
+    calls = runtime.sort("uid").select(runtime_uid="uid", link=key).filter(pl.col("link") > 0)
+    events = gpu_events.select(gpu_uid="uid", link=key).filter(pl.col("link") > 0)
     return (
-        pl.concat([by_graph.select(columns), by_flow.select(columns)])
-        .sort("runtime_uid", "gpu_uid")
-        .with_row_index("link_index")
-        .cast({"link_index": pl.Int64})
+        calls.with_columns(call=number, last_call=pl.len().over("link").cast(pl.Int64) - 1)
+        .join(events.with_columns(event=number), on="link", maintain_order="left_right")
+        .drop("link")
     )
 
 

@@ -4,7 +4,7 @@ import polars as pl
 
 from jarvis.trace import Trace
 from jarvis.trace.links import BACKWARD_PREFIX, link_column
-from tests.builders import trace
+from tests.builders import TraceBuilder, trace
 
 
 def links(read: Trace) -> list[tuple[str, str]]:
@@ -29,7 +29,8 @@ def test_a_graph_launch_owns_all_events_with_its_id() -> None:
 
 
 def test_graph_launches_are_known_by_their_exact_name() -> None:
-    assert links(trace().graph(("a", 1.0), call="cudaGraphLaunch_v10000").read()) == []
+    built = trace().op("x").launches("b").graph(("a", 1.0), call="cudaGraphLaunch_v10000")
+    assert links(built.read()) == [("cudaLaunchKernel", "b")]
 
 
 def test_without_the_start_of_an_arrow_there_is_no_link() -> None:
@@ -63,6 +64,52 @@ def test_two_calls_with_one_id_both_claim_the_event() -> None:
         if event.get("cat") == "cuda_runtime":
             event["args"]["correlation"] = 1
     assert links(built.read()) == [("cudaLaunchKernel", "a"), ("cudaLaunchKernel", "a")]
+
+
+def without_arrows(built: TraceBuilder) -> TraceBuilder:
+    built.events = [event for event in built.events if event.get("cat") != "ac2g"]
+    return built
+
+
+def test_a_trace_without_any_arrow_links_by_correlation() -> None:
+    built = trace().op("x").launches("a").runtime("cudaStreamSynchronize").launches("b")
+    assert links(without_arrows(built).read()) == [
+        ("cudaLaunchKernel", "a"),
+        ("cudaLaunchKernel", "b"),
+    ]
+
+
+def test_without_arrows_each_event_belongs_to_one_call_only() -> None:
+    built = without_arrows(trace().op("x").launches("a").launches("b"))
+    for event in built.events:
+        if event.get("cat") == "cuda_runtime":
+            event["args"]["correlation"] = 1
+    read = built.read()
+    calls = read.runtime["uid"].to_list()
+    assert read.launches.select("runtime_uid", "gpu_uid").rows() == [
+        (calls[1], read.gpu_events["uid"][0])
+    ]
+
+
+def test_without_arrows_an_unknown_correlation_links_nothing() -> None:
+    built = without_arrows(trace().op("x").launches("a").launches("b"))
+    for event in built.events:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] = 0
+    assert links(built.read()) == []
+
+
+def test_without_arrows_and_correlations_the_calls_of_an_op_share_its_events_in_order() -> None:
+    built = trace().op("x").launches("a").runtime("cudaStreamSynchronize")
+    built = without_arrows(built.launches("b", call="cudaGraphLaunch").unlinked("c"))
+    for event in built.events:
+        if event["cat"] in ("cuda_runtime", "kernel"):
+            event["args"] = {"External id": 5}
+    assert links(built.read()) == [
+        ("cudaLaunchKernel", "a"),
+        ("cudaGraphLaunch", "b"),
+        ("cudaGraphLaunch", "c"),
+    ]
 
 
 def backwards(read: Trace) -> list[tuple[str, str]]:
