@@ -6,7 +6,6 @@ from math import prod
 from jarvis.perf_models.arguments import (
     Tensor,
     broadcast,
-    flag,
     integers,
     layout_params,
     optional_tensor,
@@ -21,7 +20,6 @@ from jarvis.perf_models.registry import (
     perf_model,
 )
 
-GELU_FLOPS = 8  # per element, as the fused activations count it
 SILU_AND_MUL_FLOPS = 5
 GELU_AND_MUL_FLOPS = 8
 GELU_TANH_AND_MUL_FLOPS = 10
@@ -190,32 +188,4 @@ def binary(op: OpSignature) -> OpCost:
             "stride_input2": second.strides,
             "stride_output": out.strides if out else None,
         },
-    )
-
-
-@perf_model("aten::gelu", category="", tracelens=False)
-def gelu(op: OpSignature) -> OpCost:
-    """Flops 8n; bytes n read, n written."""
-    x = tensor(op, 0)
-    return OpCost(
-        flops=GELU_FLOPS * x.numel,
-        bytes=total_bytes((2 * x.numel, x.real_size)),
-        compute=compute_spec("vector", x.dtype),
-        params=layout_params(x),
-    )
-
-
-@perf_model("aten::_softmax", category="", tracelens=False)
-def softmax(op: OpSignature) -> OpCost:
-    """Maximum, difference, exponential, sum, quotient: flops 5n; bytes n read, n written.
-
-    Argument 2 asks for a float32 result of a half precision input.
-    """
-    x = tensor(op, 0)
-    out_size = 4 if flag(op, 2) else x.real_size
-    return OpCost(
-        flops=5 * x.numel,
-        bytes=total_bytes((x.numel, x.real_size), (x.numel, out_size)),
-        compute=compute_spec("vector", x.dtype),
-        params=layout_params(x),
     )

@@ -116,18 +116,6 @@ def test_binary_of_an_unknown_dtype_or_clashing_shapes(price: Price) -> None:
         price("aten::add", [(8,), (3,)])
 
 
-def test_gelu(price: Price) -> None:
-    cost = price("aten::gelu", [(8, 4), ()], [BF16, ""])
-    assert (cost.flops, cost.bytes) == (8 * 32, 2 * 32 * 2)
-
-
-def test_softmax(price: Price) -> None:
-    cost = price("aten::_softmax", [(8, 4), (), ()], [BF16, "Scalar", "Scalar"], {2: "False"})
-    assert (cost.flops, cost.bytes) == (5 * 32, 2 * 32 * 2)
-    wide = price("aten::_softmax", [(8, 4), (), ()], ["c10::Half", "", ""], {2: "True"})
-    assert wide.bytes == 32 * 2 + 32 * 4
-
-
 def test_embedding(price: Price) -> None:
     cost = price("aten::embedding", [(1000, 16), (2, 5), ()], [BF16, "long int", "Scalar"])
     assert cost.flops == 0
