@@ -8,7 +8,7 @@ import pytest
 from jarvis import schemas
 from jarvis.errors import MissingTableError
 from jarvis.hardware import load_hardware
-from jarvis.perf_report import TABLES, PerfReport
+from jarvis.perf_report import OPTIONAL_TABLES, TABLES, PerfReport
 from tests.builders import trace
 
 
@@ -20,7 +20,7 @@ def report(with_hardware: bool) -> PerfReport:
 
 
 @pytest.mark.parametrize("with_hardware", [True, False])
-@pytest.mark.parametrize("name", [*TABLES, "GEMM"])
+@pytest.mark.parametrize("name", [*TABLES, *OPTIONAL_TABLES, "GEMM"])
 def test_a_report_keeps_the_schema(name: str, with_hardware: bool) -> None:
     frame = report(with_hardware).table(name)
     table = name if name in schemas.TABLES else "roofline"
@@ -34,7 +34,7 @@ def test_a_report_keeps_the_schema(name: str, with_hardware: bool) -> None:
 
 
 def test_every_table_of_a_report_has_a_schema_and_the_other_way_round() -> None:
-    assert {*TABLES, "roofline", "comparison"} == set(schemas.TABLES)
+    assert {*TABLES, *OPTIONAL_TABLES, "roofline", "comparison"} == set(schemas.TABLES)
 
 
 @pytest.mark.parametrize("table", list(schemas.TABLES))

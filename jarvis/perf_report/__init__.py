@@ -10,23 +10,29 @@ from jarvis.errors import MissingTableError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import (
     call_paths,
+    call_stacks,
     collectives,
     gpu_timeline,
+    kernel_summary,
     operations,
     ops,
+    overlap,
+    recompute,
     roofline,
     sheets,
+    short_kernels,
     unified,
 )
 from jarvis.perf_report.call_paths import CallPath, CallStacks
 from jarvis.perf_report.calls import host_calls
 from jarvis.perf_report.gpu_timeline import Totals
+from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline_sheets import roofline_sheets
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas import conform
 from jarvis.trace import Trace
 
-__all__ = ["TABLES", "CallPath", "PerfReport", "Totals"]
+__all__ = ["OPTIONAL_TABLES", "TABLES", "CallPath", "PerfReport", "ReportOptions", "Totals"]
 
 TABLES = (
     "gpu_timeline",
@@ -43,19 +49,24 @@ TABLES = (
 )
 """The tables that every report has; roofline sheets come on top where they have rows."""
 
+OPTIONAL_TABLES = ("kernel_summary", "short_kernel_histogram", "short_kernels_summary")
+"""Tables that are sheets only where the options ask for them."""
+
 
 @dataclass(frozen=True)
 class PerfReport:
     """What one trace says about performance, as tables (columns: ``jarvis.schemas``).
 
     ``tracelens_models_only`` keeps the sheets to the perf models that TraceLens has; with
-    ``strict`` an error of a formula is raised instead of recorded.
+    ``strict`` an error of a formula is raised instead of recorded. ``options`` add sheets and
+    columns.
     """
 
     trace: Trace
     hardware: HardwareSpec | None
     tracelens_models_only: bool = False
     strict: bool = False
+    options: ReportOptions = DEFAULT_OPTIONS
 
     @cached_property
     def totals(self) -> Totals:
@@ -65,7 +76,8 @@ class PerfReport:
     @cached_property
     def gpu_timeline(self) -> pl.DataFrame:
         """The sheet ``gpu_timeline``."""
-        return conform(gpu_timeline.gpu_timeline(self.totals), "gpu_timeline")
+        table = gpu_timeline.gpu_timeline(self._work, self.options.micro_idle_thresh_us)
+        return conform(table, "gpu_timeline")
 
     @cached_property
     def ops_summary_by_category(self) -> pl.DataFrame:
@@ -75,26 +87,70 @@ class PerfReport:
     @cached_property
     def ops_summary(self) -> pl.DataFrame:
         """The sheet ``ops_summary``."""
-        return conform(ops.ops_summary(self._launchers), "ops_summary")
+        return self._top_ops(conform(ops.ops_summary(self._launchers), "ops_summary"))
 
     @cached_property
     def ops_unique_args(self) -> pl.DataFrame:
         """The sheet ``ops_unique_args``."""
-        return conform(ops.ops_unique_args(self._launchers, self._direct), "ops_unique_args")
+        return self._ops_unique_args(None)
 
     @cached_property
     def unified_perf_summary(self) -> pl.DataFrame:
         """The sheet ``unified_perf_summary``."""
-        return unified.unified_perf_summary(
-            self._unified, self.hardware, self.tracelens_models_only
-        )
+        return self._unified_perf_summary(None)
+
+    @cached_property
+    def overlap_sheets(self) -> dict[str, pl.DataFrame]:
+        """``ops_unique_args`` and ``unified_perf_summary`` with overlap information."""
+        direct = self._direct.rename({"uid": "gpu_uid"})
+        pairs = overlap.overlapping_pairs(self._work)
+        return {
+            "ops_unique_args": self._ops_unique_args(overlap.overlaps(direct, pairs)),
+            "unified_perf_summary": self._unified_perf_summary(
+                overlap.overlaps(self._unified.work, pairs)
+            ),
+        }
 
     @cached_property
     def roofline_sheets(self) -> dict[str, pl.DataFrame]:
         """The roofline sheets that have rows, by name."""
         return roofline_sheets(
-            self._calls, self._costs, self.trace.backwards, self._work, self.hardware
+            self._calls,
+            self._costs,
+            self.trace.backwards,
+            self._work,
+            self.hardware,
+            self.options,
+            self.tracelens_models_only,
         )
+
+    @cached_property
+    def kernel_summary(self) -> pl.DataFrame:
+        """The sheet ``kernel_summary``."""
+        rows = kernel_summary.kernel_summary(
+            self._kernels, self._timeline_ms, self.trace.info.gpu_only
+        )
+        return conform(rows, "kernel_summary")
+
+    @cached_property
+    def short_kernel_histogram(self) -> pl.DataFrame:
+        """The sheet ``short_kernel_histogram``."""
+        bins = self.options.short_kernel_histogram_bins
+        return conform(
+            short_kernels.short_kernel_histogram(self._short_kernels, bins),
+            "short_kernel_histogram",
+        )
+
+    @cached_property
+    def short_kernels_summary(self) -> pl.DataFrame:
+        """The sheet ``short_kernels_summary``."""
+        rows = short_kernels.short_kernels_summary(
+            self._short_kernels,
+            self._timeline_ms,
+            self.trace.info.gpu_only,
+            self.options.topk_short_kernels,
+        )
+        return conform(rows, "short_kernels_summary")
 
     @cached_property
     def coll_analysis(self) -> pl.DataFrame:
@@ -145,31 +201,95 @@ class PerfReport:
     def sheets(self) -> dict[str, pl.DataFrame]:
         """All sheets that have rows, under TraceLens's names, labels and order; cells are flat.
 
-        A trace without host ops has the timeline only.
+        A trace without host ops has the timeline, and what the options ask for about kernels.
         """
-        if self.trace.info.gpu_only:
-            return sheets.sheets({sheets.ALWAYS: self.table(sheets.ALWAYS)})
-        tables = {name: self.table(name) for name in sheets.BEFORE_ROOFLINE}
-        tables |= self.roofline_sheets
-        tables |= {name: self.table(name) for name in sheets.AFTER_ROOFLINE}
+        tables = {"gpu_timeline": self.gpu_timeline}
+        if not self.trace.info.gpu_only:
+            for name in ("ops_summary_by_category", "ops_summary"):
+                tables[name] = self.table(name)
+            for name in ("ops_unique_args", "unified_perf_summary"):
+                tables[name] = self.table(name)
+                if self.options.include_overlap_info:
+                    tables[name + overlap.OVERLAP_SUFFIX] = self.overlap_sheets[name]
+            tables |= self.roofline_sheets
+        if self.options.enable_kernel_summary:
+            tables["kernel_summary"] = self.kernel_summary
+        if self.options.short_kernel_study:
+            tables["short_kernel_histogram"] = self.short_kernel_histogram
+            tables["short_kernels_summary"] = self.short_kernels_summary
+        if not (self.trace.info.gpu_only or self.options.disable_coll_analysis):
+            tables["coll_analysis"] = self.coll_analysis
         return sheets.sheets(tables)
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table of TABLES, or a roofline sheet, by name; MissingTableError for another one."""
-        if name in TABLES:
+        """A table by name, also one of OPTIONAL_TABLES; MissingTableError for another name."""
+        if name in TABLES or name in OPTIONAL_TABLES:
             table: pl.DataFrame = getattr(self, name)
             return table
         if name in self.roofline_sheets:
             return self.roofline_sheets[name]
-        raise MissingTableError(name, f"there are {', '.join([*TABLES, *self.roofline_sheets])}")
+        known = ", ".join([*TABLES, *OPTIONAL_TABLES, *self.roofline_sheets])
+        raise MissingTableError(name, f"there are {known}")
+
+    def _ops_unique_args(self, found: overlap.Overlaps | None) -> pl.DataFrame:
+        launchers = self._launchers
+        if self.options.group_by_num_kernels:
+            launchers = launchers.with_columns(num_kernels="direct_kernel_count")
+        rows = ops.ops_unique_args(launchers, self._direct, found)
+        if not self.options.include_first_occurrence_time:
+            rows = rows.drop("first_occurrence_time")
+        return self._top_ops(conform(rows, "ops_unique_args"))
+
+    def _unified_perf_summary(self, found: overlap.Overlaps | None) -> pl.DataFrame:
+        calls = self._unified
+        if self.options.needs_python_tree:
+            calls = call_stacks.with_call_stacks(calls, self._named_tree)
+        rows = unified.unified_perf_summary(calls, self.hardware, self.tracelens_models_only, found)
+        if self.options.include_call_stack:
+            rows = call_stacks.with_entry_points(rows).drop("kernel_call_stacks")
+            rows = conform(rows, "unified_perf_summary")
+        return self._top_ops(rows)
+
+    def _top_ops(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.head(self.options.topk_ops or rows.height)
 
     @cached_property
     def _work(self) -> GpuWork:
-        return gpu_work(self.trace)
+        work = gpu_work(
+            self.trace,
+            with_python=self.options.needs_python_tree,
+            counts_unlinked=self.options.include_unlinked_kernels,
+        )
+        if self.options.detect_recompute:
+            work = recompute.marked_work(work, self._recomputed)
+        return work
 
     @cached_property
     def _calls(self) -> pl.DataFrame:
-        return host_calls(self.trace)
+        calls = host_calls(self.trace, with_python=self.options.needs_python_tree)
+        if self.options.detect_recompute:
+            calls = recompute.marked_calls(calls, self._recomputed)
+        return calls
+
+    @cached_property
+    def _recomputed(self) -> pl.Series:
+        return recompute.recomputed_uids(self.trace)
+
+    @cached_property
+    def _timeline_ms(self) -> float:
+        """Total time of the GPU timeline; of its first table where recomputed work has its own."""
+        total = pl.col("type") == "total_time"
+        milliseconds: float = self.gpu_timeline.filter(total)["time_ms"].item(0)
+        return milliseconds
+
+    @cached_property
+    def _kernels(self) -> pl.DataFrame:
+        return kernel_summary.kernels(self._work, self._calls, self._direct)
+
+    @cached_property
+    def _short_kernels(self) -> pl.DataFrame:
+        threshold_us = self.options.short_kernel_threshold_us
+        return short_kernels.shorter_than(self._kernels, threshold_us)
 
     @cached_property
     def _direct(self) -> pl.DataFrame:

@@ -14,20 +14,23 @@ THREAD = ("process_name", "process_label", "thread_name")
 CALL_KEY = ("name", "op_category", *THREAD, *ARGUMENTS)
 """What makes two calls one row of the sheets."""
 
+OPTIONAL_KEY = ("num_kernels", "is_recompute", "overlapping_kernel_names")
+"""Columns that tell rows apart too, where the calls have them."""
+
 _PROCESS_TID = "0"  # Kineto writes the names of a process under this thread
 
 
-def host_calls(trace: Trace) -> pl.DataFrame:
-    """Cpu ops and runtime calls in file order.
+def host_calls(trace: Trace, *, with_python: bool = False) -> pl.DataFrame:
+    """Cpu ops and runtime calls, ``with_python`` Python functions too, in file order.
 
     Columns: ``uid, name, cat, pid, tid, ts_ns, dur_ns``, the arguments as JSON text (null where
     the trace has none), ``process_name, process_label, thread_name``.
     """
     columns = ("uid", "name", "cat", "pid", "tid", "ts_ns", "dur_ns")
-    calls = pl.concat(
-        [trace.cpu_ops.select(*columns, *ARGUMENTS), trace.runtime.select(columns)],
-        how="diagonal",
-    ).sort("uid")
+    parts = [trace.cpu_ops.select(*columns, *ARGUMENTS), trace.runtime.select(columns)]
+    if with_python:
+        parts.append(trace.python_functions.select(columns))
+    calls = pl.concat(parts, how="diagonal").sort("uid")
     processes = trace.threads.filter(pl.col("tid") == _PROCESS_TID)
     return (
         calls.join(
@@ -58,6 +61,11 @@ def shares(of: str) -> list[pl.Expr]:
     return [share.alias("percent"), share.cum_sum().alias("cumulative_percent")]
 
 
+def key_of(calls: pl.DataFrame, *columns: str) -> list[str]:
+    """``columns`` and those of OPTIONAL_KEY that the calls have."""
+    return [*columns, *(column for column in OPTIONAL_KEY if column in calls.columns)]
+
+
 def numbered(calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Calls with ``call``, their position, and ``group``: the first call that has an equal key."""
     return calls.with_columns(call=pl.int_range(pl.len())).with_columns(
@@ -66,20 +74,27 @@ def numbered(calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def with_kernel_details(
-    groups: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame
+    groups: pl.DataFrame,
+    calls: pl.DataFrame,
+    work: pl.DataFrame,
+    names: tuple[str, str] = ("kernel_details", "trunc_kernel_details"),
 ) -> pl.DataFrame:
     """Groups with ``kernel_details`` and ``trunc_kernel_details``; ``[]`` and null without any.
 
     ``calls``: ``uid, call, group``; ``work``: ``owner_uid, name, stream, dur_ns`` in the order in
-    which the kernels of a call are to be listed.
+    which the kernels of a call are to be listed, optionally ``call_stack``. ``names`` are other
+    names for the two columns.
     """
+    full, short = names
+    optional = [column for column in ("call_stack",) if column in work.columns]
     lists = work.select(
-        "name", "stream", "dur_ns", uid="owner_uid", position=pl.int_range(pl.len())
+        "name", "stream", "dur_ns", *optional, uid="owner_uid", position=pl.int_range(pl.len())
     ).join(calls.select("uid", "call", "group"), on="uid")
     lists = lists.with_columns(position=pl.col("position").rank("ordinal").over("call"))
-    details = groups.join(kernel_details(lists), on="group", how="left", maintain_order="left")
-    short = [trunc_kernel_details(entries) for entries in details["kernel_details"].to_list()]
+    found = kernel_details(lists).rename({"kernel_details": full})
+    details = groups.join(found, on="group", how="left", maintain_order="left")
+    texts = [trunc_kernel_details(entries) for entries in details[full].to_list()]
     return details.with_columns(
-        pl.col("kernel_details").fill_null(pl.lit([], dtype=KERNEL_STATS)),
-        trunc_kernel_details=pl.Series(short, dtype=pl.String),
+        pl.col(full).fill_null(pl.lit([], dtype=KERNEL_STATS)),
+        pl.Series(short, texts, dtype=pl.String),
     )

@@ -1,10 +1,10 @@
 """Where the GPU's time goes: computing, communicating, copying, or nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from jarvis.perf_report.intervals import covered_ns, microseconds
+from jarvis.perf_report.intervals import END, START, covered_ns, microseconds
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY, GpuWork
 
 
@@ -77,14 +77,36 @@ def totals(work: GpuWork) -> Totals:
     )
 
 
-def gpu_timeline(parts: Totals) -> pl.DataFrame:
-    """The totals as the sheet ``gpu_timeline``."""
+def gpu_timeline(work: GpuWork, micro_idle_thresh_us: float | None = None) -> pl.DataFrame:
+    """The sheet ``gpu_timeline``; with a threshold, idle time in two rows: short gaps and others.
+
+    Where the events tell recomputed work apart (``is_recompute``), that has a table of its own
+    below the other's, each with its own total.
+    """
+    window = work.window
+    if "is_recompute" not in window.columns:
+        return _rows(work, micro_idle_thresh_us)
+    tables = []
+    for flag in (False, True):
+        part = window.filter(pl.col("is_recompute") == flag)
+        if part.height or not flag:
+            rows = _rows(replace(work, events=part, counts_unlinked=True), micro_idle_thresh_us)
+            tables.append(rows.with_columns(is_recompute=pl.lit(flag)))
+    return pl.concat(tables)
+
+
+def _rows(work: GpuWork, micro_idle_thresh_us: float | None) -> pl.DataFrame:
+    parts = totals(work)
+    idle_ms = {"idle_time": parts.idle_time_ms}
+    if micro_idle_thresh_us is not None:
+        micro = _short_gaps_ns(work.window, micro_idle_thresh_us) / 1e6
+        idle_ms = {"micro_idle_time": micro, "macro_idle_time": parts.idle_time_ms - micro}
     times_ms = {
         "computation_time": parts.compute_time_ms,
         "exposed_comm_time": parts.exposed_comm_time_ms,
         "exposed_memcpy_time": parts.exposed_memcpy_time_ms,
         "busy_time": parts.busy_time_ms,
-        "idle_time": parts.idle_time_ms,
+        **idle_ms,
         "total_time": parts.total_time_ms,
         "total_comm_time": parts.total_comm_time_ms,
         "total_memcpy_time": parts.total_memcpy_time_ms,
@@ -92,6 +114,13 @@ def gpu_timeline(parts: Totals) -> pl.DataFrame:
     frame = pl.DataFrame({"type": list(times_ms), "time_ms": list(times_ms.values())})
     share = 100 * pl.col("time_ms") / parts.total_time_ms
     return frame.with_columns(percent=share if parts.total_time_ms else pl.lit(None, pl.Float64))
+
+
+def _short_gaps_ns(events: pl.DataFrame, shorter_than_us: float) -> int:
+    """The sum of the gaps between GPU work that are shorter than the threshold."""
+    ordered = events.sort("ts_ns")
+    gaps = ordered.select(gap=START - END.cum_max().shift(1))["gap"]
+    return int(gaps.filter((gaps > 0) & (gaps < 1000 * shorter_than_us)).sum())
 
 
 def memory_copies(work: GpuWork) -> pl.DataFrame:

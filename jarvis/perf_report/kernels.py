@@ -13,13 +13,16 @@ NAME_LENGTH = 64
 def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
     """Kernel statistics by position in the call, as the sheets have them.
 
-    ``lists``: ``group, call, position, name, stream, dur_ns``, one row for each kernel of a call,
-    calls numbered in the order of the group. The first call with kernels is the template: calls
-    with another number of kernels are left out, and names are those of the template.
+    ``lists``: ``group, call, position, name, stream, dur_ns`` and optionally ``call_stack``, one
+    row for each kernel of a call, calls numbered in the order of the group. The first call with
+    kernels is the template: calls with another number of kernels are left out, and names are
+    those of the template.
 
-    Returns ``group, kernel_details``, the details ascending by total duration.
+    Returns ``group, kernel_details``, the details ascending by total duration, and
+    ``kernel_call_stacks`` in the same order where ``lists`` has call stacks.
     """
     ns = pl.col("dur_ns")
+    has_stacks = "call_stack" in lists.columns
     lengths = lists.group_by("group", "call").agg(length=pl.len())
     template = lengths.sort("call").group_by("group").agg(template_length=pl.col("length").first())
     fitting = lengths.join(template, on="group").filter(
@@ -39,10 +42,14 @@ def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
             std_dev_duration_us=ns.std(ddof=0) / 1e3,
             min_duration_us=microseconds(ns.min()),
             max_duration_us=microseconds(ns.max()),
+            **({"kernel_call_stacks": pl.col("call_stack").first()} if has_stacks else {}),
         )
         .sort("group", "total_duration_us", "name", maintain_order=True)
         .group_by("group", maintain_order=True)
-        .agg(kernel_details=_entries(KERNEL_STATS))
+        .agg(
+            *(["kernel_call_stacks"] if has_stacks else []),
+            kernel_details=_entries(KERNEL_STATS),
+        )
     )
 
 

@@ -6,6 +6,7 @@ from jarvis.perf_models import op_category
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     CALL_KEY,
+    key_of,
     numbered,
     shares,
     statistics,
@@ -13,6 +14,12 @@ from jarvis.perf_report.calls import (
 )
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.literals import tuples_text
+from jarvis.perf_report.overlap import (
+    Overlaps,
+    overlap_statistics,
+    with_overlap_details,
+    with_overlaps,
+)
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 
 _NATIVE_KERNEL = "void at::native"
@@ -66,17 +73,19 @@ def launchers(work: GpuWork, calls: pl.DataFrame) -> pl.DataFrame:
     """One row for each host call that launched GPU work itself, by start time.
 
     ``calls``: ``host_calls``. Adds ``op_category``, ``direct_kernel_time_us`` (busy time of what it
-    launched, without communication) and ``subtree_kernel_time_us`` (of all work below it).
+    launched, without communication), ``subtree_kernel_time_us`` (of all work below it) and
+    ``direct_kernel_count``.
     """
     direct = direct_work(work)
     below = work.below(direct["owner_uid"].unique())
     times = (
         direct.group_by("owner_uid")
-        .agg(first_kernel_uid=pl.col("uid").min())
+        .agg(first_kernel_uid=pl.col("uid").min(), direct_kernel_count=pl.len().cast(pl.Int64))
         .join(busy_ns(direct, ["owner_uid"]), on="owner_uid")
         .join(busy_ns(below, ["owner_uid"]), on="owner_uid", suffix="_below")
         .select(
             "first_kernel_uid",
+            "direct_kernel_count",
             uid="owner_uid",
             direct_kernel_time_us=microseconds(pl.col("busy_ns")),
             subtree_kernel_time_us=microseconds(pl.col("busy_ns_below")),
@@ -89,7 +98,7 @@ def launchers(work: GpuWork, calls: pl.DataFrame) -> pl.DataFrame:
 def ops_summary_by_category(found: pl.DataFrame) -> pl.DataFrame:
     """Launchers by op category (schema: ``ops_summary_by_category``)."""
     return (
-        found.group_by("op_category")
+        found.group_by(key_of(found, "op_category"))
         .agg(count=pl.len(), direct_kernel_time_ms=pl.col("direct_kernel_time_us").sum() / 1e3)
         .sort(["direct_kernel_time_ms", "op_category"], descending=[True, False])
         .with_columns(shares("direct_kernel_time_ms"))
@@ -100,7 +109,7 @@ def ops_summary(found: pl.DataFrame) -> pl.DataFrame:
     """Launchers by name (schema: ``ops_summary``)."""
     times = ("direct_kernel_time_us", "subtree_kernel_time_us")
     return (
-        found.group_by("name")
+        found.group_by(key_of(found, "name"))
         .agg(
             *(pl.col(time).sum() for time in times),
             *((pl.col(time).sum() / 1e3).alias(time.replace("_us", "_ms")) for time in times),
@@ -112,19 +121,33 @@ def ops_summary(found: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def ops_unique_args(found: pl.DataFrame, direct: pl.DataFrame) -> pl.DataFrame:
-    """Launchers by name, arguments and thread (schema: ``ops_unique_args``)."""
-    rows = numbered(found, CALL_KEY)
-    groups = rows.group_by("group", *CALL_KEY, maintain_order=True).agg(
+def ops_unique_args(
+    found: pl.DataFrame, direct: pl.DataFrame, overlap: Overlaps | None = None
+) -> pl.DataFrame:
+    """Launchers by name, arguments and thread (schema: ``ops_unique_args``).
+
+    Columns of OPTIONAL_KEY that the launchers have tell rows apart as well. ``overlap`` is that of
+    the direct work.
+    """
+    if overlap is not None:
+        found = with_overlaps(found, overlap)
+    key = key_of(found, *CALL_KEY)
+    rows = numbered(found, key)
+    groups = rows.group_by("group", *key, maintain_order=True).agg(
         *statistics("direct_kernel_time_us", "direct_kernel_time_us", _STATISTICS),
         *statistics("subtree_kernel_time_us", "subtree_kernel_time_us", _STATISTICS),
+        *overlap_statistics(rows),
         operation_count=pl.len(),
         ex_uid=pl.col("uid").first(),
+        first_ts_ns=pl.col("ts_ns").min(),
     )
+    first = pl.col("first_ts_ns")
     return (
-        with_kernel_details(groups, rows, direct)
+        with_overlap_details(with_kernel_details(groups, rows, direct), rows, overlap)
         .sort(["direct_kernel_time_us_sum", "ex_uid"], descending=[True, False])
         .with_columns(
-            *shares("direct_kernel_time_us_sum"), *(tuples_text(name) for name in ARGUMENTS)
+            *shares("direct_kernel_time_us_sum"),
+            *(tuples_text(name) for name in ARGUMENTS),
+            first_occurrence_time=microseconds(first - first.min()),
         )
     )

@@ -10,12 +10,23 @@ from jarvis.perf_models import ONE_SHEET_FAMILIES, all_models, sheet_families
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     THREAD,
+    key_of,
     numbered,
     statistics,
     with_kernel_details,
 )
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.literals import lists_text
+from jarvis.perf_report.overlap import (
+    OVERLAP_SUFFIX,
+    Overlaps,
+    overlap_statistics,
+    overlapping_pairs,
+    overlaps,
+    with_overlap_details,
+    with_overlaps,
+)
+from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import PARAM_PREFIX, SPREAD, conform
@@ -48,22 +59,34 @@ def roofline_sheets(
     backwards: pl.DataFrame,
     work: GpuWork,
     hardware: HardwareSpec | None,
+    options: ReportOptions = DEFAULT_OPTIONS,
+    tracelens_models_only: bool = False,
 ) -> dict[str, pl.DataFrame]:
     """Every roofline sheet that has rows, by sheet name, in report order.
 
     ``calls``: ``host_calls``; ``own_costs``: ``costs`` of them; ``backwards``: ``Trace.backwards``.
+    With overlap information each sheet is followed by one that has it.
     """
     sheets: dict[str, pl.DataFrame] = {}
     forward_rows = _priced(calls.filter(pl.col("cat") == "cpu_op"), own_costs)
     forward_work = work.below(forward_rows["uid"])
     backward_rows, backward_work = _backward_pass(forward_rows, backwards, work)
+    pairs = overlapping_pairs(work) if options.include_overlap_info else None
+    models = [model for model in all_models() if model.tracelens or not tracelens_models_only]
     for family in sheet_families():
-        names = [model.name for model in all_models() if model.sheet == family]
+        names = [model.name for model in models if model.sheet == family]
         ahead = forward_rows.filter(pl.col("name").is_in(names))
         back = backward_rows.filter(pl.col("name").is_in(names))
         for sheet, rows, below in _passes(family, ahead, back, forward_work, backward_work):
             if rows.height:
-                sheets[sheet] = _sheet(rows, below, hardware)
+                of_rows = below.join(
+                    rows.select("uid"), left_on="owner_uid", right_on="uid", how="semi"
+                )
+                sheets[sheet] = _sheet(rows, of_rows, hardware, options)
+                if pairs is not None:
+                    sheets[sheet + OVERLAP_SUFFIX] = _sheet(
+                        rows, of_rows, hardware, options, overlaps(of_rows, pairs)
+                    )
     return sheets
 
 
@@ -129,18 +152,28 @@ def _passes(
     )
 
 
-def _sheet(rows: pl.DataFrame, work: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
-    below = work.join(rows.select("uid"), left_on="owner_uid", right_on="uid", how="semi")
+def _sheet(
+    rows: pl.DataFrame,
+    work: pl.DataFrame,
+    hardware: HardwareSpec | None,
+    options: ReportOptions,
+    overlap: Overlaps | None = None,
+) -> pl.DataFrame:
     timed = rows.join(
-        busy_ns(below, ["owner_uid"]),
+        busy_ns(work, ["owner_uid"]),
         left_on="uid",
         right_on="owner_uid",
         how="left",
         maintain_order="left",
     ).with_columns(kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0)))
-    priced = numbered(sheet_metrics(timed, hardware), ["name", "perf_params"])
+    if options.group_by_num_kernels:
+        timed = _with_num_kernels(timed, work)
+    if overlap is not None:
+        timed = with_overlaps(timed, overlap)
+    key = key_of(timed, "name", "perf_params")
+    priced = numbered(sheet_metrics(timed, hardware), key)
     has_peaks = "roofline_time_us" in priced.columns
-    groups = priced.group_by("group", "name", "perf_params", maintain_order=True).agg(
+    groups = priced.group_by("group", *key, maintain_order=True).agg(
         *(
             pl.col(column).drop_nulls().first()
             for column in (*_FIRST, *(_FIRST_IF_PRICED if has_peaks else ()))
@@ -151,17 +184,25 @@ def _sheet(rows: pl.DataFrame, work: pl.DataFrame, hardware: HardwareSpec | None
             for statistic in statistics(column, column, SPREAD)
         ),
         *statistics("kernel_time_us", "kernel_time_us", (*SPREAD, "sum")),
+        *overlap_statistics(priced),
         name_count=pl.len(),
         uid_first=pl.col("uid").min(),
     )
-    details = with_kernel_details(groups, priced, below.sort("ts_ns", "gpu_uid"))
+    detailed = with_kernel_details(groups, priced, work.sort("ts_ns", "gpu_uid"))
+    details = with_overlap_details(detailed, priced, overlap)
     labelled = details.with_columns(
         *_parameter_columns(details["perf_params"].to_list()),
         *(lists_text(name) for name in ARGUMENTS),
     )
-    return conform(
-        labelled.sort(["kernel_time_us_sum", "uid_first"], descending=[True, False]), "roofline"
-    )
+    ranked = labelled.sort(["kernel_time_us_sum", "uid_first"], descending=[True, False])
+    return conform(ranked.head(options.topk_roofline_ops or ranked.height), "roofline")
+
+
+def _with_num_kernels(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    counts = work.group_by("owner_uid").agg(num_kernels=pl.len().cast(pl.Int64))
+    return calls.join(
+        counts, left_on="uid", right_on="owner_uid", how="left", maintain_order="left"
+    ).with_columns(pl.col("num_kernels").fill_null(0))
 
 
 def _parameter_columns(texts: Sequence[str | None]) -> list[pl.Series]:

@@ -1,19 +1,13 @@
 """Report tables -> sheets: TraceLens's names, labels and order, every cell a number or text."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
+from jarvis.perf_report.overlap import OVERLAP_SUFFIX
 from jarvis.schemas import TABLES, labelled
 
-BEFORE_ROOFLINE = (
-    "gpu_timeline",
-    "ops_summary_by_category",
-    "ops_summary",
-    "ops_unique_args",
-    "unified_perf_summary",
-)
-AFTER_ROOFLINE = ("coll_analysis",)
 ALWAYS = "gpu_timeline"
 
 
@@ -23,10 +17,32 @@ def sheets(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     Lists become Python text with plain numbers, truth values the words True and False.
     """
     return {
-        name: labelled(_flat(frame), name if name in TABLES else "roofline")
+        name: labelled(_flat(_with_call_stacks(frame)), _schema(name))
         for name, frame in tables.items()
         if frame.height or name == ALWAYS
     }
+
+
+def _schema(sheet: str) -> str:
+    table = sheet.removesuffix(OVERLAP_SUFFIX)
+    return table if table in TABLES else "roofline"
+
+
+def _with_call_stacks(frame: pl.DataFrame) -> pl.DataFrame:
+    """Call stacks of kernels as one more entry of ``kernel_details``, behind the stream."""
+    if "kernel_call_stacks" not in frame.columns:
+        return frame
+    texts = [
+        repr([_with_call_stack(*pair) for pair in zip(entries, stacks or (), strict=True)])
+        for entries, stacks in frame.select("kernel_details", "kernel_call_stacks").iter_rows()
+    ]
+    return frame.drop("kernel_call_stacks").with_columns(kernel_details=pl.Series(texts))
+
+
+def _with_call_stack(entry: dict[str, Any], stack: list[str] | None) -> dict[str, Any]:
+    if stack is None:
+        return entry
+    return {"name": entry["name"], "stream": entry["stream"], "call_stack": stack} | entry
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from jarvis.perf_models import find_model
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     CALL_KEY,
+    key_of,
     numbered,
     shares,
     statistics,
@@ -21,14 +22,22 @@ from jarvis.perf_report.calls import (
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.ops import with_op_category
+from jarvis.perf_report.overlap import (
+    Overlaps,
+    overlap_statistics,
+    with_overlap_details,
+    with_overlaps,
+)
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas import SPREAD, conform
+from jarvis.trace.tables import PYTHON_FUNCTION, RUNTIME_CATEGORIES
 
 SYNTHETIC = "{}->{} (Synthetic Op)"
 """Name of a row for one GPU event: the call that launched it, and its own name."""
 
 _FIRST_METRICS = ("gflops", "data_moved_mb", "flops_per_byte", "compute_spec", "perf_params")
+_REPORT_ORDER = ("is_outside_python", "root_ts_ns", "root_order", "order")
 _WRAPPER_LEVELS = 5
 """How far above an op its autograd wrapper may stand."""
 
@@ -67,8 +76,8 @@ def unified_calls(
     collected = _collect(tree, wrapped["uid"])
     chosen = (
         calls.join(collected, on="uid")
-        .sort("root_ts_ns", "root_order", "order")
-        .drop("root_ts_ns", "root_order", "order")
+        .sort(_REPORT_ORDER)
+        .drop(_REPORT_ORDER)
         .with_columns(source_uid="uid", is_synthetic=pl.lit(False))
     )
     below = work.below(chosen["uid"])
@@ -109,7 +118,8 @@ def _features(calls: pl.DataFrame, work: GpuWork, modelled: pl.Series) -> pl.Dat
         is_leaf=is_op & pl.col("uid").is_in(leaves.implode()),
     )
     # Ops that run inside a runtime call are out of reach from above.
-    is_barrier = ~is_op & pl.col("op_uid").is_not_null()
+    is_runtime = pl.col("cat").is_in(RUNTIME_CATEGORIES)
+    is_barrier = is_runtime & pl.col("op_uid").is_not_null()
     counted = pl.col("is_modelled") & pl.col("has_work") & ~_inside(is_barrier)
     upto = pl.concat([pl.Series([0]), tree.select(counted.cum_sum().cast(pl.Int64)).to_series()])
     return tree.with_columns(
@@ -125,7 +135,11 @@ def _inside(condition: pl.Expr) -> pl.Expr:
 
 
 def _collect(tree: pl.DataFrame, wrapped: pl.Series) -> pl.DataFrame:
-    """``uid, order`` of the ops to collect, with ``root_ts_ns, root_order`` of their root."""
+    """``uid`` of the ops to collect, with the columns of ``_REPORT_ORDER`` to sort them by.
+
+    In a tree with Python functions, ops that run inside a runtime call are in reach too, and what
+    runs below a Python function comes first.
+    """
     is_wrapped = pl.col("uid").is_in(wrapped.implode())
     descends = (
         pl.col("has_work")
@@ -134,14 +148,22 @@ def _collect(tree: pl.DataFrame, wrapped: pl.Series) -> pl.DataFrame:
     )
     collects = pl.col("is_modelled") | is_wrapped | ~pl.col("has_communication")
     is_op = pl.col("cat") == "cpu_op"
-    stops = pl.when(is_op).then(~descends).otherwise("is_barrier")
-    root = pl.when("is_root").then("order").forward_fill()
-    root_ts = pl.when("is_root").then("ts_ns").forward_fill()
+    is_python_root = (pl.col("cat") == PYTHON_FUNCTION) & pl.col("parent_uid").is_null()
+    has_python = tree.select((pl.col("cat") == PYTHON_FUNCTION).any()).item()
+    stops = pl.when(is_op).then(~descends).otherwise(pl.lit(not has_python) & pl.col("is_barrier"))
+    is_start = is_python_root | (pl.col("is_root") & ~pl.col("is_in_python"))
     return (
-        tree.with_columns(root_order=root, root_ts_ns=root_ts, is_visited=~_inside(stops))
+        tree.with_columns(is_in_python=_inside(is_python_root))
+        .with_columns(
+            root_order=pl.when(is_start).then("order").forward_fill(),
+            root_ts_ns=pl.when(is_start).then("ts_ns").forward_fill(),
+            is_visited=~_inside(stops),
+        )
         .filter(is_op & pl.col("is_visited") & pl.col("has_work") & ~descends & collects)
         .filter(~pl.col("is_dropped"))
-        .select("uid", "order", "root_order", "root_ts_ns")
+        .select(
+            "uid", "order", "root_order", "root_ts_ns", is_outside_python=~pl.col("is_in_python")
+        )
     )
 
 
@@ -248,21 +270,29 @@ def _priced(every: pl.DataFrame, own_costs: pl.DataFrame, wrapped: pl.DataFrame)
 
 
 def unified_perf_summary(
-    unified: UnifiedCalls, hardware: HardwareSpec | None, tracelens_models_only: bool
+    unified: UnifiedCalls,
+    hardware: HardwareSpec | None,
+    tracelens_models_only: bool,
+    overlap: Overlaps | None = None,
 ) -> pl.DataFrame:
-    """Unified ops by name, category, thread and arguments (schema: ``unified_perf_summary``)."""
-    calls = unified.calls
+    """Unified ops by name, category, thread and arguments (schema: ``unified_perf_summary``).
+
+    Columns of OPTIONAL_KEY that the calls have tell rows apart as well. ``overlap`` is that of the
+    GPU work of the calls.
+    """
+    calls = unified.calls if overlap is None else with_overlaps(unified.calls, overlap)
     if tracelens_models_only:
         keep = pl.col("tracelens").fill_null(True)
         calls = calls.with_columns(
             pl.when(keep).then(column).alias(column) for column in COST_SCHEMA
         )
-    rows = numbered(sheet_metrics(calls, hardware), CALL_KEY).with_columns(
+    key = key_of(calls, *CALL_KEY)
+    rows = numbered(sheet_metrics(calls, hardware), key).with_columns(
         host_time_us=microseconds(pl.col("dur_ns"))
     )
     priced = ("pct_roofline",) if "pct_roofline" in rows.columns else ()
     first_priced = ("roofline_time_us", "roofline_bound") if priced else ()
-    groups = rows.group_by("group", *CALL_KEY, maintain_order=True).agg(
+    groups = rows.group_by("group", *key, maintain_order=True).agg(
         *(
             statistic
             for column in ("host_time_us", "kernel_time_us")
@@ -274,12 +304,13 @@ def unified_perf_summary(
             for statistic in statistics(column, column, SPREAD)
         ),
         *(pl.col(column).drop_nulls().first() for column in (*_FIRST_METRICS, *first_priced)),
+        *overlap_statistics(rows),
         ex_uid=pl.col("uid").first(),
         operation_count=pl.len(),
         has_perf_model=pl.col("modelled").first().fill_null(False),
     )
     summary = (
-        with_kernel_details(groups, rows, unified.work)
+        with_overlap_details(with_kernel_details(groups, rows, unified.work), rows, overlap)
         .sort(["kernel_time_us_sum", "ex_uid"], descending=[True, False])
         .with_columns(*shares("kernel_time_us_sum"), *(tuples_text(name) for name in ARGUMENTS))
     )

@@ -33,12 +33,14 @@ class GpuWork:
     ``events``: every GPU event in file order with its ``kind``, ``linked``, and for linked ones
     ``launch_uid`` (runtime call), ``op_uid`` (nearest cpu op above it) and ``launcher_uid`` (cpu op
     that counts as the launcher, else the runtime call itself). ``launches``: a row for each link
-    of a runtime call with a GPU event, by ``order`` of the call in the tree.
+    of a runtime call with a GPU event, by ``order`` of the call in the tree. With
+    ``counts_unlinked`` the timeline counts work without a recorded launch too.
     """
 
     events: pl.DataFrame
     launches: pl.DataFrame
     call_tree: pl.DataFrame
+    counts_unlinked: bool = False
 
     @property
     def linked(self) -> pl.DataFrame:
@@ -49,7 +51,7 @@ class GpuWork:
     def window(self) -> pl.DataFrame:
         """The GPU events that the timeline counts: the linked ones, or all if none is linked."""
         linked = self.linked
-        return self.events if linked.is_empty() else linked
+        return self.events if self.counts_unlinked or linked.is_empty() else linked
 
     def below(self, owners: pl.Series) -> pl.DataFrame:
         """GPU work launched in the subtree of each host event in ``owners``.
@@ -76,9 +78,12 @@ class GpuWork:
         )
 
 
-def gpu_work(trace: Trace) -> GpuWork:
-    """The GPU events of a trace joined with the host calls that launched them."""
-    tree = trace.call_tree
+def gpu_work(trace: Trace, *, with_python: bool = False, counts_unlinked: bool = False) -> GpuWork:
+    """The GPU events of a trace joined with the host calls that launched them.
+
+    ``with_python`` takes the call tree that includes Python functions.
+    """
+    tree = trace.python_call_tree if with_python else trace.call_tree
     calls = tree.select("order", "op_uid", "launcher_uid", launch_uid="uid")
     links = trace.launches.select("link_index", "gpu_uid", launch_uid="runtime_uid").join(
         calls, on="launch_uid"
@@ -99,4 +104,4 @@ def gpu_work(trace: Trace) -> GpuWork:
         .join(events, left_on="gpu_uid", right_on="uid")
         .sort("order", "link_index")
     )
-    return GpuWork(events, launches, tree)
+    return GpuWork(events, launches, tree, counts_unlinked)

@@ -52,6 +52,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "ops_unique_args": sheets.OPS_UNIQUE_ARGS,
     "unified_perf_summary": sheets.UNIFIED_PERF_SUMMARY,
     "roofline": sheets.ROOFLINE,
+    "kernel_summary": sheets.KERNEL_SUMMARY,
+    "short_kernel_histogram": sheets.SHORT_KERNEL_HISTOGRAM,
+    "short_kernels_summary": sheets.SHORT_KERNELS_SUMMARY,
     "coll_analysis": sheets.COLL_ANALYSIS,
     "operations": tables.OPERATIONS,
     "gpu_work": tables.GPU_WORK,
@@ -119,6 +122,10 @@ _ABOUT = {
     "roofline": "One sheet for each family of perf models, one row for each operator and "
     "parameter set. Nested operators of a family stand side by side, so that column sums can "
     "count work twice; calls without GPU work count with no time.",
+    "kernel_summary": "Kernels by name, stream and the operator that launched them, communication "
+    "and kernels without a recorded launch included.",
+    "short_kernel_histogram": "How many kernels are how short, below a threshold.",
+    "short_kernels_summary": "Kernels below that threshold, by name, operator and arguments.",
     "coll_analysis": "Communication by collective, message and process group. Kernels whose "
     "metadata is incomplete are left out; the table `collectives` has them.",
     "operations": "The rows of `unified_perf_summary` with the right values: kernel "

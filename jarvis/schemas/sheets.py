@@ -1,5 +1,9 @@
 """The sheets of the report: TraceLens's labels over our column names."""
 
+from dataclasses import replace
+
+import polars as pl
+
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -47,6 +51,56 @@ _KERNELS_SUMMARY = (
         "kernels as the first; where calls differ, positions can mix kernels",
     ),
     text("trunc_kernel_details", "trunc_kernel_details", "the kernels, names cut to 64 characters"),
+)
+_NUM_KERNELS = replace(
+    count("num_kernels", "num_kernels", "GPU events of one call; calls with more are another row"),
+    optional=True,
+)
+_IS_RECOMPUTE = Column(
+    "is_recompute",
+    "is_recompute",
+    FLAG,
+    meaning="runs again in the backward pass because of activation checkpointing",
+    optional=True,
+)
+_OVERLAPPING_NAMES = Column(
+    "overlapping_kernel_names",
+    "overlapping_kernel_names",
+    NAMES,
+    meaning="work of other streams that runs at the same time as the kernels of the call",
+    optional=True,
+)
+_OVERLAP = (
+    Column(
+        "overlapping_kernels",
+        "overlapping_kernels_details_summary",
+        KERNEL_STATS,
+        meaning="that work by name, with statistics over the calls of its mean duration",
+        optional=True,
+    ),
+    Column(
+        "trunc_overlapping_kernels",
+        "trunc_overlapping_kernels_details",
+        TEXT,
+        meaning="the same, names cut to 64 characters",
+        optional=True,
+    ),
+    *statistics(
+        "overlap_pct",
+        "overlap_pct",
+        "",
+        "share of the busy time of the call in which other streams work too, from 0 to 1 and more "
+        "where the kernels of the call overlap each other",
+        optional=True,
+    ),
+)
+_KERNEL_CALL_STACKS = Column(
+    "kernel_call_stacks",
+    "kernel_call_stacks",
+    pl.List(NAMES),
+    meaning="what is above each kernel of the summary: modules, Python frames and operators, "
+    "outermost first",
+    optional=True,
 )
 KERNEL_TIME = "GPU busy time of the call: union of the intervals of all GPU work below it"
 _DIRECT = "GPU busy time of what the operator launches itself, communication left out"
@@ -116,15 +170,18 @@ GPU_TIMELINE = (
     text("type", "type", "part of the GPU timeline, all devices and streams together"),
     number("time_ms", "time ms", "ms", "length of that part"),
     number("percent", "percent", "%", "share of total_time, first GPU start to last GPU end"),
+    _IS_RECOMPUTE,
 )
 OPS_SUMMARY_BY_CATEGORY = (
     OP_CATEGORY,
+    _IS_RECOMPUTE,
     count("count", "Count", "operators that launched GPU work"),
     number("direct_kernel_time_ms", "total_direct_kernel_time_ms", "ms", _DIRECT),
     *_PERCENT,
 )
 OPS_SUMMARY = (
     NAME,
+    _IS_RECOMPUTE,
     number("direct_kernel_time_us", "total_direct_kernel_time_sum", "µs", _DIRECT),
     number("subtree_kernel_time_us", "total_subtree_kernel_time_sum", "µs", _SUBTREE),
     number("direct_kernel_time_ms", "total_direct_kernel_time_ms", "ms", _DIRECT),
@@ -135,21 +192,34 @@ OPS_SUMMARY = (
 )
 OPS_UNIQUE_ARGS = (
     NAME,
+    _OVERLAPPING_NAMES,
     OP_CATEGORY,
     *THREAD,
     *ARGUMENTS,
+    _NUM_KERNELS,
+    _IS_RECOMPUTE,
     OPERATION_COUNT,
+    number(
+        "first_occurrence_time",
+        "first_occurrence_time",
+        "µs",
+        "start of the first call after that of the first call of all",
+        optional=True,
+    ),
     *_pairs((*SPREAD, "sum")),
     EX_UID,
     *_KERNELS_SUMMARY,
+    *_OVERLAP,
     *_PERCENT,
 )
 HOST = "host time of the call"
 UNIFIED_PERF_SUMMARY = (
     NAME,
+    _OVERLAPPING_NAMES,
     OP_CATEGORY,
     *THREAD,
     *ARGUMENTS,
+    _IS_RECOMPUTE,
     EX_UID,
     OPERATION_COUNT,
     number("host_time_us_sum", "total_duration_us", "µs", f"{HOST}; sum over the calls"),
@@ -168,13 +238,33 @@ UNIFIED_PERF_SUMMARY = (
     *_PCT_ROOFLINE,
     *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, ("median", "min", "max")),
     *_KERNELS_SUMMARY,
+    _KERNEL_CALL_STACKS,
+    *_OVERLAP,
     text("perf_params", "perf_params", "parameters that the perf model read from the arguments"),
     Column("has_perf_model", "has_perf_model", FLAG, meaning="a perf model applies to the call"),
+    Column(
+        "entry_point",
+        "entry_point",
+        TEXT,
+        meaning="Python frame from which the operator was called, past wrappers of the framework",
+        optional=True,
+    ),
+    Column(
+        "call_stack_full",
+        "call_stack_full",
+        TEXT,
+        meaning="modules, Python frames and operators above the kernels of the first call, "
+        "outermost first; where kernels differ, a list for each after the part they share",
+        optional=True,
+    ),
     *_PERCENT,
 )
 ROOFLINE = (
     NAME,
+    _OVERLAPPING_NAMES,
     Column(ANY_PARAM, "param: *", TEXT, meaning="parameters of the perf model, one column each"),
+    _NUM_KERNELS,
+    _IS_RECOMPUTE,
     *_roofline_metrics("_first"),
     *_RATES[0],
     *_RATES[1],
@@ -190,6 +280,7 @@ ROOFLINE = (
         meaning=_KERNELS_SUMMARY[0].meaning,
     ),
     _KERNELS_SUMMARY[1],
+    *_OVERLAP,
     *(Column(c.name, f"{c.label}_first", c.dtype, meaning=c.meaning) for c in ARGUMENTS),
     *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, (*SPREAD, "sum")),
     count("name_count", "name_count", "calls in the row"),
@@ -217,4 +308,64 @@ COLL_ANALYSIS = (
         ("sum", "mean", "std", "min", "max"),
     ),
     OPERATION_COUNT,
+)
+_DURATION = ("sum", "count", "mean", "min", "max")
+_KERNEL_DURATION = "duration of the kernel"
+KERNEL_SUMMARY = (
+    text(
+        "parent_op_category",
+        "Parent op category",
+        "op category of the operator; graph or runtime where no operator launched the kernel",
+    ),
+    Column(
+        "parent_cpu_op",
+        "Parent cpu_op",
+        TEXT,
+        meaning="nearest operator above the launch, or the runtime call",
+        optional=True,
+    ),
+    text("kernel_name", "Kernel name", "name of the kernel"),
+    Column("kernel_stream", "Kernel stream", INTEGER, meaning="stream index"),
+    number("dur_us_sum", "Kernel duration (µs)_sum", "µs", f"{_KERNEL_DURATION}; sum"),
+    count("dur_us_count", "Kernel duration (µs)_count", "kernels in the row"),
+    *statistics("dur_us", "Kernel duration (µs)", "µs", _KERNEL_DURATION, ("mean", "min", "max")),
+    number("percent_of_kernels", "Percent of kernels time (%)", "%", "share of all kernels' time"),
+    number(
+        "percent_of_total",
+        "Percent of total time (%)",
+        "%",
+        "share of total_time of the GPU timeline, which may leave out work that these rows count",
+    ),
+)
+SHORT_KERNEL_HISTOGRAM = (
+    number("bin_start", "bin_start", "µs", "shortest duration of the bin"),
+    number("bin_end", "bin_end", "µs", "where the next bin begins; the last bin includes it"),
+    count("count", "count", "kernels in the bin"),
+)
+SHORT_KERNELS_SUMMARY = (
+    Column(
+        "parent_cpu_op",
+        "Parent cpu_op",
+        TEXT,
+        meaning="nearest operator above the launch; kernels without one are left out",
+        optional=True,
+    ),
+    *(
+        Column(c.name, label, TEXT, meaning=c.meaning, optional=True)
+        for c, label in zip(
+            (ARGUMENTS[0], ARGUMENTS[2], ARGUMENTS[3]),
+            ("Input dims", "Input strides", "Concrete Inputs"),
+            strict=True,
+        )
+    ),
+    text("kernel_name", "Kernel name", "name of the kernel"),
+    number("dur_us_sum", "Short Kernel duration (µs) sum", "µs", f"{_KERNEL_DURATION}; sum"),
+    count("dur_us_count", "Short Kernel count", "short kernels in the row"),
+    number("dur_us_mean", "Short Kernel duration (µs) mean", "µs", f"{_KERNEL_DURATION}; mean"),
+    number(
+        "percent_of_total",
+        "Short Kernel duration (µs) percent of total time",
+        "%",
+        "share of total_time of the GPU timeline",
+    ),
 )

@@ -1,0 +1,116 @@
+"""Work of other streams that runs at the same time as the kernels of a call."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.perf_report.calls import statistics, with_kernel_details
+from jarvis.perf_report.intervals import END, busy_ns
+from jarvis.perf_report.work import GpuWork
+from jarvis.schemas import SPREAD
+
+OVERLAP_SUFFIX = "_kl_overlap"
+"""What ends the name of a sheet with overlap information."""
+
+LEAST_OVERLAP_NS = 1_000
+"""Two GPU events overlap where they run at the same time for at least this long."""
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """Overlap by call.
+
+    ``calls``: ``uid, overlapping_kernel_names`` (in the order in which the overlaps begin) and
+    ``overlap_pct``, the overlapped share of the call's busy time rounded to two digits; only for
+    calls with an overlap. ``partners``: ``owner_uid, name, stream, dur_ns``: the overlapping work
+    by name, with its mean duration rounded to 10 ns.
+    """
+
+    calls: pl.DataFrame
+    partners: pl.DataFrame
+
+
+def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
+    """Rows ``gpu_uid, ts_ns, dur_ns`` (of the overlap) ``, name, stream, partner_dur_ns``.
+
+    A row for each event of a pair, with the other one as its partner. The events are those that
+    the timeline counts; two on the same known stream are no pair.
+    """
+    events = work.window.filter(pl.col("dur_ns") >= LEAST_OVERLAP_NS).select(
+        "uid", "name", "stream", "ts_ns", "dur_ns", end_ns=END
+    )
+    pairs = (
+        events.join_where(
+            events,
+            pl.col("ts_ns") < pl.col("end_ns_right"),
+            pl.col("ts_ns_right") < pl.col("end_ns"),
+            suffix="_right",
+        )
+        .filter(
+            (pl.col("uid") != pl.col("uid_right"))
+            & (pl.col("stream") != pl.col("stream_right")).fill_null(True)
+        )
+        .with_columns(
+            begin_ns=pl.max_horizontal("ts_ns", "ts_ns_right"),
+            overlap_ns=pl.min_horizontal("end_ns", "end_ns_right")
+            - pl.max_horizontal("ts_ns", "ts_ns_right"),
+        )
+        .filter(pl.col("overlap_ns") >= LEAST_OVERLAP_NS)
+    )
+    return pairs.sort("begin_ns", "uid_right").select(
+        gpu_uid="uid",
+        ts_ns="begin_ns",
+        dur_ns="overlap_ns",
+        name="name_right",
+        stream="stream_right",
+        partner_dur_ns="dur_ns_right",
+    )
+
+
+def overlaps(work: pl.DataFrame, pairs: pl.DataFrame) -> Overlaps:
+    """Overlaps of calls. ``work``: ``owner_uid, gpu_uid, ts_ns, dur_ns`` of their GPU work."""
+    of_calls = work.select("owner_uid", "gpu_uid", kernel_ts_ns="ts_ns").join(pairs, on="gpu_uid")
+    of_calls = of_calls.sort("owner_uid", "kernel_ts_ns", "ts_ns", maintain_order=True)
+    names = of_calls.group_by("owner_uid", maintain_order=True).agg(
+        overlapping_kernel_names=pl.col("name").unique(maintain_order=True)
+    )
+    busy = busy_ns(work, ["owner_uid"])
+    overlapped = busy_ns(of_calls, ["owner_uid", "gpu_uid"]).group_by("owner_uid")
+    calls = (
+        names.join(busy, on="owner_uid")
+        .join(overlapped.agg(overlap_ns=pl.col("busy_ns").sum()), on="owner_uid")
+        .select(
+            "overlapping_kernel_names",
+            uid="owner_uid",
+            overlap_pct=(pl.col("overlap_ns") / pl.col("busy_ns")).round(2),
+        )
+    )
+    partners = of_calls.group_by("owner_uid", "name", maintain_order=True).agg(
+        pl.col("stream").first(),
+        dur_ns=(pl.col("partner_dur_ns").mean() / 10).round().cast(pl.Int64) * 10,
+    )
+    return Overlaps(calls, partners)
+
+
+def with_overlaps(calls: pl.DataFrame, found: Overlaps) -> pl.DataFrame:
+    """Calls (``uid``) with ``overlapping_kernel_names`` and ``overlap_pct``, null without any."""
+    return calls.join(found.calls, on="uid", how="left", maintain_order="left")
+
+
+def overlap_statistics(calls: pl.DataFrame) -> list[pl.Expr]:
+    """Aggregations of ``overlap_pct``, if the calls have it."""
+    has_overlap = "overlap_pct" in calls.columns
+    return statistics("overlap_pct", "overlap_pct", SPREAD) if has_overlap else []
+
+
+def with_overlap_details(
+    groups: pl.DataFrame, calls: pl.DataFrame, found: Overlaps | None
+) -> pl.DataFrame:
+    """Groups with ``overlapping_kernels`` and ``trunc_overlapping_kernels``, if there are any.
+
+    ``calls``: ``uid, call, group``, as ``with_kernel_details`` takes them.
+    """
+    if found is None:
+        return groups
+    names = ("overlapping_kernels", "trunc_overlapping_kernels")
+    return with_kernel_details(groups, calls, found.partners, names)

@@ -1,0 +1,42 @@
+"""What a report may have beyond its default sheets."""
+
+from dataclasses import dataclass
+
+SHORT_KERNEL_THRESHOLD_US = 10.0
+SHORT_KERNEL_BINS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """The options of a performance report, under TraceLens's names for its flags.
+
+    ``include_unlinked_kernels`` counts GPU work without a recorded launch in the GPU timeline and
+    as something to overlap with. ``micro_idle_thresh_us`` splits idle time into gaps shorter than
+    that and the others. ``topk_*`` keep the rows with most time. ``detect_recompute`` and
+    ``include_call_stack`` look for operators through Python frames too.
+    """
+
+    include_unlinked_kernels: bool = False
+    micro_idle_thresh_us: float | None = None
+    disable_coll_analysis: bool = False
+    enable_kernel_summary: bool = False
+    short_kernel_study: bool = False
+    short_kernel_threshold_us: float = SHORT_KERNEL_THRESHOLD_US
+    short_kernel_histogram_bins: int = SHORT_KERNEL_BINS
+    topk_short_kernels: int | None = None
+    topk_ops: int | None = None
+    topk_roofline_ops: int | None = None
+    group_by_num_kernels: bool = False
+    include_overlap_info: bool = False
+    detect_recompute: bool = False
+    include_first_occurrence_time: bool = False
+    include_call_stack: bool = False
+    enable_pseudo_ops: bool = False
+
+    @property
+    def needs_python_tree(self) -> bool:
+        """Whether operators are looked for through Python frames."""
+        return self.detect_recompute or self.include_call_stack
+
+
+DEFAULT_OPTIONS = ReportOptions()
