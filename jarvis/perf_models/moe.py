@@ -1,67 +1,395 @@
-"""Mixture of experts: categories of its kernels (their formulas are not known here yet)."""
+"""Mixture of experts: the matrix products of the experts, fused into one kernel or in two stages.
 
-from jarvis.perf_models.registry import categorize
+M tokens of width K go through k of E experts each, whose inner width is N. Gated experts have two
+up-projections. Of the E experts, a batch reaches E (1 - (1 - k/E)^M) when tokens choose evenly.
+"""
 
-categorize(
-    "GroupedGEMM_fwd",
-    "primus_turbo::grouped_gemm",
-    "primus_turbo::grouped_gemm_impl",
-    "primus_turbo::grouped_gemm_variable_k",
-    "primus_turbo::grouped_gemm_variable_k_impl",
-    "primus_turbo_cpp_extension::grouped_gemm",
-    "primus_turbo_cpp_extension::ck_grouped_gemm",
-    "primus_turbo_cpp_extension::grouped_gemm_variable_k",
-    "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k",
+from dataclasses import dataclass
+from typing import Any
+
+from jarvis.perf_models.arguments import (
+    Tensor,
+    dtype,
+    tensor,
+    text,
+    total_bytes,
 )
-categorize(
-    "MoE_fused",
-    "pseudo_op::moe_aiter_fused_1stage",
-    "aiter::fmoe_fp8_blockscale_g1u1",
-    "aiter::fmoe_g1u1",
+from jarvis.perf_models.dtypes import (
+    FP8_BYTES,
+    HALF_PRECISION_BYTES,
+    PACKED_FP4_BYTES,
+    bytes_per_element,
+    compute_spec,
 )
-categorize(
-    "MoE_unfused",
-    "aiter::moe_cktile2stages_gemm1_ck",
-    "aiter::moe_cktile2stages_gemm2_ck",
-    "aiter::ck_moe_stage1",
-    "aiter::ck_moe_stage2",
-    "pseudo_op::moe_triton_unfused_up",
-    "pseudo_op::moe_triton_unfused_down",
-    "pseudo_op::moe_gptq_awq_up",
-    "pseudo_op::moe_gptq_awq_down",
-    "pseudo_op::moe_flydsl_stage1",
-    "pseudo_op::moe_flydsl_stage2",
-    "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel",
+from jarvis.perf_models.registry import (
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    perf_model,
 )
-categorize(
-    "MoE_aux",
-    "aiter::biased_grouped_topk_hip",
-    "aiter::moe_sorting_fwd",
-    "aiter::mxfp4_moe_sort_hip",
-    "sglang_profiler::fused_moe_triton_kernels_fused_append_shared_experts",
-    "aiter::topk_softplus",
-    "aiter::moe_sorting_opus_fwd",
-    "aiter::moe_align_block_size",
-    "_moe_C::moe_align_block_size",
-    "aiter::moe_sum",
-    "aiter::topk_softmax",
-    "aiter::topk_softmax_asm",
-    "aiter::topk_sigmoid",
-    "aiter::grouped_topk",
-    "aiter::moe_fused_gate",
-    "aiter::fused_moe_->_fused_dynamic_mxfp4_quant_moe_sort_kernel (Synthetic Op)",
+
+EXPERTS_PER_TOKEN = "experts_per_token"
+GATED = "gated"
+"""Names of the values that pseudo ops carry behind the arguments of their op, as name=value."""
+
+_ELEMENT_BYTES: dict[str, float] = {
+    "Float8_e4m3fn": 1,
+    "Float8_e4m3fnuz": 1,
+    "Float8_e5m2": 1,
+    "Float8_e5m2fnuz": 1,
+    "FP8": 1,
+    "c10::Float8_e4m3fn": 1,
+    "c10::Float8_e4m3fnuz": 1,
+    "FP4": PACKED_FP4_BYTES,
+    "c10::Float4_e2m1fn_x2": PACKED_FP4_BYTES,
+    "BFloat16": 2,
+    "Float16": 2,
+    "Half": 2,
+    "c10::BFloat16": 2,
+    "c10::Half": 2,
+    "Float32": 4,
+    "Float": 4,
+    "c10::Float": 4,
+}
+"""Bytes of one element before packing, as the sheets count them for experts."""
+
+
+def _size(op: OpSignature, index: int, default: float) -> float:
+    return _ELEMENT_BYTES.get(dtype(op, index), default)
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Extents of one call; sizes in bytes per element, None where not known."""
+
+    tokens: int
+    hidden: int
+    inner: int
+    experts: int
+    per_token: int
+    gated: bool
+    input_size: float | None
+    weight_size: float | None
+    output_size: float | None
+
+    @property
+    def reached(self) -> float:
+        """Experts that at least one token is expected to choose."""
+        missed = (self.experts - self.per_token) / self.experts
+        return float(self.experts * (1 - missed**self.tokens))
+
+    @property
+    def up_projections(self) -> int:
+        """Matrices of a token's way up: two in gated experts."""
+        return 2 if self.gated else 1
+
+    @property
+    def product_flops(self) -> int:
+        """2MKNk, one projection of every token through its experts."""
+        return 2 * self.tokens * self.hidden * self.inner * self.per_token
+
+    def fused_cost(self, compute: str) -> OpCost:
+        """Up, down and the weighted sum of the k results of a token.
+
+        Flops (2 or 3) 2MKNk + MK (2k - 1); bytes MK in + the weights of reached experts + MK out.
+        """
+        summed = self.tokens * self.hidden * (2 * self.per_token - 1)
+        rows = self.tokens * self.hidden
+        return self._cost(
+            self.product_flops * (self.up_projections + 1) + summed,
+            total_bytes(
+                (rows, self.input_size),
+                (self._weights * (self.up_projections + 1), self.weight_size),
+                (rows, self.output_size),
+            ),
+            compute,
+        )
+
+    def up_cost(self, compute: str) -> OpCost:
+        """Flops 2MKNk (x2 gated); bytes MK in + weights of reached experts + MNk out."""
+        return self._cost(
+            self.product_flops * self.up_projections,
+            total_bytes(
+                (self.tokens * self.hidden, self.input_size),
+                (self._weights * self.up_projections, self.weight_size),
+                (self._activations, self.output_size),
+            ),
+            compute,
+        )
+
+    def down_cost(self, compute: str) -> OpCost:
+        """Flops 2MKNk; bytes MNk in + weights of reached experts + MK out."""
+        return self._cost(
+            self.product_flops,
+            total_bytes(
+                (self._activations, self.input_size),
+                (self._weights, self.weight_size),
+                (self.tokens * self.hidden, self.output_size),
+            ),
+            compute,
+        )
+
+    @property
+    def _weights(self) -> float:
+        return self.reached * self.inner * self.hidden
+
+    @property
+    def _activations(self) -> int:
+        return self.tokens * self.inner * self.per_token
+
+    def _cost(self, flops: float, moved: float | None, compute: str) -> OpCost:
+        params: dict[str, Any] = {
+            "M": self.tokens,
+            "K": self.hidden,
+            "N": self.inner,
+            "E": self.experts,
+            "topk": self.per_token,
+            "gated": self.gated,
+        }
+        return OpCost(flops, moved, compute, params)
+
+
+def _matrices(t: Tensor) -> tuple[int, int, int]:
+    """Shape of a stack of matrices, one for each expert."""
+    if len(t.shape) != 3:
+        raise UnexpectedArgumentsError(f"A matrix per expert was expected, found {t.shape}.")
+    return t.shape[0], t.shape[1], t.shape[2]
+
+
+def _from_weights(
+    tokens: int, up: Tensor, down: Tensor, per_token: int, sizes: tuple[float, float, float]
+) -> Experts:
+    """Weights up (E, N or 2N, K packed) and down (E, K, N packed) tell all extents."""
+    experts, hidden, packed_inner = _matrices(down)
+    _, up_rows, packed_hidden = _matrices(up)
+    inner = packed_inner * (hidden // packed_hidden)
+    return Experts(tokens, hidden, inner, experts, per_token, up_rows == 2 * inner, *sizes)
+
+
+def _of_tokens_and_weights(op: OpSignature) -> Experts:
+    """Tokens, up, down, choices at 0 .. 3; the output has the dtype of the input."""
+    size = _size(op, 0, HALF_PRECISION_BYTES)
+    sizes = (size, _size(op, 1, FP8_BYTES), size)
+    per_token = tensor(op, 3).shape[1]
+    return _from_weights(tensor(op, 0).shape[0], tensor(op, 1), tensor(op, 2), per_token, sizes)
+
+
+@perf_model("pseudo_op::moe_aiter_fused_1stage", category="MoE_fused")
+def fused_experts(op: OpSignature) -> OpCost:
+    """Tokens (M,.), up, down, choices (M,k) at 0 .. 3.
+
+    Flops (2 or 3) 2MKNk + MK (2k - 1); bytes MK in, weights of reached experts, MK out.
+    """
+    return _of_tokens_and_weights(op).fused_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+@perf_model("aiter::fmoe_fp8_blockscale_g1u1", "aiter::fmoe_g1u1", category="MoE_fused")
+def fused_low_precision_experts(op: OpSignature) -> OpCost:
+    """Output (M,K), tokens, up, down at 0 .. 3, k at 8.
+
+    Flops (2 or 3) 2MKNk + MK (2k - 1); bytes MK in, weights of reached experts, MK out.
+    """
+    if not (chosen := text(op, 8)):
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without the experts per token.")
+    sizes = (
+        _size(op, 1, FP8_BYTES),
+        _size(op, 2, FP8_BYTES),
+        _size(op, 0, HALF_PRECISION_BYTES),
+    )
+    tokens = tensor(op, 0).shape[0]
+    experts = _from_weights(tokens, tensor(op, 2), tensor(op, 3), int(chosen), sizes)
+    return experts.fused_cost(compute_spec("matrix", dtype(op, 1) or "fp8"))
+
+
+@perf_model("aiter::moe_cktile2stages_gemm1_ck", category="MoE_unfused")
+def tiled_stage_1(op: OpSignature) -> OpCost:
+    """Tokens (M,K), up (E, N or 2N, .), output (M,k,N).
+
+    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
+    """
+    tokens, hidden = tensor(op, 0).shape
+    experts, up_rows, _ = _matrices(tensor(op, 1))
+    _, per_token, inner = _matrices(tensor(op, 2))
+    sizes = _three_sizes(op)
+    call = Experts(tokens, hidden, inner, experts, per_token, up_rows == 2 * inner, *sizes)
+    return call.up_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+@perf_model("aiter::moe_cktile2stages_gemm2_ck", category="MoE_unfused")
+def tiled_stage_2(op: OpSignature) -> OpCost:
+    """Activations (M,k,N), down (E,K,.).
+
+    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out.
+    """
+    tokens, per_token, inner = _matrices(tensor(op, 0))
+    experts, hidden, _ = _matrices(tensor(op, 1))
+    call = Experts(tokens, hidden, inner, experts, per_token, False, *_three_sizes(op))
+    return call.down_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+def _three_sizes(op: OpSignature) -> tuple[float, float, float]:
+    """Bytes per element of input, weights, output at 0 .. 2."""
+    return (
+        _size(op, 0, HALF_PRECISION_BYTES),
+        _size(op, 1, FP8_BYTES),
+        _size(op, 2, HALF_PRECISION_BYTES),
+    )
+
+
+@perf_model("aiter::ck_moe_stage1", category="MoE_unfused")
+def composed_stage_1(op: OpSignature) -> OpCost:
+    """Tokens (M,.), up, down at 0 .. 2, output (M,k,N) at 6.
+
+    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out of the input's dtype.
+    """
+    size = _size(op, 0, HALF_PRECISION_BYTES)
+    sizes = (size, _size(op, 1, FP8_BYTES), size)
+    per_token = tensor(op, 6).shape[1]
+    tokens = tensor(op, 0).shape[0]
+    call = _from_weights(tokens, tensor(op, 1), tensor(op, 2), per_token, sizes)
+    return call.up_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+@perf_model("aiter::ck_moe_stage2", category="MoE_unfused")
+def composed_stage_2(op: OpSignature) -> OpCost:
+    """Activations (M,k,N packed), up, down at 0 .. 2.
+
+    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out of the input's dtype.
+    """
+    tokens, per_token, packed_inner = _matrices(tensor(op, 0))
+    experts, hidden, _ = _matrices(tensor(op, 2))
+    inner = packed_inner * (hidden // _matrices(tensor(op, 1))[2])
+    size = _size(op, 0, HALF_PRECISION_BYTES)
+    sizes = (size, _size(op, 2, FP8_BYTES), size)
+    call = Experts(tokens, hidden, inner, experts, per_token, False, *sizes)
+    return call.down_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+@perf_model("pseudo_op::moe_flydsl_stage1", category="MoE_unfused")
+def flydsl_stage_1(op: OpSignature) -> OpCost:
+    """Tokens (M,.), up, down, choices (M,k) at 0 .. 3.
+
+    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out; peak of the weights.
+    """
+    return _of_tokens_and_weights(op).up_cost(compute_spec("matrix", dtype(op, 1)))
+
+
+@perf_model("pseudo_op::moe_flydsl_stage2", category="MoE_unfused")
+def flydsl_stage_2(op: OpSignature) -> OpCost:
+    """Tokens (M,.), up, down, choices (M,k) at 0 .. 3.
+
+    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out; peak of the weights.
+    """
+    return _of_tokens_and_weights(op).down_cost(compute_spec("matrix", dtype(op, 1)))
+
+
+def _carried(op: OpSignature, name: str) -> str:
+    """A value that the pseudo op carries behind the arguments."""
+    marks = [value for value in op.concrete_inputs if str(value).startswith(f"{name}=")]
+    if not marks:
+        raise UnexpectedArgumentsError(f"{op.name} does not carry {name}.")
+    return str(marks[-1]).removeprefix(f"{name}=")
+
+
+def _weight_size_from_kernel(op: OpSignature) -> float | None:
+    name = op.kernel_names[0].lower() if op.kernel_names else ""
+    if "fp4" in name:
+        return PACKED_FP4_BYTES
+    return FP8_BYTES if "fp8" in name or "e4m3" in name else None
+
+
+def _routed(op: OpSignature) -> Experts:
+    """Tokens (M,K), router output (M,E); the inner width is taken to be K, as nothing tells it."""
+    tokens, hidden = tensor(op, 0).shape
+    _, experts = tensor(op, 1).shape
+    size = _size(op, 0, HALF_PRECISION_BYTES)
+    return Experts(
+        tokens,
+        hidden,
+        hidden,
+        experts,
+        int(_carried(op, EXPERTS_PER_TOKEN)),
+        _carried(op, GATED) == "True",
+        size,
+        _weight_size_from_kernel(op),
+        size,
+    )
+
+
+@perf_model("pseudo_op::moe_triton_unfused_up", category="MoE_unfused", needs_kernels=True)
+def routed_up(op: OpSignature) -> OpCost:
+    """Tokens (M,K), router output (M,E); N = K assumed; weights as the kernel's name says.
+
+    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
+    """
+    return _routed(op).up_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+@perf_model("pseudo_op::moe_triton_unfused_down", category="MoE_unfused", needs_kernels=True)
+def routed_down(op: OpSignature) -> OpCost:
+    """Tokens (M,K), router output (M,E); N = K assumed; weights as the kernel's name says.
+
+    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out.
+    """
+    return _routed(op).down_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+def _four_bit(op: OpSignature, up: bool) -> Experts:
+    """Tokens (M,K), up (E, N or 2N, .), down (E, ., N/2): weights of half a byte."""
+    tokens, hidden = tensor(op, 0).shape
+    per_token = int(_carried(op, EXPERTS_PER_TOKEN))
+    gated = _carried(op, GATED) == "True"
+    if up:
+        experts, up_rows, _ = _matrices(tensor(op, 1))
+        inner = up_rows // 2 if gated else up_rows
+    else:
+        experts, _, packed_inner = _matrices(tensor(op, 2))
+        inner = 2 * packed_inner
+    size = _size(op, 0, HALF_PRECISION_BYTES)
+    sizes = (size, PACKED_FP4_BYTES, size)
+    return Experts(tokens, hidden, inner, experts, per_token, gated, *sizes)
+
+
+@perf_model("pseudo_op::moe_gptq_awq_up", category="MoE_unfused")
+def four_bit_up(op: OpSignature) -> OpCost:
+    """Tokens (M,K), up (E, N or 2N, .), weights of half a byte.
+
+    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
+    """
+    return _four_bit(op, up=True).up_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+@perf_model("pseudo_op::moe_gptq_awq_down", category="MoE_unfused")
+def four_bit_down(op: OpSignature) -> OpCost:
+    """Tokens (M,K), down (E, ., N/2) at 2, weights of half a byte.
+
+    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out.
+    """
+    return _four_bit(op, up=False).down_cost(compute_spec("matrix", dtype(op, 0)))
+
+
+@perf_model(
+    "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel", category="MoE_unfused"
 )
-categorize(
-    "MoE_comm_fwd",
-    "MoEDispatch",
-    "MoECombine",
-    "TokenPermuteMaskMap",
-    "_OperationFuserAutogradFunction",
-)
-categorize(
-    "MoE_comm_bwd",
-    "MoEDispatchBackward",
-    "MoECombineBackward",
-    "TokenPermuteMaskMapBackward",
-    "_OperationFuserAutogradFunctionBackward",
-)
+def chosen_rows(op: OpSignature) -> OpCost:
+    """One stage: rows, weights (E,N,K), output at 3, choices (M,k) at 8; W = Mk rows are worked.
+
+    Flops 2WNK; bytes WK in, weights of reached experts, WN out; peak of the weights.
+    """
+    experts, inner, hidden = _matrices(tensor(op, 1))
+    tokens, per_token = tensor(op, 8).shape
+    input_size, weight_size, output_size = (
+        _ELEMENT_BYTES.get(name, bytes_per_element(name))
+        for name in (dtype(op, 0), dtype(op, 1), dtype(op, 3) or dtype(op, 0))
+    )
+    call = Experts(
+        tokens, hidden, inner, experts, per_token, False, input_size, weight_size, output_size
+    )
+    rows = tokens * per_token
+    moved = total_bytes(
+        (rows * hidden, input_size),
+        (call.reached * inner * hidden, weight_size),
+        (rows * inner, output_size),
+    )
+    cost = call.up_cost(compute_spec("matrix", dtype(op, 1)))
+    return OpCost(cost.flops, moved, cost.compute, cost.params)

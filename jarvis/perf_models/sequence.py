@@ -1,17 +1,110 @@
-"""State space layers, rotary embedding, cross entropy: categories of their fused kernels."""
+"""State space layers and the fused cross entropy."""
 
-from jarvis.perf_models.registry import categorize
+from math import prod
 
-categorize("SSM_fwd", "DaoAILab::_causal_conv1d_fwd_cpp", "MambaSplitConv1dScanCombinedFn")
-categorize("SSM_bwd", "DaoAILab::_causal_conv1d_bwd_cpp", "MambaSplitConv1dScanCombinedFnBackward")
-categorize(
-    "RoPE_fwd",
-    "FusedRoPEFunc",
-    "aiter::rope_cached_positions_2c_fwd_impl",
-    "sgl_kernel::rotary_embedding",
-    "aiter::fused_qk_rope_cat_and_cache_mla",
-    "aiter::fused_qk_rope_concat_and_cache_mla",
+from jarvis.perf_models.arguments import integer, optional_tensor, tensor
+from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, compute_spec
+from jarvis.perf_models.registry import (
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    categorize,
+    perf_model,
 )
-categorize("RoPE_bwd", "FusedRoPEFuncBackward")
-categorize("CrossEntropy_fwd", "CrossEntropyFunction")
+
+CROSS_ENTROPY_FLOPS = 5  # per logit: maximum, difference, exponential, sum, quotient
+LABEL_AND_LOSS_BYTES = 8 + 4  # per row
+
+
+@perf_model("DaoAILab::_causal_conv1d_fwd_cpp", category="SSM_fwd")
+def causal_conv1d(op: OpSignature) -> OpCost:
+    """x (B,C,L), filter (C,k): flops 2BCLk; bytes 2BCL + Ck (+ C for a bias) of x's dtype."""
+    x, taps = tensor(op, 0), tensor(op, 1)
+    if len(x.shape) != 3 or len(taps.shape) != 2:
+        raise UnexpectedArgumentsError(f"{op.name} reads (B,C,L) and (C,k), found {x.shape}.")
+    (batch, channels, length), width = x.shape, taps.shape[1]
+    bias = optional_tensor(op, 2).given
+    size = x.size or HALF_PRECISION_BYTES
+    return OpCost(
+        flops=2 * x.numel * width,
+        bytes=(2 * x.numel + channels * width + (channels if bias else 0)) * size,
+        compute=compute_spec("matrix", x.dtype),
+        params={"B": batch, "C": channels, "L": length, "width": width, "bias": bias},
+    )
+
+
+def _state_space_dual(op: OpSignature) -> OpCost:
+    x, taps = tensor(op, 0), tensor(op, 1)
+    if len(x.shape) != 3:
+        raise UnexpectedArgumentsError(f"{op.name} reads (B,T,width), found {x.shape}.")
+    batch, length, width = x.shape
+    channels, filter_width = taps.shape
+    per_head = [tensor(op, index) for index in (3, 4, 5)]
+    heads = per_head[0].shape[0]
+    chunk, head_dim, groups = integer(op, 6, 128), integer(op, 15, 64), integer(op, 16, 1)
+    state, rest = divmod(width - 2 * heads * head_dim - heads, 2 * groups)
+    if rest or state <= 0:
+        raise UnexpectedArgumentsError(f"{op.name}: the width {width} leaves no whole state.")
+    tokens = batch * length
+    flops = (
+        2 * tokens * channels * filter_width
+        + 2 * tokens * groups * chunk * state
+        + 2 * tokens * heads * chunk * head_dim
+        + 4 * tokens * heads * state * head_dim
+    )
+    size = x.size or HALF_PRECISION_BYTES
+    elements = tokens * width + channels * filter_width + channels + tokens * heads * head_dim
+    moved = elements * size + sum(heads * (t.size or HALF_PRECISION_BYTES) for t in per_head)
+    params = {
+        "B": batch,
+        "T": length,
+        "H": heads,
+        "P": head_dim,
+        "G": groups,
+        "N": state,
+        "chunk_size": chunk,
+        "conv_channels": channels,
+        "conv_width": filter_width,
+    }
+    return OpCost(flops, moved, compute_spec("matrix", x.dtype), params)
+
+
+@perf_model(
+    "MambaSplitConv1dScanCombinedFn",
+    category="SSM_fwd",
+    backward=_state_space_dual,
+    backward_category="SSM_bwd",
+)
+def mamba(op: OpSignature) -> OpCost:
+    """Convolution and chunked scan of x (B,T,2HP + 2GN + H); H heads of P, G groups, state N.
+
+    With filter (Cc,d) and chunks of C: flops 2BT Cc d + 2BTGCN + 2BTHCP + 4BTHNP; bytes x, filter,
+    its bias, three vectors of H, output BTHP. The backward pass is counted alike.
+    """
+    return _state_space_dual(op)
+
+
+@perf_model("CrossEntropyFunction", category="CrossEntropy_fwd")
+def cross_entropy(op: OpSignature) -> OpCost:
+    """Logits (b,..,V): flops 5bV; bytes logits + 12b (label and loss of a row).
+
+    ``exact_flops`` and ``exact_bytes`` take every leading dim for rows, not only the first.
+    """
+    logits = tensor(op, 0)
+    if not logits.given:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without logits.")
+    rows, classes = prod(logits.shape[:-1]), logits.shape[-1]
+    batch = logits.shape[0]
+    read = logits.numel * (logits.size or HALF_PRECISION_BYTES)
+    return OpCost(
+        flops=CROSS_ENTROPY_FLOPS * batch * classes,
+        bytes=read + LABEL_AND_LOSS_BYTES * batch,
+        compute=compute_spec("vector", logits.dtype),
+        params={"B": batch, "V": classes, "dtype": logits.dtype},
+        exact_flops=CROSS_ENTROPY_FLOPS * rows * classes,
+        exact_bytes=read + LABEL_AND_LOSS_BYTES * rows,
+    )
+
+
+categorize("SSM_bwd", "DaoAILab::_causal_conv1d_bwd_cpp", "MambaSplitConv1dScanCombinedFnBackward")
 categorize("CrossEntropy_bwd", "CrossEntropyFunctionBackward")

@@ -22,13 +22,20 @@ def price() -> Price:
         strides: Sequence[Any] = (),
         kernels: Sequence[str] = (),
         backward: bool = False,
+        annotation: str | None = None,
     ) -> OpCost:
         if isinstance(types, str):
             types = [types if shape else "" for shape in dims]
         count = max(len(dims), *(index + 1 for index in concrete), 0) if concrete else len(dims)
         values = tuple((concrete or {}).get(index, "") for index in range(count))
         op = OpSignature(
-            name, tuple(dims), tuple(types), tuple(strides), values, kernel_names=tuple(kernels)
+            name,
+            tuple(dims),
+            tuple(types),
+            tuple(strides),
+            values,
+            annotation=annotation,
+            kernel_names=tuple(kernels),
         )
         model = find_model(name)
         assert model is not None

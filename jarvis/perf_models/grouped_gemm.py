@@ -1,0 +1,118 @@
+"""Grouped matrix multiplication: the rows of each group are multiplied by a matrix of its own."""
+
+from typing import Any
+
+from jarvis.perf_models.arguments import Shape, dtype, optional_tensor, total_bytes
+from jarvis.perf_models.dtypes import bytes_per_element, compute_spec
+from jarvis.perf_models.registry import (
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    perf_model,
+)
+
+Pair = tuple[Shape, Shape]
+"""Shapes (rows, inner) and (inner, columns) of one product."""
+
+
+def _is_list(shape: Any) -> bool:
+    return bool(shape) and all(isinstance(entry, (tuple, list)) for entry in shape)
+
+
+def _pairs(op: OpSignature) -> list[Pair]:
+    """The products of a call over two lists of matrices."""
+    first, second = (tuple(op.input_dims[i]) for i in range(2))
+    if not (_is_list(first) and _is_list(second)):
+        raise UnexpectedArgumentsError(f"{op.name} multiplies neither {first} by {second}.")
+    pairs = [(tuple(a), tuple(b)) for a, b in zip(first, second, strict=True)]
+    if any(len(a) != 2 or len(b) != 2 or a[1] != b[0] for a, b in pairs):
+        raise UnexpectedArgumentsError(f"{op.name} has groups that cannot be multiplied: {pairs}.")
+    return pairs
+
+
+def _sizes(op: OpSignature) -> tuple[int | None, int | None]:
+    """Bytes per element of the operands and of the output, which has the dtype of the weight."""
+    return bytes_per_element(dtype(op, 0)), bytes_per_element(dtype(op, 1))
+
+
+def _extents(op: OpSignature) -> tuple[int, int, int, int]:
+    """M, K, N, G of rows (M,K) by weights (G,K,N) or (G,N,K), or of two lists of matrices."""
+    rows, weights = op.input_dims[0], op.input_dims[1]
+    if not _is_list(rows) and len(rows) == 2 and len(weights) == 3 and rows[1] in weights[1:]:
+        m, k = rows
+        groups, first, second = weights
+        return m, k, second if first == k else first, groups
+    pairs = _pairs(op)
+    if len({(b[0], b[1]) for _, b in pairs}) != 1:
+        raise UnexpectedArgumentsError(f"{op.name} has weights of several shapes: {pairs}.")
+    k, n = pairs[0][1]
+    return sum(a[0] for a, _ in pairs), k, n, len(pairs)
+
+
+@perf_model(
+    "primus_turbo::grouped_gemm",
+    "primus_turbo::grouped_gemm_impl",
+    "primus_turbo_cpp_extension::grouped_gemm",
+    "primus_turbo_cpp_extension::ck_grouped_gemm",
+    category="GroupedGEMM_fwd",
+    backward_category="GroupedGEMM_bwd",
+)
+def grouped_gemm(op: OpSignature) -> OpCost:
+    """M rows of K, each by the (K,N) weight of its group, G weights.
+
+    Flops 2MKN; bytes (MK + GKN) of the rows' dtype + MN of the weights' dtype.
+    """
+    m, k, n, groups = _extents(op)
+    size, out_size = _sizes(op)
+    return OpCost(
+        flops=2 * m * k * n,
+        bytes=total_bytes((m * k + groups * k * n, size), (m * n, out_size)),
+        compute=compute_spec("matrix", dtype(op, 0)),
+        params={"M": m, "K": k, "N": n, "G": groups, "bpe_in": size, "bpe_out": out_size},
+    )
+
+
+@perf_model(
+    "primus_turbo::grouped_gemm_variable_k",
+    "primus_turbo::grouped_gemm_variable_k_impl",
+    "primus_turbo_cpp_extension::grouped_gemm_variable_k",
+    "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k",
+    category="GroupedGEMM_fwd",
+    backward_category="GroupedGEMM_bwd",
+)
+def grouped_gemm_variable_k(op: OpSignature) -> OpCost:
+    """The gradient of the weights: rows (M,K) and (M,N), of which each group sums its own.
+
+    Flops 2MKN; bytes (MK + KN) of the rows' dtype + MN of the second's, summed over pairs where
+    two lists are given. ``exact_bytes`` reads both operands and writes (K,N) for each group of
+    argument 2 (its lengths).
+    """
+    rows, other = op.input_dims[0], op.input_dims[1]
+    size, out_size = _sizes(op)
+    exact = None
+    if not _is_list(rows) and len(rows) == len(other) == 2 and rows[0] == other[0]:
+        (m, k), (_, n) = rows, other
+        pairs: list[Pair] = [((m, k), (k, n))]
+        lengths = optional_tensor(op, 2).shape
+        if len(lengths) == 1:
+            exact = total_bytes((m * (k + n), size), (lengths[0] * k * n, out_size))
+    else:
+        pairs = _pairs(op)
+    products = [(a[0], a[1], b[1]) for a, b in pairs]
+    operands = sum(m * k + k * n for m, k, n in products)
+    outputs = sum(m * n for m, _, n in products)
+    return OpCost(
+        flops=sum(2 * m * k * n for m, k, n in products),
+        bytes=total_bytes((operands, size), (outputs, out_size)),
+        compute=compute_spec("matrix", dtype(op, 0)),
+        params={
+            "M": products[0][0],
+            "K": sum(k for _, k, _ in products),
+            "N": products[0][2],
+            "G": len(products),
+            "bpe_in": size,
+            "bpe_out": out_size,
+            "group_pairs": tuple(pairs),
+        },
+        exact_bytes=exact,
+    )

@@ -1,0 +1,99 @@
+"""What an inference engine writes about one step: how many tokens it works, and on what context.
+
+A request in its context phase (prefill) or generation phase (decode) brings sq queries, which look
+at sk keys. Attention costs follow from sums over the requests of a phase, of which the engines
+write sq, sk, sq^2 and sq sk.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+NO_ANNOTATION = "NA"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Sums over the requests of one phase: sq, sk, sq^2 and sq sk."""
+
+    queries: int = 0
+    keys: int = 0
+    queries_squared: int = 0
+    pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: tokens in both phases (None: not written), and the sums where they are written."""
+
+    tokens: int | None = None
+    context: Phase | None = None
+    generation: Phase | None = None
+
+
+_SUMS = r"\(sq(\d+)sk(\d+)sqsq(\d+)sqsk(\d+)\)"
+_PAIR = re.compile(r"(\w+)=(\d+)")
+
+
+def _detailed(context: Phase, generation: Phase) -> Step:
+    return Step(context.queries + generation.queries, context, generation)
+
+
+def _two_phases(match: re.Match[str]) -> Step:
+    numbers = [int(number) for number in match.groups()]
+    return _detailed(Phase(*numbers[:4]), Phase(*numbers[4:]))
+
+
+def _two_token_counts(match: re.Match[str]) -> Step:
+    return Step(int(match[1]) + int(match[2]))
+
+
+def _pairs(match: re.Match[str]) -> dict[str, int]:
+    return {key: int(value) for key, value in _PAIR.findall(match["body"])}
+
+
+def _marked_phases(match: re.Match[str]) -> Step:
+    values = _pairs(match)
+    phases = (
+        Phase(*(values.get(f"{phase}_{name}", 0) for name in ("sq", "sk", "sqsq", "sqsk")))
+        for phase in ("c", "g")
+    )
+    return _detailed(*phases)
+
+
+def _marked_tokens(match: re.Match[str]) -> Step:
+    return Step(_pairs(match).get("toks"))
+
+
+def _named_phase(match: re.Match[str]) -> Step:
+    values = _pairs(match)
+    if "sqsk" not in values:
+        return Step(values.get("tok"))
+    phase = Phase(*(values.get(name, 0) for name in ("tok", "sk", "sqsq", "sqsk")))
+    empty = Phase()
+    return _detailed(phase, empty) if match["phase"] == "prefill" else _detailed(empty, phase)
+
+
+def _picture(match: re.Match[str]) -> Step:
+    return Step()
+
+
+_GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = tuple(
+    (re.compile(pattern), read)
+    for pattern, read in (
+        (rf"execute_\d+_context_\d+{_SUMS}_generation_\d+{_SUMS}", _two_phases),
+        (r"execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)", _two_token_counts),
+        (r"step\[(?:EXTEND|DECODE|MIXED)\b(?P<body>[^\]]*sqsq=[^\]]*)\]", _marked_phases),
+        (r"step\[\w+ (?P<body>bs=\d+ toks=\d+)\]", _marked_tokens),
+        (r"(?P<phase>prefill|decode)\[(?P<body>[^\]]*)\]", _named_phase),
+        (r"execute_diffusion_\d+_\d+x\d+", _picture),
+    )
+)
+
+
+def parse(annotation: str | None) -> Step | None:
+    """The step that an annotation describes, or None where no engine writes such a text."""
+    for pattern, read in _GRAMMAR:
+        if match := pattern.match(annotation or ""):
+            return read(match)
+    return None
