@@ -18,6 +18,7 @@ from jarvis.perf_models import (
     find_model,
 )
 from jarvis.perf_models.registry import Formula
+from jarvis.perf_report.annotations import ANNOTATION_SCHEMA
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.literals import parsed
 
@@ -38,7 +39,7 @@ COST_SCHEMA = {
     "perf_params": pl.String,
     "params": pl.String,
 }
-_SIGNATURE = ("name", *ARGUMENTS, "kernel_names")
+_SIGNATURE = ("name", *ARGUMENTS, "kernel_names", "annotation")
 _KERNEL_SEPARATOR = "\n"  # in no kernel name
 
 FormulaOf = Callable[[PerfModel], Formula | None]
@@ -55,12 +56,17 @@ def backward(model: PerfModel) -> Formula | None:
 
 
 def costs(
-    calls: pl.DataFrame, work: pl.DataFrame, formula_of: FormulaOf = forward, strict: bool = False
+    calls: pl.DataFrame,
+    work: pl.DataFrame,
+    formula_of: FormulaOf = forward,
+    strict: bool = False,
+    annotations: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """What each call costs whose name has a formula.
 
     ``calls``: ``uid, name`` and the arguments as JSON text; ``work``: ``owner_uid, name, ts_ns``
-    of the GPU work below them, for the models that read kernel names.
+    of the GPU work below them, for the models that read kernel names; ``annotations``: ``uid,
+    annotation`` of the calls whose models read the step around them.
 
     Returns ``uid`` and the columns of COST_SCHEMA: ``modelled`` is false where the formula does not
     cover the call; ``failure`` says why there is no cost although it should. ``flops`` and
@@ -82,6 +88,9 @@ def costs(
     candidates = candidates.join(
         kernel_names, left_on="uid", right_on="owner_uid", how="left"
     ).with_columns(kernel_names=pl.when(pl.col("name").is_in(need_kernels)).then("kernel_names"))
+    if annotations is None:
+        annotations = pl.DataFrame(schema=ANNOTATION_SCHEMA)
+    candidates = candidates.join(annotations, on="uid", how="left", maintain_order="left")
     signatures = candidates.select(_SIGNATURE).unique(maintain_order=True)
     rows = []
     for row in signatures.iter_rows(named=True):
@@ -117,6 +126,7 @@ def _signature(row: dict[str, Any]) -> OpSignature:
         input_types=types,
         input_strides=strides,
         concrete_inputs=concrete,
+        annotation=row["annotation"],
         kernel_names=tuple(kernel_names.split(_KERNEL_SEPARATOR)) if kernel_names else (),
     )
 
