@@ -1,28 +1,204 @@
-"""Look-ups of rows by index: they move bytes and compute nothing."""
+"""Look-ups, writes and selections by index: they move data and hardly compute.
 
-from jarvis.perf_models.arguments import Tensor, integer, layout_params, tensor, total_bytes
-from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
+An index is spread over memory in no known order; the bytes are those of the elements that it
+names, each moved once, so that the roofline time is a lower limit. ``aten::index`` and other ops
+whose result depends on an index that the profiler does not record have no model here.
+"""
+
+from math import ceil, log2
+
+from jarvis.perf_models.arguments import (
+    Tensor,
+    integer,
+    layout_params,
+    optional_tensor,
+    tensor,
+    total_bytes,
+)
+from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.pointwise import is_floating
+from jarvis.perf_models.registry import (
+    NoModelForCallError,
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    perf_model,
+)
+from jarvis.perf_models.tensor_lists import copied_size, numel, shapes
+
+INDEX_BYTES = 8  # selections give int64 indices
 
 
-def _gathered(table: Tensor, index: Tensor, elements: int) -> OpCost:
-    """The rows are read and written, the index is read."""
+def _moved(x: Tensor, elements: int, *others: Tensor, flops: int = 0) -> OpCost:
+    """``elements`` of the dtype of x, and the other tensors once."""
     return OpCost(
-        flops=0,
-        bytes=total_bytes((2 * elements, table.real_size), (index.numel, index.real_size)),
-        params=layout_params(table),
+        flops=flops if is_floating(x.dtype) else 0,
+        bytes=total_bytes((elements, x.real_size), *((t.numel, t.real_size) for t in others)),
+        compute=compute_spec("vector", x.dtype) if flops else "",
+        params=layout_params(x),
     )
+
+
+def _dim(op: OpSignature, index: int, x: Tensor, default: int) -> int:
+    """Extent of x along the dim at argument ``index``."""
+    return x.shape[integer(op, index, default)] if x.shape else 1
 
 
 @perf_model("aten::embedding", category="", tracelens=False)
 def embedding(op: OpSignature) -> OpCost:
     """Rows of a table [V,d] at n indices: flops 0; bytes 2nd of the table's dtype + indices."""
     table, index = tensor(op, 0), tensor(op, 1)
-    return _gathered(table, index, index.numel * table.shape[-1])
+    return _moved(table, 2 * index.numel * table.shape[-1], index)
+
+
+@perf_model("aten::embedding_dense_backward", category="", tracelens=False)
+def embedding_backward(op: OpSignature) -> OpCost:
+    """Gradient [..., d], n indices: flops nd; bytes nd + indices read, the table [V,d] written."""
+    grad, index = tensor(op, 0), tensor(op, 1)
+    table = integer(op, 2, 0) * grad.shape[-1]
+    return _moved(grad, grad.numel + table, index, flops=grad.numel)
 
 
 @perf_model("aten::index_select", category="", tracelens=False)
 def index_select(op: OpSignature) -> OpCost:
     """n slices of x along dim: flops 0; bytes 2n prod(x)/x[dim] of x's dtype + indices."""
     x, index = tensor(op, 0), tensor(op, 2)
-    dim = integer(op, 1, 0)
-    return _gathered(x, index, index.numel * (x.numel // x.shape[dim]))
+    return _moved(x, 2 * index.numel * (x.numel // _dim(op, 1, x, 0)), index)
+
+
+@perf_model("aten::gather", category="", tracelens=False)
+def gather(op: OpSignature) -> OpCost:
+    """An element for each of n indices: flops 0; bytes 2n of x's dtype + indices."""
+    x, index = tensor(op, 0), tensor(op, 2)
+    return _moved(x, 2 * index.numel, index)
+
+
+@perf_model("aten::scatter_", "aten::scatter", category="", tracelens=False)
+def scatter(op: OpSignature) -> OpCost:
+    """Writes at n indices: flops 0; bytes of indices and source (n, or a number) read, n written.
+
+    Out of place the rest of x is copied first: 2 prod(x) more.
+    """
+    x, index, source = tensor(op, 0), tensor(op, 2), optional_tensor(op, 3)
+    read = index.numel if source.given else 0
+    copied = 0 if op.name.endswith("_") else 2 * x.numel
+    return _moved(x, read + index.numel + copied, index)
+
+
+@perf_model(
+    "aten::scatter_add_",
+    "aten::scatter_add",
+    "aten::scatter_reduce_",
+    category="",
+    tracelens=False,
+)
+def scatter_add(op: OpSignature) -> OpCost:
+    """Adds at n indices: flops n; bytes of indices, source and place (n each) read, n written.
+
+    Out of place the rest of x is copied first: 2 prod(x) more.
+    """
+    x, index = tensor(op, 0), tensor(op, 2)
+    copied = 0 if op.name.endswith("_") else 2 * x.numel
+    return _moved(x, 3 * index.numel + copied, index, flops=index.numel)
+
+
+@perf_model("aten::index_add_", "aten::index_add", category="", tracelens=False)
+def index_add(op: OpSignature) -> OpCost:
+    """Adds slices, n elements: flops n; bytes of indices, source and place (n) read, n written.
+
+    Out of place the rest of x is copied first: 2 prod(x) more.
+    """
+    x, index, source = tensor(op, 0), tensor(op, 2), tensor(op, 3)
+    copied = 0 if op.name.endswith("_") else 2 * x.numel
+    return _moved(x, 3 * source.numel + copied, index, flops=source.numel)
+
+
+@perf_model("aten::index_copy_", category="", tracelens=False)
+def index_copy(op: OpSignature) -> OpCost:
+    """Writes slices, n elements: flops 0; bytes of indices and n read, n written."""
+    x, index, source = tensor(op, 0), tensor(op, 2), tensor(op, 3)
+    return _moved(x, 2 * source.numel, index)
+
+
+@perf_model("aten::index_fill_", category="", tracelens=False)
+def index_fill(op: OpSignature) -> OpCost:
+    """Fills n slices of x along dim: flops 0; bytes of indices read, n prod(x)/x[dim] written."""
+    x, index = tensor(op, 0), tensor(op, 2)
+    return _moved(x, index.numel * (x.numel // _dim(op, 1, x, 0)), index)
+
+
+@perf_model("aten::index_put_", "aten::_index_put_impl_", category="", tracelens=False)
+def index_put(op: OpSignature) -> OpCost:
+    """n values: flops 0 (n if they are added); bytes n read, n written (and read if added).
+
+    The profiler does not record the indices: they are not counted, and values that are broadcast
+    over them count as few as they are. A single value has no model for that reason.
+    """
+    x, values = tensor(op, 0), tensor(op, 2)
+    if values.numel <= 1:
+        raise NoModelForCallError(f"{op.name} was recorded without the shape of its indices.")
+    added = op.concrete_inputs[3:4] == ("True",)
+    return _moved(x, (3 if added else 2) * values.numel, flops=values.numel * added)
+
+
+@perf_model("aten::cat", "aten::stack", category="", needs_kernels=True, tracelens=False)
+def concatenation(op: OpSignature) -> OpCost:
+    """Flops 0; bytes of all tensors read and written, the element size as the kernel names it."""
+    elements = numel(op, 0)
+    return OpCost(
+        flops=0,
+        bytes=total_bytes((2 * elements, copied_size(op))),
+        params={"tensors": len(shapes(op, 0)), "num_elems": elements},
+    )
+
+
+@perf_model(
+    "aten::roll",
+    "aten::flip",
+    "aten::triu",
+    "aten::tril",
+    "aten::triu_",
+    "aten::tril_",
+    "aten::split_with_sizes_copy",
+    category="",
+    tracelens=False,
+)
+def rearrangement(op: OpSignature) -> OpCost:
+    """The elements at other places: flops 0; bytes n read, n written."""
+    x = tensor(op, 0)
+    return _moved(x, 2 * x.numel)
+
+
+def _with_indices(x: Tensor, outputs: int, flops: int) -> OpCost:
+    """x is read; values of its dtype and their int64 indices are written."""
+    return OpCost(
+        flops=flops if is_floating(x.dtype) else 0,
+        bytes=total_bytes((x.numel + outputs, x.real_size), (outputs, INDEX_BYTES)),
+        compute=compute_spec("vector", x.dtype),
+        params=layout_params(x),
+    )
+
+
+@perf_model("aten::topk", category="", tracelens=False)
+def topk(op: OpSignature) -> OpCost:
+    """The k largest along a dim: flops n (a comparison each); bytes n read, values + indices.
+
+    Kernels that read the input several times come out below their roofline.
+    """
+    x = tensor(op, 0)
+    k = integer(op, 1, 0)
+    if not k:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without k.")
+    return _with_indices(x, x.numel // _dim(op, 2, x, -1) * k, x.numel)
+
+
+@perf_model("aten::sort", category="", tracelens=False)
+def sort(op: OpSignature) -> OpCost:
+    """Rows of L: flops n ceil(log2 L); bytes n read, n values + n indices written.
+
+    The stable form has its flag before the dim.
+    """
+    x = tensor(op, 0)
+    stable = len(op.input_dims) in (4, 6)
+    length = _dim(op, 2 if stable else 1, x, -1)
+    return _with_indices(x, x.numel, x.numel * ceil(log2(max(length, 1))))

@@ -116,19 +116,6 @@ def test_binary_of_an_unknown_dtype_or_clashing_shapes(price: Price) -> None:
         price("aten::add", [(8,), (3,)])
 
 
-def test_embedding(price: Price) -> None:
-    cost = price("aten::embedding", [(1000, 16), (2, 5), ()], [BF16, "long int", "Scalar"])
-    assert cost.flops == 0
-    assert cost.bytes == 2 * 10 * 16 * 2 + 10 * 8
-    assert cost.compute == ""
-
-
-def test_index_select(price: Price) -> None:
-    cost = price("aten::index_select", [(6, 8, 4), (), (3,)], ["float", "Scalar", "int"], {1: "1"})
-    assert cost.flops == 0
-    assert cost.bytes == 2 * (6 * 3 * 4) * 4 + 3 * 4
-
-
 def test_quantize_fp8(price: Price) -> None:
     cost = price("primus_turbo::quantize_fp8_tensorwise", [(8, 4)], BF16)
     assert (cost.flops, cost.bytes) == (32, 32 * 2 + 32)

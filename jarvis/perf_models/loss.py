@@ -1,0 +1,107 @@
+"""Losses: negative log likelihood over classes, and elementwise distances.
+
+With a reduction an elementwise loss launches a reduction of its own below it, which is priced by
+itself; what is counted here is one kernel.
+"""
+
+from math import prod
+
+from jarvis.perf_models.arguments import (
+    Tensor,
+    layout_params,
+    optional_tensor,
+    tensor,
+    text,
+    total_bytes,
+)
+from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
+
+_NO_REDUCTION = "0"
+_REDUCTION_AT = {"binary_cross_entropy": 3}  # the others have it at argument 2
+
+_DISTANCE_FLOPS = {
+    "mse_loss": 2,  # difference, square
+    "smooth_l1_loss": 5,
+    "huber_loss": 5,
+    "binary_cross_entropy": 14,  # -(t log(x) + (1 - t) log(1 - x))
+}
+_GRADIENT_FLOPS = {
+    "mse_loss_backward": 3,
+    "smooth_l1_loss_backward": 4,
+    "huber_loss_backward": 4,
+    "binary_cross_entropy_backward": 6,
+}
+
+
+def _cost(x: Tensor, flops: float, moved: float | None) -> OpCost:
+    return OpCost(
+        flops=flops,
+        bytes=moved,
+        compute=compute_spec("vector", x.dtype),
+        params=layout_params(x),
+    )
+
+
+def _bytes(*tensors: Tensor) -> float | None:
+    """All given tensors once; an absent one has no bytes."""
+    return total_bytes(*((t.numel, t.real_size) for t in tensors if t.dtype))
+
+
+@perf_model("aten::nll_loss_forward", "aten::nll_loss2d_forward", category="", tracelens=False)
+def nll_loss(op: OpSignature) -> OpCost:
+    """Scores, targets [t]: flops 2t; bytes of t scores, the targets, and t losses or their sum.
+
+    Only the score of the target class is read, and its weight where there are weights.
+    """
+    x, target, weight = tensor(op, 0), tensor(op, 1), optional_tensor(op, 2)
+    rows = target.numel
+    outputs = rows if text(op, 3) == _NO_REDUCTION else 2  # the loss and the total weight
+    moved = total_bytes(
+        (rows + outputs, x.real_size),
+        (rows, target.real_size),
+        (rows, weight.real_size if weight.given else 0),
+    )
+    return _cost(x, 2 * rows, moved)
+
+
+@perf_model("aten::nll_loss_backward", "aten::nll_loss2d_backward", category="", tracelens=False)
+def nll_loss_backward(op: OpSignature) -> OpCost:
+    """Gradient, scores [n], targets [t]: flops t; bytes of gradient and targets, n written.
+
+    All but the target class have the gradient 0, which is written too.
+    """
+    grad, x, target, weight = (optional_tensor(op, index) for index in range(4))
+    moved = total_bytes(
+        (grad.numel, grad.real_size),
+        (x.numel, x.real_size),
+        (target.numel, target.real_size),
+        (target.numel, weight.real_size if weight.given else 0),
+    )
+    return _cost(x, target.numel, moved)
+
+
+@perf_model(*(f"aten::{name}" for name in _DISTANCE_FLOPS), category="", tracelens=False)
+def distance(op: OpSignature) -> OpCost:
+    """Input, target: flops of the distance per element; bytes 2n read, n or 1 written.
+
+    Squared 2n; smooth and Huber 5n; binary cross entropy 14n (and a weight read).
+    """
+    kind = op.name.removeprefix("aten::")
+    x, target = tensor(op, 0), tensor(op, 1)
+    weight = optional_tensor(op, 2) if kind in _REDUCTION_AT else Tensor()
+    unreduced = text(op, _REDUCTION_AT.get(kind, 2)) == _NO_REDUCTION
+    out = Tensor(x.shape if unreduced else (), x.dtype)
+    return _cost(x, _DISTANCE_FLOPS[kind] * x.numel, _bytes(x, target, weight, out))
+
+
+@perf_model(*(f"aten::{name}" for name in _GRADIENT_FLOPS), category="", tracelens=False)
+def distance_backward(op: OpSignature) -> OpCost:
+    """Gradient (one element or n), input, target: bytes of all read, n written.
+
+    Flops: squared 3n; smooth and Huber 4n; binary cross entropy 6n.
+    """
+    kind = op.name.removeprefix("aten::")
+    grad, x, target = (tensor(op, index) for index in range(3))
+    weight = optional_tensor(op, 3) if kind.startswith("binary") else Tensor()
+    return _cost(x, _GRADIENT_FLOPS[kind] * prod(x.shape), _bytes(grad, x, target, weight, x))
