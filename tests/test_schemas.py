@@ -34,7 +34,9 @@ def test_a_report_keeps_the_schema(name: str, with_hardware: bool) -> None:
 
 
 def test_every_table_of_a_report_has_a_schema_and_the_other_way_round() -> None:
-    assert {*TABLES, *OPTIONAL_TABLES, "roofline", "comparison"} == set(schemas.TABLES)
+    assert {*TABLES, *OPTIONAL_TABLES, "roofline", "comparison", "trace_health"} == set(
+        schemas.TABLES
+    )
 
 
 @pytest.mark.parametrize("table", list(schemas.TABLES))

@@ -61,6 +61,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "memory_copies": tables.MEMORY_COPIES,
     "collectives": tables.COLLECTIVES,
     "perf_model_failures": tables.PERF_MODEL_FAILURES,
+    "trace_health": tables.TRACE_HEALTH,
     "comparison": tables.COMPARISON,
 }
 
@@ -137,6 +138,8 @@ _ABOUT = {
     "collectives": "Every communication kernel. The time of a kernel includes waiting for the "
     "other ranks; one trace alone cannot tell the two apart.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
+    "trace_health": "How far the trace can be trusted, warnings first: each fact with what it "
+    "affects and how to capture better.",
     "comparison": "Operations that a run shares with its reference, in runs that have one. "
     "Operations match by name, shapes and dtypes.",
 }

@@ -177,6 +177,16 @@ PERF_MODEL_FAILURES = (
     ARGUMENTS[0],
     text("reason", "Reason", "what went wrong"),
 )
+TRACE_HEALTH = (
+    text("key", "Key", "name of the fact for programs"),
+    text("title", "Fact", "what the fact is about"),
+    text("summary", "Finding", "the fact as a sentence"),
+    number("value", "Value", "", "the number in it; empty where there is none"),
+    text("unit", "Unit", "unit of the value"),
+    text("severity", "Severity", "ok, note or warning"),
+    text("affects", "What it affects", "which results are wrong or missing for it"),
+    text("remedy", "How to capture better", "what to do before the next recording"),
+)
 COMPARISON = (
     Column("uid", "UID", INTEGER, meaning="row of the operations table of the target"),
     text("name", "Operation", NAME.meaning),

@@ -1,0 +1,45 @@
+"""How far a trace can be trusted: one table of facts, each with what it makes wrong.
+
+A fact is a sentence with its number, a severity, what it invalidates and how to capture better.
+"""
+
+from dataclasses import asdict
+
+import polars as pl
+
+from jarvis.schemas import TABLES
+from jarvis.trace import Trace
+from jarvis.trace_health.facts import Fact, Severity
+from jarvis.trace_health.links import link_facts
+from jarvis.trace_health.recording import recording_facts
+from jarvis.trace_health.times import time_facts
+
+__all__ = ["TABLE", "Fact", "Severity", "facts_of", "trace_health", "warning_lines"]
+
+TABLE = "trace_health"
+
+
+def trace_health(trace: Trace) -> pl.DataFrame:
+    """The facts about a trace, warnings first (schema: ``trace_health``)."""
+    found = [*link_facts(trace), *recording_facts(trace), *time_facts(trace)]
+    order = [Severity.WARNING, Severity.NOTE, Severity.OK]
+    found.sort(key=lambda fact: order.index(fact.severity))
+    schema = {column.name: column.dtype for column in TABLES[TABLE]}
+    return pl.DataFrame([asdict(fact) for fact in found], schema=schema)
+
+
+def facts_of(table: pl.DataFrame) -> list[Fact]:
+    """The rows of the table ``trace_health``."""
+    return [
+        Fact(**{**row, "severity": Severity(row["severity"])})
+        for row in table.iter_rows(named=True)
+    ]
+
+
+def warning_lines(table: pl.DataFrame) -> list[str]:
+    """A line for each warning: what is wrong, what it affects, how to capture better."""
+    return [
+        f"{fact.summary} {fact.affects} {fact.remedy}"
+        for fact in facts_of(table)
+        if fact.severity is Severity.WARNING
+    ]

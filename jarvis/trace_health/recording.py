@@ -1,0 +1,231 @@
+"""Facts about what was recorded: events, arguments, stacks, GPU, steps, ranks, repairs."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from jarvis.analyses.wording import counted, listed, pct, quoted
+from jarvis.perf_report.work import COMMUNICATION, KIND
+from jarvis.trace import Trace, TraceInfo
+from jarvis.trace.metadata import STEP_PREFIX
+from jarvis.trace.repairs import Repair, RepairKind
+from jarvis.trace.tables import PYTHON_FUNCTION
+from jarvis.trace_health.facts import Fact, Severity, when
+
+DROPPED_PCT = 1.0
+"""With more of the host events without a place in the call tree, every reader is warned."""
+
+
+def recording_facts(trace: Trace) -> Iterator[Fact]:
+    """What the trace holds, and what it lacks."""
+    yield _gpu_events(trace)
+    yield _operators(trace)
+    if not trace.info.gpu_only:
+        yield _shapes(trace)
+        yield _stacks(trace)
+        yield _overlaps(trace)
+    yield _device(trace.info)
+    yield _steps(trace)
+    yield _rank(trace)
+    yield _processes(trace)
+    yield from _repairs(trace.info.repairs)
+
+
+def _gpu_events(trace: Trace) -> Fact:
+    found = trace.gpu_events.height
+    return Fact(
+        "gpu_events",
+        "GPU events",
+        f"{counted(found, 'GPU event')}." if found else "The trace holds no GPU work.",
+        float(found),
+        "events",
+        when(not found, Severity.WARNING),
+        "" if found else "There is no GPU time to report on.",
+        "" if found else "Record with GPU activity, on a GPU that the profiler supports.",
+    )
+
+
+def _operators(trace: Trace) -> Fact:
+    found = trace.cpu_ops.height
+    return Fact(
+        "operators",
+        "Operators",
+        f"{counted(found, 'operator call')}." if found else "The trace holds GPU events only.",
+        float(found),
+        "calls",
+        when(not found, Severity.WARNING),
+        "" if found else "Kernels cannot be attributed to operators: there is the timeline only.",
+        "" if found else "Record with CPU activity.",
+    )
+
+
+def _shapes(trace: Trace) -> Fact:
+    known = trace.cpu_ops.height - trace.cpu_ops["input_dims"].null_count()
+    share_pct = 100 * known / trace.cpu_ops.height
+    return Fact(
+        "shapes",
+        "Operators with input shapes",
+        f"{pct(share_pct)} of the operator calls have input shapes."
+        if known
+        else "The trace holds no input shapes.",
+        share_pct,
+        "%",
+        when(not known, Severity.WARNING),
+        "" if known else "No perf model can be applied: no FLOPs, no efficiency.",
+        "" if known else "Record with `record_shapes=True`.",
+    )
+
+
+def _stacks(trace: Trace) -> Fact:
+    found = trace.info.event_counts.get(PYTHON_FUNCTION, 0)
+    return Fact(
+        "stacks",
+        "Python stacks",
+        f"{counted(found, 'Python call')}." if found else "The trace holds no Python stacks.",
+        float(found),
+        "calls",
+        when(not found),
+        "" if found else "Modules and entry points are not available.",
+        "" if found else "Record with `with_stack=True`.",
+    )
+
+
+def _overlaps(trace: Trace) -> Fact:
+    tree = trace.call_tree
+    dropped = int(tree["is_dropped"].sum())
+    key, title = "overlapping_events", "Host events that overlap"
+    if not dropped:
+        return Fact(key, title, "Every host event has its place in the call tree.", 0.0, "events")
+    share_pct = 100 * dropped / tree.height
+    return Fact(
+        key,
+        title,
+        f"{counted(dropped, 'host event')} ({pct(share_pct)}) overlap their neighbours and have no "
+        "place in the call tree.",
+        float(dropped),
+        "events",
+        Severity.WARNING if share_pct > DROPPED_PCT else Severity.NOTE,
+        "GPU work that they launch counts for no operator above them.",
+        "Such overlaps come from the profiler; another version may record none.",
+    )
+
+
+def _device(info: TraceInfo) -> Fact:
+    names = [name for name in info.device_names if name]
+    return Fact(
+        "device",
+        "GPU",
+        f"{listed([quoted(name) for name in names])}."
+        if names
+        else "The trace does not name its GPU.",
+        severity=when(not names),
+        affects="" if names else "No peaks can be chosen from the trace.",
+        remedy="" if names else "Name the GPU for the analysis.",
+    )
+
+
+def _steps(trace: Trace) -> Fact:
+    found = trace.info.steps
+    names = trace.annotations["name"].unique().to_list()
+    numbers = sorted(
+        int(number)
+        for name in names
+        if (number := name.removeprefix(STEP_PREFIX)) != name and number.isdecimal()
+    )
+    span = f" ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else ""
+    return Fact(
+        "steps",
+        "Profiler steps",
+        f"{counted(found, 'profiler step')}{span}." if found else "The trace marks no steps.",
+        float(found),
+        "steps",
+        when(not found),
+        "" if found else "Times are of the whole recording, not of one step.",
+        "" if found else "Call the profiler's `step()` after each step.",
+    )
+
+
+def _rank(trace: Trace) -> Fact:
+    info = trace.info
+    key, title = "rank", "Rank"
+    if info.rank is not None:
+        of = f" of {info.world_size:,}" if info.world_size is not None else ""
+        return Fact(key, title, f"Rank {info.rank:,}{of}.", float(info.rank))
+    if trace.gpu_events.filter(pl.lit(COMMUNICATION) == KIND).is_empty():
+        return Fact(key, title, "Not distributed.")
+    return Fact(
+        key,
+        title,
+        "The GPU communicates, but the trace does not say which rank it is.",
+        severity=Severity.NOTE,
+        affects="Ranks cannot be told apart.",
+        remedy="Start the profiler after the process group.",
+    )
+
+
+def _processes(trace: Trace) -> Fact:
+    launching = trace.runtime.join(trace.launches.select(uid="runtime_uid"), on="uid", how="semi")[
+        "pid"
+    ].n_unique()
+    gpus = trace.gpu_events["device"].drop_nulls().n_unique()
+    key, title = "processes", "Processes that launch GPU work"
+    if launching > 1:
+        return Fact(
+            key,
+            title,
+            f"The file merges the traces of {counted(launching, 'process')}.",
+            float(launching),
+            "processes",
+            Severity.WARNING,
+            "The timeline counts their GPUs together, and ids that several ranks use can link "
+            "work to the wrong one.",
+            "Analyse the trace of each rank by itself.",
+        )
+    if gpus > 1:
+        return Fact(
+            key,
+            title,
+            f"The trace holds the work of {gpus} GPUs.",
+            float(launching),
+            "processes",
+            Severity.NOTE,
+            "The timeline counts them together: it is idle only while all of them are.",
+            "Record one process for each GPU.",
+        )
+    return Fact(key, title, "One process and one GPU at most.", float(launching), "processes")
+
+
+_FAULTS = {
+    RepairKind.TRUNCATED: "The file ends in the middle of its events",
+    RepairKind.DAMAGED_GZIP: "The compressed data is damaged",
+    RepairKind.TEXT_IN_NAME: "Names hold quotes that are not escaped",
+    RepairKind.CONTROL_CHARACTER: "Names hold control characters",
+    RepairKind.INVALID_UTF8: "Names hold bytes that are no text",
+    RepairKind.TRAILING_COMMA: "Commas follow a last entry",
+    RepairKind.MISSING_COMMA: "Commas are missing between entries",
+    RepairKind.NOT_A_NUMBER: "Numbers are NaN or infinite",
+    RepairKind.LOST_TEXT: "Text that is no JSON was skipped",
+    RepairKind.NOT_AN_EVENT: "Entries that are no events were skipped",
+}
+_LOSSES = (RepairKind.TRUNCATED, RepairKind.DAMAGED_GZIP, RepairKind.LOST_TEXT)
+
+
+def _repairs(repairs: tuple[Repair, ...]) -> Iterator[Fact]:
+    if not repairs:
+        yield Fact("repairs", "Repairs while reading", "The file was read without repairs.", 0.0)
+    for repair in repairs:
+        has_lost = repair.lost_events > 0 or repair.kind in _LOSSES
+        where = f", first at {quoted(repair.example)}" if repair.example.strip() else ""
+        lost = f"; {counted(repair.lost_events, 'event')} lost" if repair.lost_events else ""
+        yield Fact(
+            f"repair_{repair.kind}",
+            "Repairs while reading",
+            f"{_FAULTS[repair.kind]}: {counted(repair.count, 'place')}{where}{lost}.",
+            float(repair.count),
+            "places",
+            Severity.WARNING if has_lost else Severity.NOTE,
+            "Events are missing, so times and counts are those of the part that was read."
+            if has_lost
+            else "Nothing was lost.",
+            "Export the trace again, and let the export end before the file is copied.",
+        )
