@@ -1,0 +1,221 @@
+"""Pooling, interpolation and padding of images and volumes: (N, C, spatial...)."""
+
+from math import prod
+
+from jarvis.perf_models.arguments import (
+    Shape,
+    Tensor,
+    flag,
+    integers,
+    layout_params,
+    tensor,
+    total_bytes,
+)
+from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.registry import (
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    perf_model,
+)
+
+INDEX_BYTES = 8  # max pooling keeps the int64 index of every maximum
+
+_TAPS = {
+    "nearest": 1,
+    "linear1d": 2,
+    "bilinear2d": 4,
+    "trilinear3d": 8,
+    "bicubic2d": 16,
+}
+"""Input elements that one output element of an interpolation is made of."""
+
+
+def _cost(x: Tensor, flops: float, elements: int, indices: int = 0) -> OpCost:
+    """``elements`` of the dtype of x and ``indices`` read or written."""
+    return OpCost(
+        flops=flops,
+        bytes=total_bytes((elements, x.real_size), (indices, INDEX_BYTES)),
+        compute=compute_spec("vector", x.dtype),
+        params=layout_params(x),
+    )
+
+
+def _per_dim(op: OpSignature, index: int, spatial: int, default: Shape) -> Shape:
+    """One value for each spatial dim; a single one stands for all of them."""
+    values = integers(op, index) or default
+    return values * spatial if len(values) == 1 else values
+
+
+def _windows(op: OpSignature, x: Tensor, spatial: int, dilated: bool) -> tuple[int, int]:
+    """Number of windows that a pooling of x has, and of elements in each.
+
+    The arguments are kernel, stride, padding, (dilation,) ceil mode from 1 on. With ceil mode the
+    last window may reach over the edge, but not begin there.
+    """
+    kernel = _per_dim(op, 1, spatial, ())
+    if not kernel:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its kernel size.")
+    stride = _per_dim(op, 2, spatial, kernel)
+    padding = _per_dim(op, 3, spatial, (0,))
+    dilation = _per_dim(op, 4, spatial, (1,)) if dilated else (1,) * spatial
+    up = flag(op, 5 if dilated else 4)
+    windows = prod(x.shape[:-spatial])
+    for extent, k, s, p, d in zip(
+        x.shape[-spatial:], kernel, stride, padding, dilation, strict=True
+    ):
+        room = extent + 2 * p - d * (k - 1) - 1
+        count = (room + (s - 1 if up else 0)) // s + 1
+        windows *= count - 1 if up and (count - 1) * s >= extent + p else count
+    return windows, prod(kernel)
+
+
+def _spatial(op: OpSignature) -> int:
+    """The spatial dims that an op's name tells, as in ``avg_pool2d``."""
+    return int(op.name[op.name.index("d", op.name.index("pool")) - 1])
+
+
+@perf_model(
+    "aten::max_pool2d_with_indices",
+    "aten::max_pool3d_with_indices",
+    category="",
+    tracelens=False,
+)
+def max_pool(op: OpSignature) -> OpCost:
+    """Flops: a comparison per element of each window; bytes in read, out and indices written."""
+    x = tensor(op, 0)
+    windows, taps = _windows(op, x, _spatial(op), dilated=True)
+    return _cost(x, windows * taps, x.numel + windows, windows)
+
+
+@perf_model("aten::avg_pool2d", "aten::avg_pool3d", category="", tracelens=False)
+def average_pool(op: OpSignature) -> OpCost:
+    """Flops: an addition per element of each window; bytes in read, out written."""
+    x = tensor(op, 0)
+    windows, taps = _windows(op, x, _spatial(op), dilated=False)
+    return _cost(x, windows * taps, x.numel + windows)
+
+
+def _adaptive_outputs(op: OpSignature, x: Tensor) -> int:
+    size = integers(op, 1)
+    if not size:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its output size.")
+    return prod(x.shape[: -len(size)]) * prod(size)
+
+
+@perf_model(
+    "aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d", category="", tracelens=False
+)
+def adaptive_average_pool(op: OpSignature) -> OpCost:
+    """Flops: an addition per input and a division per output element; bytes in + out."""
+    x = tensor(op, 0)
+    outputs = _adaptive_outputs(op, x)
+    return _cost(x, x.numel + outputs, x.numel + outputs)
+
+
+@perf_model("aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d", category="", tracelens=False)
+def adaptive_max_pool(op: OpSignature) -> OpCost:
+    """Flops: a comparison per input element; bytes in read, out and indices written."""
+    x = tensor(op, 0)
+    outputs = _adaptive_outputs(op, x)
+    return _cost(x, x.numel, x.numel + outputs, outputs)
+
+
+@perf_model(
+    "aten::max_pool2d_with_indices_backward",
+    "aten::max_pool3d_with_indices_backward",
+    "aten::adaptive_max_pool2d_backward",
+    "aten::adaptive_max_pool3d_backward",
+    category="",
+    tracelens=False,
+)
+def max_pool_backward(op: OpSignature) -> OpCost:
+    """Gradient [g], input: flops g additions; bytes g and g indices read, the input written."""
+    grad, x = tensor(op, 0), tensor(op, 1)
+    return _cost(x, grad.numel, grad.numel + x.numel, grad.numel)
+
+
+@perf_model(
+    "aten::avg_pool2d_backward",
+    "aten::avg_pool3d_backward",
+    "aten::_adaptive_avg_pool2d_backward",
+    "aten::_adaptive_avg_pool3d_backward",
+    category="",
+    tracelens=False,
+)
+def average_pool_backward(op: OpSignature) -> OpCost:
+    """Gradient [g], input [n]: flops g divisions + n additions; bytes g read, n written."""
+    grad, x = tensor(op, 0), tensor(op, 1)
+    return _cost(x, grad.numel + x.numel, grad.numel + x.numel)
+
+
+def _taps(op: OpSignature) -> int:
+    return next(taps for mode, taps in _TAPS.items() if mode in op.name)
+
+
+@perf_model(
+    "aten::upsample_linear1d",
+    "aten::upsample_bilinear2d",
+    "aten::upsample_trilinear3d",
+    "aten::upsample_bicubic2d",
+    *(f"aten::_upsample_nearest_exact{dims}d" for dims in (1, 2, 3)),
+    category="",
+    tracelens=False,
+)
+def interpolation(op: OpSignature) -> OpCost:
+    """t products and t - 1 sums per output element, t = 2, 4, 8, 16 (nearest: 1, a copy).
+
+    Flops (2t - 1) out (nearest: 0); bytes in read, out written. The weights are not counted.
+    """
+    x, taps = tensor(op, 0), _taps(op)
+    size = integers(op, 1)
+    if not size:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its output size.")
+    outputs = prod(x.shape[:2]) * prod(size)
+    return _cost(x, (2 * taps - 1) * outputs if taps > 1 else 0, x.numel + outputs)
+
+
+@perf_model(
+    "aten::upsample_linear1d_backward",
+    "aten::upsample_bilinear2d_backward",
+    "aten::upsample_trilinear3d_backward",
+    "aten::upsample_bicubic2d_backward",
+    *(f"aten::upsample_nearest{dims}d_backward" for dims in (1, 2, 3)),
+    *(f"aten::_upsample_nearest_exact{dims}d_backward" for dims in (1, 2, 3)),
+    category="",
+    tracelens=False,
+)
+def interpolation_backward(op: OpSignature) -> OpCost:
+    """Gradient [g], input size at argument 2: flops 2tg (nearest: g); bytes g read, in written."""
+    grad, taps = tensor(op, 0), _taps(op)
+    size = integers(op, 2)
+    if not size:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its input size.")
+    return _cost(grad, 2 * taps * grad.numel if taps > 1 else grad.numel, grad.numel + prod(size))
+
+
+@perf_model(*(f"aten::reflection_pad{dims}d" for dims in (1, 2, 3)), category="", tracelens=False)
+def reflection_pad(op: OpSignature) -> OpCost:
+    """Pads innermost dim first; flops 0; bytes in read, out written."""
+    x, pads = tensor(op, 0), integers(op, 1)
+    if not pads:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its paddings.")
+    shape = list(x.shape)
+    for i in range(len(pads) // 2):
+        shape[-1 - i] += pads[2 * i] + pads[2 * i + 1]
+    return _cost(x, 0, x.numel + prod(shape))
+
+
+@perf_model(
+    *(
+        f"aten::{kind}_pad{d}d_backward"
+        for kind in ("reflection", "replication")
+        for d in (1, 2, 3)
+    ),
+    category="",
+    tracelens=False,
+)
+def pad_backward(op: OpSignature) -> OpCost:
+    """Gradient [g], input [n]: flops g additions; bytes g read, n written."""
+    grad, x = tensor(op, 0), tensor(op, 1)
+    return _cost(x, grad.numel, grad.numel + x.numel)
