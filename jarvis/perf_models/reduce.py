@@ -10,12 +10,14 @@ from jarvis.perf_models.arguments import (
     broadcast,
     dtype,
     integers,
+    layout_params,
     optional_tensor,
     tensor,
     text,
     total_bytes,
 )
 from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.pointwise import is_floating
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
 
 INDEX_BYTES = 8  # max and min along a dim write an int64 index beside each value
@@ -87,10 +89,14 @@ def _reduction(op: OpSignature) -> Reduction:
         outputs = prod(broadcast(x.shape, other.shape))
         return Reduction(kind, x, outputs, x.numel, other=other)
     dims = _dims(op, kind)
-    rank = len(x.shape)
-    reduced = {dim % rank for dim in dims} if rank else set()
-    outputs = prod(n for i, n in enumerate(x.shape) if i not in reduced) if reduced else 1
+    outputs = _outputs(x.shape, dims)
     return Reduction(kind, x, outputs, x.numel, writes_indices=kind in _EXTREMA and bool(dims))
+
+
+def _outputs(shape: Shape, dims: Shape) -> int:
+    """Elements that are left when ``dims`` are reduced; ``()`` means all of them."""
+    reduced = {dim % len(shape) for dim in dims} if shape else set()
+    return prod(n for i, n in enumerate(shape) if i not in reduced) if reduced else 1
 
 
 def _backward(op: OpSignature) -> OpCost:
@@ -125,3 +131,79 @@ def reduction(op: OpSignature) -> OpCost:
     ``exact_flops`` and ``exact_bytes`` count those.
     """
     return _reduction(op).cost()
+
+
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """A reduction that the sheets leave out: where its dims are, and what it writes.
+
+    ``outputs`` counts the results of the input's dtype, ``other_bytes`` those of another type.
+    """
+
+    dims_at: int = 1
+    flops_per_element: int = 1
+    outputs: int = 1
+    other_bytes: int = 0
+
+
+_BEYOND = {
+    "argmax": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
+    "argmin": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
+    "count_nonzero": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
+    "any": _Beyond(outputs=0, other_bytes=1),
+    "all": _Beyond(outputs=0, other_bytes=1),
+    "prod": _Beyond(),
+    "nansum": _Beyond(flops_per_element=2),  # compare, add
+    "linalg_vector_norm": _Beyond(dims_at=2, flops_per_element=2),  # square, add
+    "aminmax": _Beyond(flops_per_element=2, outputs=2),
+    "var_mean": _Beyond(flops_per_element=4, outputs=2),  # difference, square, two sums
+    "std_mean": _Beyond(flops_per_element=4, outputs=2),
+}
+
+
+@perf_model(*(f"aten::{name}" for name in _BEYOND), category="", tracelens=False)
+def other_reduction(op: OpSignature) -> OpCost:
+    """Flops n (2n: norm, nansum, aminmax; 4n: var_mean, std_mean); bytes n read, results written.
+
+    Integers and bools have no flops. ``any`` and ``all`` write bools, ``argmax``, ``argmin`` and
+    ``count_nonzero`` int64.
+    """
+    x, kind = tensor(op, 0), _BEYOND[op.name.removeprefix("aten::")]
+    outputs = _outputs(x.shape, _named_dims(op, kind.dims_at))
+    return _computed(
+        x,
+        kind.flops_per_element,
+        (kind.outputs * outputs, x.real_size),
+        (outputs, kind.other_bytes),
+    )
+
+
+def _named_dims(op: OpSignature, index: int) -> Shape:
+    """A list of dims or a single one; a bool in that place is another argument."""
+    if (dims := integers(op, index)) is not None:
+        return dims
+    value = text(op, index)
+    return (int(value),) if value.lstrip("-").isdigit() else ()
+
+
+@perf_model("aten::_cummax_helper", "aten::_cummin_helper", category="", tracelens=False)
+def scan_with_indices(op: OpSignature) -> OpCost:
+    """Flops n; bytes n read, n values and n int64 indices written."""
+    x = tensor(op, 0)
+    return _computed(x, 1, (x.numel, x.real_size), (x.numel, INDEX_BYTES))
+
+
+@perf_model("aten::_logcumsumexp", category="", tracelens=False)
+def logarithmic_scan(op: OpSignature) -> OpCost:
+    """An exponential, a logarithm, a maximum and a sum each: flops 10n; bytes n read, n written."""
+    x = tensor(op, 0)
+    return _computed(x, 10, (x.numel, x.real_size))
+
+
+def _computed(x: Tensor, flops_per_element: int, *written: tuple[float, float | None]) -> OpCost:
+    return OpCost(
+        flops=flops_per_element * x.numel if is_floating(x.dtype) else 0,
+        bytes=total_bytes((x.numel, x.real_size), *written),
+        compute=compute_spec("vector", x.dtype),
+        params=layout_params(x),
+    )

@@ -102,3 +102,36 @@ def test_backward_of_max_counts_no_indices(price: Price) -> None:
     types = ["float", SCALAR, SCALAR]
     cost = price("aten::max", [X, (), ()], types, {1: "0", 2: "False"}, backward=True)
     assert cost.exact_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "concrete", "flops", "moved"),
+    [
+        ("aten::argmax", [SCALAR, SCALAR], {1: "-1", 2: "False"}, N, N * 4 + 6 * 8),
+        ("aten::argmin", ["", SCALAR], {2: "False"}, N, N * 4 + 8),
+        ("aten::count_nonzero", [""], {}, N, N * 4 + 8),
+        ("aten::any", [SCALAR, SCALAR], {1: "0", 2: "False"}, N, N * 4 + 15),
+        ("aten::all", [LIST, SCALAR], {1: "[0, 1]", 2: "True"}, N, N * 4 + 5),
+        ("aten::prod", [""], {}, N, (N + 1) * 4),
+        ("aten::prod", [SCALAR, SCALAR, ""], {1: "1", 2: "False"}, N, (N + 10) * 4),
+        ("aten::nansum", ["", SCALAR, ""], {2: "False"}, 2 * N, (N + 1) * 4),
+        ("aten::linalg_vector_norm", [SCALAR, LIST], {1: "2", 2: "[0]"}, 2 * N, (N + 15) * 4),
+        ("aten::linalg_vector_norm", [SCALAR, ""], {1: "2"}, 2 * N, (N + 1) * 4),
+        ("aten::aminmax", [SCALAR, SCALAR], {1: "2", 2: "True"}, 2 * N, (N + 2 * 6) * 4),
+        ("aten::var_mean", [LIST, SCALAR], {1: "[1]", 2: "1"}, 4 * N, (N + 2 * 10) * 4),
+        ("aten::std_mean", [SCALAR], {1: "True"}, 4 * N, (N + 2) * 4),  # unbiased, not a dim
+        ("aten::_cummax_helper", [], {}, N, 2 * N * 4 + N * 8),
+        ("aten::_logcumsumexp", [SCALAR], {1: "0"}, 10 * N, 2 * N * 4),
+    ],
+)
+def test_reductions_that_the_sheets_leave_out(
+    price: Price, name: str, types: list[str], concrete: dict[int, str], flops: int, moved: int
+) -> None:
+    cost = price(name, [X, *[()] * len(types)], ["float", *types], concrete)
+    assert (cost.flops, cost.bytes) == (flops, moved)
+    assert cost.compute == "vector_fp32"
+
+
+def test_reductions_of_bools_have_no_flops(price: Price) -> None:
+    cost = price("aten::all", [X], "bool")
+    assert (cost.flops, cost.bytes, cost.compute) == (0, N + 1, "")
