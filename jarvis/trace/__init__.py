@@ -1,6 +1,5 @@
 """A profiler trace as tables: file in, Polars tables and the call tree out."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +9,13 @@ import polars as pl
 from jarvis.errors import EmptyTraceError
 from jarvis.trace import tables
 from jarvis.trace.call_tree import build_call_tree
+from jarvis.trace.event_store import EventStore
 from jarvis.trace.links import backward_links, launch_links
 from jarvis.trace.metadata import TraceInfo, trace_info
-from jarvis.trace.reader import SUFFIXES, RawTrace, read_raw
+from jarvis.trace.reader import OnProgress, RawTrace, ReadProgress, read_raw
+from jarvis.trace.source import SUFFIXES
 
-__all__ = ["SUFFIXES", "Trace", "TraceInfo", "read_trace"]
+__all__ = ["SUFFIXES", "ReadProgress", "Trace", "TraceInfo", "read_trace"]
 
 _HOST_COLUMNS = ("uid", "cat", "name", "pid", "tid", "ts_ns", "dur_ns")
 
@@ -24,14 +25,19 @@ class Trace:
     """One trace: a table for each kind of event, in file order (columns: ``trace.tables``)."""
 
     info: TraceInfo
-    events: pl.DataFrame
+    event_count: int
     cpu_ops: pl.DataFrame
     runtime: pl.DataFrame
     gpu_events: pl.DataFrame
     flows: pl.DataFrame
-    python_functions: pl.DataFrame
     annotations: pl.DataFrame
     threads: pl.DataFrame
+    store: EventStore
+
+    @cached_property
+    def python_functions(self) -> pl.DataFrame:
+        """Frames of the Python stack: many, and of use only where call paths are asked for."""
+        return tables.table(self.store, [tables.PYTHON_FUNCTION], tables.BASE)
 
     @cached_property
     def call_tree(self) -> pl.DataFrame:
@@ -58,36 +64,34 @@ class Trace:
         return pl.concat([frame.select(_HOST_COLUMNS) for frame in frames])
 
 
-def read_trace(path: Path | str) -> Trace:
-    """Read a ``.json`` or ``.json.gz`` Kineto trace.
+def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace:
+    """Read a Kineto trace: ``.json``, ``.json.gz``, or a ``.zip`` with one of these in it.
 
-    Raises a TraceError that says what is wrong with the file and what to do.
+    What is broken in it is mended or left out, and counted in ``info.repairs``. Raises a
+    TraceError that says what is wrong with the file and what to do.
     """
-    trace = _tabulate(read_raw(Path(path)))
+    trace = _tabulate(read_raw(Path(path), on_progress))
     if trace.cpu_ops.is_empty() and trace.gpu_events.is_empty():
         raise EmptyTraceError(path)
     return trace
 
 
 def _tabulate(raw: RawTrace) -> Trace:
-    by_category: dict[object, list[tuple[int, tables.Event]]] = defaultdict(list)
-    for uid, event in enumerate(raw.events):
-        by_category[event.get("cat")].append((uid, event))
-
-    def of(*categories: str) -> list[tuple[int, tables.Event]]:
-        return sorted((pair for c in categories for pair in by_category[c]), key=lambda p: p[0])
-
-    events = tables.table(enumerate(raw.events), tables.EVENTS)
-    cpu_ops = tables.table(of(tables.CPU_OP), tables.CPU_OPS)
-    annotations = tables.table(of(*tables.ANNOTATION_CATEGORIES), tables.EVENTS)
+    store = raw.store
+    cpu_ops = tables.table(store, [tables.CPU_OP], tables.CPU_OPS)
+    annotations = tables.table(store, tables.ANNOTATION_CATEGORIES, tables.BASE)
+    runtime = tables.table(store, tables.RUNTIME_CATEGORIES, tables.RUNTIME)
+    gpu_events = tables.table(store, tables.GPU_CATEGORIES, tables.GPU_EVENTS)
+    flows = tables.table(store, tables.FLOW_CATEGORIES, tables.FLOWS)
+    threads = tables.thread_names(store)
     return Trace(
-        info=trace_info(raw, events, cpu_ops, annotations),
-        events=events,
+        info=trace_info(raw, cpu_ops, annotations),
+        event_count=raw.event_count,
         cpu_ops=cpu_ops,
-        runtime=tables.table(of(*tables.RUNTIME_CATEGORIES), tables.RUNTIME),
-        gpu_events=tables.table(of(*tables.GPU_CATEGORIES), tables.GPU_EVENTS),
-        flows=tables.table(of(*tables.FLOW_CATEGORIES), tables.FLOWS),
-        python_functions=tables.table(of(tables.PYTHON_FUNCTION), tables.BASE),
+        runtime=runtime,
+        gpu_events=gpu_events,
+        flows=flows,
         annotations=annotations,
-        threads=tables.thread_names(raw.events),
+        threads=threads,
+        store=store,
     )

@@ -5,9 +5,11 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.trace.event_store import EventStore
 from jarvis.trace.reader import RawTrace
 from jarvis.trace.repairs import Repair
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
+from jarvis.trace.tokenizer import MISSING_NS, PH, STRING
 
 SIMULATED_KEY = "jarvis_sample"
 """Key under the trace's ``metadata`` that says a sample was simulated or recorded."""
@@ -43,17 +45,16 @@ class TraceInfo(BaseModel):
         return next((name for name in self.device_names if name), None)
 
 
-def trace_info(
-    raw: RawTrace, events: pl.DataFrame, cpu_ops: pl.DataFrame, annotations: pl.DataFrame
-) -> TraceInfo:
+def trace_info(raw: RawTrace, cpu_ops: pl.DataFrame, annotations: pl.DataFrame) -> TraceInfo:
     """Facts of the trace's header and of its events as a whole."""
     devices = [d for d in _list(raw.metadata.get("deviceProperties")) if isinstance(d, dict)]
-    distributed = raw.metadata.get("distributedInfo") or {}
+    distributed = _dict(raw.metadata.get("distributedInfo"))
     sample = raw.metadata.get("metadata")
     is_simulated = isinstance(sample, dict) and sample.get(SIMULATED_KEY) == "simulated"
-    timed = events.drop_nulls(["ts_ns", "dur_ns"]).filter(pl.col("ph") == "X")
-    counts = events.drop_nulls("cat").group_by("cat").len().sort("cat")
-    event_counts = dict(counts.iter_rows())
+    event_counts = {
+        category: raw.store.group(category).height
+        for category in sorted(c for c in raw.store.categories() if c is not None)
+    }
     steps = annotations.filter(
         (pl.col("cat") == "user_annotation") & pl.col("name").str.starts_with(STEP_PREFIX)
     )
@@ -67,23 +68,33 @@ def trace_info(
         compute_units=next((d["numSms"] for d in devices if d.get("numSms")), None),
         rank=distributed.get("rank"),
         world_size=distributed.get("world_size"),
-        span_us=_span_ns(timed) / 1000,
+        span_us=_span_ns(raw.store) / 1000,
         steps=steps.height,
         event_counts=event_counts,
         gpu_only=CPU_OP not in event_counts,
         has_shapes=cpu_ops["input_dims"].drop_nulls().len() > 0,
         has_stacks=PYTHON_FUNCTION in event_counts,
+        repairs=raw.repairs.all(),
     )
 
 
-def _span_ns(timed: pl.DataFrame) -> int:
-    if timed.is_empty():
-        return 0
-    first, last = timed.select(
-        first=pl.col("ts_ns").min(), last=(pl.col("ts_ns") + pl.col("dur_ns")).max()
-    ).row(0)
-    return int(last - first)
+def _span_ns(store: EventStore) -> int:
+    """From the first start to the last end of all complete events."""
+    complete = store.texts.intern(b"X", STRING)
+    first, last = [], []
+    for category in store.categories():
+        group = store.group(category)
+        starts, durations = group.time(0), group.time(1)
+        timed = (group.text(PH) == complete) & (starts != MISSING_NS) & (durations != MISSING_NS)
+        if timed.any():
+            first.append(int(starts[timed].min()))
+            last.append(int((starts[timed] + durations[timed]).max()))
+    return max(last) - min(first) if first else 0
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

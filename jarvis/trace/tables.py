@@ -6,12 +6,17 @@ distinct, so whoever needs the values parses each text once. ``pid`` and ``tid``
 Kineto writes numbers and words alike.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
+
+from jarvis.trace.event_store import EventStore, Group, Values
+from jarvis.trace.texts import used_codes
+from jarvis.trace.tokenizer import BASE_KEYS, CODE, INTEGER, MISSING_NS, NULL, PH
 
 CPU_OP = "cpu_op"
 PYTHON_FUNCTION = "python_function"
@@ -20,16 +25,15 @@ GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 ANNOTATION_CATEGORIES = ("user_annotation", "gpu_user_annotation")
 FLOW_CATEGORIES = ("ac2g", "fwdbwd")
 
-Event = Mapping[str, Any]
-
 
 def _integer(value: Any) -> int | None:
     if isinstance(value, bool) or value is None:
         return None
     try:
-        return int(value)
-    except (TypeError, ValueError):
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
         return None
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def _text(value: Any) -> str | None:
@@ -48,19 +52,6 @@ def _name(value: Any) -> str:
     return _text(value) or ""
 
 
-def _nanoseconds(value: Any) -> int | None:
-    """Microseconds, as a number or as decimal text, in whole nanoseconds."""
-    if isinstance(value, str):
-        whole, _, fraction = value.partition(".")
-        try:
-            return int(whole) * 1000 + int((fraction + "000")[:3])
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value * 1000 if isinstance(value, int) else round(value * 1000)
-
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """One column: where its value stands in an event, and how it is read."""
@@ -77,8 +68,8 @@ BASE = (
     Field("cat", "cat", pl.String, _text, in_args=False),
     Field("pid", "pid", pl.String, _text, in_args=False),
     Field("tid", "tid", pl.String, _text, in_args=False),
-    Field("ts_ns", "ts", pl.Int64, _nanoseconds, in_args=False),
-    Field("dur_ns", "dur", pl.Int64, _nanoseconds, in_args=False),
+    Field("ts_ns", "ts", pl.Int64, _integer, in_args=False),
+    Field("dur_ns", "dur", pl.Int64, _integer, in_args=False),
 )
 LINKS = (
     Field("correlation", "correlation", pl.Int64, _integer),
@@ -116,9 +107,8 @@ FLOWS = (
     Field("id", "id", pl.Int64, _integer, in_args=False),
     Field("pid", "pid", pl.String, _text, in_args=False),
     Field("tid", "tid", pl.String, _text, in_args=False),
-    Field("ts_ns", "ts", pl.Int64, _nanoseconds, in_args=False),
+    Field("ts_ns", "ts", pl.Int64, _integer, in_args=False),
 )
-EVENTS = (Field("ph", "ph", pl.String, _text, in_args=False), *BASE)
 THREAD_LABELS = {
     "process_name": ("process_name", "name"),
     "process_labels": ("process_label", "labels"),
@@ -126,33 +116,74 @@ THREAD_LABELS = {
 }
 
 
-def table(events: Iterable[tuple[int, Event]], fields: tuple[Field, ...]) -> pl.DataFrame:
-    """``(uid, event)`` pairs as a table of ``uid`` and ``fields``, in file order."""
-    rows = list(events)
-    columns: dict[str, pl.Series] = {
-        "uid": pl.Series("uid", [uid for uid, _ in rows], dtype=pl.Int64)
-    }
-    heads = [event for _, event in rows]
-    arguments = [event.get("args") or {} for event in heads]
-    for field in fields:
-        read, key = field.read, field.key
-        values = [read(part.get(key)) for part in (arguments if field.in_args else heads)]
-        columns[field.column] = pl.Series(field.column, values, dtype=field.dtype)
-    return pl.DataFrame(columns)
+def table(
+    store: EventStore, categories: Iterable[str | None], fields: tuple[Field, ...]
+) -> pl.DataFrame:
+    """The events of some categories as a table of ``uid`` and ``fields``, in file order."""
+    groups = [store.group(c) for c in categories if store.group(c).height] or [Group()]
+    frames = [
+        pl.DataFrame(
+            [pl.Series("uid", group.uid()), *(_series(store, group, field) for field in fields)]
+        )
+        for group in groups
+    ]
+    return frames[0] if len(frames) == 1 else pl.concat(frames).sort("uid")
 
 
-def thread_names(events: Iterable[Event]) -> pl.DataFrame:
+def _series(store: EventStore, group: Group, field: Field) -> pl.Series:
+    if field.in_args or field.key not in BASE_KEYS:
+        return _read(store, store.values(group, field.key, field.in_args), field)
+    if field.dtype is pl.Int64:
+        times = group.time(0 if field.key == "ts" else 1)
+        return pl.Series(field.column, times).set(pl.Series(times == MISSING_NS), None)
+    codes = group.text(BASE_KEYS.index(field.key))
+    return _read(store, Values(codes, np.where(codes < 0, NULL, CODE).astype(np.uint8)), field)
+
+
+def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
+    """``field.read`` of each value, called once for each distinct one."""
+    is_code, is_number = values.kinds == CODE, values.kinds == INTEGER
+    if field.dtype is pl.Int64 and field.read is _integer and not is_code.any():
+        return pl.Series(field.column, values.values.astype(np.int64)).set(
+            pl.Series(~is_number), None
+        )
+    numbers = np.unique(values.values[is_number])
+    codes = used_codes(values.values[is_code], len(store.texts))
+    meanings = [
+        field.read(None),
+        *(field.read(number) for number in numbers.tolist()),
+        *(field.read(value) for value in store.texts.values(codes, store.repairs)),
+    ]
+    place = np.zeros(len(values.values), np.uint32)
+    place[is_number] = 1 + np.searchsorted(numbers, values.values[is_number])
+    place_of_code = np.zeros(len(store.texts), np.uint32)
+    place_of_code[codes] = np.arange(1 + len(numbers), len(meanings), dtype=np.uint32)
+    place[is_code] = place_of_code[values.values[is_code]]
+    return pl.Series(field.column, meanings, dtype=field.dtype).gather(place)
+
+
+METADATA = (
+    Field("ph", "ph", pl.String, _text, in_args=False),
+    Field("kind", "name", pl.String, _name, in_args=False),
+    Field("pid", "pid", pl.String, _text, in_args=False),
+    Field("tid", "tid", pl.String, _text, in_args=False),
+    Field("name", "name", pl.String, _text),
+    Field("labels", "labels", pl.String, _text),
+)
+
+
+def thread_names(store: EventStore) -> pl.DataFrame:
     """Metadata events -> ``pid, tid, process_name, process_label, thread_name`` for each thread.
 
     Process-level labels are written with ``tid`` 0; the last one of a kind wins. Other metadata
     names are ignored.
     """
     labels: dict[tuple[str | None, str | None], dict[str, str | None]] = {}
-    for event in events:
-        if event.get("ph") == "M" and (known := THREAD_LABELS.get(event.get("name", ""))):
-            column, key = known
-            thread = (_text(event.get("pid")), _text(event.get("tid")))
-            labels.setdefault(thread, {})[column] = _text((event.get("args") or {}).get(key))
+    events = table(store, [c for c in store.categories() if store.has(c, PH, "M")], METADATA)
+    known = events.filter((pl.col("ph") == "M") & pl.col("kind").is_in(list(THREAD_LABELS)))
+    for event in known.iter_rows(named=True):
+        column, key = THREAD_LABELS[event["kind"]]
+        labels.setdefault((event["pid"], event["tid"]), {})[column] = event[key]
     schema = dict.fromkeys(
         ("pid", "tid", "process_name", "process_label", "thread_name"), pl.String
     )

@@ -1,51 +1,87 @@
 """Events as tables, whatever types their fields have."""
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from jarvis.trace import Trace, tables
+from jarvis.trace import Trace, read_trace, tables
 from jarvis.trace.tables import Field, table
 from tests.builders import trace
 
 
-def one(read: Any, value: Any) -> Any:
-    dtype = pl.String if read is tables._text else pl.Int64
-    field = Field("x", "x", dtype, read)
-    return table([(0, {"args": {"x": value}})], (field,))["x"][0]
+def one(value: Any, dtype: Any, read: Any) -> Any:
+    built = trace().op("aten::mm")
+    built.events[-1]["args"]["x"] = value
+    return table(built.read().store, ["cpu_op"], (Field("x", "x", dtype, read),))["x"][0]
 
 
 @pytest.mark.parametrize(
-    ("value", "nanoseconds"),
+    ("text", "nanoseconds"),
     [
-        (12, 12_000),
-        (0.001, 1),
-        (1.9996, 2000),
-        ("1712195496500267.9", 1712195496500267900),
-        ("5", 5000),
-        ("soon", None),
-        (True, None),
-        (None, None),
+        ("12", 12_000),
+        ("0.001", 1),
+        ("1.9996", 2000),
+        ("1.9994999", 1999),
+        ("-2.5", -2500),
+        ("1712195496500267.951", 1712195496500267951),
+        ("9223372036854775.807", 2**63 - 1),
+        ("9223372036854775.808", None),
+        ("12345678901234567890123", None),
+        ("1.5e3", 1_500_000),
+        ("25E-4", 3),
+        ("1e400", None),
+        ('"5"', None),
+        ("true", None),
+        ("null", None),
+        ("[1]", None),
     ],
 )
-def test_times_become_whole_nanoseconds(value: Any, nanoseconds: int | None) -> None:
-    assert one(tables._nanoseconds, value) == nanoseconds
+def test_times_become_whole_nanoseconds(tmp_path: Path, text: str, nanoseconds: int | None) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(f'[{{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 0, "dur": {text}}}]')
+    assert read_trace(path).cpu_ops["dur_ns"].to_list() == [nanoseconds]
 
 
 @pytest.mark.parametrize(
     ("value", "integer"),
-    [(7, 7), ("7", 7), (7.0, 7), ("", None), ("x", None), (True, None), (None, None), ([1], None)],
+    [
+        (7, 7),
+        (-(2**63), -(2**63)),
+        (2**63, None),
+        ("7", 7),
+        (7.0, 7),
+        ("", None),
+        ("x", None),
+        (True, None),
+        (None, None),
+        ([1], None),
+    ],
 )
 def test_integers_are_read_leniently(value: Any, integer: int | None) -> None:
-    assert one(tables._integer, value) == integer
+    assert one(value, pl.Int64, tables._integer) == integer
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [("a", "a"), ([1, [2]], "[1,[2]]"), (3, "3"), (True, "true"), (None, None)]
 )
 def test_nested_values_stay_json_text(value: Any, text: str | None) -> None:
-    assert one(tables._text, value) == text
+    assert one(value, pl.String, tables._text) == text
+
+
+def test_a_key_can_have_values_of_every_kind() -> None:
+    built = trace()
+    for value in (1, "1", [1], 1.5, None, 2**40):
+        built.op("aten::mm")
+        built.events[-1]["args"]["x"] = value
+    fields = (
+        Field("number", "x", pl.Int64, tables._integer),
+        Field("text", "x", pl.String, tables._text),
+    )
+    read = table(built.read().store, ["cpu_op"], fields)
+    assert read["number"].to_list() == [1, 1, None, 1, None, 2**40]
+    assert read["text"].to_list() == ["1", "1", "[1]", "1.5", None, str(2**40)]
 
 
 def test_arguments_are_lists_or_nothing() -> None:
@@ -73,7 +109,7 @@ def test_each_kind_of_event_has_its_table() -> None:
     gpu = read.gpu_events.row(0, named=True)
     assert (gpu["stream"], gpu["device"], gpu["bytes"], gpu["dur_ns"]) == (7, 0, 16, 3000)
     assert read.flows["ph"].to_list() == ["s", "f"]
-    assert read.events.height == 6  # frame, op, launch, two arrows, kernel
+    assert read.event_count == 6  # frame, op, launch, two arrows, kernel
 
 
 def test_names_of_processes_and_threads_last_one_wins() -> None:

@@ -1,0 +1,741 @@
+"""Bytes of a trace -> events as columns of numbers; every text is a code of a dictionary.
+
+The kernels read from a block of bytes and stop in front of the first event that does not end in
+it. They are strict first; ``lenient`` also understands quotes inside strings, where a closing
+quote is one that JSON could go on after. An index is in range by construction: blocks and the
+dictionary's text carry ``PADDING`` bytes beyond their end, and positions are compared with
+``end`` before they are used.
+
+All kernels stand in this file because numba looks only at a kernel's own file for changes.
+"""
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jarvis.trace.jit import kernel, types
+
+Array = NDArray[Any]
+
+PADDING = 16
+"""Bytes that may be read, but mean nothing, after the end of a block."""
+
+INCOMPLETE = -1
+MALFORMED = -2
+DICTIONARY_FULL = -3
+PAIRS_FULL = -4
+"""Negative positions: the block ends first; not JSON; there is no room in the arrays."""
+
+MISSING_NS = np.iinfo(np.int64).min
+"""A time that is absent or no number."""
+
+LONGEST_LENIENT_STRING = 1 << 16
+
+STRING, JSON, TOP_KEY, ARGUMENT_KEY = 0, 1, 2, 3
+"""Kinds of dictionary entries: the inside of a string, any other value, keys of two levels."""
+
+PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
+"""Dictionary codes of the keys that every event has columns for; they are interned first."""
+
+BASE_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
+TEXT_KEYS = 5
+"""The first so many of BASE_KEYS hold text."""
+
+INTEGER, CODE, NULL = 0, 1, 2
+"""Kinds of argument values: the number itself, a dictionary code, nothing."""
+
+
+BATCH_FULL, END_OF_EVENTS = 1, 2
+"""Why ``read_events`` stopped, beside the negative reasons."""
+
+
+class At(IntEnum):
+    """Places in the array that holds the state between calls of ``read_events``."""
+
+    POSITION = 0
+    ROWS = 1
+    PAIRS = 2
+    NEXT_UID = 3
+    AFTER_COMMA = 4
+    AFTER_EVENT = 5
+    TRAILING_COMMAS = 6
+    MISSING_COMMAS = 7
+    NOT_A_NUMBER = 8
+    TEXT_IN_NAME = 9
+    NOT_AN_EVENT = 10
+
+
+class Dictionary(NamedTuple):
+    """The arrays of a dictionary of texts: an open hash table over a heap of bytes.
+
+    ``slots`` has codes or -1; an entry ``code`` is ``arena[starts:starts + lengths]`` of a kind.
+    ``sizes``: number of entries, bytes of the arena in use, seed of the hash. ``follows``: the key
+    that came last after a key (at its code + 2), at the start of an event (0) or of args (1).
+    """
+
+    slots: Array
+    hashes: Array
+    starts: Array
+    lengths: Array
+    kinds: Array
+    arena: Array
+    sizes: Array
+    follows: Array
+
+
+class Batch(NamedTuple):
+    """Room for events: ``codes[key, row]`` and ``times[ts or dur, row]``, ``uids[row]``.
+
+    Every other key of an event is a pair: its row, the code of the key, kind and value.
+    """
+
+    codes: Array
+    times: Array
+    uids: Array
+    pair_rows: Array
+    pair_keys: Array
+    pair_kinds: Array
+    pair_values: Array
+
+
+_POSITION, _ROWS, _PAIRS, _NEXT_UID = 0, 1, 2, 3
+_AFTER_COMMA, _AFTER_EVENT = 4, 5
+_TRAILING_COMMAS, _MISSING_COMMAS, _NOT_A_NUMBER, _TEXT_IN_NAME, _NOT_AN_EVENT = 6, 7, 8, 9, 10
+
+_U = np.uint64
+_ONES = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
+_QUOTES = np.uint64(0x2222222222222222)
+_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
+_OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
+_N_OF_NULL, _N_OF_NAN, _I_OF_INFINITY = 0x6E, 0x4E, 0x49
+_MINUS, _PLUS, _DOT, _ZERO, _SEVEN, _NINE = 0x2D, 0x2B, 0x2E, 0x30, 0x37, 0x39
+
+_LARGEST = np.iinfo(np.int64).max
+
+_BYTES = types.uint8[::1]
+_DICTIONARY = types.NamedTuple(
+    [
+        types.int32[::1],
+        types.uint64[::1],
+        types.int64[::1],
+        types.int32[::1],
+        types.uint8[::1],
+        types.uint8[::1],
+        types.int64[::1],
+        types.int32[::1],
+    ],
+    Dictionary,
+)
+_BATCH = types.NamedTuple(
+    [
+        types.int32[:, ::1],
+        types.int64[:, ::1],
+        types.int64[::1],
+        types.int32[::1],
+        types.int32[::1],
+        types.uint8[::1],
+        types.int64[::1],
+    ],
+    Batch,
+)
+
+
+@kernel("uint64(uint8[::1], int64)")
+def _word(text, p):
+    """Eight bytes from ``p`` on, the first one lowest; the compiler makes one load of it."""
+    q = _U(p)
+    return (
+        _U(text[q])
+        | (_U(text[q + _U(1)]) << _U(8))
+        | (_U(text[q + _U(2)]) << _U(16))
+        | (_U(text[q + _U(3)]) << _U(24))
+        | (_U(text[q + _U(4)]) << _U(32))
+        | (_U(text[q + _U(5)]) << _U(40))
+        | (_U(text[q + _U(6)]) << _U(48))
+        | (_U(text[q + _U(7)]) << _U(56))
+    )
+
+
+@kernel("int64(uint8[::1], int64, int64)")
+def skip_space(text, p, end):
+    """The first position from ``p`` on that is no white space, at most ``end``."""
+    while p < end:
+        c = text[_U(p)]
+        if c > 0x20 or not (c == 0x20 or c == 0x0A or c == 0x0D or c == 0x09):
+            return p
+        p += 1
+    return p
+
+
+@kernel("int64(uint8[::1], int64, int64)")
+def string_end(text, p, end):
+    """The closing quote of a string whose inside begins at ``p``, or INCOMPLETE."""
+    while p < end:
+        word = _word(text, p)
+        quotes = word ^ _QUOTES
+        slashes = word ^ _BACKSLASHES
+        hits = (((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes)) & _HIGH
+        if hits == _U(0):
+            p += 8
+            continue
+        while hits & _U(0x80) == _U(0):
+            hits >>= _U(8)
+            p += 1
+        if p >= end:
+            return INCOMPLETE
+        if text[_U(p)] == _QUOTE:
+            return p
+        p += 2
+    return INCOMPLETE
+
+
+@kernel("int64(uint8[::1], int64, int64, boolean)")
+def _lenient_string_end(text, p, end, is_key):
+    """Like ``string_end``, but a quote after which no JSON could follow belongs to the text."""
+    begin = p
+    while True:
+        p = string_end(text, p, end)
+        if p < 0:
+            return INCOMPLETE if end - begin <= LONGEST_LENIENT_STRING else MALFORMED
+        if p - begin > LONGEST_LENIENT_STRING:
+            return MALFORMED
+        q = skip_space(text, p + 1, end)
+        if q >= end:
+            return INCOMPLETE
+        c = text[q]
+        if is_key:
+            if c == _COLON:
+                return p
+        elif c == _CLOSE_BRACE or c == _COMMA:
+            r = skip_space(text, q + 1, end)
+            if r >= end:
+                return INCOMPLETE
+            d = text[r]
+            if c == _CLOSE_BRACE:
+                if d == _COMMA or d == _CLOSE_BRACE or d == _CLOSE_BRACKET:
+                    return p
+            elif d == _CLOSE_BRACE:
+                return p
+            elif d == _QUOTE:
+                r = string_end(text, r + 1, end)
+                if r < 0:
+                    return INCOMPLETE
+                r = skip_space(text, r + 1, end)
+                if r >= end:
+                    return INCOMPLETE
+                if text[r] == _COLON:
+                    return p
+        p += 1
+
+
+@kernel("int64(uint8[::1], int64, int64)")
+def skip_value(text, p, end):
+    """The position after the JSON value that begins at ``p``, or INCOMPLETE, or MALFORMED.
+
+    Brackets are counted, not matched: whoever uses the value parses it.
+    """
+    if p >= end:
+        return INCOMPLETE
+    c = text[p]
+    if c == _QUOTE:
+        p = string_end(text, p + 1, end)
+        return p + 1 if p >= 0 else INCOMPLETE
+    if c != _OPEN_BRACE and c != _OPEN_BRACKET:
+        begin = p
+        while p < end:
+            c = text[_U(p)]
+            if c <= 0x20 or c == _COMMA or c == _CLOSE_BRACE or c == _CLOSE_BRACKET or c == _COLON:
+                return p if p > begin else MALFORMED
+            if c == _QUOTE or c == _OPEN_BRACE or c == _OPEN_BRACKET:
+                return MALFORMED
+            p += 1
+        return INCOMPLETE
+    depth = 0
+    while p < end:
+        c = text[_U(p)]
+        if c == _QUOTE:
+            p = string_end(text, p + 1, end)
+            if p < 0:
+                return INCOMPLETE
+        elif c == _OPEN_BRACKET or c == _OPEN_BRACE:
+            depth += 1
+        elif c == _CLOSE_BRACKET or c == _CLOSE_BRACE:
+            depth -= 1
+            if depth == 0:
+                return p + 1
+        p += 1
+    return INCOMPLETE
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[::1])")
+def _float_nanoseconds(text, p, end, result):
+    """``_nanoseconds`` of a number with an exponent, as near as a double comes."""
+    negative = text[p] == _MINUS
+    if negative:
+        p += 1
+    value = 0.0
+    scale = 0
+    behind_point = False
+    while p < end:
+        c = np.int64(text[p])
+        if c >= _ZERO and c <= _NINE:
+            value = value * 10.0 + (c - _ZERO)
+            if behind_point:
+                scale -= 1
+        elif c == _DOT and not behind_point:
+            behind_point = True
+        else:
+            break
+        p += 1
+    exponent = 0
+    falls = False
+    if p < end and (text[p] == 0x65 or text[p] == 0x45):
+        p += 1
+        if p < end and (text[p] == _MINUS or text[p] == _PLUS):
+            falls = text[p] == _MINUS
+            p += 1
+        while p < end and text[p] >= _ZERO and text[p] <= _NINE:
+            exponent = min(exponent * 10 + (np.int64(text[p]) - _ZERO), 1000)
+            p += 1
+    nanoseconds = np.floor(value * 10.0 ** (scale + 3 + (-exponent if falls else exponent)) + 0.5)
+    if nanoseconds < 9.2e18:
+        result[0] = np.int64(-nanoseconds if negative else nanoseconds)
+    else:
+        result[0] = MISSING_NS
+    return p
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[::1])")
+def _nanoseconds(text, p, end, result):
+    """Decimal microseconds in whole nanoseconds, halves away from zero.
+
+    Puts the value into ``result[0]`` (MISSING_NS beyond 64 bits); the position after the number.
+    """
+    begin = p
+    negative = text[p] == _MINUS
+    if negative:
+        p += 1
+    mantissa = np.int64(0)
+    missing_digits = 3  # of the three behind the point
+    behind_point = False
+    dropped = -1
+    fits = True
+    while p < end:
+        c = np.int64(text[_U(p)])
+        if c >= _ZERO and c <= _NINE:
+            if not behind_point or missing_digits > 0:
+                if mantissa > _LARGEST // 10 or (mantissa == _LARGEST // 10 and c > _SEVEN):
+                    fits = False
+                else:
+                    mantissa = mantissa * 10 + (c - _ZERO)
+                if behind_point:
+                    missing_digits -= 1
+            elif dropped < 0:
+                dropped = c - _ZERO
+        elif c == _DOT and not behind_point:
+            behind_point = True
+        elif c == 0x65 or c == 0x45:  # an exponent
+            return _float_nanoseconds(text, begin, end, result)
+        else:
+            break
+        p += 1
+    for _ in range(missing_digits):
+        if mantissa > _LARGEST // 10:
+            fits = False
+        else:
+            mantissa *= 10
+    if dropped >= 5:
+        mantissa += 1
+    result[0] = (-mantissa if negative else mantissa) if fits else MISSING_NS
+    return p
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[::1])")
+def _integer(text, p, end, result):
+    """A whole number of at most 18 digits into ``result[0]``; the position after it.
+
+    MALFORMED where there is another kind of number, INCOMPLETE where it may go on.
+    """
+    negative = text[p] == _MINUS
+    if negative:
+        p += 1
+    first = p
+    value = np.int64(0)
+    while p < end:
+        c = np.int64(text[_U(p)])
+        if c < _ZERO or c > _NINE:
+            break
+        if p - first == 18:
+            return MALFORMED
+        value = value * 10 + (c - _ZERO)
+        p += 1
+    if p >= end:
+        return INCOMPLETE
+    c = np.int64(text[p])
+    if p == first or c == _DOT or c == 0x65 or c == 0x45:
+        return MALFORMED
+    result[0] = -value if negative else value
+    return p
+
+
+@kernel("boolean(uint8[::1], int64, uint8[::1], int64, int64)")
+def _same(text, p, other, q, length):
+    """Whether ``length`` bytes are the same; both texts are padded."""
+    while length >= 8:
+        if _word(text, p) != _word(other, q):
+            return False
+        p += 8
+        q += 8
+        length -= 8
+    if length == 0:
+        return True
+    unused = _U(8 * (8 - length))
+    return (_word(text, p) << unused) == (_word(other, q) << unused)
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64, types.int64, _DICTIONARY))
+def intern(text, p, q, kind, d):
+    """The code of ``text[p:q]`` in the dictionary, a new one where it is new; DICTIONARY_FULL."""
+    length = q - p
+    h = _U(d.sizes[2]) ^ (_U(length) * _MIX) ^ _U(kind)
+    i = p
+    while i + 8 <= q:
+        h = (h ^ _word(text, i)) * _MIX
+        h ^= h >> _U(32)
+        i += 8
+    if i < q:
+        h = (h ^ (_word(text, i) << _U(8 * (8 - (q - i))))) * _MIX
+        h ^= h >> _U(32)
+    mask = _U(len(d.slots) - 1)
+    slot = h & mask
+    while True:
+        code = np.int64(d.slots[slot])
+        if code < 0:
+            break
+        if (
+            d.hashes[code] == h
+            and d.lengths[code] == length
+            and d.kinds[code] == kind
+            and _same(text, p, d.arena, d.starts[code], length)
+        ):
+            return code
+        slot = (slot + _U(1)) & mask
+    code = d.sizes[0]
+    used = d.sizes[1]
+    if code >= len(d.hashes) or 2 * code >= len(d.slots) or used + length + PADDING > len(d.arena):
+        return DICTIONARY_FULL
+    for i in range(length):
+        d.arena[used + i] = text[p + i]
+    d.slots[slot] = code
+    d.hashes[code] = h
+    d.starts[code] = used
+    d.lengths[code] = length
+    d.kinds[code] = kind
+    d.sizes[0] = code + 1
+    d.sizes[1] = used + length
+    return code
+
+
+@kernel(types.void(types.int32[::1], types.uint64[::1], types.int64))
+def rehash(slots, hashes, count):
+    """Fill empty (-1) ``slots`` with the codes of ``count`` entries."""
+    mask = _U(len(slots) - 1)
+    for code in range(count):
+        slot = hashes[code] & mask
+        while slots[slot] >= 0:
+            slot = (slot + _U(1)) & mask
+        slots[slot] = code
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64, types.boolean, types.boolean))
+def _closing_quote(text, p, end, lenient, is_key):
+    if lenient:
+        return _lenient_string_end(text, p, end, is_key)
+    return string_end(text, p, end)
+
+
+@kernel(
+    types.int64(
+        _BYTES,
+        types.int64,
+        types.int64,
+        types.boolean,
+        types.boolean,
+        _DICTIONARY,
+        types.int64[::1],
+    )
+)
+def _value(text, p, end, lenient, as_text, d, result):
+    """The value at ``p``: its kind into ``result[1]``, itself or its code into ``result[0]``.
+
+    The position after it, or a negative reason. ``as_text`` makes whole numbers codes too. A
+    number that JSON does not know (NaN, Infinity) is NULL and is counted in ``result[2]``.
+    """
+    c = text[p]
+    kind = JSON
+    begin = p
+    if c == _QUOTE:
+        begin = p + 1
+        kind = STRING
+        last = _closing_quote(text, begin, end, lenient, False)
+        if last < 0:
+            return last
+        p = last + 1
+    else:
+        if not as_text and (c == _MINUS or (c >= _ZERO and c <= _NINE)):
+            p = _integer(text, begin, end, result)
+            if p >= 0:
+                result[1] = INTEGER
+                return p
+        p = skip_value(text, begin, end)
+        if p < 0:
+            return p
+        last = p
+        if c == _N_OF_NULL:
+            result[1] = NULL
+            return p
+        if (
+            c == _N_OF_NAN
+            or c == _I_OF_INFINITY
+            or (c == _MINUS and text[begin + 1] == _I_OF_INFINITY)
+        ):
+            result[1] = NULL
+            result[2] += 1
+            return p
+    code = intern(text, begin, last, kind, d)
+    if code < 0:
+        return code
+    result[1] = CODE
+    result[0] = code
+    return p
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64, types.int64[::1]))
+def _time(text, p, end, result):
+    """A time at ``p`` into ``result[0]`` (MISSING_NS where it is none); the position after it."""
+    c = text[p]
+    if (c >= _ZERO and c <= _NINE) or (
+        c == _MINUS and p + 1 < end and text[p + 1] >= _ZERO and text[p + 1] <= _NINE
+    ):
+        p = _nanoseconds(text, p, end, result)
+        return p if p < end else INCOMPLETE
+    if c == _N_OF_NAN or c == _I_OF_INFINITY or c == _MINUS:
+        result[2] += 1
+    result[0] = MISSING_NS
+    return skip_value(text, p, end)
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64, types.boolean, types.int64, _DICTIONARY))
+def _key(text, p, end, lenient, previous, d):
+    """The code of the key whose inside begins at ``p``; INCOMPLETE, MALFORMED, DICTIONARY_FULL."""
+    last = _closing_quote(text, p, end, lenient, True)
+    if last < 0:
+        return last
+    in_arguments = previous == 1 or (previous > 1 and d.kinds[previous - 2] == ARGUMENT_KEY)
+    code = intern(text, p, last, ARGUMENT_KEY if in_arguments else TOP_KEY, d)
+    if code >= 0:
+        d.follows[previous] = code
+    return code
+
+
+@kernel(
+    types.int64(
+        _BYTES,
+        types.int64,
+        types.int64,
+        types.boolean,
+        _DICTIONARY,
+        _BATCH,
+        types.int64[::1],
+        types.int64[::1],
+    )
+)
+def _event(text, p, end, lenient, d, b, state, result):
+    """Read the event whose inside begins at ``p`` into the next row of the batch.
+
+    The position after it; a negative reason leaves the batch as it was.
+    """
+    row = state[_ROWS]
+    pairs = state[_PAIRS]
+    for key in range(TEXT_KEYS):
+        b.codes[key, row] = -1
+    b.times[0, row] = MISSING_NS
+    b.times[1, row] = MISSING_NS
+    result[2] = 0
+    trailing_commas = 0
+    missing_commas = 0
+    in_arguments = False
+    is_first = True
+    after_comma = False
+    previous = 0
+    while True:
+        p = skip_space(text, p, end)
+        if p >= end:
+            return INCOMPLETE
+        c = text[p]
+        if c == _CLOSE_BRACE:
+            trailing_commas += after_comma
+            p += 1
+            if not in_arguments:
+                break
+            in_arguments = False
+            previous = ARGS + 2
+            is_first = False
+            after_comma = False
+            continue
+        if c == _COMMA:
+            if after_comma or is_first:
+                return MALFORMED
+            after_comma = True
+            p += 1
+            continue
+        if c != _QUOTE:
+            return MALFORMED
+        if not is_first and not after_comma:
+            missing_commas += 1
+        p += 1
+        key = np.int64(d.follows[previous])
+        if key >= 0:
+            length = np.int64(d.lengths[key])
+            if not (
+                p + length < end
+                and text[p + length] == _QUOTE
+                and _same(text, p, d.arena, d.starts[key], length)
+            ):
+                key = -1
+        if key < 0:
+            key = _key(text, p, end, lenient, previous, d)
+            if key < 0:
+                return key
+        p += np.int64(d.lengths[key]) + 1
+        previous = key + 2
+        p = skip_space(text, p, end)
+        if p >= end:
+            return INCOMPLETE
+        if text[p] != _COLON:
+            return MALFORMED
+        p = skip_space(text, p + 1, end)
+        if p >= end:
+            return INCOMPLETE
+        is_first = False
+        after_comma = False
+        if in_arguments or key > ARGS:
+            if pairs >= len(b.pair_rows):
+                return PAIRS_FULL
+            p = _value(text, p, end, lenient, False, d, result)
+            if p < 0:
+                return p
+            b.pair_rows[pairs] = row
+            b.pair_keys[pairs] = key
+            b.pair_kinds[pairs] = result[1]
+            b.pair_values[pairs] = result[0]
+            pairs += 1
+        elif key < TEXT_KEYS:
+            p = _value(text, p, end, lenient, True, d, result)
+            if p < 0:
+                return p
+            b.codes[key, row] = result[0] if result[1] == CODE else -1
+        elif key == ARGS:
+            for pair in range(state[_PAIRS], pairs):  # of an earlier "args" of this event
+                if d.kinds[b.pair_keys[pair]] == ARGUMENT_KEY:
+                    b.pair_kinds[pair] = NULL
+            if text[p] == _OPEN_BRACE:
+                in_arguments = True
+                is_first = True
+                previous = 1
+                p += 1
+            else:
+                p = skip_value(text, p, end)
+                if p < 0:
+                    return p
+        else:
+            p = _time(text, p, end, result)
+            if p < 0:
+                return p
+            b.times[key - TS, row] = result[0]
+    b.uids[row] = state[_NEXT_UID]
+    state[_ROWS] = row + 1
+    state[_PAIRS] = pairs
+    state[_TRAILING_COMMAS] += trailing_commas
+    state[_MISSING_COMMAS] += missing_commas
+    state[_NOT_A_NUMBER] += result[2]
+    state[_TEXT_IN_NAME] += lenient
+    return p
+
+
+@kernel(types.int64(_BYTES, types.int64, types.boolean, _DICTIONARY, _BATCH, types.int64[::1]))
+def read_events(text, end, lenient, d, b, state):
+    """Read events from ``state[POSITION]`` on until the block, the array or the room ends.
+
+    ``lenient`` is for the first event only. Returns BATCH_FULL, END_OF_EVENTS or a negative
+    reason; ``state[POSITION]`` is then the start of what could not be read.
+    """
+    result = np.zeros(3, np.int64)
+    p = state[_POSITION]
+    while state[_ROWS] < len(b.uids):
+        p = skip_space(text, p, end)
+        state[_POSITION] = p
+        if p >= end:
+            return INCOMPLETE
+        c = text[p]
+        if c == _COMMA:
+            if state[_AFTER_COMMA] or not state[_AFTER_EVENT]:
+                state[_TRAILING_COMMAS] += 1
+            state[_AFTER_COMMA] = 1
+            p += 1
+            continue
+        if c == _CLOSE_BRACKET:
+            state[_TRAILING_COMMAS] += state[_AFTER_COMMA]
+            state[_POSITION] = p + 1
+            return END_OF_EVENTS
+        if c == _OPEN_BRACE:
+            p = _event(text, p + 1, end, lenient, d, b, state, result)
+        elif c == _CLOSE_BRACE or c == _COLON:
+            p = MALFORMED
+        else:
+            p = skip_value(text, p, end)
+            if p >= 0:
+                state[_NOT_AN_EVENT] += 1
+        if p < 0:
+            return p
+        if state[_AFTER_EVENT] and not state[_AFTER_COMMA]:
+            state[_MISSING_COMMAS] += 1
+        state[_POSITION] = p
+        state[_NEXT_UID] += 1
+        state[_AFTER_EVENT] = 1
+        state[_AFTER_COMMA] = 0
+        lenient = False
+    return BATCH_FULL
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64))
+def find_event(text, p, end):
+    """Where the reading can go on after something that is not JSON: the start of an event.
+
+    That is a brace with a quote after it, which another event's brace precedes, or the bracket
+    that ends the events. INCOMPLETE where there is none before ``end``.
+    """
+    while p < end:
+        if text[_U(p)] != _CLOSE_BRACE:
+            p += 1
+            continue
+        q = skip_space(text, p + 1, end)
+        if q < end and text[q] == _COMMA:
+            q = skip_space(text, q + 1, end)
+        if q >= end:
+            return INCOMPLETE
+        r = skip_space(text, q + 1, end)
+        if r >= end:
+            return INCOMPLETE
+        if text[q] == _OPEN_BRACE and text[r] == _QUOTE:
+            return q
+        if text[q] == _CLOSE_BRACKET and (text[r] == _COMMA or text[r] == _CLOSE_BRACE):
+            return q
+        p += 1
+    return INCOMPLETE
