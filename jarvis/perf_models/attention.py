@@ -76,8 +76,12 @@ class Attention:
         return self._cost(self.forward_flops(), self.forward_bytes)
 
     def backward_cost(self, element_size: int | None = SHEET_BYTES_PER_ELEMENT) -> OpCost:
-        """Cost of the backward pass; ``element_size`` is what the sheets count with."""
-        return self._cost(self.backward_flops(), self.backward_bytes, element_size)
+        """Cost of the backward pass; ``element_size`` is what the sheets count with.
+
+        No fused kernel keeps the scores: ``exact_flops`` has Q K^T always.
+        """
+        cost = self._cost(self.backward_flops(), self.backward_bytes, element_size)
+        return replace(cost, exact_flops=replace(self, flash=True).backward_flops())
 
     def params(self) -> dict[str, Any]:
         """The parameters as the sheets name them."""
@@ -159,7 +163,7 @@ def _extents(t: Tensor, layout: str) -> dict[str, int]:
     return {"B": 1} | dict(zip(layout, t.shape, strict=True))
 
 
-def _attention(
+def attention(
     op: OpSignature,
     layout: str,
     *,
@@ -227,7 +231,7 @@ def flash_attention(op: OpSignature) -> Attention:
     """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
     names = ("q_stride", "k_stride", "v_stride")
     strides = {name: _required_strides(op, index) for index, name in enumerate(names)}
-    return replace(_attention(op, "BNHD", dropout=3, causal=flag(op, 5)), strides=strides)
+    return replace(attention(op, "BNHD", dropout=3, causal=flag(op, 5)), strides=strides)
 
 
 def _required_strides(op: OpSignature, index: int) -> Shape:
@@ -241,11 +245,11 @@ def _required_strides(op: OpSignature, index: int) -> Shape:
 def flash_attention_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of dO's dtype."""
     causal = flag(op, 10) if len(op.concrete_inputs) > 10 else True
-    call = _attention(op, "BNHD", first=1, dropout=8, causal=causal)
+    call = attention(op, "BNHD", first=1, dropout=8, causal=causal)
     return call.backward_cost(tensor(op, 0).size)
 
 
-def _packed(op: OpSignature, lengths_at: int, longest_at: int) -> Packed:
+def packed_sequences(op: OpSignature, lengths_at: int, longest_at: int) -> Packed:
     """Cumulated lengths of Q and K/V at ``lengths_at``, the longest ones at ``longest_at``."""
     return Packed(
         sequences_q=tensor(op, lengths_at).shape[0] - 1,
@@ -258,15 +262,15 @@ def _packed(op: OpSignature, lengths_at: int, longest_at: int) -> Packed:
 @_forward_model("flash_attn::_flash_attn_varlen_forward")
 def flash_attention_packed(op: OpSignature) -> Attention:
     """Q, K, V (N,H,d) packed; flops of the longest sequence and of the others at mean length."""
-    packed = _packed(op, 3, 5)
-    return _attention(op, "NHD", dropout=7, causal=flag(op, 9), packed=packed)
+    packed = packed_sequences(op, 3, 5)
+    return attention(op, "NHD", dropout=7, causal=flag(op, 9), packed=packed)
 
 
 @_backward_model("flash_attn::_flash_attn_varlen_backward")
 def flash_attention_packed_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (N,H,d) packed; backward flops of the longest and of the mean sequence."""
-    packed = _packed(op, 9, 11)
-    call = _attention(op, "NHD", first=1, dropout=13, causal=flag(op, 15), packed=packed)
+    packed = packed_sequences(op, 9, 11)
+    call = attention(op, "NHD", first=1, dropout=13, causal=flag(op, 15), packed=packed)
     return call.backward_cost()
 
 
@@ -275,52 +279,52 @@ def flash_attention_packed_backward(op: OpSignature) -> OpCost:
 )
 def sdpa_with_bias(op: OpSignature) -> Attention:
     """Q, K, V (B,H,N,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
-    return _attention(op, "BHND", dropout=5, causal=flag(op, 6), flash=False)
+    return attention(op, "BHND", dropout=5, causal=flag(op, 6), flash=False)
 
 
 @_forward_model("aten::_scaled_dot_product_flash_attention")
 def sdpa_flash(op: OpSignature) -> Attention:
     """Q, K, V (B,H,N,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
-    return _attention(op, "BHND", dropout=3, causal=flag(op, 4))
+    return attention(op, "BHND", dropout=3, causal=flag(op, 4))
 
 
 @_forward_model("aiter::_flash_attn_forward", "aiter::mha_fwd", "aiter::fmha_v3_fwd")
 def aiter_forward(op: OpSignature) -> Attention:
     """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
-    return _attention(op, "BNHD", dropout=3, causal=flag(op, 5), show_dtypes=False)
+    return attention(op, "BNHD", dropout=3, causal=flag(op, 5), show_dtypes=False)
 
 
 @_backward_model("aiter::_flash_attn_backward")
 def aiter_flash_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
-    call = _attention(op, "BNHD", first=1, dropout=10, causal=flag(op, 12), show_dtypes=False)
+    call = attention(op, "BNHD", first=1, dropout=10, causal=flag(op, 12), show_dtypes=False)
     return call.backward_cost()
 
 
 @_forward_model("aiter::wrapper_fmha_v3_fwd")
 def aiter_wrapped_forward(op: OpSignature) -> Attention:
     """Q, K, V (B,N,H,d) from argument 1; flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half."""
-    return _attention(op, "BNHD", first=1, dropout=4, causal=flag(op, 6), show_dtypes=False)
+    return attention(op, "BNHD", first=1, dropout=4, causal=flag(op, 6), show_dtypes=False)
 
 
 @_backward_model("aiter::wrapper_fmha_v3_bwd")
 def aiter_wrapped_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
-    call = _attention(op, "BNHD", first=1, dropout=7, causal=flag(op, 9), show_dtypes=False)
+    call = attention(op, "BNHD", first=1, dropout=7, causal=flag(op, 9), show_dtypes=False)
     return call.backward_cost()
 
 
 @_backward_model("aiter::mha_bwd")
 def aiter_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
-    call = _attention(op, "BNHD", first=1, dropout=6, causal=flag(op, 8), show_dtypes=False)
+    call = attention(op, "BNHD", first=1, dropout=6, causal=flag(op, 8), show_dtypes=False)
     return call.backward_cost()
 
 
 @_forward_model("flash_attn_3::fwd")
 def flash_attention_3(op: OpSignature) -> Attention:
     """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
-    return _attention(op, "BNHD", causal=flag(op, 24), show_dtypes=False)
+    return attention(op, "BNHD", causal=flag(op, 24), show_dtypes=False)
 
 
 @_forward_model("EvoformerAttention")
@@ -333,7 +337,7 @@ def evoformer(op: OpSignature) -> Attention:
             raise UnexpectedArgumentsError(f"{op.name} reads 5-d operands, found {t.shape}.")
         folded.append((t.shape[0] * t.shape[1], *t.shape[2:]))
     call = OpSignature(op.name, tuple(folded), op.input_types[:1])
-    read = _attention(call, "BNHD", flash=False)
+    read = attention(call, "BNHD", flash=False)
     return replace(read, dtypes=(dtype(op, 0),))
 
 
