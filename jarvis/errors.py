@@ -5,6 +5,7 @@ JarvisError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── RunError            NotARunError · RunVersionError · MissingTableError · OutputFolderError
+├── UnreadableReportError
 └── ReplayError
 """
 
@@ -115,6 +116,16 @@ class OutputFolderError(RunError):
         super().__init__(
             f"{path} already holds {holds}. Choose another folder (--output-dir on the command "
             "line), or remove it."
+        )
+
+
+class UnreadableReportError(JarvisError):
+    """A performance report cannot be read back."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(
+            f"{path} is not a readable report: {reason}. "
+            "Give a workbook (.xlsx) or a folder of CSV files that `jarvis report` wrote."
         )
 
 

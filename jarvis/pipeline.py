@@ -9,12 +9,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
+import orjson
+
 from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import compare_operations
-from jarvis.errors import UnknownHardwareError
+from jarvis.errors import HardwareFileError, UnknownHardwareError
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.perf_report import TABLES, PerfReport
+from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, PerfReport, ReportOptions
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
 from jarvis.run import (
@@ -34,6 +36,8 @@ from jarvis.run import (
     write_run,
 )
 from jarvis.trace import TraceInfo, read_trace
+from jarvis.trace_health import TABLE as HEALTH
+from jarvis.trace_health import trace_health
 from jarvis.workspace import default_output_dir
 
 DISTRIBUTION = "jarvis-perf"
@@ -69,18 +73,33 @@ def generate_report(
     platform: str | None = None,
     preset: str | None = None,
     *,
+    arch_json: Path | None = None,
+    options: ReportOptions = DEFAULT_OPTIONS,
     tracelens_models_only: bool = False,
     progress: Progress | None = None,
 ) -> PerfReport:
     """The performance report alone; ``platform`` names a GPU, by default that of the trace.
 
-    Raises a TraceError, or UnknownHardwareError for a platform that is not described.
+    ``arch_json`` describes a GPU in its place (``read_arch_json``). Raises a TraceError, or a
+    HardwareError for a platform that is not described and for a description that is malformed.
     """
+    given = None if arch_json is None else read_arch_json(arch_json)
     with _step(0, progress):
         trace = read_trace(trace_path)
     with _step(1, progress):
-        hardware, _ = choose_hardware(trace.info, platform, preset)
-    return PerfReport(trace, hardware, tracelens_models_only=tracelens_models_only)
+        hardware = given or choose_hardware(trace.info, platform, preset)[0]
+    return PerfReport(trace, hardware, tracelens_models_only=tracelens_models_only, options=options)
+
+
+def read_arch_json(path: Path) -> HardwareSpec:
+    """The GPU that a file describes as TraceLens takes it; HardwareFileError where it is bad."""
+    try:
+        content = orjson.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
+    if not isinstance(content, dict):
+        raise HardwareFileError(path.name, "the file must hold one JSON object")
+    return HardwareSpec.from_arch_json({"name": path.stem, **content})
 
 
 def analyze(
@@ -173,6 +192,7 @@ def _run(
     tables = {name: report.table(name) for name in TABLES}
     tables |= report.roofline_sheets
     tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
+    tables[HEALTH] = trace_health(report.trace)
     if compared_with is not None:
         tables["comparison"] = compare_operations(
             slices.operations,

@@ -1,17 +1,23 @@
 """The command line: what it writes, what it says, and its exit codes."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import openpyxl
+import polars as pl
 import pytest
 
 from jarvis import cli
 from jarvis.hardware import load_hardware
+from jarvis.perf_report import PerfReport, ReportOptions
+from jarvis.reports.reading import read_report
 from jarvis.run import Run
 from jarvis.sample import write_sample
+from jarvis.trace import read_trace
 from jarvis.workspace import resource
 from tests.builders import trace
 
@@ -53,6 +59,122 @@ def test_report_writes_both(small: Path, tmp_path: Path) -> None:
     )
     assert book.is_file()
     assert (tmp_path / "c" / "gpu_timeline.csv").is_file()
+
+
+def test_report_writes_tables_that_keep_types_and_lists(small: Path, tmp_path: Path) -> None:
+    assert run("report", small, "--output_parquet_dir", tmp_path / "p") == 0
+    table = pl.read_parquet(tmp_path / "p" / "ops_summary.parquet")
+    assert table.select("name", "count", "categories").rows() == [("aten::mm", 1, ["GEMM"])]
+    assert not list(tmp_path.glob("*.xlsx"))
+
+
+def test_every_option_of_a_report_reaches_it(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ReportOptions] = []
+
+    def generate_report(*_: object, options: ReportOptions, **__: object) -> PerfReport:
+        asked.append(options)
+        return PerfReport(read_trace(small), None)
+
+    monkeypatch.setattr("jarvis.pipeline.generate_report", generate_report)
+    defaults = ReportOptions()
+    for field in fields(ReportOptions):
+        is_switch = isinstance(getattr(defaults, field.name), bool)
+        assert run("report", small, f"--{field.name}", *([] if is_switch else ["3"])) == 0
+        assert asked.pop() == replace(defaults, **{field.name: True if is_switch else 3})
+    run("report", small)
+    assert asked.pop() == defaults
+
+
+def test_options_add_sheets(small: Path, tmp_path: Path) -> None:
+    options = ["--enable_kernel_summary", "--include-overlap-info", "--short_kernel_study"]
+    csvs = tmp_path / "c"
+    threshold = ["--short_kernel_threshold_us", "1000", "--short_kernel_histogram_bins", "4"]
+    assert run("report", small, *options, *threshold, "--output_csvs_dir", csvs) == 0
+    assert {path.stem for path in csvs.glob("*.csv")} == {
+        "gpu_timeline",
+        "ops_summary_by_category",
+        "ops_summary",
+        "ops_unique_args",
+        "ops_unique_args_kl_overlap",
+        "unified_perf_summary",
+        "unified_perf_summary_kl_overlap",
+        "GEMM",
+        "GEMM_kl_overlap",
+        "kernel_summary",
+        "short_kernel_histogram",
+        "short_kernels_summary",
+    }
+    assert len((csvs / "short_kernel_histogram.csv").read_text().splitlines()) == 5
+
+
+def test_report_judges_against_a_gpu_described_in_a_file(small: Path, tmp_path: Path) -> None:
+    peaks = {"matrix_bf16": 100.0}
+    arch = {"name": "X1", "mem_bw_gbps": 1000, "memory_gb": 8, "max_achievable_tflops": peaks}
+    file = tmp_path / "x1.json"
+    file.write_text(json.dumps(arch))
+    assert run("report", small, "--gpu_arch_json_path", file, "--output_csvs_dir", tmp_path) == 0
+    gemm = read_report(tmp_path)["GEMM"].row(0, named=True)
+    # 2 * 4096^3 FLOPs at 100 TFLOPS/s
+    assert gemm["Roofline Time (µs)_first"] == pytest.approx(1374.389534720)
+    assert gemm["Roofline Bound_first"] == "COMPUTE_BOUND"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "x1.json: the file cannot be read"),
+        ("[]", "x1.json: the file must hold one JSON object"),
+        ('{"name": "X1", "memory_gb": 8, "max_achievable_tflops": {}}', "X1: mem_bw_gbps"),
+        (
+            '{"mem_bw_gbps": 9, "memory_gb": 8, "max_achievable_tflops": {"matrix_bf61": 1}}',
+            "unknown compute peak matrix_bf61",
+        ),
+    ],
+)
+def test_a_bad_description_of_a_gpu_is_said(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str
+) -> None:
+    file = tmp_path / "x1.json"
+    file.write_text(text)
+    assert run("report", small, "--gpu_arch_json_path", file) == 1
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--enable-origami"],
+        ["--python_path", "python3"],
+        ["--inductor_cache_dir", "x"],
+        ["--extension_file", "x.py"],
+        ["--comparison_json_path", "x.json"],
+    ],
+)
+def test_options_that_are_not_offered_are_answered_by_a_sentence(
+    small: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    assert run("report", small, *option) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("jarvis: ")
+    assert captured.err.endswith(f"Leave out {option[0]}.\n")
+    assert captured.err.count("\n") == 1
+    assert not list(small.parent.glob("*.xlsx"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--topk_ops", "0"],
+        ["--short_kernel_histogram_bins", "many"],
+        ["--micro_idle_thresh_us", "-1"],
+        ["--gpu_arch_platform", "H100 SXM", "--gpu_arch_json_path", "x.json"],
+        ["--gpu_arch_json_path", "x.json", "--preset", "reference"],
+    ],
+)
+def test_report_options_that_make_no_sense_exit_with_2(small: Path, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run("report", small, *options)
+    assert stopped.value.code == 2
 
 
 def test_report_with_the_models_of_tracelens_alone(tmp_path: Path) -> None:

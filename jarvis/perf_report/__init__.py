@@ -23,6 +23,7 @@ from jarvis.perf_report import (
     short_kernels,
     unified,
 )
+from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_paths import CallPath, CallStacks
 from jarvis.perf_report.calls import host_calls
 from jarvis.perf_report.gpu_timeline import Totals
@@ -32,7 +33,15 @@ from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas import conform
 from jarvis.trace import Trace
 
-__all__ = ["OPTIONAL_TABLES", "TABLES", "CallPath", "PerfReport", "ReportOptions", "Totals"]
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "OPTIONAL_TABLES",
+    "TABLES",
+    "CallPath",
+    "PerfReport",
+    "ReportOptions",
+    "Totals",
+]
 
 TABLES = (
     "gpu_timeline",
@@ -199,7 +208,11 @@ class PerfReport:
         return call_paths.call_paths(self._named_tree, self._stacks, rows, work)
 
     def sheets(self) -> dict[str, pl.DataFrame]:
-        """All sheets that have rows, under TraceLens's names, labels and order; cells are flat.
+        """All sheets that have rows, under TraceLens's names, labels and order; cells are flat."""
+        return sheets.sheets(self.sheet_tables())
+
+    def sheet_tables(self) -> dict[str, pl.DataFrame]:
+        """The tables of the sheets in report order, under our column names, lists as lists.
 
         A trace without host ops has the timeline, and what the options ask for about kernels.
         """
@@ -219,7 +232,7 @@ class PerfReport:
             tables["short_kernels_summary"] = self.short_kernels_summary
         if not (self.trace.info.gpu_only or self.options.disable_coll_analysis):
             tables["coll_analysis"] = self.coll_analysis
-        return sheets.sheets(tables)
+        return tables
 
     def table(self, name: str) -> pl.DataFrame:
         """A table by name, also one of OPTIONAL_TABLES; MissingTableError for another name."""
@@ -302,7 +315,12 @@ class PerfReport:
     @cached_property
     def _costs(self) -> pl.DataFrame:
         cpu_ops = self._calls.filter(pl.col("cat") == "cpu_op")
-        return roofline.costs(cpu_ops, self._work.below(cpu_ops["uid"]), strict=self.strict)
+        return roofline.costs(
+            cpu_ops,
+            self._work.below(cpu_ops["uid"]),
+            strict=self.strict,
+            annotations=step_annotations(cpu_ops, self.trace.annotations),
+        )
 
     @cached_property
     def _grouped(self) -> unified.UnifiedCalls:

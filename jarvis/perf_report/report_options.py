@@ -31,7 +31,6 @@ class ReportOptions:
     detect_recompute: bool = False
     include_first_occurrence_time: bool = False
     include_call_stack: bool = False
-    enable_pseudo_ops: bool = False
 
     @property
     def needs_python_tree(self) -> bool:

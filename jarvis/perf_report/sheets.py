@@ -17,13 +17,14 @@ def sheets(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     Lists become Python text with plain numbers, truth values the words True and False.
     """
     return {
-        name: labelled(_flat(_with_call_stacks(frame)), _schema(name))
+        name: labelled(_flat(_with_call_stacks(frame)), schema_of(name))
         for name, frame in tables.items()
         if frame.height or name == ALWAYS
     }
 
 
-def _schema(sheet: str) -> str:
+def schema_of(sheet: str) -> str:
+    """The table of ``jarvis.schemas`` that describes a sheet."""
     table = sheet.removesuffix(OVERLAP_SUFFIX)
     return table if table in TABLES else "roofline"
 
