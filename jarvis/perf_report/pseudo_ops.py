@@ -1,0 +1,304 @@
+"""Pseudo ops: host ops put around kernels whose own op does not say what they compute.
+
+A fused layer of an inference engine launches several kernels of different kinds. A pseudo op stands
+between the layer's op and one launch, or in the place of a Python frame. It has the arguments of
+the op that knows the shapes, so that a perf model can price it; what only the surroundings tell,
+it carries behind them as name=value.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import polars as pl
+
+from jarvis.perf_models.moe import EXPERTS_PER_TOKEN, GATED
+from jarvis.perf_report.calls import ARGUMENTS
+from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.trace import Trace
+from jarvis.trace.tables import CPU_OP
+
+DEFAULT_ROUTED_EXPERTS = 4
+DEFAULT_FOUR_BIT_EXPERTS = 8
+
+_NUMBERED_PREFIX = "sglang_profiler::"
+_NAME = pl.col("name")
+_UNNUMBERED = (
+    pl.when(_NAME.str.starts_with(_NUMBERED_PREFIX))
+    .then(_NAME.str.replace(r"_\d+$", ""))
+    .otherwise(_NAME)
+)
+_KERNEL = pl.col("kernel")
+_FUSED = (
+    _KERNEL.str.contains("aiter::", literal=True)
+    & _KERNEL.str.contains("fmoe", literal=True)
+    & ~_KERNEL.str.contains("MoeSorting|quant")
+)
+_FRAMES = {
+    r": flydsl_moe_stage1$": "pseudo_op::moe_flydsl_stage1",
+    r": flydsl_moe_stage2$": "pseudo_op::moe_flydsl_stage2",
+    r": mla_decode_fwd$": "pseudo_mla_decode_fwd",
+    r": mla_prefill_fwd$": "pseudo_mla_prefill_fwd",
+}
+_STAGES_OP = "aiter::fused_moe_"
+
+_SPANS = {
+    "name": pl.String,
+    "arguments_uid": pl.Int64,
+    "inner_uid": pl.Int64,
+    "outer_uid": pl.Int64,
+    "carried": pl.String,
+}
+"""``name`` of the pseudo op; the op whose arguments it takes; the host event that it surrounds and
+the op that it stays within; what it carries, as JSON strings with commas between them."""
+
+
+def with_pseudo_ops(trace: Trace) -> Trace:
+    """The trace with pseudo ops among its cpu ops, numbered behind the last event.
+
+    Numbers that a profiler appended to its op names (``sglang_profiler::x_3``) are cut off.
+    """
+    trace = replace(trace, cpu_ops=trace.cpu_ops.with_columns(name=_UNNUMBERED))
+    work = gpu_work(trace)
+    spans = pl.concat(
+        [
+            _fused_experts(trace, work),
+            _routed_experts(trace, work),
+            _four_bit_experts(trace, work),
+            _frames(trace),
+        ]
+    )
+    if spans.is_empty():
+        return trace
+    pseudo = _as_ops(trace, spans)
+    return replace(
+        trace,
+        cpu_ops=pl.concat([trace.cpu_ops, pseudo]),
+        event_count=trace.event_count + pseudo.height,
+    )
+
+
+def _fused_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
+    kernels = _kernels(trace, work, "vllm::rocm_aiter_fused_moe").filter(_FUSED)
+    only = kernels.filter(pl.len().over("arguments_uid") == 1)
+    return _spans(only, pl.lit("pseudo_op::moe_aiter_fused_1stage"), pl.lit(""))
+
+
+def _routed_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
+    """The first product goes up, the others down; one more kernel adds up their results."""
+    below = _kernels(trace, work, "vllm::moe_forward")
+    stem = "pseudo_op::moe_triton_unfused_"
+    products = below.filter(_KERNEL.str.contains("matmul_ogs", literal=True))
+    is_first = _is_first()
+    gated = (is_first & _KERNEL.str.contains("_swiglu|_glu")).any().over("arguments_uid")
+    owners = products["arguments_uid"].unique(maintain_order=True)
+    chosen = _experts_per_token(trace, work, owners)
+    carried = _carried(chosen, gated)
+    sums = below.filter(_KERNEL.str.contains("finalize_matmul_scatter", literal=True))
+    return pl.concat(
+        [
+            _spans(products, _direction(stem), carried),
+            _spans(sums, pl.lit(f"{stem}finalize_matmul_scatter"), pl.lit("")),
+        ]
+    )
+
+
+def _four_bit_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
+    owner = "vllm::outplace_fused_experts"
+    products = _kernels(trace, work, owner).filter(
+        _KERNEL.str.contains("fused_moe_kernel_gptq_awq", literal=True)
+    )
+    ops = trace.cpu_ops.filter(pl.col("uid").is_in(products["arguments_uid"].implode()))
+    dims = {uid: _parsed(text) for uid, text in ops.select("uid", "input_dims").iter_rows()}
+    chosen = {uid: _at(shapes, 4, 1, DEFAULT_FOUR_BIT_EXPERTS) for uid, shapes in dims.items()}
+    # The way up has a row for each inner value, two where gated; the way down packs two in a byte.
+    gated = [
+        uid for uid, shapes in dims.items() if _at(shapes, 1, 1, 0) == 4 * _at(shapes, 2, 2, 0)
+    ]
+    carried = _carried(chosen, pl.col("arguments_uid").is_in(gated))
+    return _spans(products, _direction("pseudo_op::moe_gptq_awq_"), carried)
+
+
+def _kernels(trace: Trace, work: GpuWork, owner: str) -> pl.DataFrame:
+    """Kernels below the ops named ``owner`` that were launched one by one.
+
+    ``arguments_uid`` (the op), ``inner_uid`` (the launch), ``outer_uid`` (the nearest op above
+    it), ``kernel`` and ``ts_ns``.
+    """
+    owners = trace.cpu_ops.filter(pl.col("name") == owner)["uid"]
+    return (
+        work.below(owners)
+        .sort("owner_uid", "link_index")
+        .unique("gpu_uid", keep="last", maintain_order=True)
+        .filter(pl.len().over("launch_uid") == 1)
+        .select(
+            "ts_ns",
+            arguments_uid="owner_uid",
+            inner_uid="launch_uid",
+            outer_uid="op_uid",
+            kernel="name",
+        )
+    )
+
+
+def _is_first() -> pl.Expr:
+    return pl.col("ts_ns").rank("ordinal").over("arguments_uid") == 1
+
+
+def _direction(stem: str) -> pl.Expr:
+    return pl.when(_is_first()).then(pl.lit(f"{stem}up")).otherwise(pl.lit(f"{stem}down"))
+
+
+def _carried(chosen: dict[int, int], gated: pl.Expr) -> pl.Expr:
+    experts = pl.col("arguments_uid").replace_strict(chosen, default=0, return_dtype=pl.Int64)
+    return pl.format(
+        f'"{EXPERTS_PER_TOKEN}={{}}","{GATED}={{}}"',
+        experts,
+        pl.when(gated).then(pl.lit("True")).otherwise(pl.lit("False")),
+    )
+
+
+def _spans(found: pl.DataFrame, name: pl.Expr, carried: pl.Expr) -> pl.DataFrame:
+    return found.with_columns(name=name, carried=carried).select(*_SPANS)
+
+
+def _experts_per_token(trace: Trace, work: GpuWork, owners: pl.Series) -> dict[int, int]:
+    """The second argument of the first TopK op below each owner."""
+    tree = work.call_tree.sort("order")
+    choices = (
+        trace.cpu_ops.filter(_NAME.str.contains("TopK", literal=True))
+        .select("uid", "concrete_inputs")
+        .join(tree.select("uid", "order"), on="uid")
+        .sort("order")
+        .select("order", "concrete_inputs", choice_order="order")
+    )
+    found = (
+        tree.filter(pl.col("uid").is_in(owners.implode()))
+        .select("uid", "order", "subtree_end")
+        .join_asof(choices, on="order", strategy="forward")
+        .filter(pl.col("choice_order") < pl.col("subtree_end"))
+    )
+    texts = dict(found.select("uid", "concrete_inputs").iter_rows())
+    return {uid: _integer(texts.get(uid)) or DEFAULT_ROUTED_EXPERTS for uid in owners}
+
+
+def _integer(concrete_inputs: str | None) -> int | None:
+    values = _parsed(concrete_inputs)
+    value = str(values[1]) if len(values) > 1 else ""
+    return int(value) if value.isdecimal() else None
+
+
+def _parsed(text: str | None) -> list[Any]:
+    values = orjson.loads(text) if text else []
+    return values if isinstance(values, list) else []
+
+
+def _at(shapes: list[Any], argument: int, dim: int, default: int) -> int:
+    shape = shapes[argument] if argument < len(shapes) else []
+    extent = shape[dim] if isinstance(shape, list) and dim < len(shape) else default
+    return extent if isinstance(extent, int) else default
+
+
+def _frames(trace: Trace) -> pl.DataFrame:
+    """Python frames with GPU work below them that do what a model prices."""
+    matches = [
+        pl.when(_NAME.str.contains(pattern)).then(pl.lit(name)) for pattern, name in _FRAMES.items()
+    ]
+    named = trace.python_functions.select("uid", name=pl.coalesce(matches)).drop_nulls("name")
+    if named.is_empty():
+        return pl.DataFrame(schema=_SPANS)
+    work = gpu_work(trace, with_python=True)
+    tree = work.call_tree.sort("order")
+    place = tree.select("uid", "order", "subtree_end", "op_uid", "is_dropped")
+    frames = (
+        named.join(place, on="uid")
+        .filter(~pl.col("is_dropped") & pl.col("uid").is_in(_owners(work, named["uid"])))
+        .sort("order")
+        .filter(~_inside_another())
+    )
+    return pl.concat([_stages(trace, frames), _latent_attention(trace, work, frames)])
+
+
+def _owners(work: GpuWork, uids: pl.Series) -> pl.Series:
+    return work.below(uids)["owner_uid"].unique().implode()
+
+
+def _inside_another() -> pl.Expr:
+    """Whether a frame (by ``order``) lies in one that is replaced by the same pseudo op."""
+    reached = pl.col("subtree_end").cum_max().shift(1, fill_value=0).over("name")
+    return reached > pl.col("order")
+
+
+def _stages(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
+    """Stages of experts take the arguments of the op right above their frame."""
+    ops = trace.cpu_ops.filter(_NAME == _STAGES_OP)["uid"]
+    found = frames.filter(
+        _NAME.str.starts_with("pseudo_op::") & pl.col("op_uid").is_in(ops.implode())
+    )
+    return found.select(
+        "name",
+        arguments_uid="op_uid",
+        inner_uid="uid",
+        outer_uid="op_uid",
+        carried=pl.lit(""),
+    )
+
+
+def _latent_attention(trace: Trace, work: GpuWork, frames: pl.DataFrame) -> pl.DataFrame:
+    """Attention frames take the arguments of the first op below them that launches GPU work."""
+    found = frames.filter(_NAME.str.starts_with("pseudo_mla"))
+    shaped = trace.cpu_ops.drop_nulls("input_dims")["uid"]
+    launching = work.call_tree.filter(pl.col("uid").is_in(_owners(work, shaped)))
+    below = launching.sort("order").select("order", arguments_uid="uid", below_order="order")
+    return (
+        found.select("name", "order", "subtree_end", inner_uid="uid", outer_uid="op_uid")
+        .join_asof(below, on="order", strategy="forward")
+        .filter(pl.col("below_order") < pl.col("subtree_end"))
+        .with_columns(carried=pl.lit(""))
+        .select(*_SPANS)
+    )
+
+
+def _as_ops(trace: Trace, spans: pl.DataFrame) -> pl.DataFrame:
+    """Rows of ``cpu_ops``: each begins a nanosecond before what it surrounds and ends with it.
+
+    At equal start the earlier event of the file is the outer one, and pseudo ops are the latest.
+    """
+    times = ("uid", "pid", "tid", "ts_ns", "dur_ns")
+    hosts = pl.concat(_host_tables(trace, times, spans["inner_uid"]))
+    outer = trace.cpu_ops.select(outer_uid="uid", outer_ts_ns="ts_ns")
+    arguments = trace.cpu_ops.select(pl.col("uid").alias("arguments_uid"), *ARGUMENTS)
+    start = pl.max_horizontal(pl.col("ts_ns") - 1, pl.col("outer_ts_ns"))
+    placed = (
+        spans.join(hosts, left_on="inner_uid", right_on="uid")
+        .join(outer, on="outer_uid", how="left")
+        .join(arguments, on="arguments_uid", how="left")
+        .with_columns(start_ns=start, end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
+        .sort("start_ns", "inner_uid")
+        .with_columns(
+            uid=trace.event_count + pl.int_range(pl.len()),
+            cat=pl.lit(CPU_OP),
+            ts_ns="start_ns",
+            dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+            concrete_inputs=_with_carried(),
+            external_id=pl.lit(None, pl.Int64),
+            sequence_number=pl.lit(None, pl.Int64),
+        )
+    )
+    return placed.select(trace.cpu_ops.columns)
+
+
+def _host_tables(trace: Trace, columns: Iterable[str], uids: pl.Series) -> list[pl.DataFrame]:
+    wanted = pl.col("uid").is_in(uids.implode())
+    return [
+        table.filter(wanted).select(columns) for table in (trace.runtime, trace.python_functions)
+    ]
+
+
+def _with_carried() -> pl.Expr:
+    """The text of the concrete inputs with what is carried behind the last one."""
+    present = pl.col("concrete_inputs").fill_null("[]").str.strip_suffix("]")
+    separator = pl.when(present == "[").then(pl.lit("")).otherwise(pl.lit(","))
+    longer = pl.concat_str(present, separator, "carried", pl.lit("]"))
+    return pl.when(pl.col("carried") == "").then("concrete_inputs").otherwise(longer)
