@@ -342,6 +342,6 @@ class PerfReport:
             self.trace.backwards,
             self._work,
             self._direct,
-            self.trace.events.height,
+            self.trace.event_count,
             self.strict,
         )
