@@ -6,6 +6,7 @@ from jarvis.dashboard.state import opened
 
 now = opened()
 page_head("Overview", ":material/dashboard:", now)
+overview.trace_health(now)
 target_pct = overview.controls()
 overview.figures(now, target_pct)
 overview.gpu_time(now, target_pct)

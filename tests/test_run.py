@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 from jarvis.errors import MissingTableError, NotARunError, OutputFolderError, RunVersionError
 from jarvis.findings import Status
 from jarvis.pipeline import analyze
-from jarvis.run import Run, check_output_folder, read_manifest, staged
+from jarvis.run import SCHEMA_VERSION, Run, check_output_folder, read_manifest, staged
 from jarvis.run.preparation import main_uids
 from jarvis.workspace import RUN_ENTRIES, RunPaths
 from tests.analyses.rows import category, operation
@@ -103,7 +103,7 @@ def test_a_run_can_be_moved(root: Path, tmp_path: Path) -> None:
         lambda paths: paths.manifest.unlink(),
         lambda paths: paths.manifest.write_text("not json"),
         lambda paths: paths.manifest.write_text("[]"),
-        lambda paths: paths.manifest.write_text('{"schema_version": 1}'),
+        lambda paths: paths.manifest.write_text(f'{{"schema_version": {SCHEMA_VERSION}}}'),
         lambda paths: paths.results.write_text("{"),
     ],
     ids=["no manifest", "no JSON", "a list", "half a manifest", "half the results"],

@@ -1,5 +1,6 @@
 """The parts of the overview page."""
 
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
 import polars as pl
@@ -17,13 +18,27 @@ from jarvis.dashboard.small_table import configured, small_table
 from jarvis.dashboard.state import Opened, palette
 from jarvis.findings import Status
 from jarvis.impact import share_pct
+from jarvis.reports.health import health_line, health_of
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING, byte_size, count, milliseconds, percent
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+from jarvis.trace_health import TABLE as HEALTH
+from jarvis.trace_health import Fact
 
 _PAGE = "overview"
 _TABLE_ROWS, _TABLE_PX = 12, 460
+
+
+def trace_health(now: Opened) -> None:
+    """Under the warnings of the page's head: every fact about the input."""
+    facts = health_of(now.run)
+    with st.expander(f"Trace health: {health_line(facts)}", icon=":material/health_metrics:"):
+        columns = charts.columns_of(TABLES[HEALTH])
+        small_table(now.run.table(HEALTH), columns, "Facts about the trace", _HEALTH_COLUMNS)
+
+
+_HEALTH_COLUMNS = ("severity", "title", "summary", "affects", "remedy")
 
 
 def controls() -> int:
@@ -39,13 +54,14 @@ def figures(now: Opened, target_pct: int) -> None:
     totals = now.run.manifest.totals
     saving = float(_by_category(now, target_pct)["saved_ms"].sum())
     worst = next(iter(recommendations(now.run)), None)
+    facts = {fact.key: fact for fact in health_of(now.run)}
     places = st.columns(6)
     with places[0]:
         figure(
             "GPU time",
             milliseconds(totals.total_time_ms),
-            counted(now.run.manifest.trace.steps, "profiler step"),
-            help_text="From the first GPU start to the last GPU end.",
+            _steps(facts),
+            help_text=f"From the first GPU start to the last GPU end. {_with_unlinked(facts)}",
         )
     with places[1]:
         figure(
@@ -84,6 +100,17 @@ def figures(now: Opened, target_pct: int) -> None:
             title = worst.result.title
             navigation.link(worst.finding.category, f"**{title}**", icon=":material/arrow_forward:")
             st.caption(worst.title)
+
+
+def _steps(facts: Mapping[str, Fact]) -> str:
+    steps = counted(int(facts["steps"].value or 0), "profiler step")
+    step = facts.get("step_time")
+    return f"{steps}, {milliseconds(step.value)} on the host" if step else steps
+
+
+def _with_unlinked(facts: Mapping[str, Fact]) -> str:
+    span = facts.get("gpu_span_all")
+    return f"With unlinked work: {milliseconds(span.value)}." if span else ""
 
 
 def gpu_time(now: Opened, target_pct: int) -> None:
@@ -257,7 +284,7 @@ def failed_models(now: Opened) -> None:
 
 def trace_facts(now: Opened) -> None:
     """What the trace is, and what it recorded."""
-    trace, totals = now.run.manifest.trace, now.run.manifest.totals
+    trace = now.run.manifest.trace
     events = sum(trace.event_counts.values())
     facts = {
         "File": f"{trace.file_name} ({byte_size(trace.size_bytes)}, {trace.origin})",
@@ -275,8 +302,6 @@ def trace_facts(now: Opened) -> None:
                 "GPU events only" if trace.gpu_only else "host and GPU events",
             ]
         ),
-        "Linked GPU time": f"{percent(totals.linked_pct)} of busy time is launched by host calls "
-        "of the trace",
         "Reference": now.run.manifest.reference or "none",
         "Analysed": f"{now.run.manifest.created} with Jarvis {now.run.manifest.jarvis_version}",
     }

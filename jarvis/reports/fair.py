@@ -14,6 +14,7 @@ from jarvis.reports import sections
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.findings import measures_table, overview
 from jarvis.reports.gaps import warnings_of
+from jarvis.reports.health import health_of, health_table
 from jarvis.reports.markup import Markdown, cell, table
 from jarvis.reports.quantities import (
     MISSING,
@@ -102,6 +103,7 @@ def fair_markdown(run: Run, root: Path) -> str:
         ],
         hardware=sections.hardware_line(hardware),
         peaks=_peaks(hardware) if hardware else None,
+        health=health_table(health_of(run)),
         replay=replay_sentence(root),
         replay_table=replay_table(root),
         methodology=_methodology(hardware),

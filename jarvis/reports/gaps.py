@@ -6,14 +6,21 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis import impact
-from jarvis.analyses.unmodelled import GRAPH_LAUNCH
 from jarvis.analyses.wording import counted, quoted
 from jarvis.findings import Status
-from jarvis.reports.quantities import milliseconds, percent
+from jarvis.reports.health import health_of
+from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
+from jarvis.trace_health import Severity
 
-LINKED_PCT = 99.0
-"""With less of the GPU's busy time linked to host calls, the rest deserves a warning."""
+_QUESTIONS = {
+    "linked_gpu_time": "What launched the GPU work that no host call of the trace accounts for?",
+    "graph_replay": "Can one step be recorded without GPU graphs, to see operators and shapes?",
+    "operators": "Can the trace be recorded again with CPU activity?",
+    "shapes": "Can the trace be recorded again with `record_shapes=True`?",
+    "stacks": "Can the trace be recorded again with `with_stack=True`?",
+}
+"""What to ask about a fact of the trace."""
 
 NAMES_SHOWN = 8
 
@@ -39,48 +46,24 @@ def gaps_of(run: Run) -> list[Gap]:
 
 
 def _of_the_trace(run: Run) -> Iterator[Gap]:
-    trace, totals = run.manifest.trace, run.manifest.totals
     if run.manifest.hardware is None:
         yield Gap(
             "The hardware is not known, so no operation has an efficiency.",
             "Which GPU was the trace recorded on, and what are its peaks?",
             is_grave=True,
         )
-    if trace.gpu_only:
-        yield Gap(
-            "The trace holds GPU events only: kernels cannot be attributed to operators.",
-            "Can the trace be recorded again with CPU activity?",
-            is_grave=True,
-        )
-    elif not trace.has_shapes:
-        yield Gap(
-            "The trace holds no input shapes, so no perf model can be applied.",
-            "Can the trace be recorded again with `record_shapes=True`?",
-            is_grave=True,
-        )
-    if not trace.has_stacks:
-        yield Gap(
-            "The trace holds no Python stacks: modules and entry points are not available.",
-            "Can the trace be recorded again with `with_stack=True`?",
-        )
-    if totals.linked_pct is not None and totals.linked_pct < LINKED_PCT:
-        yield Gap(
-            f"Only {percent(totals.linked_pct)} of the GPU's busy time is linked to host calls of "
-            "the trace; the timeline and all tables leave the rest out.",
-            "What launched the GPU work that no host call of the trace accounts for?",
-            is_grave=True,
-        )
+    for fact in health_of(run):
+        if fact.severity is not Severity.OK:
+            yield Gap(
+                f"{fact.summary} {fact.affects}".strip(),
+                _QUESTIONS.get(fact.key)
+                or f"Do the conclusions hold in spite of this: {fact.summary.rstrip('.')}?",
+                is_grave=fact.severity is Severity.WARNING,
+            )
 
 
 def _of_the_operations(run: Run) -> Iterator[Gap]:
     rows = run.table("operations").filter(pl.col("kernel_time_us") > 0)
-    if _has(graphs := rows.filter(pl.col("name").str.contains(GRAPH_LAUNCH))):
-        yield Gap(
-            f"{milliseconds(float(graphs['kernel_time_us'].sum()) / 1000)} of kernels are replayed "
-            "from GPU graphs: they have no operators, shapes or modules of their own.",
-            "Can one step be recorded without GPU graphs, to see operators and shapes?",
-            is_grave=True,
-        )
     if _has(unmodelled := rows.filter(~pl.col("has_perf_model"))):
         yield Gap(
             f"No perf model: {_described(unmodelled)}.",

@@ -10,6 +10,7 @@ from jarvis.perf_report import CallPath
 from jarvis.reports import sections
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.gaps import gaps_of
+from jarvis.reports.health import health_line, health_of, health_table, health_values
 from jarvis.reports.markup import Markdown, block, cell, one_line, shortened, table
 from jarvis.reports.quantities import (
     MISSING,
@@ -71,6 +72,7 @@ def rough_markdown(run: Run) -> str:
     manifest = run.manifest
     sheets = run.sheets()
     gaps = gaps_of(run)
+    health = health_of(run)
     return render(
         "rough",
         model=sections.model_name(run),
@@ -79,6 +81,9 @@ def rough_markdown(run: Run) -> str:
         trace_line=sections.trace_line(run),
         hardware_line=sections.hardware_line(manifest.hardware),
         platform_warning=manifest.platform_warning,
+        health_line=health_line(health),
+        health=health_table(health),
+        health_values=health_values(health),
         report_command=_report_command(run),
         analyze_command=_analyze_command(run),
         sheets=[(name, frame.height, frame.width) for name, frame in sheets.items()],

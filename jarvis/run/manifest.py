@@ -10,7 +10,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import Totals
 from jarvis.trace import TraceInfo
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The layout of a run directory; counted up when an older one can no longer be read."""
 
 ID_LENGTH = 12

@@ -1,6 +1,7 @@
 """The Markdown reports: layout, links, limits, and that a trace cannot break them."""
 
 import re
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from jarvis.reports.findings import findings_markdown
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.rough import rough_markdown
 from jarvis.run import PerfModelFailure, Run
+from jarvis.trace_health import Fact, Severity
 from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.reports.conftest import Analysed
@@ -73,7 +75,8 @@ def test_title_and_sections_of_the_fair_report(fair: str) -> None:
     assert fair.startswith("# Tiny - MI300X Standalone Analysis\n")
     wanted = ["Executive Summary", "Recommendations", "Detailed Analysis", "Appendix"]
     assert [h for h in headings(fair, 2) if h != "Warnings"] == wanted
-    appendix = ["Hardware Reference", "Replay Artifacts", "Methodology and Thresholds"]
+    appendix = ["Hardware Reference", "Trace Health"]
+    appendix += ["Replay Artifacts", "Methodology and Thresholds"]
     assert headings(section(fair, "Appendix"), 3) == appendix
 
 
@@ -305,15 +308,17 @@ def test_low_priorities_get_a_line_and_no_card(sample: Analysed) -> None:
 
 
 def test_gaps_lead_to_questions(sample: Analysed) -> None:
-    trace = sample.run.manifest.trace.model_copy(
-        update={"has_stacks": False, "gpu_only": True, "has_shapes": False}
+    lacking = (
+        Fact("operators", "", "The trace holds GPU events only.", severity=Severity.WARNING),
+        Fact("stacks", "", "The trace holds no Python stacks.", severity=Severity.NOTE),
+        Fact("repairs", "", "The file is cut.", severity=Severity.NOTE),
     )
     failures = {
         "perf_model_failures": (PerfModelFailure(name="aten::x", input_dims=None, reason="r"),)
     }
-    run = changed(
-        sample.run, trace=trace, hardware=None, load_failures={"theirs": "no module"}, **failures
-    )
+    run = changed(sample.run, hardware=None, load_failures={"theirs": "no module"}, **failures)
+    health = pl.DataFrame([asdict(fact) for fact in lacking])
+    run = replace(run, tables={**run.tables, "trace_health": health})
     gaps = gaps_of(run)
     texts = " ".join(gap.text for gap in gaps)
     for missing in (
@@ -324,6 +329,10 @@ def test_gaps_lead_to_questions(sample: Analysed) -> None:
         "no Python stacks",
     ):
         assert missing in texts
+    assert [gap.text for gap in gaps if gap.is_grave and "GPU events" in gap.text]
+    assert "Do the conclusions hold in spite of this: The file is cut?" in {
+        gap.question for gap in gaps
+    }
     assert all(gap.question.endswith("?") for gap in gaps)
 
 
