@@ -4,10 +4,13 @@ Kinds: ``poi`` pointwise, ``red`` reduction in a loop, ``per`` reduction of a ro
 """
 
 import re
+from itertools import accumulate
+from operator import mul
 
 from jarvis.perf_models.arguments import Tensor, tensor, text, total_bytes
 from jarvis.perf_models.aten_names import ATEN_NAMES
 from jarvis.perf_models.dtypes import compute_spec, precision
+from jarvis.perf_models.element_flops import FLOPS_PER_ELEMENT
 from jarvis.perf_models.registry import (
     NoModelForCallError,
     OpCost,
@@ -18,7 +21,7 @@ from jarvis.perf_models.registry import (
 
 _FUSED_NAME = re.compile(r"triton_(?:poi|red|per)_fused_(.*?)_\d+")
 
-_FLOPS_PER_ELEMENT = (
+_SHEET_FLOPS_PER_ELEMENT = (
     dict.fromkeys(
         ("add", "sub", "mul", "div", "relu", "mean", "sum", "abs", "neg", "ne", "eq", "lt", "gt"), 1
     )
@@ -26,6 +29,14 @@ _FLOPS_PER_ELEMENT = (
     | dict.fromkeys(("exp", "log", "sigmoid", "tanh", "silu"), 4)
     | {"gelu": 8}
 )
+"""The ops that the sheets count; all others are free there."""
+
+_LOOK_UPS = (
+    *("embedding", "embedding_backward", "embedding_dense_backward", "gather", "take"),
+    *("index", "index_add", "index_copy", "index_fill", "index_put", "index_select"),
+    *("scatter", "scatter_add", "scatter_reduce", "_unsafe_index", "_unsafe_index_put"),
+)
+"""Ops that touch only the elements of a tensor that an index names."""
 
 
 def fused_ops(name: str) -> list[str]:
@@ -70,12 +81,34 @@ def _sizes(op: OpSignature) -> list[int]:
     return [int(value) for value in values if re.fullmatch(r"-?\d+", value)]
 
 
+def _iterations(sizes: list[int], tensors: list[Tensor], xnumel: int, rnumel: int) -> int:
+    """Elements that the kernel iterates over.
+
+    A pointwise kernel may have several extents, and sizes of a dynamic shape before them: of the
+    products of the last extents the largest counts that is the size of a tensor.
+    """
+    if rnumel > 1:
+        return xnumel * rnumel
+    counts = {t.numel for t in tensors}
+    products = accumulate(reversed(sizes), mul)
+    return max((n for n in products if n in counts), default=xnumel)
+
+
+def _moved_bytes(tensors: list[Tensor], ops: list[str], iterations: int) -> float | None:
+    """Every tensor once; where the kernel looks up rows, as much of it as it can touch."""
+    most = iterations if any(name in _LOOK_UPS for name in ops) else max(t.numel for t in tensors)
+    return total_bytes(*((min(t.numel, most), t.real_size) for t in tensors))
+
+
 @perf_model("triton_poi_*", "triton_red_*", "triton_per_*", category="triton", sheet="")
 def fused_kernel(op: OpSignature) -> OpCost:
     """Flops per element of the fused ops x xnumel x rnumel; bytes of every tensor argument once.
 
-    Inputs and outputs both stand among the arguments. A tensor that is updated in place is one
-    argument too, so its write is not counted. Flops are unknown where the name cannot be split.
+    Inputs and outputs both stand among the arguments, without their names. A tensor that is
+    updated in place is one argument too, so its write is not counted. Flops are unknown where the
+    name cannot be split. ``exact_flops`` counts every op that the table of flops per element has,
+    and all extents of a kernel; ``exact_bytes`` counts no more of a look-up table than the
+    kernel can touch.
     """
     sizes, tensors = _sizes(op), _tensors(op)
     if not sizes or not tensors:
@@ -83,8 +116,10 @@ def fused_kernel(op: OpSignature) -> OpCost:
     pointwise = op.name.startswith("triton_poi_")
     xnumel, rnumel = (sizes[-1], 1) if pointwise or len(sizes) == 1 else sizes[-2:]
     ops = fused_ops(op.name)
-    per_element = sum(_FLOPS_PER_ELEMENT.get(name, 0) for name in ops)
+    per_element = sum(_SHEET_FLOPS_PER_ELEMENT.get(name, 0) for name in ops)
+    exact_per_element = sum(FLOPS_PER_ELEMENT.get(name, 0) for name in ops)
     spec_dtype = next((t.dtype for t in tensors if precision(t.dtype)), None)
+    iterations = _iterations(sizes, tensors, xnumel, rnumel)
     return OpCost(
         flops=per_element * xnumel * rnumel if ops else None,
         bytes=total_bytes(*((t.numel, t.real_size) for t in tensors)),
@@ -94,6 +129,8 @@ def fused_kernel(op: OpSignature) -> OpCost:
             "xnumel": xnumel,
             "rnumel": rnumel,
         },
+        exact_flops=exact_per_element * iterations if ops else None,
+        exact_bytes=_moved_bytes(tensors, ops, iterations),
     )
 
 

@@ -71,6 +71,29 @@ def test_a_call_without_tensors_or_extents_is_not_modelled(
         price("triton_poi_fused_add_0", dims, "float", concrete)
 
 
+def test_exact_flops_count_what_the_sheets_leave_out(price: Price) -> None:
+    cost = price("triton_poi_fused_add_cos_where_0", [(32,), ()], ["float", "Scalar"], {1: "32"})
+    assert (cost.flops, cost.exact_flops) == (32, (1 + 4) * 32)
+    assert cost.exact_bytes == cost.bytes == 128
+
+
+def test_exact_flops_count_all_extents(price: Price) -> None:
+    dims, types = [(8, 4), (8, 4), (), ()], ["float", "float", "Scalar", "Scalar"]
+    cost = price("triton_poi_fused_add_0", dims, types, {2: "8", 3: "4"})
+    assert (cost.flops, cost.exact_flops) == (4, 32)
+    # 5 is a size of a dynamic shape: no tensor has 5 x 8 x 4 elements.
+    dims, types = [(8, 4), (), (), ()], ["float", *["Scalar"] * 3]
+    dynamic = price("triton_poi_fused_add_0", dims, types, {1: "5", 2: "8", 3: "4"})
+    assert dynamic.exact_flops == 32
+
+
+def test_exact_bytes_hold_no_more_of_a_table_than_is_touched(price: Price) -> None:
+    dims, types = [(4,), (1000, 8), (4, 8), ()], ["long int", BF16, BF16, "Scalar"]
+    cost = price("triton_poi_fused_embedding_0", dims, types, {3: "32"})
+    assert cost.bytes == 4 * 8 + 8000 * 2 + 32 * 2
+    assert cost.exact_bytes == 4 * 8 + 32 * 2 + 32 * 2
+
+
 @pytest.mark.parametrize(
     ("name", "ops"),
     [
