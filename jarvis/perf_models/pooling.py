@@ -13,6 +13,7 @@ from jarvis.perf_models.arguments import (
 )
 from jarvis.perf_models.dtypes import compute_spec
 from jarvis.perf_models.registry import (
+    NoModelForCallError,
     OpCost,
     OpSignature,
     UnexpectedArgumentsError,
@@ -165,12 +166,13 @@ def _taps(op: OpSignature) -> int:
 def interpolation(op: OpSignature) -> OpCost:
     """t products and t - 1 sums per output element, t = 2, 4, 8, 16 (nearest: 1, a copy).
 
-    Flops (2t - 1) out (nearest: 0); bytes in read, out written. The weights are not counted.
+    Flops (2t - 1) out (nearest: 0); bytes in read, out written. The weights are not counted. The
+    outer call by scale factors has no model: it makes the call that has a size.
     """
     x, taps = tensor(op, 0), _taps(op)
     size = integers(op, 1)
     if not size:
-        raise UnexpectedArgumentsError(f"{op.name} was recorded without its output size.")
+        raise NoModelForCallError(f"{op.name} was recorded without its output size.")
     outputs = prod(x.shape[:2]) * prod(size)
     return _cost(x, (2 * taps - 1) * outputs if taps > 1 else 0, x.numel + outputs)
 
