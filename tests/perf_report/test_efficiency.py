@@ -95,7 +95,7 @@ def test_the_peak_of_a_wider_type_proves_nothing_about_compute() -> None:
 
 
 def test_an_op_without_a_model_says_so() -> None:
-    found = row("aten::topk", [[4, 4]], 5, spec(**PEAKS))
+    found = row("custom::op", [[4, 4]], 5, spec(**PEAKS))
     assert (found["has_perf_model"], found["model_origin"], found["params"]) == (False, None, None)
     assert found["roofline_note"] == "No perf model covers this operator."
 

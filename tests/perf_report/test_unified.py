@@ -73,7 +73,7 @@ def test_synthetic_uids_follow_those_of_the_trace() -> None:
     builder = trace().graph(("a", 2.0), ("b", 3.0)).op("aten::mm", MM).launches("gemm", us=1)
     read = builder.read()
     uids = PerfReport(read, None).operations["uid"].sort().to_list()
-    assert uids[-2:] == [read.events.height, read.events.height + 1]
+    assert uids[-2:] == [read.event_count, read.event_count + 1]
 
 
 def test_every_linked_kernel_without_communication_is_in_one_operation() -> None:
