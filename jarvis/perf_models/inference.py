@@ -309,6 +309,10 @@ def gated_delta_rule(op: OpSignature) -> OpCost:
     heads, d_v = tensor(op, 1).shape[1], tensor(op, 3).shape[2]
     key_heads = heads // 2
     d_k = (mixed.shape[1] - heads * d_v) // 2 // key_heads
+    if d_k <= 0:
+        raise UnexpectedArgumentsError(
+            f"{op.name}: {mixed.shape} has no room for queries and keys."
+        )
     return OpCost(
         flops=DELTA_RULE_FLOPS * step.tokens * heads * d_k * d_v,
         bytes=step.tokens * heads * (d_k + 2 * d_v + 2) * HALF_PRECISION_BYTES,

@@ -72,6 +72,12 @@ class Experts:
     weight_size: float | None
     output_size: float | None
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.per_token <= self.experts:
+            raise UnexpectedArgumentsError(
+                f"A token cannot go through {self.per_token} of {self.experts} experts."
+            )
+
     @property
     def reached(self) -> float:
         """Experts that at least one token is expected to choose."""

@@ -176,3 +176,8 @@ def test_queries_without_heads_are_refused(
 ) -> None:
     with pytest.raises(UnexpectedArgumentsError, match="reads"):
         price(name, dims, BF16, annotation=DECODE)
+
+
+def test_a_mixed_projection_without_keys_is_refused(price: Price) -> None:
+    with pytest.raises(UnexpectedArgumentsError, match="no room"):
+        price(GDN, [(12, 32), (12, 4), (12, 4), (12, 4, 8)], BF16, annotation=MIXED)

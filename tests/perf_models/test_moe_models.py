@@ -191,3 +191,10 @@ def test_topk_softplus(price: Price) -> None:
 def test_exchange_of_tokens(price: Price, name: str, backward: bool) -> None:
     cost = price(name, [(4, 8)], BF16, backward=backward)
     assert (cost.flops, cost.bytes, cost.compute) == (0, 64, "")
+
+
+@pytest.mark.parametrize("per_token", [0, 5])
+def test_a_token_goes_through_some_of_the_experts(price: Price, per_token: int) -> None:
+    dims = [TOKENS, UP, DOWN, (2, per_token)]
+    with pytest.raises(UnexpectedArgumentsError, match="of 4 experts"):
+        price("pseudo_op::moe_aiter_fused_1stage", dims, BF16)
