@@ -13,6 +13,7 @@ from jarvis.perf_models.arguments import (
     total_bytes,
 )
 from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.pointwise import pointwise_cost, tensors_at
 from jarvis.perf_models.registry import (
     OpCost,
     OpSignature,
@@ -51,8 +52,23 @@ def _unary(op: OpSignature) -> OpCost:
     sheet="UnaryElementwise",
 )
 def unary(op: OpSignature) -> OpCost:
-    """Flops n; bytes n read of the input's dtype, n written of argument 1's dtype if a tensor."""
-    return _unary(op)
+    """Flops n; bytes n read of the input's dtype, n written of argument 1's dtype if a tensor.
+
+    ``exact_bytes`` reads an exponent or a limit that is a tensor.
+    """
+    return _with_real_operands(_unary(op), op, (0, 1) if _has_operand(op.name) else (0,))
+
+
+def _has_operand(name: str) -> bool:
+    return name == "aten::pow" or name.startswith("aten::clamp")
+
+
+def _with_real_operands(cost: OpCost, op: OpSignature, operands: tuple[int, ...]) -> OpCost:
+    """Let the exact values have every dtype's size, no bytes of numbers, no flops of integers."""
+    if not any(tensors_at(op, operands)):
+        return cost
+    real = pointwise_cost(op, 1, operands)
+    return replace(cost, exact_flops=real.flops, exact_bytes=real.bytes)
 
 
 @perf_model("aten::copy", "aten::copy_", category="elementwise", sheet="UnaryElementwise")
@@ -163,7 +179,7 @@ def binary(op: OpSignature) -> OpCost:
     """Flops prod(broadcast); bytes of both operands and of the output, once each.
 
     The output has argument 2's dtype if that is a tensor, else the wider of the two; a Python
-    scalar is one element of 4 bytes.
+    scalar is one element of 4 bytes. ``exact_bytes`` has the result's own dtype and no scalar.
     """
     first, second, third = tensor(op, 0), tensor(op, 1), optional_tensor(op, 2)
     out = third if third.given else None
@@ -174,7 +190,7 @@ def binary(op: OpSignature) -> OpCost:
         out_size = max(first.size or 0, second.size or 0)
     else:
         out_size = first.size
-    return OpCost(
+    cost = OpCost(
         flops=elements,
         bytes=total_bytes(
             (first.numel, first.size), (second.numel, second.size), (elements, out_size)
@@ -189,3 +205,4 @@ def binary(op: OpSignature) -> OpCost:
             "stride_output": out.strides if out else None,
         },
     )
+    return _with_real_operands(cost, op, (0, 1))

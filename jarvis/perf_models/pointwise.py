@@ -47,11 +47,11 @@ def pointwise_cost(
     false where an in-place op only writes its first argument.
     """
     positions = tuple(operands)
-    read = list(_tensors(op, positions))
+    read = list(tensors_at(op, positions))
     if not read:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without a tensor.")
     elements = prod(_shape(read))
-    place = next(_tensors(op, range(max(positions) + 1, len(op.input_dims))), None)
+    place = next(tensors_at(op, range(max(positions) + 1, len(op.input_dims))), None)
     if place is not None:
         out_size = place.real_size
     elif op.name.endswith("_"):
@@ -68,7 +68,7 @@ def pointwise_cost(
     )
 
 
-def _tensors(op: OpSignature, positions: Iterable[int]) -> Iterator[Tensor]:
+def tensors_at(op: OpSignature, positions: Iterable[int]) -> Iterator[Tensor]:
     """The arguments that are tensors; numbers, lists and absent ones are not."""
     for index in positions:
         if index < len(op.input_types) and op.input_types[index] not in _NO_TENSOR:

@@ -22,7 +22,7 @@ def test_unary(price: Price, name: str) -> None:
         "stride_input": (4, 1),
         "stride_output": None,
     }
-    assert cost.exact() == OpCost(cost.flops, cost.bytes, cost.compute, cost.params)
+    assert (cost.exact().flops, cost.exact().bytes) == (cost.flops, cost.bytes)
 
 
 def test_unary_with_an_output_tensor(price: Price) -> None:
@@ -30,6 +30,15 @@ def test_unary_with_an_output_tensor(price: Price) -> None:
     assert cost.bytes == 32 * 2 + 32 * 4
     assert cost.params["dtype_in_out"] == (BF16, "float")
     assert cost.params["stride_output"] == (1, 8)
+
+
+def test_exact_bytes_of_unary_ops_read_a_second_tensor(price: Price) -> None:
+    power = price("aten::pow", [(8, 4), (8, 4)], ["float", "float"])
+    assert (power.bytes, power.exact_bytes) == (2 * 32 * 4, 3 * 32 * 4)
+    of_two = price("aten::pow", [(), (8, 4)], ["Scalar", "float"])
+    assert (of_two.exact_flops, of_two.exact_bytes) == (32, 2 * 32 * 4)
+    limited = price("aten::clamp_min", [(8, 4), (), (8, 4)], [BF16, "Scalar", BF16])
+    assert limited.exact_bytes == 2 * 32 * 2
 
 
 def test_a_copy_computes_nothing(price: Price) -> None:
@@ -108,6 +117,29 @@ def test_binary_with_an_output_tensor(price: Price) -> None:
     assert cost.bytes == 32 * (2 + 2 + 4)
     assert cost.params["dtype_in1_in2_out"] == (BF16, BF16, "float")
     assert cost.params["stride_output"] == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("types", "flops", "moved"),
+    [
+        ((BF16, "bool"), 32, 32 * 2 + 32 + 32 * 2),
+        (("bool", "float"), 32, 32 + 32 * 4 + 32 * 4),
+        (("long int", "int"), 0, 32 * 8 + 32 * 4 + 32 * 8),
+        (("int", BF16), 32, 32 * 4 + 32 * 2 + 32 * 2),
+    ],
+)
+def test_exact_values_of_mixed_dtypes(
+    price: Price, types: tuple[str, str], flops: int, moved: int
+) -> None:
+    cost = price("aten::mul", [(8, 4), (8, 4)], types)
+    assert (cost.exact_flops, cost.exact_bytes) == (flops, moved)
+
+
+def test_exact_bytes_hold_no_scalar(price: Price) -> None:
+    cost = price("aten::mul", [(8, 4), ()], [BF16, "Scalar"])
+    assert (cost.bytes, cost.exact_bytes) == (2 * 64 + 4, 2 * 64)
+    numbers = price("aten::mul", [(), ()], ["Scalar", "Scalar"])
+    assert (numbers.flops, numbers.exact_bytes) == (1, None)
 
 
 def test_binary_of_an_unknown_dtype_or_clashing_shapes(price: Price) -> None:
