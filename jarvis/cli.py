@@ -147,6 +147,7 @@ REPORT_OPTIONS: dict[str, tuple[Callable[[str], object] | None, str]] = {
     "detect_recompute": (None, "tell work apart that activation checkpointing runs again"),
     "include_first_occurrence_time": (None, "add when each row of ops_unique_args first occurs"),
     "include_call_stack": (None, "add entry points and call stacks to unified_perf_summary"),
+    "enable_pseudo_ops": (None, "give the kernels of fused layers operators of their own"),
 }
 """Options of a report by TraceLens's names: what reads the value (None: a switch), and the help."""
 
@@ -154,7 +155,6 @@ NOT_OFFERED = {
     "enable-origami": "The Origami simulator is a program of its own and not part of Jarvis.",
     "python_path": "The GEMM simulator is a program of its own and not part of Jarvis.",
     "inductor_cache_dir": "Shapes come from the trace alone, never from a compiler cache.",
-    "enable_pseudo_ops": "Splitting fused operators into their parts is not supported yet.",
     "extension_file": "Extension files are not supported yet.",
     "comparison_json_path": "Comparing two traces in one report is not supported yet.",
 }

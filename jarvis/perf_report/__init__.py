@@ -27,6 +27,7 @@ from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_paths import CallPath, CallStacks
 from jarvis.perf_report.calls import host_calls
 from jarvis.perf_report.gpu_timeline import Totals
+from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline_sheets import roofline_sheets
 from jarvis.perf_report.work import GpuWork, gpu_work
@@ -126,7 +127,7 @@ class PerfReport:
         return roofline_sheets(
             self._calls,
             self._costs,
-            self.trace.backwards,
+            self._trace.backwards,
             self._work,
             self.hardware,
             self.options,
@@ -137,7 +138,7 @@ class PerfReport:
     def kernel_summary(self) -> pl.DataFrame:
         """The sheet ``kernel_summary``."""
         rows = kernel_summary.kernel_summary(
-            self._kernels, self._timeline_ms, self.trace.info.gpu_only
+            self._kernels, self._timeline_ms, self._trace.info.gpu_only
         )
         return conform(rows, "kernel_summary")
 
@@ -156,7 +157,7 @@ class PerfReport:
         rows = short_kernels.short_kernels_summary(
             self._short_kernels,
             self._timeline_ms,
-            self.trace.info.gpu_only,
+            self._trace.info.gpu_only,
             self.options.topk_short_kernels,
         )
         return conform(rows, "short_kernels_summary")
@@ -217,7 +218,7 @@ class PerfReport:
         A trace without host ops has the timeline, and what the options ask for about kernels.
         """
         tables = {"gpu_timeline": self.gpu_timeline}
-        if not self.trace.info.gpu_only:
+        if not self._trace.info.gpu_only:
             for name in ("ops_summary_by_category", "ops_summary"):
                 tables[name] = self.table(name)
             for name in ("ops_unique_args", "unified_perf_summary"):
@@ -230,7 +231,7 @@ class PerfReport:
         if self.options.short_kernel_study:
             tables["short_kernel_histogram"] = self.short_kernel_histogram
             tables["short_kernels_summary"] = self.short_kernels_summary
-        if not (self.trace.info.gpu_only or self.options.disable_coll_analysis):
+        if not (self._trace.info.gpu_only or self.options.disable_coll_analysis):
             tables["coll_analysis"] = self.coll_analysis
         return tables
 
@@ -267,9 +268,13 @@ class PerfReport:
         return rows.head(self.options.topk_ops or rows.height)
 
     @cached_property
+    def _trace(self) -> Trace:
+        return with_pseudo_ops(self.trace) if self.options.enable_pseudo_ops else self.trace
+
+    @cached_property
     def _work(self) -> GpuWork:
         work = gpu_work(
-            self.trace,
+            self._trace,
             with_python=self.options.needs_python_tree,
             counts_unlinked=self.options.include_unlinked_kernels,
         )
@@ -279,14 +284,14 @@ class PerfReport:
 
     @cached_property
     def _calls(self) -> pl.DataFrame:
-        calls = host_calls(self.trace, with_python=self.options.needs_python_tree)
+        calls = host_calls(self._trace, with_python=self.options.needs_python_tree)
         if self.options.detect_recompute:
             calls = recompute.marked_calls(calls, self._recomputed)
         return calls
 
     @cached_property
     def _recomputed(self) -> pl.Series:
-        return recompute.recomputed_uids(self.trace)
+        return recompute.recomputed_uids(self._trace)
 
     @cached_property
     def _timeline_ms(self) -> float:
@@ -319,7 +324,7 @@ class PerfReport:
             cpu_ops,
             self._work.below(cpu_ops["uid"]),
             strict=self.strict,
-            annotations=step_annotations(cpu_ops, self.trace.annotations),
+            annotations=step_annotations(cpu_ops, self._trace.annotations),
         )
 
     @cached_property
@@ -328,20 +333,20 @@ class PerfReport:
 
     @cached_property
     def _named_tree(self) -> pl.DataFrame:
-        return call_paths.named_tree(self.trace)
+        return call_paths.named_tree(self._trace)
 
     @cached_property
     def _stacks(self) -> CallStacks:
-        return call_paths.call_stacks(self._named_tree, self.trace.backwards)
+        return call_paths.call_stacks(self._named_tree, self._trace.backwards)
 
     @cached_property
     def _unified(self) -> unified.UnifiedCalls:
         return unified.unified_calls(
             self._calls,
             self._costs,
-            self.trace.backwards,
+            self._trace.backwards,
             self._work,
             self._direct,
-            self.trace.event_count,
+            self._trace.event_count,
             self.strict,
         )

@@ -13,7 +13,8 @@ class ReportOptions:
     ``include_unlinked_kernels`` counts GPU work without a recorded launch in the GPU timeline and
     as something to overlap with. ``micro_idle_thresh_us`` splits idle time into gaps shorter than
     that and the others. ``topk_*`` keep the rows with most time. ``detect_recompute`` and
-    ``include_call_stack`` look for operators through Python frames too.
+    ``include_call_stack`` look for operators through Python frames too. ``enable_pseudo_ops`` puts
+    ops of their own around the kernels of fused layers (``with_pseudo_ops``).
     """
 
     include_unlinked_kernels: bool = False
@@ -31,6 +32,7 @@ class ReportOptions:
     detect_recompute: bool = False
     include_first_occurrence_time: bool = False
     include_call_stack: bool = False
+    enable_pseudo_ops: bool = False
 
     @property
     def needs_python_tree(self) -> bool:

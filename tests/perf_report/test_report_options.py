@@ -165,3 +165,15 @@ def test_calls_of_python_roots_come_first() -> None:
     stacked = PerfReport(read, None, options=ReportOptions(include_call_stack=True))
     assert plain["ex_uid"].to_list() == [first]
     assert stacked.unified_perf_summary["ex_uid"].to_list() == [second]
+
+
+def test_pseudo_ops_are_put_in_where_they_are_asked_for() -> None:
+    builder = trace().op("vllm::moe_forward", [[2, 8], [2, 4]])
+    tensors = [[2, 8], [4, 8, 8], [4, 8, 4], [2, 2]]
+    types = ["c10::BFloat16", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "int"]
+    builder.child("vllm::rocm_aiter_fused_moe", tensors, types=types)
+    builder.launches("aiter::fmoe_bf16_g1u1", us=10)
+    assert report(builder).unified_perf_summary["name"].to_list() == ["vllm::rocm_aiter_fused_moe"]
+    asked = report(builder, enable_pseudo_ops=True)
+    assert asked.unified_perf_summary["name"].to_list() == ["pseudo_op::moe_aiter_fused_1stage"]
+    assert asked.trace.cpu_ops.height == 2
