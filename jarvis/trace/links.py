@@ -58,26 +58,25 @@ def _links_by_arrow(
         .sort("uid")
         .unique("id", keep="last", maintain_order=True)
         .select("pid", "tid", link="id")
+        .join(starts, on="link", how="semi")
     )
     # The arrow points at a thread and an id; the last event there wins, be it a GPU event or not.
+    thread = ("pid", "tid")
     targets = (
         pl.concat(
             [
-                runtime.select("uid", "pid", "tid", link=key, on_gpu=pl.lit(False)),
-                gpu_events.select("uid", "pid", "tid", link=key, on_gpu=pl.lit(True)),
+                runtime.select("uid", *thread, link=key, on_gpu=pl.lit(False)),
+                gpu_events.select("uid", *thread, link=key, on_gpu=pl.lit(True)),
             ]
         )
-        .drop_nulls("link")
+        .join(ends, on="link", suffix="_end")
+        .filter(pl.col(name).eq_missing(pl.col(f"{name}_end")) for name in thread)
         .sort("uid")
-        .unique(["pid", "tid", "link"], keep="last", maintain_order=True)
+        .unique("link", keep="last")
         .filter("on_gpu")
+        .select("uid", "link")
     )
-    by_flow = (
-        calls.filter(~is_graph)
-        .join(starts, on="link", how="semi")
-        .join(ends, on="link", how="inner")
-        .join(targets, on=["pid", "tid", "link"], how="inner", suffix="_gpu")
-    )
+    by_flow = calls.filter(~is_graph).join(targets, on="link", suffix="_gpu")
     columns = [pl.col("uid").alias("runtime_uid"), pl.col("uid_gpu").alias("gpu_uid")]
     return pl.concat([by_graph.select(columns), by_flow.select(columns)])
 
