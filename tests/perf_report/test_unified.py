@@ -1,6 +1,7 @@
 """Which ops become rows, and what work each of them owns."""
 
 import polars as pl
+import pytest
 
 from jarvis.perf_report import PerfReport
 from jarvis.trace.links import BACKWARD_PREFIX
@@ -163,3 +164,17 @@ def test_the_example_call_is_the_one_that_starts_first_on_any_thread() -> None:
     first = read.cpu_ops.sort("ts_ns")["uid"].to_list()[0]
     assert first != read.cpu_ops["uid"].min()
     assert PerfReport(read, None).unified_perf_summary["ex_uid"].to_list() == [first]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aten::instance_norm_backward",
+        "vllm::gdn_attention_core",
+        "vllm::unified_attention_with_output",
+    ],
+)
+def test_a_row_whose_model_gives_up_keeps_its_time(name: str) -> None:
+    builder = trace().op(name, [[4, 8, 16]] * 4).launches("a", us=5)
+    summary = report(builder.child("inner").launches("b", us=3)).unified_perf_summary
+    assert summary.select("name", "kernel_time_us_sum", "gflops").rows() == [(name, 8.0, None)]
