@@ -176,5 +176,6 @@ def test_the_example_call_is_the_one_that_starts_first_on_any_thread() -> None:
 )
 def test_a_row_whose_model_gives_up_keeps_its_time(name: str) -> None:
     builder = trace().op(name, [[4, 8, 16]] * 4).launches("a", us=5)
-    summary = report(builder.child("inner").launches("b", us=3)).unified_perf_summary
+    read = builder.child("inner").launches("b", us=3).read()
+    summary = PerfReport(read, None).unified_perf_summary
     assert summary.select("name", "kernel_time_us_sum", "gflops").rows() == [(name, 8.0, None)]
