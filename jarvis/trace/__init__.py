@@ -1,5 +1,6 @@
 """A profiler trace as tables: file in, Polars tables and the call tree out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +12,10 @@ from jarvis.trace import tables
 from jarvis.trace.call_tree import build_call_tree
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.links import backward_links, launch_links
-from jarvis.trace.metadata import TraceInfo, trace_info
+from jarvis.trace.metadata import TraceInfo, span_ns, trace_info
 from jarvis.trace.reader import OnProgress, RawTrace, ReadProgress, read_raw
 from jarvis.trace.source import SUFFIXES
+from jarvis.trace.tables import Field
 
 __all__ = ["SUFFIXES", "ReadProgress", "Trace", "TraceInfo", "read_trace"]
 
@@ -77,15 +79,24 @@ def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace
 
 
 def _tabulate(raw: RawTrace) -> Trace:
+    """Tables of what most of the report needs; each replaces what it was made from."""
     store = raw.store
-    cpu_ops = tables.table(store, [tables.CPU_OP], tables.CPU_OPS)
-    annotations = tables.table(store, tables.ANNOTATION_CATEGORIES, tables.BASE)
-    runtime = tables.table(store, tables.RUNTIME_CATEGORIES, tables.RUNTIME)
-    gpu_events = tables.table(store, tables.GPU_CATEGORIES, tables.GPU_EVENTS)
-    flows = tables.table(store, tables.FLOW_CATEGORIES, tables.FLOWS)
+    span = span_ns(store)
     threads = tables.thread_names(store)
+
+    def made(categories: Sequence[str], fields: tuple[Field, ...]) -> pl.DataFrame:
+        table = tables.table(store, categories, fields)
+        for category in categories:
+            store.release(category, {(field.key, field.in_args) for field in fields})
+        return table
+
+    cpu_ops = made([tables.CPU_OP], tables.CPU_OPS)
+    annotations = made(tables.ANNOTATION_CATEGORIES, tables.BASE)
+    runtime = made(tables.RUNTIME_CATEGORIES, tables.RUNTIME)
+    gpu_events = made(tables.GPU_CATEGORIES, tables.GPU_EVENTS)
+    flows = made(tables.FLOW_CATEGORIES, tables.FLOWS)
     return Trace(
-        info=trace_info(raw, cpu_ops, annotations),
+        info=trace_info(raw, span, cpu_ops, annotations),
         event_count=raw.event_count,
         cpu_ops=cpu_ops,
         runtime=runtime,

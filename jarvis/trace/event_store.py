@@ -4,43 +4,81 @@ Nothing is decoded here. A text is a code of ``Texts``, a whole number is itself
 nobody has asked for yet stays as compact as the others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jarvis.trace.jit import kernel, types
+from jarvis.trace.jit import kernel
 from jarvis.trace.repairs import Repairs
 from jarvis.trace.texts import Texts, used_codes
 from jarvis.trace.tokenizer import CAT, NULL, STRING, TEXT_KEYS, Batch
 
 Integers = NDArray[np.int64]
 Codes = NDArray[np.int32]
+Bytes = NDArray[np.uint8]
 
 _MOST_LABELS = 1 << 20
+"""Beyond so many categories times keys in one batch, a table of them is not worth its room."""
 
 
-@kernel(
-    types.void(types.int32[::1], types.int64, types.int64[::1], types.int64[::1], types.int64[::1])
-)
-def _partition(
-    labels: Codes, count: int, starts: Integers, order: Integers, ranks: Integers
-) -> None:
+@kernel("void(int32[::1], int64[::1], int64[::1], int32[::1])")
+def _partition(labels: Codes, starts: Integers, order: Integers, ranks: Codes) -> None:
     """Positions by label, in order within each: label ``i`` is ``order[starts[i]:starts[i+1]]``.
 
     ``labels`` are below ``len(starts) - 1``; ``ranks`` gets the place of each position within its
     label. A counting sort.
     """
-    starts[:] = 0
-    for position in range(count):
+    for position in range(len(labels)):
         ranks[position] = starts[labels[position] + 1]
         starts[labels[position] + 1] += 1
     for label in range(1, len(starts)):
         starts[label] += starts[label - 1]
-    for position in range(count):
+    for position in range(len(labels)):
         order[starts[labels[position]] + ranks[position]] = position
+
+
+@kernel(
+    "void(int32[::1], int32[::1], int32[::1], int64,"
+    " int32[::1], int32[::1], uint8[::1], int64[::1], int64,"
+    " int64[::1], int32[::1], uint8[::1], int64[::1])"
+)
+def _sort_pairs(
+    group_of_row: Codes,
+    rank_of_row: Codes,
+    dense_key: Codes,
+    key_count: int,
+    pair_rows: Codes,
+    pair_keys: Codes,
+    pair_kinds: Bytes,
+    pair_values: Integers,
+    count: int,
+    starts: Integers,
+    rows: Codes,
+    kinds: Bytes,
+    values: Integers,
+) -> None:
+    """Sort pairs by the group of their event and their key, stable: a counting sort.
+
+    ``starts`` is zero and has a place more than there are groups times keys; ``rows`` gets the
+    place of each pair's event in its group.
+    """
+    for pair in range(count):
+        label = group_of_row[pair_rows[pair]] * key_count + dense_key[pair_keys[pair]]
+        starts[label + 1] += 1
+    for label in range(1, len(starts)):
+        starts[label] += starts[label - 1]
+    for pair in range(count):
+        row = pair_rows[pair]
+        label = group_of_row[row] * key_count + dense_key[pair_keys[pair]]
+        place = starts[label]
+        rows[place] = rank_of_row[row]
+        kinds[place] = pair_kinds[pair]
+        values[place] = pair_values[pair]
+        starts[label] = place + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +86,7 @@ class Values:
     """One key of ``len(values)`` events: numbers or codes, as ``kinds`` says for each."""
 
     values: Integers | Codes
-    kinds: NDArray[np.uint8]
+    kinds: Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +94,9 @@ class _Piece:
     """A key's values in one batch; ``rows`` None where each event of the batch has one."""
 
     first_row: int
-    rows: NDArray[np.int32] | None
+    rows: Codes | None
     values: Integers | Codes
-    kinds: NDArray[np.uint8] | int
+    kinds: Bytes | int
 
 
 @dataclass(slots=True)
@@ -119,6 +157,7 @@ class EventStore:
         self.repairs = repairs
         self._groups: dict[str | None, Group] = {}
         self._category_of: dict[int, str | None] = {-1: None}
+        self._sorted: tuple[Codes, Bytes, Integers] | None = None
 
     def categories(self) -> list[str | None]:
         """The categories that occur, in order of appearance; None for events without one."""
@@ -144,26 +183,27 @@ class EventStore:
                 return group.values(code)
         return group.values(-1)
 
-    def drop(self, categories: Iterable[str | None]) -> None:
-        """Forget events whose tables have been made."""
-        for category in categories:
-            self._groups.pop(category, None)
+    def finish(self) -> None:
+        """Give back what only ``add`` needs."""
+        self._sorted = None
+
+    def release(self, category: str | None, keys: Collection[tuple[str, bool]]) -> None:
+        """Forget what stands in a table now: these keys, and those that every event has."""
+        group = self.group(category)
+        group.times = ([], [])
+        group.codes = tuple([] for _ in range(TEXT_KEYS))
+        for code in [code for code in group.pairs if self.texts.key(code) in keys]:
+            del group.pairs[code]
 
     def add(self, batch: Batch, rows: int, pairs: int) -> None:
         """Take the first ``rows`` events and ``pairs`` pairs of a batch; the batch is free then."""
-        groups = self._groups_of(batch.codes[CAT, :rows])
-        order, starts, ranks = _partitioned(groups[0], len(groups[1]))
-        of_pair = groups[0][batch.pair_rows[:pairs]]
-        labels, keys = _labels(of_pair, batch.pair_keys[:pairs], len(self.texts))
-        pair_order, pair_starts, _ = _partitioned(labels, len(keys))
-        targets = [self._groups.setdefault(c, Group()) for c in groups[1]]
-        heights = [int(starts[i + 1] - starts[i]) for i in range(len(targets))]
-        for index, (group_index, key) in enumerate(keys):
-            where = pair_order[pair_starts[index] : pair_starts[index + 1]]
-            if len(where):
-                target = targets[group_index]
-                piece = _piece(batch, where, ranks, target.height, heights[group_index])
-                target.pairs.setdefault(key, []).append(piece)
+        group_of_row, categories = self._groups_of(batch.codes[CAT, :rows])
+        targets = [self._groups.setdefault(category, Group()) for category in categories]
+        starts = np.zeros(len(targets) + 1, np.int64)
+        order = np.empty(rows, np.int64)
+        ranks = np.empty(rows, np.int32)
+        _partition(group_of_row, starts, order, ranks)
+        self._add_pairs(batch, pairs, group_of_row, ranks, targets, np.diff(starts).tolist())
         for index, target in enumerate(targets):
             where = order[starts[index] : starts[index + 1]]
             target.uids.append(batch.uids[where])
@@ -172,6 +212,52 @@ class EventStore:
             for key in range(TEXT_KEYS):
                 target.codes[key].append(batch.codes[key, where])
             target.height += len(where)
+
+    def _add_pairs(
+        self,
+        batch: Batch,
+        count: int,
+        group_of_row: Codes,
+        ranks: Codes,
+        targets: list[Group],
+        heights: list[int],
+    ) -> None:
+        keys = used_codes(batch.pair_keys[:count], len(self.texts))
+        dense = np.zeros(len(self.texts), np.int32)
+        dense[keys] = np.arange(len(keys), dtype=np.int32)
+        if len(targets) * len(keys) > _MOST_LABELS:
+            labels = group_of_row[batch.pair_rows[:count]] * np.int64(len(keys))
+            labels += dense[batch.pair_keys[:count]]
+            order = np.argsort(labels, kind="stable")
+            found, firsts = np.unique(labels[order], return_index=True)
+            bounds = [*firsts.tolist(), count]
+            rows = ranks[batch.pair_rows[order]]
+            kinds, values = batch.pair_kinds[order], batch.pair_values[order]
+        else:
+            rows, kinds, values = self._room(len(batch.pair_rows))
+            ends = np.zeros(len(targets) * len(keys) + 1, np.int64)
+            _sort_pairs(
+                group_of_row, ranks, dense, len(keys), *batch[3:], count, ends, rows, kinds, values
+            )
+            found, bounds = np.arange(len(ends) - 1), [0, *ends[:-1].tolist()]
+        for label, (begin, end) in zip(found.tolist(), pairwise(bounds), strict=True):
+            if end > begin:
+                index, key = divmod(label, len(keys))
+                part = slice(begin, end)
+                piece = _piece(
+                    rows[part], kinds[part], values[part], targets[index].height, heights[index]
+                )
+                targets[index].pairs.setdefault(int(keys[key]), []).append(piece)
+
+    def _room(self, size: int) -> tuple[Codes, Bytes, Integers]:
+        """Arrays for the sorted pairs of a batch, the same ones for every batch."""
+        if self._sorted is None or len(self._sorted[0]) < size:
+            self._sorted = (
+                np.empty(size, np.int32),
+                np.empty(size, np.uint8),
+                np.empty(size, np.int64),
+            )
+        return self._sorted
 
     def _groups_of(self, codes: Codes) -> tuple[Codes, list[str | None]]:
         """An index into the list of categories for each event."""
@@ -186,37 +272,14 @@ class EventStore:
         return index[inverse].astype(np.int32), list(categories)
 
 
-def _partitioned(labels: Codes, count: int) -> tuple[Integers, Integers, Integers]:
-    starts = np.zeros(count + 1, np.int64)
-    order = np.empty(len(labels), np.int64)
-    ranks = np.empty(len(labels), np.int64)
-    _partition(labels, len(labels), starts, order, ranks)
-    return order, starts, ranks
-
-
-def _labels(of_pair: Codes, keys: Codes, text_count: int) -> tuple[Codes, list[tuple[int, int]]]:
-    """A label for each pair (its group, its key), and the group and key of each label."""
-    distinct = used_codes(keys, text_count)
-    dense = np.zeros(text_count, np.int32)
-    dense[distinct] = np.arange(len(distinct), dtype=np.int32)
-    groups = int(of_pair.max()) + 1 if len(of_pair) else 0
-    if groups * len(distinct) > _MOST_LABELS:
-        both = of_pair.astype(np.int64) * len(distinct) + dense[keys]
-        found, labels = np.unique(both, return_inverse=True)
-        pairs = [divmod(label, len(distinct)) for label in found.tolist()]
-        return labels.astype(np.int32), [(g, int(distinct[k])) for g, k in pairs]
-    labels = of_pair * np.int32(len(distinct)) + dense[keys]
-    return labels, [(group, key) for group in range(groups) for key in distinct.tolist()]
-
-
-def _piece(batch: Batch, where: Integers, ranks: Integers, first_row: int, height: int) -> _Piece:
-    rows: NDArray[np.int32] | None = ranks[batch.pair_rows[where]].astype(np.int32)
-    assert rows is not None
-    if len(rows) == height and np.array_equal(rows, np.arange(height, dtype=np.int32)):
-        rows = None
-    kinds = batch.pair_kinds[where]
-    values = batch.pair_values[where]
-    if not len(values) or (values.min() >= -(2**31) and values.max() < 2**31):
-        values = values.astype(np.int32)
+def _piece(rows: Codes, kinds: Bytes, values: Integers, first_row: int, height: int) -> _Piece:
+    """One key's part of a batch, copied as narrow as it can be."""
+    is_narrow = values.min() >= -(2**31) and values.max() < 2**31
     is_uniform = bool((kinds == kinds[0]).all())
-    return _Piece(first_row, rows, values, int(kinds[0]) if is_uniform else kinds)
+    is_complete = len(rows) == height and bool((rows[1:] > rows[:-1]).all())
+    return _Piece(
+        first_row,
+        None if is_complete else rows.copy(),
+        values.astype(np.int32) if is_narrow else values.copy(),
+        int(kinds[0]) if is_uniform else kinds.copy(),
+    )

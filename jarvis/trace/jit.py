@@ -24,16 +24,21 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 BOUNDS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 
-def kernel(signature: object) -> Callable[[Function], Function]:
+def kernel(signature: object, *, inline: bool = False) -> Callable[[Function], Function]:
     """Compile a function over NumPy arrays for one signature; it runs without the GIL.
 
     ``signature``: numba's text (``"int64(int64[::1], uint8[::1])"``) or a signature of ``types``.
-    Arrays of Polars are read-only and need ``read_only`` in their place.
+    Arrays of Polars are read-only and need ``read_only`` in their place. ``inline`` puts the
+    function into the kernels that call it, as the innermost loops need.
     """
 
     def compile_function(function: Function) -> Function:
         compiler: Any = numba.njit(
-            signature, cache=_CACHE_DIR is not None, nogil=True, boundscheck=BOUNDS_CHECKED
+            signature,
+            cache=_CACHE_DIR is not None,
+            nogil=True,
+            boundscheck=BOUNDS_CHECKED,
+            inline="always" if inline else "never",
         )
         return cast(Function, compiler(function))
 

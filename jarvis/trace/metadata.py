@@ -45,8 +45,10 @@ class TraceInfo(BaseModel):
         return next((name for name in self.device_names if name), None)
 
 
-def trace_info(raw: RawTrace, cpu_ops: pl.DataFrame, annotations: pl.DataFrame) -> TraceInfo:
-    """Facts of the trace's header and of its events as a whole."""
+def trace_info(
+    raw: RawTrace, span: int, cpu_ops: pl.DataFrame, annotations: pl.DataFrame
+) -> TraceInfo:
+    """Facts of the trace's header and of its events as a whole; ``span`` in nanoseconds."""
     devices = [d for d in _list(raw.metadata.get("deviceProperties")) if isinstance(d, dict)]
     distributed = _dict(raw.metadata.get("distributedInfo"))
     sample = raw.metadata.get("metadata")
@@ -68,7 +70,7 @@ def trace_info(raw: RawTrace, cpu_ops: pl.DataFrame, annotations: pl.DataFrame) 
         compute_units=next((d["numSms"] for d in devices if d.get("numSms")), None),
         rank=distributed.get("rank"),
         world_size=distributed.get("world_size"),
-        span_us=_span_ns(raw.store) / 1000,
+        span_us=span / 1000,
         steps=steps.height,
         event_counts=event_counts,
         gpu_only=CPU_OP not in event_counts,
@@ -78,7 +80,7 @@ def trace_info(raw: RawTrace, cpu_ops: pl.DataFrame, annotations: pl.DataFrame) 
     )
 
 
-def _span_ns(store: EventStore) -> int:
+def span_ns(store: EventStore) -> int:
     """From the first start to the last end of all complete events."""
     complete = store.texts.intern(b"X", STRING)
     first, last = [], []

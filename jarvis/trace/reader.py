@@ -23,7 +23,7 @@ from jarvis.trace.source import BLOCK_BYTES, Block, ReadAhead, Source, open_sour
 from jarvis.trace.texts import Texts
 from jarvis.trace.tokenizer import At, Batch
 
-BATCH_EVENTS = 1 << 16
+BATCH_EVENTS = 1 << 15
 HEAD_ROOM = 1 << 20
 LONGEST_EVENT = 1 << 24
 """An event whose end is not found within so many bytes is taken to be broken."""
@@ -116,6 +116,7 @@ class _Reading:
             self._hand_over()
             if self.sorting:
                 self.sorting.result()
+        self.store.finish()
         for place, kind in _COUNTED:
             self.repairs.add(kind, int(self.state[place]))
         if self.is_cut:

@@ -146,7 +146,7 @@ _BATCH = types.NamedTuple(
 )
 
 
-@kernel("uint64(uint8[::1], int64)")
+@kernel("uint64(uint8[::1], int64)", inline=True)
 def _word(text, p):
     """Eight bytes from ``p`` on, the first one lowest; the compiler makes one load of it."""
     q = _U(p)
@@ -162,7 +162,7 @@ def _word(text, p):
     )
 
 
-@kernel("int64(uint8[::1], int64, int64)")
+@kernel("int64(uint8[::1], int64, int64)", inline=True)
 def skip_space(text, p, end):
     """The first position from ``p`` on that is no white space, at most ``end``."""
     while p < end:
@@ -173,7 +173,7 @@ def skip_space(text, p, end):
     return p
 
 
-@kernel("int64(uint8[::1], int64, int64)")
+@kernel("int64(uint8[::1], int64, int64)", inline=True)
 def string_end(text, p, end):
     """The closing quote of a string whose inside begins at ``p``, or INCOMPLETE."""
     while p < end:
@@ -356,7 +356,7 @@ def _nanoseconds(text, p, end, result):
     return p
 
 
-@kernel("int64(uint8[::1], int64, int64, int64[::1])")
+@kernel("int64(uint8[::1], int64, int64, int64[::1])", inline=True)
 def _integer(text, p, end, result):
     """A whole number of at most 18 digits into ``result[0]``; the position after it.
 
@@ -384,7 +384,7 @@ def _integer(text, p, end, result):
     return p
 
 
-@kernel("boolean(uint8[::1], int64, uint8[::1], int64, int64)")
+@kernel("boolean(uint8[::1], int64, uint8[::1], int64, int64)", inline=True)
 def _same(text, p, other, q, length):
     """Whether ``length`` bytes are the same; both texts are padded."""
     while length >= 8:
@@ -399,37 +399,31 @@ def _same(text, p, other, q, length):
     return (_word(text, p) << unused) == (_word(other, q) << unused)
 
 
-@kernel(types.int64(_BYTES, types.int64, types.int64, types.int64, _DICTIONARY))
-def intern(text, p, q, kind, d):
-    """The code of ``text[p:q]`` in the dictionary, a new one where it is new; DICTIONARY_FULL."""
-    length = q - p
-    h = _U(d.sizes[2]) ^ (_U(length) * _MIX) ^ _U(kind)
-    i = p
-    while i + 8 <= q:
-        h = (h ^ _word(text, i)) * _MIX
+@kernel(types.uint64(_BYTES, types.int64, types.int64, types.int64, types.int64), inline=True)
+def _hash(text, p, q, kind, seed):
+    h = _U(seed) ^ (_U(q - p) * _MIX) ^ _U(kind)
+    while p + 8 <= q:
+        h = (h ^ _word(text, p)) * _MIX
         h ^= h >> _U(32)
-        i += 8
-    if i < q:
-        h = (h ^ (_word(text, i) << _U(8 * (8 - (q - i))))) * _MIX
+        p += 8
+    if p < q:
+        h = (h ^ (_word(text, p) << _U(8 * (8 - (q - p))))) * _MIX
         h ^= h >> _U(32)
-    mask = _U(len(d.slots) - 1)
-    slot = h & mask
-    while True:
-        code = np.int64(d.slots[slot])
-        if code < 0:
-            break
-        if (
-            d.hashes[code] == h
-            and d.lengths[code] == length
-            and d.kinds[code] == kind
-            and _same(text, p, d.arena, d.starts[code], length)
-        ):
-            return code
-        slot = (slot + _U(1)) & mask
+    return h
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64, types.int64, types.uint64, _DICTIONARY))
+def _insert(text, p, q, kind, h, d):
+    """A new entry ``text[p:q]`` with the hash ``h``: its code, or DICTIONARY_FULL."""
     code = d.sizes[0]
     used = d.sizes[1]
+    length = q - p
     if code >= len(d.hashes) or 2 * code >= len(d.slots) or used + length + PADDING > len(d.arena):
         return DICTIONARY_FULL
+    mask = _U(len(d.slots) - 1)
+    slot = h & mask
+    while d.slots[slot] >= 0:
+        slot = (slot + _U(1)) & mask
     for i in range(length):
         d.arena[used + i] = text[p + i]
     d.slots[slot] = code
@@ -440,6 +434,27 @@ def intern(text, p, q, kind, d):
     d.sizes[0] = code + 1
     d.sizes[1] = used + length
     return code
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64, types.int64, _DICTIONARY))
+def intern(text, p, q, kind, d):
+    """The code of ``text[p:q]`` in the dictionary, a new one where it is new; DICTIONARY_FULL."""
+    length = q - p
+    h = _hash(text, p, q, kind, d.sizes[2])
+    mask = _U(len(d.slots) - 1)
+    slot = h & mask
+    while True:
+        code = np.int64(d.slots[slot])
+        if code < 0:
+            return _insert(text, p, q, kind, h, d)
+        if (
+            d.hashes[code] == h
+            and d.lengths[code] == length
+            and d.kinds[code] == kind
+            and _same(text, p, d.arena, d.starts[code], length)
+        ):
+            return code
+        slot = (slot + _U(1)) & mask
 
 
 @kernel(types.void(types.int32[::1], types.uint64[::1], types.int64))
@@ -453,82 +468,11 @@ def rehash(slots, hashes, count):
         slots[slot] = code
 
 
-@kernel(types.int64(_BYTES, types.int64, types.int64, types.boolean, types.boolean))
+@kernel(types.int64(_BYTES, types.int64, types.int64, types.boolean, types.boolean), inline=True)
 def _closing_quote(text, p, end, lenient, is_key):
     if lenient:
         return _lenient_string_end(text, p, end, is_key)
     return string_end(text, p, end)
-
-
-@kernel(
-    types.int64(
-        _BYTES,
-        types.int64,
-        types.int64,
-        types.boolean,
-        types.boolean,
-        _DICTIONARY,
-        types.int64[::1],
-    )
-)
-def _value(text, p, end, lenient, as_text, d, result):
-    """The value at ``p``: its kind into ``result[1]``, itself or its code into ``result[0]``.
-
-    The position after it, or a negative reason. ``as_text`` makes whole numbers codes too. A
-    number that JSON does not know (NaN, Infinity) is NULL and is counted in ``result[2]``.
-    """
-    c = text[p]
-    kind = JSON
-    begin = p
-    if c == _QUOTE:
-        begin = p + 1
-        kind = STRING
-        last = _closing_quote(text, begin, end, lenient, False)
-        if last < 0:
-            return last
-        p = last + 1
-    else:
-        if not as_text and (c == _MINUS or (c >= _ZERO and c <= _NINE)):
-            p = _integer(text, begin, end, result)
-            if p >= 0:
-                result[1] = INTEGER
-                return p
-        p = skip_value(text, begin, end)
-        if p < 0:
-            return p
-        last = p
-        if c == _N_OF_NULL:
-            result[1] = NULL
-            return p
-        if (
-            c == _N_OF_NAN
-            or c == _I_OF_INFINITY
-            or (c == _MINUS and text[begin + 1] == _I_OF_INFINITY)
-        ):
-            result[1] = NULL
-            result[2] += 1
-            return p
-    code = intern(text, begin, last, kind, d)
-    if code < 0:
-        return code
-    result[1] = CODE
-    result[0] = code
-    return p
-
-
-@kernel(types.int64(_BYTES, types.int64, types.int64, types.int64[::1]))
-def _time(text, p, end, result):
-    """A time at ``p`` into ``result[0]`` (MISSING_NS where it is none); the position after it."""
-    c = text[p]
-    if (c >= _ZERO and c <= _NINE) or (
-        c == _MINUS and p + 1 < end and text[p + 1] >= _ZERO and text[p + 1] <= _NINE
-    ):
-        p = _nanoseconds(text, p, end, result)
-        return p if p < end else INCOMPLETE
-    if c == _N_OF_NAN or c == _I_OF_INFINITY or c == _MINUS:
-        result[2] += 1
-    result[0] = MISSING_NS
-    return skip_value(text, p, end)
 
 
 @kernel(types.int64(_BYTES, types.int64, types.int64, types.boolean, types.int64, _DICTIONARY))
@@ -544,129 +488,18 @@ def _key(text, p, end, lenient, previous, d):
     return code
 
 
-@kernel(
-    types.int64(
-        _BYTES,
-        types.int64,
-        types.int64,
-        types.boolean,
-        _DICTIONARY,
-        _BATCH,
-        types.int64[::1],
-        types.int64[::1],
-    )
-)
-def _event(text, p, end, lenient, d, b, state, result):
-    """Read the event whose inside begins at ``p`` into the next row of the batch.
+@kernel(types.int64(_BYTES, types.int64))
+def _literal(text, p):
+    """What the bare word at ``p`` is: CODE, or NULL for null and for what JSON does not know.
 
-    The position after it; a negative reason leaves the batch as it was.
+    A number that JSON does not know (NaN, Infinity) is -NULL.
     """
-    row = state[_ROWS]
-    pairs = state[_PAIRS]
-    for key in range(TEXT_KEYS):
-        b.codes[key, row] = -1
-    b.times[0, row] = MISSING_NS
-    b.times[1, row] = MISSING_NS
-    result[2] = 0
-    trailing_commas = 0
-    missing_commas = 0
-    in_arguments = False
-    is_first = True
-    after_comma = False
-    previous = 0
-    while True:
-        p = skip_space(text, p, end)
-        if p >= end:
-            return INCOMPLETE
-        c = text[p]
-        if c == _CLOSE_BRACE:
-            trailing_commas += after_comma
-            p += 1
-            if not in_arguments:
-                break
-            in_arguments = False
-            previous = ARGS + 2
-            is_first = False
-            after_comma = False
-            continue
-        if c == _COMMA:
-            if after_comma or is_first:
-                return MALFORMED
-            after_comma = True
-            p += 1
-            continue
-        if c != _QUOTE:
-            return MALFORMED
-        if not is_first and not after_comma:
-            missing_commas += 1
-        p += 1
-        key = np.int64(d.follows[previous])
-        if key >= 0:
-            length = np.int64(d.lengths[key])
-            if not (
-                p + length < end
-                and text[p + length] == _QUOTE
-                and _same(text, p, d.arena, d.starts[key], length)
-            ):
-                key = -1
-        if key < 0:
-            key = _key(text, p, end, lenient, previous, d)
-            if key < 0:
-                return key
-        p += np.int64(d.lengths[key]) + 1
-        previous = key + 2
-        p = skip_space(text, p, end)
-        if p >= end:
-            return INCOMPLETE
-        if text[p] != _COLON:
-            return MALFORMED
-        p = skip_space(text, p + 1, end)
-        if p >= end:
-            return INCOMPLETE
-        is_first = False
-        after_comma = False
-        if in_arguments or key > ARGS:
-            if pairs >= len(b.pair_rows):
-                return PAIRS_FULL
-            p = _value(text, p, end, lenient, False, d, result)
-            if p < 0:
-                return p
-            b.pair_rows[pairs] = row
-            b.pair_keys[pairs] = key
-            b.pair_kinds[pairs] = result[1]
-            b.pair_values[pairs] = result[0]
-            pairs += 1
-        elif key < TEXT_KEYS:
-            p = _value(text, p, end, lenient, True, d, result)
-            if p < 0:
-                return p
-            b.codes[key, row] = result[0] if result[1] == CODE else -1
-        elif key == ARGS:
-            for pair in range(state[_PAIRS], pairs):  # of an earlier "args" of this event
-                if d.kinds[b.pair_keys[pair]] == ARGUMENT_KEY:
-                    b.pair_kinds[pair] = NULL
-            if text[p] == _OPEN_BRACE:
-                in_arguments = True
-                is_first = True
-                previous = 1
-                p += 1
-            else:
-                p = skip_value(text, p, end)
-                if p < 0:
-                    return p
-        else:
-            p = _time(text, p, end, result)
-            if p < 0:
-                return p
-            b.times[key - TS, row] = result[0]
-    b.uids[row] = state[_NEXT_UID]
-    state[_ROWS] = row + 1
-    state[_PAIRS] = pairs
-    state[_TRAILING_COMMAS] += trailing_commas
-    state[_MISSING_COMMAS] += missing_commas
-    state[_NOT_A_NUMBER] += result[2]
-    state[_TEXT_IN_NAME] += lenient
-    return p
+    c = text[p]
+    if c == _N_OF_NULL:
+        return NULL
+    if c == _N_OF_NAN or c == _I_OF_INFINITY or (c == _MINUS and text[p + 1] == _I_OF_INFINITY):
+        return -NULL
+    return CODE
 
 
 @kernel(types.int64(_BYTES, types.int64, types.boolean, _DICTIONARY, _BATCH, types.int64[::1]))
@@ -676,9 +509,22 @@ def read_events(text, end, lenient, d, b, state):
     ``lenient`` is for the first event only. Returns BATCH_FULL, END_OF_EVENTS or a negative
     reason; ``state[POSITION]`` is then the start of what could not be read.
     """
-    result = np.zeros(3, np.int64)
+    result = np.zeros(2, np.int64)
+    slots, hashes, starts, lengths = d.slots, d.hashes, d.starts, d.lengths
+    kinds, arena, follows = d.kinds, d.arena, d.follows
+    codes, times = b.codes, b.times
+    pair_rows, pair_keys, pair_kinds, pair_values = (
+        b.pair_rows,
+        b.pair_keys,
+        b.pair_kinds,
+        b.pair_values,
+    )
+    uids = b.uids
+    seed = d.sizes[2]
+    mask = _U(len(slots) - 1)
     p = state[_POSITION]
-    while state[_ROWS] < len(b.uids):
+    row = state[_ROWS]
+    while row < len(uids):
         p = skip_space(text, p, end)
         state[_POSITION] = p
         if p >= end:
@@ -694,16 +540,172 @@ def read_events(text, end, lenient, d, b, state):
             state[_TRAILING_COMMAS] += state[_AFTER_COMMA]
             state[_POSITION] = p + 1
             return END_OF_EVENTS
-        if c == _OPEN_BRACE:
-            p = _event(text, p + 1, end, lenient, d, b, state, result)
-        elif c == _CLOSE_BRACE or c == _COLON:
-            p = MALFORMED
-        else:
+        if c == _CLOSE_BRACE or c == _COLON:
+            return MALFORMED
+        if c != _OPEN_BRACE:
             p = skip_value(text, p, end)
-            if p >= 0:
-                state[_NOT_AN_EVENT] += 1
-        if p < 0:
-            return p
+            if p < 0:
+                return p
+            state[_NOT_AN_EVENT] += 1
+        else:
+            p += 1
+            pairs = state[_PAIRS]
+            for key in range(TEXT_KEYS):
+                codes[key, row] = -1
+            times[0, row] = MISSING_NS
+            times[1, row] = MISSING_NS
+            trailing_commas = 0
+            missing_commas = 0
+            not_numbers = 0
+            in_arguments = False
+            is_first = True
+            after_comma = False
+            previous = 0
+            while True:
+                p = skip_space(text, p, end)
+                if p >= end:
+                    return INCOMPLETE
+                c = text[p]
+                if c == _COMMA:
+                    if after_comma or is_first:
+                        return MALFORMED
+                    after_comma = True
+                    p = skip_space(text, p + 1, end)
+                    if p >= end:
+                        return INCOMPLETE
+                    c = text[p]
+                if c == _CLOSE_BRACE:
+                    if after_comma:
+                        trailing_commas += 1
+                    p += 1
+                    if not in_arguments:
+                        break
+                    in_arguments = False
+                    previous = ARGS + 2
+                    is_first = False
+                    after_comma = False
+                    continue
+                if c != _QUOTE:
+                    return MALFORMED
+                if not is_first and not after_comma:
+                    missing_commas += 1
+                p += 1
+                key = np.int64(follows[previous])
+                if key >= 0:
+                    length = np.int64(lengths[key])
+                    if not (
+                        p + length < end
+                        and text[p + length] == _QUOTE
+                        and _same(text, p, arena, starts[key], length)
+                    ):
+                        key = -1
+                if key < 0:
+                    key = _key(text, p, end, lenient, previous, d)
+                    if key < 0:
+                        return key
+                p += np.int64(lengths[key]) + 1
+                previous = key + 2
+                p = skip_space(text, p, end)
+                if p >= end:
+                    return INCOMPLETE
+                if text[p] != _COLON:
+                    return MALFORMED
+                p = skip_space(text, p + 1, end)
+                if p >= end:
+                    return INCOMPLETE
+                is_first = False
+                after_comma = False
+                c = text[p]
+                if not in_arguments and key >= TS and key <= ARGS:
+                    if key == ARGS:
+                        for pair in range(state[_PAIRS], pairs):  # of an earlier "args"
+                            if kinds[pair_keys[pair]] == ARGUMENT_KEY:
+                                pair_kinds[pair] = NULL
+                        if c == _OPEN_BRACE:
+                            in_arguments = True
+                            is_first = True
+                            previous = 1
+                            p += 1
+                        else:
+                            p = skip_value(text, p, end)
+                    elif (c >= _ZERO and c <= _NINE) or (
+                        c == _MINUS and text[p + 1] >= _ZERO and text[p + 1] <= _NINE
+                    ):
+                        p = _nanoseconds(text, p, end, result)
+                        if p >= end:
+                            return INCOMPLETE
+                        times[key - TS, row] = result[0]
+                    else:
+                        if _literal(text, p) == -NULL:
+                            not_numbers += 1
+                        times[key - TS, row] = MISSING_NS
+                        p = skip_value(text, p, end)
+                    if p < 0:
+                        return p
+                    continue
+                is_text = not in_arguments and key < TEXT_KEYS
+                what = CODE
+                value = np.int64(0)
+                last = MALFORMED
+                begin = p
+                if c == _QUOTE:
+                    begin += 1
+                    last = _closing_quote(text, begin, end, lenient, False)
+                    p = last + 1
+                else:
+                    if not is_text and (c == _MINUS or (c >= _ZERO and c <= _NINE)):
+                        last = _integer(text, begin, end, result)
+                    if last >= 0:
+                        what = INTEGER
+                        value = result[0]
+                    else:
+                        last = skip_value(text, begin, end)
+                        what = _literal(text, begin)
+                        if what < 0:
+                            what = NULL
+                            not_numbers += 1
+                    p = last
+                if last < 0:
+                    return last
+                if what == CODE:
+                    kind = STRING if c == _QUOTE else JSON
+                    length = last - begin
+                    h = _hash(text, begin, last, kind, seed)
+                    slot = h & mask
+                    while True:
+                        value = np.int64(slots[slot])
+                        if value < 0:
+                            value = _insert(text, begin, last, kind, h, d)
+                            if value < 0:
+                                return value
+                            break
+                        if (
+                            hashes[value] == h
+                            and lengths[value] == length
+                            and kinds[value] == kind
+                            and _same(text, begin, arena, starts[value], length)
+                        ):
+                            break
+                        slot = (slot + _U(1)) & mask
+                if is_text:
+                    codes[key, row] = value if what == CODE else -1
+                else:
+                    if pairs >= len(pair_rows):
+                        return PAIRS_FULL
+                    pair_rows[pairs] = row
+                    pair_keys[pairs] = key
+                    pair_kinds[pairs] = what
+                    pair_values[pairs] = value
+                    pairs += 1
+            uids[row] = state[_NEXT_UID]
+            row += 1
+            state[_ROWS] = row
+            state[_PAIRS] = pairs
+            state[_TRAILING_COMMAS] += trailing_commas
+            state[_MISSING_COMMAS] += missing_commas
+            state[_NOT_A_NUMBER] += not_numbers
+            if lenient:
+                state[_TEXT_IN_NAME] += 1
         if state[_AFTER_EVENT] and not state[_AFTER_COMMA]:
             state[_MISSING_COMMAS] += 1
         state[_POSITION] = p
