@@ -53,12 +53,13 @@ def _of_the_trace(run: Run) -> Iterator[Gap]:
             is_grave=True,
         )
     for fact in health_of(run):
-        if fact.severity is not Severity.OK:
+        is_grave = fact.severity is Severity.WARNING
+        if is_grave or (fact.severity is Severity.NOTE and fact.key in _QUESTIONS):
             yield Gap(
                 f"{fact.summary} {fact.affects}".strip(),
                 _QUESTIONS.get(fact.key)
                 or f"Do the conclusions hold in spite of this: {fact.summary.rstrip('.')}?",
-                is_grave=fact.severity is Severity.WARNING,
+                is_grave=is_grave,
             )
 
 

@@ -311,7 +311,8 @@ def test_gaps_lead_to_questions(sample: Analysed) -> None:
     lacking = (
         Fact("operators", "", "The trace holds GPU events only.", severity=Severity.WARNING),
         Fact("stacks", "", "The trace holds no Python stacks.", severity=Severity.NOTE),
-        Fact("repairs", "", "The file is cut.", severity=Severity.NOTE),
+        Fact("repair_truncated", "", "The file is cut.", severity=Severity.WARNING),
+        Fact("launched_before", "", "A part of another fact.", severity=Severity.NOTE),
     )
     failures = {
         "perf_model_failures": (PerfModelFailure(name="aten::x", input_dims=None, reason="r"),)
@@ -329,6 +330,7 @@ def test_gaps_lead_to_questions(sample: Analysed) -> None:
         "no Python stacks",
     ):
         assert missing in texts
+    assert "A part of another fact" not in texts
     assert [gap.text for gap in gaps if gap.is_grave and "GPU events" in gap.text]
     assert "Do the conclusions hold in spite of this: The file is cut?" in {
         gap.question for gap in gaps
