@@ -2,12 +2,15 @@
 
 import csv
 import math
+import tempfile
 import zipfile
 from pathlib import Path
 
 import openpyxl
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.xlsx import MAX_CELL, tab_name, write_workbook
@@ -42,6 +45,35 @@ def test_what_a_cell_cannot_hold_is_left_out(book: openpyxl.Workbook) -> None:
     assert len(column[5]) == MAX_CELL
     times = [row[1].value for row in book["first"].iter_rows(min_row=2)]
     assert times == [1.5, None, None, None, 2e-7, 0.1]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=9),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.integers(-(2**40), 2**40),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_cells_come_back_as_they_were(rows: list[tuple[str, float, int]]) -> None:
+    frame = pl.DataFrame(
+        rows, schema={"a": pl.String, "b": pl.Float64, "c": pl.Int64}, orient="row"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        book = openpyxl.load_workbook(write_workbook({"s": frame}, Path(folder) / "r.xlsx"))
+    read = [tuple(cell.value for cell in row) for row in book["s"].iter_rows(min_row=2)]
+    forbidden = str.maketrans("", "", "\ufffe\uffff")
+    assert read == [(a.translate(forbidden) or None, b, c) for a, b, c in rows]
+
+
+def test_labels_are_cleaned_too(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"=a\x07 & <b>": [" x & y "]})
+    tab = openpyxl.load_workbook(write_workbook({"s": frame}, tmp_path / "r.xlsx"))["s"]
+    assert (tab["A1"].value, tab["A2"].value) == ("=a & <b>", " x & y ")
+    assert tab["A1"].data_type == "s"
 
 
 def test_the_header_is_bold_and_stays(book: openpyxl.Workbook) -> None:
