@@ -92,9 +92,8 @@ def _threads(events: pl.DataFrame) -> Int64s:
 
 def _codes(names: pl.Series) -> Int64s:
     """A number for each name, from 1 up; 0 for a missing one."""
-    if names.dtype != pl.Enum:
-        names = names.cast(pl.Enum(names.drop_nulls().unique().cast(pl.String)))
-    codes: Int64s = (names.to_physical().cast(pl.Int64) + 1).fill_null(0).to_numpy()
+    numbered = names.cast(pl.Categorical).to_physical().cast(pl.Int64) + 1
+    codes: Int64s = numbered.fill_null(0).to_numpy()
     return codes
 
 

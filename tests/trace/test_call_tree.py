@@ -182,10 +182,9 @@ def host_events(draw: st.DrawFn) -> pl.DataFrame:
     schema = dict.fromkeys(NAMES, pl.String) | dict.fromkeys(("ts_ns", "dur_ns"), pl.Int64)
     frame = pl.DataFrame(rows, schema=schema, orient="row").with_columns(uid=pl.Series(uids))
     frame = frame.with_columns(pl.col("uid").cast(pl.Int64), pl.col("ts_ns", "dur_ns") * spread)
-    if draw(st.booleans()):
-        values = frame.select(pl.col(NAMES).drop_nulls().unique().implode())
-        frame = frame.with_columns(pl.col(n).cast(pl.Enum(values[n][0])) for n in NAMES)
-    return frame
+    return frame.with_columns(
+        pl.col(NAMES).cast(draw(st.sampled_from([pl.String, pl.Categorical])))
+    )
 
 
 @given(host_events())
