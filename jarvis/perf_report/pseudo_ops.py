@@ -286,7 +286,7 @@ def _as_ops(trace: Trace, spans: pl.DataFrame) -> pl.DataFrame:
             sequence_number=pl.lit(None, pl.Int64),
         )
     )
-    return placed.select(trace.cpu_ops.columns)
+    return placed.select(trace.cpu_ops.columns).cast(dict(trace.cpu_ops.schema))
 
 
 def _host_tables(trace: Trace, columns: Iterable[str], uids: pl.Series) -> list[pl.DataFrame]:
@@ -298,7 +298,8 @@ def _host_tables(trace: Trace, columns: Iterable[str], uids: pl.Series) -> list[
 
 def _with_carried() -> pl.Expr:
     """The text of the concrete inputs with what is carried behind the last one."""
-    present = pl.col("concrete_inputs").fill_null("[]").str.strip_suffix("]")
+    recorded = pl.col("concrete_inputs").cast(pl.String)
+    present = recorded.fill_null("[]").str.strip_suffix("]")
     separator = pl.when(present == "[").then(pl.lit("")).otherwise(pl.lit(","))
     longer = pl.concat_str(present, separator, "carried", pl.lit("]"))
-    return pl.when(pl.col("carried") == "").then("concrete_inputs").otherwise(longer)
+    return pl.when(pl.col("carried") == "").then(recorded).otherwise(longer)
