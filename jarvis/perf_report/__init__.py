@@ -257,12 +257,13 @@ class PerfReport:
     def _unified_perf_summary(self, found: overlap.Overlaps | None) -> pl.DataFrame:
         calls = self._unified
         if self.options.needs_python_tree:
-            calls = call_stacks.with_call_stacks(calls, self._named_tree)
+            calls = call_stacks.with_stack_owners(calls)
         rows = unified.unified_perf_summary(calls, self.hardware, self.tracelens_models_only, found)
+        if self.options.needs_python_tree:
+            rows = call_stacks.with_call_stacks(rows, self._stacks)
         if self.options.include_call_stack:
             rows = call_stacks.with_entry_points(rows).drop("kernel_call_stacks")
-            rows = conform(rows, "unified_perf_summary")
-        return self._top_ops(rows)
+        return self._top_ops(conform(rows, "unified_perf_summary"))
 
     def _top_ops(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.head(self.options.topk_ops or rows.height)

@@ -6,6 +6,7 @@ from itertools import chain, takewhile
 
 import polars as pl
 
+from jarvis.perf_report.call_paths import CallStacks
 from jarvis.perf_report.unified import UnifiedCalls
 
 NOT_FOUND = "Not found"
@@ -46,23 +47,39 @@ _WRAPPER_FUNCTIONS = frozenset(
 Stack = tuple[str, ...]
 
 
-def with_call_stacks(unified: UnifiedCalls, tree: pl.DataFrame) -> UnifiedCalls:
-    """Unified ops whose work has ``call_stack``; null for rows that stand for one GPU event.
+def with_stack_owners(unified: UnifiedCalls) -> UnifiedCalls:
+    """Unified ops whose work has ``stack_of``: the launch that the stack of a kernel stands above.
 
-    ``tree``: ``named_tree``. A stack holds the names of operators, modules and Python frames above
-    a kernel, outermost first, without the numbers that tell instances apart.
+    It is null for rows that stand for one GPU event: they have no stack.
     """
     synthetic = unified.calls.filter("is_synthetic")["uid"]
-    stacks = stacks_above(tree, unified.work["launch_uid"].unique())
-    found = pl.DataFrame(
-        {"launch_uid": list(stacks), "call_stack": list(map(list, stacks.values()))},
-        schema={"launch_uid": pl.Int64, "call_stack": pl.List(pl.String)},
-    )
-    work = unified.work.join(found, on="launch_uid", how="left", maintain_order="left")
     is_op = ~pl.col("owner_uid").is_in(synthetic.implode())
-    return UnifiedCalls(
-        unified.calls, work.with_columns(call_stack=pl.when(is_op).then("call_stack"))
-    )
+    work = unified.work.with_columns(stack_of=pl.when(is_op).then("launch_uid"))
+    return UnifiedCalls(unified.calls, work)
+
+
+def with_call_stacks(rows: pl.DataFrame, calls: CallStacks) -> pl.DataFrame:
+    """Rows whose ``stack_owners`` have given way to ``kernel_call_stacks``.
+
+    A stack holds the names of operators, modules and Python frames above a kernel, outermost first,
+    without the numbers that tell instances apart.
+    """
+    found = [
+        [None if uid is None else list(stack_above(calls, uid)) for uid in uids or ()]
+        for uids in rows["stack_owners"].to_list()
+    ]
+    stacks = pl.Series("kernel_call_stacks", found, dtype=pl.List(pl.List(pl.String)))
+    return rows.drop("stack_owners").with_columns(stacks)
+
+
+def stack_above(calls: CallStacks, uid: int) -> Stack:
+    """The shown names above a call, outermost first."""
+    names = [
+        _NUMBER.sub("", frame.name)
+        for frame in calls.above(uid)
+        if frame.kind == "op" or _SHOWN_NAME.search(frame.name)
+    ]
+    return tuple(reversed(names))
 
 
 def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
@@ -75,8 +92,7 @@ def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
         "name", "kernel_details", "kernel_call_stacks"
     ).iter_rows():
         whole = [
-            (*(stack or ()), kernel["name"])
-            for kernel, stack in zip(kernels, stacks or (), strict=True)
+            (*(stack or ()), kernel["name"]) for kernel, stack in zip(kernels, stacks, strict=True)
         ]
         points.append(entry_point(name, whole))
         texts.append(repr(merged(whole)))
@@ -84,26 +100,6 @@ def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
         entry_point=pl.Series(points, dtype=pl.String),
         call_stack_full=pl.Series(texts, dtype=pl.String),
     )
-
-
-def stacks_above(tree: pl.DataFrame, uids: pl.Series) -> dict[int, Stack]:
-    """The shown names from the root down to each of these events of the ``named_tree``."""
-    rows = {
-        uid: (parent, _NUMBER.sub("", name) if kind == "op" or _SHOWN_NAME.search(name) else None)
-        for uid, parent, name, kind in tree.select("uid", "parent_uid", "name", "kind").iter_rows()
-    }
-    stacks: dict[int | None, Stack] = {None: ()}
-    wanted = uids.drop_nulls().to_list()
-    for uid in wanted:
-        path: list[int] = []
-        node: int | None = uid
-        while node is not None and node not in stacks:
-            path.append(node)
-            node = rows[node][0]
-        for step in reversed(path):
-            parent, shown = rows[step]
-            stacks[step] = stacks[parent] if shown is None else (*stacks[parent], shown)
-    return {uid: stacks[uid] for uid in wanted}
 
 
 def merged(stacks: Sequence[Stack]) -> list[str | list[str]]:

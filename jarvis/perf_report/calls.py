@@ -82,11 +82,11 @@ def with_kernel_details(
     """Groups with ``kernel_details`` and ``trunc_kernel_details``; ``[]`` and null without any.
 
     ``calls``: ``uid, call, group``; ``work``: ``owner_uid, name, stream, dur_ns`` in the order in
-    which the kernels of a call are to be listed, optionally ``call_stack``. ``names`` are other
+    which the kernels of a call are to be listed, optionally ``stack_of``. ``names`` are other
     names for the two columns.
     """
     full, short = names
-    optional = [column for column in ("call_stack",) if column in work.columns]
+    optional = [column for column in ("stack_of",) if column in work.columns]
     lists = work.select(
         "name", "stream", "dur_ns", *optional, uid="owner_uid", position=pl.int_range(pl.len())
     ).join(calls.select("uid", "call", "group"), on="uid")

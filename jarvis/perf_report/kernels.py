@@ -13,16 +13,16 @@ NAME_LENGTH = 64
 def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
     """Kernel statistics by position in the call, as the sheets have them.
 
-    ``lists``: ``group, call, position, name, stream, dur_ns`` and optionally ``call_stack``, one
+    ``lists``: ``group, call, position, name, stream, dur_ns`` and optionally ``stack_of``, one
     row for each kernel of a call, calls numbered in the order of the group. The first call with
     kernels is the template: calls with another number of kernels are left out, and names are
     those of the template.
 
     Returns ``group, kernel_details``, the details ascending by total duration, and
-    ``kernel_call_stacks`` in the same order where ``lists`` has call stacks.
+    ``stack_owners``, their ``stack_of`` in the same order, where ``lists`` has it.
     """
     ns = pl.col("dur_ns")
-    has_stacks = "call_stack" in lists.columns
+    has_owners = "stack_of" in lists.columns
     lengths = lists.group_by("group", "call").agg(length=pl.len())
     template = lengths.sort("call").group_by("group").agg(template_length=pl.col("length").first())
     fitting = lengths.join(template, on="group").filter(
@@ -42,12 +42,12 @@ def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
             std_dev_duration_us=ns.std(ddof=0) / 1e3,
             min_duration_us=microseconds(ns.min()),
             max_duration_us=microseconds(ns.max()),
-            **({"kernel_call_stacks": pl.col("call_stack").first()} if has_stacks else {}),
+            **({"stack_owners": pl.col("stack_of").first()} if has_owners else {}),
         )
         .sort("group", "total_duration_us", "name", maintain_order=True)
         .group_by("group", maintain_order=True)
         .agg(
-            *(["kernel_call_stacks"] if has_stacks else []),
+            *(["stack_owners"] if has_owners else []),
             kernel_details=_entries(KERNEL_STATS),
         )
     )

@@ -30,7 +30,7 @@ from jarvis.perf_report.overlap import (
 )
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
-from jarvis.schemas import SPREAD, conform
+from jarvis.schemas import SPREAD
 from jarvis.trace.tables import PYTHON_FUNCTION, RUNTIME_CATEGORIES
 
 SYNTHETIC = "{}->{} (Synthetic Op)"
@@ -309,9 +309,8 @@ def unified_perf_summary(
         operation_count=pl.len(),
         has_perf_model=pl.col("modelled").first().fill_null(False),
     )
-    summary = (
+    return (
         with_overlap_details(with_kernel_details(groups, rows, unified.work), rows, overlap)
         .sort(["kernel_time_us_sum", "ex_uid"], descending=[True, False])
         .with_columns(*shares("kernel_time_us_sum"), *(tuples_text(name) for name in ARGUMENTS))
     )
-    return conform(summary, "unified_perf_summary")
