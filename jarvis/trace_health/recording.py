@@ -15,6 +15,9 @@ from jarvis.trace_health.facts import Fact, Severity, when
 DROPPED_PCT = 1.0
 """With more of the host events without a place in the call tree, every reader is warned."""
 
+LONGEST_NUMBER = 19
+"""Digits of a step's number that are still read."""
+
 
 def recording_facts(trace: Trace) -> Iterator[Fact]:
     """What the trace holds, and what it lacks."""
@@ -130,7 +133,9 @@ def _steps(trace: Trace) -> Fact:
     numbers = sorted(
         int(number)
         for name in names
-        if (number := name.removeprefix(STEP_PREFIX)) != name and number.isdecimal()
+        if (number := name.removeprefix(STEP_PREFIX)) != name
+        and number.isdecimal()
+        and len(number) < LONGEST_NUMBER
     )
     span = f" ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else ""
     return Fact(
