@@ -351,10 +351,11 @@ def _write_report(
     folder, tables = arguments.output_csvs_dir, arguments.output_parquet_dir
     if workbook is folder is tables is None:
         workbook = _workbook_beside(trace)
+    sheets = report.sheets() if workbook or folder else {}
     if workbook is not None:
-        yield write_workbook(report.sheets(), workbook)
+        yield write_workbook(sheets, workbook)
     if folder is not None:
-        yield from write_csvs(report.sheets(), folder)
+        yield from write_csvs(sheets, folder)
     if tables is not None:
         yield from write_parquets(report.sheet_tables(), tables)
 

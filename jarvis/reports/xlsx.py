@@ -1,14 +1,17 @@
 """The performance report as a workbook, one tab per sheet, readable as it opens.
 
-openpyxl writes the workbook with the headers, styles and widths; the rows below the headers are
-set into its parts as text, whole columns at a time, since cell objects would take most of the time.
+openpyxl writes the workbook with its styles and widths; the rows are set into its parts as text,
+since an object for each cell would take most of the time.
 """
 
 import io
+import math
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
+from xml.sax.saxutils import escape
 
 import polars as pl
 from openpyxl import Workbook  # type: ignore[import-untyped]
@@ -38,8 +41,7 @@ SMALL = 0.001
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every part of the file, so that the same report gives the same bytes."""
 
-_NOT_XML = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
-_XML_NAMES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _END_OF_ROWS = b"</sheetData>"
 _BAD_IN_TAB = re.compile(r"[\[\]:*?/\\]")
 _CORE = "docProps/core.xml"
@@ -57,9 +59,8 @@ def write_workbook(sheets: Mapping[str, pl.DataFrame], path: Path) -> Path:
     rows = {}
     for position, (name, frame) in enumerate(sheets.items(), start=1):
         tab = book.create_sheet(tab_name(name, used))
-        _head(tab, frame)
-        formats = [_style_id(tab, number_format) for number_format in (DECIMAL, SCIENTIFIC)]
-        rows[f"xl/worksheets/sheet{position}.xml"] = _rows(frame, *formats)
+        _lay_out(tab, frame)
+        rows[f"xl/worksheets/sheet{position}.xml"] = "".join(_rows(frame, _styles(tab))).encode()
     buffer = io.BytesIO()
     book.save(buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,82 +79,87 @@ def tab_name(name: str, used: set[str]) -> str:
     return candidate
 
 
-def _head(tab: Worksheet, frame: pl.DataFrame) -> None:
+def _lay_out(tab: Worksheet, frame: pl.DataFrame) -> None:
+    """The header stays in view, columns are as wide as their first cells and can be filtered."""
     tab.freeze_panes = "A2"
-    for position, width in enumerate(_widths(frame), start=1):
-        tab.column_dimensions[get_column_letter(position)].width = width
-    labels = pl.select(_text(pl.lit(pl.Series(frame.columns, dtype=pl.String)))).to_series()
-    cells = [WriteOnlyCell(tab, label) for label in labels]
-    for cell in cells:
-        cell.data_type = "s"  # the library takes a text that starts with "=" for a formula
-        cell.font = Font(bold=True)
-    tab.append(cells)
+    first = frame.head(MEASURED_ROWS)
+    for position, column in enumerate(first.iter_columns(), start=1):
+        tab.column_dimensions[get_column_letter(position)].width = _width(column)
     if frame.columns:
         tab.auto_filter.ref = f"A1:{get_column_letter(frame.width)}{frame.height + 1}"
 
 
-def _style_id(tab: Worksheet, number_format: str) -> int:
-    """The number under which the workbook keeps the style of cells in this format."""
-    cell = WriteOnlyCell(tab)
-    cell.number_format = number_format
-    style: int = cell.style_id
-    return style
-
-
-def _rows(frame: pl.DataFrame, decimal: int, scientific: int) -> bytes:
-    """The rows of a tab below its header, as the format spells them."""
-    if frame.is_empty():
-        return b""
-    cells = [
-        _cells(column.dtype, f"c{i}", get_column_letter(i + 1), decimal, scientific)
-        for i, column in enumerate(frame.iter_columns())
-    ]
-    texts = pl.DataFrame({f"c{i}": _flat(column) for i, column in enumerate(frame.iter_columns())})
-    row = pl.format('<row r="{}">', pl.int_range(2, pl.len() + 2))
-    line = pl.concat_str(row, *cells, pl.lit("</row>"))
-    return "".join(texts.select(line).to_series()).encode()
-
-
-def _flat(column: pl.Series) -> pl.Series:
-    """Text, numbers and truth values as they are, anything else as text."""
-    if column.dtype.is_numeric() or column.dtype in (pl.String, pl.Boolean):
-        return column
-    return pl.Series([None if value is None else str(value) for value in column], dtype=pl.String)
-
-
-def _cells(dtype: pl.DataType, column: str, letter: str, decimal: int, scientific: int) -> pl.Expr:
-    """The cells of a column; nothing where a value is null or no number that the format holds."""
-    value = pl.col(column)
-    place = pl.format(f'<c r="{letter}{{}}"', pl.int_range(2, pl.len() + 2))
-    if dtype.is_float():
-        small = (value != 0) & (value.abs() < SMALL)
-        style = pl.when(small).then(scientific).otherwise(decimal)
-        number = pl.when(value.is_finite()).then(value)
-        cell = pl.format('{} s="{}"><v>{}</v></c>', place, style, number)
-    elif dtype == pl.Boolean:
-        cell = pl.format('{} t="b"><v>{}</v></c>', place, value.cast(pl.Int8))
-    elif dtype.is_numeric():
-        cell = pl.format("{}><v>{}</v></c>", place, value)
-    else:
-        spaced = '{} t="inlineStr"><is><t xml:space="preserve">{}</t></is></c>'
-        cell = pl.format(spaced, place, _text(value).str.replace_many(_XML_NAMES))
-    return cell.fill_null("")
-
-
-def _text(value: pl.Expr) -> pl.Expr:
-    """Texts without what the format cannot hold."""
-    return value.cast(pl.String).str.replace_all(_NOT_XML, "").str.slice(0, MAX_CELL)
-
-
-def _widths(frame: pl.DataFrame) -> list[int]:
+def _width(column: pl.Series) -> int:
     least, most = WIDTHS
-    first = frame.head(MEASURED_ROWS)
-    widths = []
-    for column in first:
-        cells = column.cast(pl.Float64).round(3) if column.dtype.is_float() else column
-        longest = max((len(str(cell)) for cell in cells if cell is not None), default=0)
-        widths.append(min(most, max(least, longest + 2, len(column.name) + 2)))
-    return widths
+    cells = [round(cell, 3) if isinstance(cell, float) else cell for cell in column.to_list()]
+    longest = max((len(str(cell)) for cell in cells if cell is not None), default=0)
+    return min(most, max(least, longest + 2, len(column.name) + 2))
+
+
+class _Styles(NamedTuple):
+    """The numbers under which a workbook keeps the styles of cells."""
+
+    bold: int
+    decimal: int
+    scientific: int
+
+
+def _styles(tab: Worksheet) -> _Styles:
+    bold, decimal, scientific = (WriteOnlyCell(tab) for _ in range(3))
+    bold.font = Font(bold=True)
+    decimal.number_format = DECIMAL
+    scientific.number_format = SCIENTIFIC
+    return _Styles(bold.style_id, decimal.style_id, scientific.style_id)
+
+
+def _rows(frame: pl.DataFrame, styles: _Styles) -> Iterator[str]:
+    """The header and the rows of a tab as the format spells them."""
+    letters = [get_column_letter(i + 1) for i in range(frame.width)]
+    labels = (
+        _text_cell(f"{letter}1", label, styles.bold)
+        for letter, label in zip(letters, frame.columns, strict=True)
+    )
+    yield _row(1, "".join(labels))
+    cells = [
+        _cells(column.to_list(), letter, styles)
+        for letter, column in zip(letters, frame.iter_columns(), strict=True)
+    ]
+    for number, row in enumerate(zip(*cells, strict=True), start=2):
+        yield _row(number, "".join(row))
+
+
+def _row(number: int, cells: str) -> str:
+    return f'<row r="{number}">{cells}</row>'
+
+
+def _cells(values: Sequence[object], letter: str, styles: _Styles) -> list[str]:
+    """The cells of a column; nothing where a value is null or no number that the format holds."""
+    return [
+        _cell(f"{letter}{number}", value, styles) for number, value in enumerate(values, start=2)
+    ]
+
+
+def _cell(place: str, value: object, styles: _Styles) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return ""
+        is_small = value != 0 and abs(value) < SMALL
+        style = styles.scientific if is_small else styles.decimal
+        return f'<c r="{place}" s="{style}"><v>{value!r}</v></c>'
+    if isinstance(value, bool):
+        return f'<c r="{place}" t="b"><v>{value:d}</v></c>'
+    if isinstance(value, int):
+        return f'<c r="{place}"><v>{value}</v></c>'
+    return _text_cell(place, str(value))
+
+
+def _text_cell(place: str, text: str, style: int = 0) -> str:
+    """A text as text, never as a formula, without what the format cannot hold."""
+    held = escape(_NOT_XML.sub("", text)[:MAX_CELL])
+    spaced = f'<is><t xml:space="preserve">{held}</t></is>'
+    return f'<c r="{place}" s="{style}" t="inlineStr">{spaced}</c>'
 
 
 def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) -> None:
