@@ -6,7 +6,7 @@ STAMP := $(VENV)/.setup-stamp
 PORT ?= 8501
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format golden docs bench clean
+.PHONY: help setup run test check format golden docs bench fuzz clean
 
 help: ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,9 @@ docs: setup ## re-make the generated pages under docs/
 
 bench: setup ## measure time and memory, as ratios
 	$(BIN)/python benchmarks/pipeline.py
+
+fuzz: setup ## read 100,000 broken traces, every index checked (about 15 minutes)
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.trace.fuzz
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

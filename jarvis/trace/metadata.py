@@ -67,9 +67,9 @@ def trace_info(
         size_bytes=raw.size_bytes,
         origin="simulated" if is_simulated else "recorded",
         device_names=tuple(dict.fromkeys(str(d.get("name", "")) for d in devices)),
-        compute_units=next((d["numSms"] for d in devices if d.get("numSms")), None),
-        rank=distributed.get("rank"),
-        world_size=distributed.get("world_size"),
+        compute_units=next((n for d in devices if (n := _whole(d.get("numSms")))), None),
+        rank=_whole(distributed.get("rank")),
+        world_size=_whole(distributed.get("world_size")),
         span_us=span / 1000,
         steps=steps.height,
         event_counts=event_counts,
@@ -92,6 +92,10 @@ def span_ns(store: EventStore) -> int:
             first.append(int(starts[timed].min()))
             last.append(int((starts[timed] + durations[timed]).max()))
     return max(last) - min(first) if first else 0
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _list(value: Any) -> list[Any]:

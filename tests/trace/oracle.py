@@ -31,7 +31,10 @@ def nanoseconds(value: Any) -> int | None:
     """Microseconds as JSON has them in whole nanoseconds, halves away from zero."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    whole = int((Decimal(value) * 1000).to_integral_value(ROUND_HALF_UP))
+    exact = Decimal(value)
+    if exact.adjusted() > 30:
+        return None
+    whole = int((exact * 1000).to_integral_value(ROUND_HALF_UP))
     return whole if -(2**63) < whole < 2**63 else None
 
 

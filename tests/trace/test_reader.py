@@ -299,3 +299,13 @@ def test_progress_goes_up_to_the_end_and_can_stop_the_reading(tmp_path: Path) ->
 
     with pytest.raises(StopError):
         read_raw(path, stop)
+
+
+def test_a_header_of_odd_types_is_taken_as_far_as_it_makes_sense(tmp_path: Path) -> None:
+    header = (
+        '{"deviceProperties": [3, {"name": ["x"], "numSms": "many"}, {"numSms": 7}],'
+        ' "distributedInfo": {"rank": "first", "world_size": true}, "metadata": [1],'
+    )
+    read, made = mended(tmp_path, f'{header} "traceEvents": [{A}]}}')
+    assert (read.info.rank, read.info.world_size, read.info.compute_units) == (None, None, 7)
+    assert made == ()
