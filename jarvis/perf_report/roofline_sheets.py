@@ -73,8 +73,11 @@ def roofline_sheets(
     backward_rows, backward_work = _backward_pass(forward_rows, backwards, work)
     pairs = overlapping_pairs(work) if options.include_overlap_info else None
     models = [model for model in all_models() if model.tracelens or not tracelens_models_only]
+    present = set(forward_rows["name"].unique())
     for family in sheet_families():
-        names = [model.name for model in models if model.sheet == family]
+        names = [m.name for m in models if m.sheet == family and m.name in present]
+        if not names:
+            continue
         ahead = forward_rows.filter(pl.col("name").is_in(names))
         back = backward_rows.filter(pl.col("name").is_in(names))
         for sheet, rows, below in _passes(family, ahead, back, forward_work, backward_work):
