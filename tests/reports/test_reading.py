@@ -102,3 +102,14 @@ def test_what_is_no_report_is_said(tmp_path: Path, kind: str) -> None:
         (place / "ops_summary.csv").write_text("name\na,b\n")
     with pytest.raises(UnreadableReportError, match=r"report\.xlsx is not a readable report"):
         read_report(place)
+
+
+def test_reports_of_tracelens_are_read(reference_root: Path) -> None:
+    report = read_report(reference_root / "reference" / "torch-compile-triton" / "kernels_short")
+    assert "short_kernels_summary" not in report  # a table without columns
+    timeline = dict(report["gpu_timeline"].select("type", "percent").iter_rows())
+    assert timeline["total_time"] == 100.0
+    unified = report["unified_perf_summary"]
+    assert unified.schema["operation_count"] == pl.Int64
+    assert unified.schema["kernel_details_summary"] == pl.String
+    assert unified["Percentage (%)"].sum() == pytest.approx(100.0)
