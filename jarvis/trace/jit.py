@@ -17,32 +17,39 @@ from numba import types
 
 from jarvis.workspace import compiled_dirs
 
-__all__ = ["kernel", "read_only", "types"]
+__all__ = ["helper", "inlined", "kernel", "read_only", "types"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 BOUNDS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 
-def kernel(signature: object, *, inline: bool = False) -> Callable[[Function], Function]:
+def kernel(signature: object) -> Callable[[Function], Function]:
     """Compile a function over NumPy arrays for one signature; it runs without the GIL.
 
     ``signature``: numba's text (``"int64(int64[::1], uint8[::1])"``) or a signature of ``types``.
-    Arrays of Polars are read-only and need ``read_only`` in their place. ``inline`` puts the
-    function into the kernels that call it, as the innermost loops need.
+    Arrays of Polars are read-only and need ``read_only`` in their place.
     """
 
     def compile_function(function: Function) -> Function:
         compiler: Any = numba.njit(
-            signature,
-            cache=_CACHE_DIR is not None,
-            nogil=True,
-            boundscheck=BOUNDS_CHECKED,
-            inline="always" if inline else "never",
+            signature, cache=_CACHE_DIR is not None, nogil=True, boundscheck=BOUNDS_CHECKED
         )
         return cast(Function, compiler(function))
 
     return compile_function
+
+
+def helper(function: Function) -> Function:
+    """A function that kernels of the same file call; it is compiled as a part of them."""
+    compiler: Any = numba.njit(nogil=True, boundscheck=BOUNDS_CHECKED)
+    return cast(Function, compiler(function))
+
+
+def inlined(function: Function) -> Function:
+    """A ``helper`` whose code is put into the kernels that call it, as innermost loops need."""
+    compiler: Any = numba.njit(nogil=True, boundscheck=BOUNDS_CHECKED, inline="always")
+    return cast(Function, compiler(function))
 
 
 def read_only(dtype: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jarvis.trace.jit import kernel, types
+from jarvis.trace.jit import helper, inlined, kernel, types
 
 Array = NDArray[Any]
 
@@ -146,7 +146,7 @@ _BATCH = types.NamedTuple(
 )
 
 
-@kernel("uint64(uint8[::1], int64)", inline=True)
+@inlined
 def _word(text, p):
     """Eight bytes from ``p`` on, the first one lowest; the compiler makes one load of it."""
     q = _U(p)
@@ -162,8 +162,8 @@ def _word(text, p):
     )
 
 
-@kernel("int64(uint8[::1], int64, int64)", inline=True)
-def skip_space(text, p, end):
+@inlined
+def _skip_space(text, p, end):
     """The first position from ``p`` on that is no white space, at most ``end``."""
     while p < end:
         c = text[_U(p)]
@@ -173,8 +173,14 @@ def skip_space(text, p, end):
     return p
 
 
-@kernel("int64(uint8[::1], int64, int64)", inline=True)
-def string_end(text, p, end):
+@kernel("int64(uint8[::1], int64, int64)")
+def skip_space(text, p, end):
+    """``_skip_space`` for Python."""
+    return _skip_space(text, p, end)
+
+
+@inlined
+def _string_end(text, p, end):
     """The closing quote of a string whose inside begins at ``p``, or INCOMPLETE."""
     while p < end:
         word = _word(text, p)
@@ -195,17 +201,17 @@ def string_end(text, p, end):
     return INCOMPLETE
 
 
-@kernel("int64(uint8[::1], int64, int64, boolean)")
+@helper
 def _lenient_string_end(text, p, end, is_key):
-    """Like ``string_end``, but a quote after which no JSON could follow belongs to the text."""
+    """Like ``_string_end``, but a quote after which no JSON could follow belongs to the text."""
     begin = p
     while True:
-        p = string_end(text, p, end)
+        p = _string_end(text, p, end)
         if p < 0:
             return INCOMPLETE if end - begin <= LONGEST_LENIENT_STRING else MALFORMED
         if p - begin > LONGEST_LENIENT_STRING:
             return MALFORMED
-        q = skip_space(text, p + 1, end)
+        q = _skip_space(text, p + 1, end)
         if q >= end:
             return INCOMPLETE
         c = text[q]
@@ -213,7 +219,7 @@ def _lenient_string_end(text, p, end, is_key):
             if c == _COLON:
                 return p
         elif c == _CLOSE_BRACE or c == _COMMA:
-            r = skip_space(text, q + 1, end)
+            r = _skip_space(text, q + 1, end)
             if r >= end:
                 return INCOMPLETE
             d = text[r]
@@ -223,10 +229,10 @@ def _lenient_string_end(text, p, end, is_key):
             elif d == _CLOSE_BRACE:
                 return p
             elif d == _QUOTE:
-                r = string_end(text, r + 1, end)
+                r = _string_end(text, r + 1, end)
                 if r < 0:
                     return INCOMPLETE
-                r = skip_space(text, r + 1, end)
+                r = _skip_space(text, r + 1, end)
                 if r >= end:
                     return INCOMPLETE
                 if text[r] == _COLON:
@@ -244,7 +250,7 @@ def skip_value(text, p, end):
         return INCOMPLETE
     c = text[p]
     if c == _QUOTE:
-        p = string_end(text, p + 1, end)
+        p = _string_end(text, p + 1, end)
         return p + 1 if p >= 0 else INCOMPLETE
     if c != _OPEN_BRACE and c != _OPEN_BRACKET:
         begin = p
@@ -260,7 +266,7 @@ def skip_value(text, p, end):
     while p < end:
         c = text[_U(p)]
         if c == _QUOTE:
-            p = string_end(text, p + 1, end)
+            p = _string_end(text, p + 1, end)
             if p < 0:
                 return INCOMPLETE
         elif c == _OPEN_BRACKET or c == _OPEN_BRACE:
@@ -273,7 +279,7 @@ def skip_value(text, p, end):
     return INCOMPLETE
 
 
-@kernel("int64(uint8[::1], int64, int64, int64[::1])")
+@helper
 def _float_nanoseconds(text, p, end, result):
     """``_nanoseconds`` of a number with an exponent, as near as a double comes."""
     negative = text[p] == _MINUS
@@ -311,7 +317,7 @@ def _float_nanoseconds(text, p, end, result):
     return p
 
 
-@kernel("int64(uint8[::1], int64, int64, int64[::1])")
+@helper
 def _nanoseconds(text, p, end, result):
     """Decimal microseconds in whole nanoseconds, halves away from zero.
 
@@ -356,7 +362,7 @@ def _nanoseconds(text, p, end, result):
     return p
 
 
-@kernel("int64(uint8[::1], int64, int64, int64[::1])", inline=True)
+@inlined
 def _integer(text, p, end, result):
     """A whole number of at most 18 digits into ``result[0]``; the position after it.
 
@@ -384,7 +390,7 @@ def _integer(text, p, end, result):
     return p
 
 
-@kernel("boolean(uint8[::1], int64, uint8[::1], int64, int64)", inline=True)
+@inlined
 def _same(text, p, other, q, length):
     """Whether ``length`` bytes are the same; both texts are padded."""
     while length >= 8:
@@ -399,7 +405,7 @@ def _same(text, p, other, q, length):
     return (_word(text, p) << unused) == (_word(other, q) << unused)
 
 
-@kernel(types.uint64(_BYTES, types.int64, types.int64, types.int64, types.int64), inline=True)
+@inlined
 def _hash(text, p, q, kind, seed):
     h = _U(seed) ^ (_U(q - p) * _MIX) ^ _U(kind)
     while p + 8 <= q:
@@ -412,7 +418,7 @@ def _hash(text, p, q, kind, seed):
     return h
 
 
-@kernel(types.int64(_BYTES, types.int64, types.int64, types.int64, types.uint64, _DICTIONARY))
+@helper
 def _insert(text, p, q, kind, h, d):
     """A new entry ``text[p:q]`` with the hash ``h``: its code, or DICTIONARY_FULL."""
     code = d.sizes[0]
@@ -468,14 +474,14 @@ def rehash(slots, hashes, count):
         slots[slot] = code
 
 
-@kernel(types.int64(_BYTES, types.int64, types.int64, types.boolean, types.boolean), inline=True)
+@inlined
 def _closing_quote(text, p, end, lenient, is_key):
     if lenient:
         return _lenient_string_end(text, p, end, is_key)
-    return string_end(text, p, end)
+    return _string_end(text, p, end)
 
 
-@kernel(types.int64(_BYTES, types.int64, types.int64, types.boolean, types.int64, _DICTIONARY))
+@helper
 def _key(text, p, end, lenient, previous, d):
     """The code of the key whose inside begins at ``p``; INCOMPLETE, MALFORMED, DICTIONARY_FULL."""
     last = _closing_quote(text, p, end, lenient, True)
@@ -488,7 +494,7 @@ def _key(text, p, end, lenient, previous, d):
     return code
 
 
-@kernel(types.int64(_BYTES, types.int64))
+@helper
 def _literal(text, p):
     """What the bare word at ``p`` is: CODE, or NULL for null and for what JSON does not know.
 
@@ -525,7 +531,7 @@ def read_events(text, end, lenient, d, b, state):
     p = state[_POSITION]
     row = state[_ROWS]
     while row < len(uids):
-        p = skip_space(text, p, end)
+        p = _skip_space(text, p, end)
         state[_POSITION] = p
         if p >= end:
             return INCOMPLETE
@@ -562,7 +568,7 @@ def read_events(text, end, lenient, d, b, state):
             after_comma = False
             previous = 0
             while True:
-                p = skip_space(text, p, end)
+                p = _skip_space(text, p, end)
                 if p >= end:
                     return INCOMPLETE
                 c = text[p]
@@ -570,7 +576,7 @@ def read_events(text, end, lenient, d, b, state):
                     if after_comma or is_first:
                         return MALFORMED
                     after_comma = True
-                    p = skip_space(text, p + 1, end)
+                    p = _skip_space(text, p + 1, end)
                     if p >= end:
                         return INCOMPLETE
                     c = text[p]
@@ -605,12 +611,12 @@ def read_events(text, end, lenient, d, b, state):
                         return key
                 p += np.int64(lengths[key]) + 1
                 previous = key + 2
-                p = skip_space(text, p, end)
+                p = _skip_space(text, p, end)
                 if p >= end:
                     return INCOMPLETE
                 if text[p] != _COLON:
                     return MALFORMED
-                p = skip_space(text, p + 1, end)
+                p = _skip_space(text, p + 1, end)
                 if p >= end:
                     return INCOMPLETE
                 is_first = False
@@ -727,12 +733,12 @@ def find_event(text, p, end):
         if text[_U(p)] != _CLOSE_BRACE:
             p += 1
             continue
-        q = skip_space(text, p + 1, end)
+        q = _skip_space(text, p + 1, end)
         if q < end and text[q] == _COMMA:
-            q = skip_space(text, q + 1, end)
+            q = _skip_space(text, q + 1, end)
         if q >= end:
             return INCOMPLETE
-        r = skip_space(text, q + 1, end)
+        r = _skip_space(text, q + 1, end)
         if r >= end:
             return INCOMPLETE
         if text[q] == _OPEN_BRACE and text[r] == _QUOTE:
