@@ -1,0 +1,5 @@
+"""``python -m jarvis.cli``."""
+
+from jarvis.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,181 @@
+"""``jarvis report``: the performance report alone, with TraceLens's options."""
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis.cli.shared import (
+    PLATFORM_HELP,
+    PRESET_HELP,
+    TRACE_HELP,
+    Commands,
+    print_step,
+    warn,
+)
+from jarvis.errors import JarvisError
+from jarvis.workspace import RunPaths
+
+if TYPE_CHECKING:
+    from jarvis.perf_report import PerfReport
+
+
+def _positive(text: str) -> int:
+    """A whole number above 0."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def _not_negative(text: str) -> float:
+    """A number from 0 on."""
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 on")
+    return number
+
+
+REPORT_OPTIONS: dict[str, tuple[Callable[[str], object] | None, str]] = {
+    "enable_kernel_summary": (None, "add kernel_summary: kernels by name, stream and operator"),
+    "short_kernel_study": (None, "add sheets about kernels shorter than a threshold"),
+    "short_kernel_threshold_us": (_not_negative, "that threshold in µs (default: 10)"),
+    "short_kernel_histogram_bins": (_positive, "bins of their histogram (default: 100)"),
+    "topk_short_kernels": (_positive, "rows of short_kernels_summary to keep"),
+    "topk_ops": (_positive, "rows of ops_summary, ops_unique_args, unified_perf_summary to keep"),
+    "topk_roofline_ops": (_positive, "rows of each roofline sheet to keep"),
+    "include_unlinked_kernels": (
+        None,
+        "count GPU work whose launch was not recorded in gpu_timeline",
+    ),
+    "micro_idle_thresh_us": (
+        _not_negative,
+        "split idle time into gaps shorter than this and others",
+    ),
+    "disable_coll_analysis": (None, "leave coll_analysis out"),
+    "group_by_num_kernels": (None, "tell calls apart by how many kernels they launch"),
+    "include_overlap_info": (None, "add *_kl_overlap: what other streams do at the same time"),
+    "detect_recompute": (None, "tell work apart that activation checkpointing runs again"),
+    "include_first_occurrence_time": (None, "add when each row of ops_unique_args first occurs"),
+    "include_call_stack": (None, "add entry points and call stacks to unified_perf_summary"),
+    "enable_pseudo_ops": (None, "give the kernels of fused layers operators of their own"),
+}
+"""Options of a report by TraceLens's names: what reads the value (None: a switch), and the help."""
+
+NOT_OFFERED = {
+    "enable-origami": "The Origami simulator is a program of its own and not part of Jarvis.",
+    "python_path": "The GEMM simulator is a program of its own and not part of Jarvis.",
+    "inductor_cache_dir": "Shapes come from the trace alone, never from a compiler cache.",
+    "extension_file": "Extension files are not supported yet.",
+    "comparison_json_path": "Comparing two traces in one report is not supported yet.",
+}
+"""TraceLens's options that have no equivalent here, and why."""
+
+
+def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "report",
+        help="write the performance report alone, as CSV, xlsx or parquet",
+        description="Write the performance report of a trace under TraceLens's sheet and column "
+        "names. Without an output option: a workbook beside the trace. Options have TraceLens's "
+        "names; dashes do for underscores.",
+    )
+    command.add_argument("trace", metavar="TRACE", nargs="?", type=Path, help=TRACE_HELP)
+    add = partial(_add_flag, command)
+    add("profile_json_path", metavar="TRACE", type=Path, help="the trace, in TraceLens's spelling")
+    add("output_xlsx_path", metavar="FILE", type=Path, help="workbook with one tab per sheet")
+    add("output_csvs_dir", metavar="DIR", type=Path, help="folder for one CSV per sheet")
+    add(
+        "output_parquet_dir",
+        metavar="DIR",
+        type=Path,
+        help="folder for one parquet table per sheet, with the column names of docs/metrics.md",
+    )
+    hardware = command.add_mutually_exclusive_group()
+    _add_flag(hardware, "gpu_arch_platform", metavar="GPU", help=PLATFORM_HELP)
+    _add_flag(
+        hardware, "gpu_arch_json_path", metavar="FILE", type=Path, help="GPU described in a file"
+    )
+    command.add_argument("--preset", help=PRESET_HELP)
+    command.add_argument(
+        "--models",
+        choices=("all", "tracelens"),
+        default="all",
+        help="tracelens: only the perf models that TraceLens has (default: all)",
+    )
+    sheets = command.add_argument_group("sheets and columns")
+    for name, (read, explanation) in REPORT_OPTIONS.items():
+        kind: dict[str, Any] = {"type": read, "metavar": "N"} if read else {"action": "store_true"}
+        _add_flag(sheets, name, help=explanation, default=argparse.SUPPRESS, **kind)
+    for name in NOT_OFFERED:
+        _add_flag(command, name, nargs="?", const=True, help=argparse.SUPPRESS)
+    command.set_defaults(run=_report, usage_error=command.error)
+
+
+def _add_flag(
+    command: "argparse._ActionsContainer",
+    name: str,
+    **options: Any,
+) -> None:
+    """An option under TraceLens's name, and with the other kind of dash."""
+    spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
+    command.add_argument(*spellings, **options)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    if (arguments.trace is None) == (arguments.profile_json_path is None):
+        arguments.usage_error("give the trace once, as TRACE or with --profile_json_path")
+    if arguments.gpu_arch_json_path and arguments.preset:
+        arguments.usage_error("--preset chooses among described GPUs, not in a file")
+    given = vars(arguments)
+    for name, reason in NOT_OFFERED.items():
+        if given[name.replace("-", "_")] is not None:
+            raise JarvisError(f"{reason} Leave out --{name}.")
+    from jarvis.perf_report import ReportOptions
+    from jarvis.pipeline import generate_report
+    from jarvis.trace_health import trace_health, warning_lines
+
+    trace = arguments.trace or arguments.profile_json_path
+    options = {name: given[name] for name in REPORT_OPTIONS if name in given}
+    report = generate_report(
+        trace,
+        arguments.gpu_arch_platform,
+        arguments.preset,
+        arch_json=arguments.gpu_arch_json_path,
+        options=ReportOptions(**options),
+        tracelens_models_only=arguments.models == "tracelens",
+        progress=print_step,
+    )
+    warn(warning_lines(trace_health(report.trace)))
+    for path in _write_report(report, arguments, trace):
+        print(path)
+    return 0
+
+
+def _write_report(
+    report: "PerfReport", arguments: argparse.Namespace, trace: Path
+) -> Iterator[Path]:
+    """Write what the output options ask for; by default a workbook beside the trace."""
+    from jarvis.reports.csv import write_csvs
+    from jarvis.reports.parquet import write_parquets
+    from jarvis.reports.xlsx import write_workbook
+
+    workbook = arguments.output_xlsx_path
+    folder, tables = arguments.output_csvs_dir, arguments.output_parquet_dir
+    if workbook is folder is tables is None:
+        workbook = _workbook_beside(trace)
+    sheets = report.sheets() if workbook or folder else {}
+    if workbook is not None:
+        yield write_workbook(sheets, workbook)
+    if folder is not None:
+        yield from write_csvs(sheets, folder)
+    if tables is not None:
+        yield from write_parquets(report.sheet_tables(), tables)
+
+
+def _workbook_beside(trace: Path) -> Path:
+    """As TraceLens names it: the path up to its last ``.json``, and what it is."""
+    stem = trace.name.rpartition(".json")[0] or trace.stem
+    return trace.with_name(f"{stem}_{RunPaths(trace.parent).perf_report_xlsx.name}")
