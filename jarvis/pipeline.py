@@ -52,20 +52,26 @@ STEPS = (
     "Reports",
     "Save",
 )
+REPORT_STEPS = STEPS[:2]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the pipeline that starts or has ended; ``elapsed_s`` is None at the start."""
+    """A step of the pipeline that starts, goes on or has ended.
+
+    ``elapsed_s`` is None until the end; ``reading`` says how far a trace has been read.
+    """
 
     name: str
     number: int
     total: int
-    state: Literal["started", "done"]
+    state: Literal["started", "running", "done"]
     elapsed_s: float | None = None
+    reading: ReadProgress | None = None
 
 
 Progress = Callable[[Step], None]
+"""Called at each step; what it raises ends the work, and nothing of it is left behind."""
 
 
 def generate_report(
@@ -84,9 +90,9 @@ def generate_report(
     HardwareError for a platform that is not described and for a description that is malformed.
     """
     given = None if arch_json is None else read_arch_json(arch_json)
-    with _step(0, progress):
-        trace = read_trace(trace_path)
-    with _step(1, progress):
+    with _step(0, progress, REPORT_STEPS) as on_reading:
+        trace = read_trace(trace_path, on_reading)
+    with _step(1, progress, REPORT_STEPS):
         hardware = given or choose_hardware(trace.info, platform, preset)[0]
     return PerfReport(trace, hardware, tracelens_models_only=tracelens_models_only, options=options)
 
@@ -255,8 +261,8 @@ def _version() -> str:
 
 
 @contextmanager
-def _step(index: int, progress: Progress | None) -> Iterator[None]:
-    name, number, total = STEPS[index], index + 1, len(STEPS)
+def _step(index: int, progress: Progress | None, steps: tuple[str, ...] = STEPS) -> Iterator[None]:
+    name, number, total = steps[index], index + 1, len(steps)
     begin = perf_counter()
     if progress:
         progress(Step(name, number, total, "started"))

@@ -37,8 +37,9 @@ def test_report_writes_a_workbook_beside_the_trace(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("report", small) == 0
-    out = capsys.readouterr().out
+    out, steps = capsys.readouterr()
     assert out == f"{small.parent / 'small_perf_report.xlsx'}\n"
+    assert "[1/2] Read the trace\n[2/2] Match the hardware\n" in steps
     assert "GEMM" in openpyxl.load_workbook(out.strip()).sheetnames
 
 
