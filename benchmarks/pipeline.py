@@ -1,56 +1,154 @@
-"""Time and memory of each stage, beside what merely loading the JSON costs.
+"""Time and memory of each stage beside what merely loading the JSON costs, in one run.
 
-python benchmarks/pipeline.py [--steps 8] [--repeats 3] [--trace PATH]
+python benchmarks/pipeline.py [--sizes 100,500,1500] [--repeats 3] [--trace PATH]
 
-Every case runs in a process of its own; CPU seconds are the least of the repeats, peak memory the
-most. The ratio is to the first case, measured in the same run: machines differ and are noisy,
-ratios hold.
+Traces of about these sizes (MB of JSON) are made from the simulated sample, or from the events of
+``--trace`` repeated. Every case runs in a process of its own that has imported everything and
+loaded the compiled kernels before the clock starts; CPU seconds are the least of the repeats, peak
+memory the largest. Machines differ and are noisy; the ratios, measured side by side, hold.
 """
 
 import argparse
 import gzip
-import os
+import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-IMPORTS = "import jarvis.pipeline, jarvis.trace, gzip, json, sys; from pathlib import Path; "
-CASES = {
-    "import Jarvis": IMPORTS,
-    "json.load(gzip.open())": IMPORTS + "json.load(gzip.open(sys.argv[1]))",
-    "tables": IMPORTS + "jarvis.trace.read_trace(sys.argv[1])",
-    "tables, call tree, links": IMPORTS
-    + "t = jarvis.trace.read_trace(sys.argv[1]); t.call_tree; t.launches; t.backwards",
-    "report sheets": IMPORTS + "jarvis.pipeline.generate_report(Path(sys.argv[1])).sheets()",
-    "whole analysis": IMPORTS
-    + "jarvis.pipeline.analyze(Path(sys.argv[1]), output_dir=Path(sys.argv[2]) / 'run')",
+import orjson
+
+BASELINE, JSON_LOAD = "igzip + orjson.loads", "json.load(gzip.open())"
+TABLES, REPORT = "trace to tables", "trace to full report"
+ANALYSIS = "whole analysis"
+
+PREPARE = {
+    BASELINE: "import gc, orjson; from isal import igzip; gc.disable()",
+    JSON_LOAD: "import gzip, json",
+    TABLES: "from jarvis.trace import read_trace",
+    REPORT: (
+        "from jarvis.pipeline import generate_report; from jarvis.reports.csv import write_csvs; "
+        "from jarvis.reports.parquet import write_parquets"
+    ),
+    ANALYSIS: "from jarvis.pipeline import analyze",
 }
-START, BASELINE = "import Jarvis", "json.load(gzip.open())"
+RUN = {
+    BASELINE: "orjson.loads(igzip.open(trace).read())",
+    JSON_LOAD: "json.load(gzip.open(trace))",
+    TABLES: "read_trace(trace)",
+    REPORT: (
+        "report = generate_report(trace); write_csvs(report.sheets(), out / 'csv'); "
+        "write_parquets(report.sheet_tables(), out / 'parquet')"
+    ),
+    ANALYSIS: "analyze(trace, output_dir=out / 'run')",
+}
+MEASURED = """
+import json, resource, sys, time
+from pathlib import Path
+trace, out = Path(sys.argv[1]), Path(sys.argv[2])
+{prepare}
+def peak_mb(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+imports = time.process_time(), peak_mb()
+begin, wall = time.process_time(), time.perf_counter()
+{run}
+print(json.dumps([*imports, time.process_time() - begin, time.perf_counter() - wall, peak_mb()]))
+"""
+
+# Largest ratio to the baseline's CPU time, by size; memory as MB fixed and per MB of JSON.
+ALLOWED_RATIO = {TABLES: {0: 0.6, 400: 0.5}, REPORT: {0: 1.0}}
+ALLOWED_MEMORY = {TABLES: (250, 0.8), REPORT: (250, 1.0)}
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU seconds and peak memory of one case."""
+    """What one case took: imports, then the work itself."""
 
+    import_cpu_s: float
+    import_mb: float
     cpu_s: float
+    wall_s: float
     peak_mb: float
 
 
-def measure(code: str, trace: Path, repeats: int) -> Cost:
-    """Run ``code`` in fresh processes; the least CPU time and the largest peak."""
+def measure(case: str, trace: Path, repeats: int) -> Cost:
+    """Run a case in fresh processes: the least times, the largest memory."""
+    code = MEASURED.format(prepare=PREPARE[case], run=RUN[case])
     costs = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as out:
-            process = subprocess.Popen([sys.executable, "-c", code, str(trace), out])
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode:
-                raise SystemExit(f"failed: {code}")
-            costs.append(Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024))
-    return Cost(min(c.cpu_s for c in costs), max(c.peak_mb for c in costs))
+            command = [sys.executable, "-c", code, str(trace), out]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{case} failed on {trace}:\n{done.stderr}")
+        costs.append(Cost(*json.loads(done.stdout.splitlines()[-1])))
+    return Cost(
+        *(min(getattr(c, name) for c in costs) for name in ("import_cpu_s", "import_mb")),
+        *(min(getattr(c, name) for c in costs) for name in ("cpu_s", "wall_s")),
+        max(c.peak_mb for c in costs),
+    )
+
+
+def simulated(folder: Path, megabytes: int) -> Path:
+    """A trace of about this size from the simulated sample."""
+    from jarvis.sample import write_sample
+
+    path = folder / f"simulated-{megabytes}.json.gz"
+    steps = max(1, round(megabytes / MB_PER_STEP))
+    return write_sample(path, steps=steps, world_size=1, scale="large")
+
+
+MB_PER_STEP = 4.66
+"""JSON of one step of the large sample."""
+
+
+def repeated(folder: Path, original: Path, megabytes: int) -> Path:
+    """A trace of about this size: the events of a real one over and over, later each time."""
+    raw = original.read_bytes()
+    document = orjson.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    events = document.pop("traceEvents")
+    path = folder / f"repeated-{megabytes}.json.gz"
+    with gzip.open(path, "wb", compresslevel=6) as out:
+        out.write(orjson.dumps(document)[:-1] + b',"traceEvents":[\n')
+        written = 0
+        for copy in _copies(events):
+            text = b",\n".join(map(orjson.dumps, copy))
+            out.write((b",\n" if written else b"") + text)
+            written += len(text)
+            if written >= megabytes * 1e6:
+                break
+        out.write(b"\n]}")
+    return path
+
+
+def _copies(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The events, then again with later times and ids of their own."""
+    timed = [e for e in events if isinstance(e.get("ts"), int | float)]
+    starts = [e["ts"] for e in timed]
+    span = max(e["ts"] + e.get("dur", 0) for e in timed) - min(starts)
+    ids = ("correlation", "External id", "Sequence number")
+    numbers = [n for e in events for n in (e.get("id"), *map((e.get("args") or {}).get, ids))]
+    step = max((n for n in numbers if isinstance(n, int)), default=0) + 1
+    copy = 0
+    while True:
+        later: list[dict[str, Any]] = []
+        for event in events if copy == 0 else timed:
+            moved = dict(event)
+            if "ts" in moved:
+                moved["ts"] = round(moved["ts"] + copy * span, 3)
+            if isinstance(moved.get("id"), int):
+                moved["id"] += copy * step
+            if isinstance(moved.get("args"), dict):
+                arguments = dict(moved["args"])
+                for key in ids:
+                    if isinstance(arguments.get(key), int):
+                        arguments[key] += copy * step
+                moved["args"] = arguments
+            later.append(moved)
+        yield later
+        copy += 1
 
 
 def json_megabytes(trace: Path) -> float:
@@ -59,29 +157,55 @@ def json_megabytes(trace: Path) -> float:
         return sum(len(block) for block in iter(lambda: stream.read(1 << 20), b"")) / 1e6
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print one line for each case."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=8, help="steps of the simulated trace")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--trace", type=Path, help="a .json.gz trace to use instead")
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        trace = options.trace
-        if trace is None:
-            from jarvis.sample import write_sample
+def verdict(case: str, ratio: float, peak_mb: float, size_mb: float) -> str:
+    """Whether a case keeps to what is required of it."""
+    if case not in ALLOWED_RATIO:
+        return ""
+    most = [limit for size, limit in ALLOWED_RATIO[case].items() if size_mb >= size][-1]
+    fixed, per_mb = ALLOWED_MEMORY[case]
+    memory = fixed + per_mb * size_mb
+    marks = ("ok" if ratio <= most else "MISSED", "ok" if peak_mb <= memory else "MISSED")
+    return f"CPU <= {most:.1f}x {marks[0]}, memory <= {memory:.0f} MB {marks[1]}"
 
-            trace = Path(folder) / "sample.json.gz"
-            write_sample(trace, steps=options.steps, world_size=1, scale="large")
-        size_mb = json_megabytes(trace)
-        print(f"{trace.name}: {size_mb:.0f} MB of JSON, {trace.stat().st_size / 1e6:.1f} MB stored")
-        costs = {name: measure(code, trace, options.repeats) for name, code in CASES.items()}
-    start, baseline = costs[START], costs[BASELINE]
-    print(f"{'case':28s} {'CPU s':>8s} {'x JSON load':>12s} {'peak MB':>9s} {'MB/MB JSON':>11s}")
-    for name, cost in costs.items():
-        ratio = (cost.cpu_s - start.cpu_s) / (baseline.cpu_s - start.cpu_s)
-        growth = (cost.peak_mb - start.peak_mb) / size_mb
-        print(f"{name:28s} {cost.cpu_s:8.2f} {ratio:12.2f} {cost.peak_mb:9.0f} {growth:11.2f}")
+
+def compare(trace: Path, cases: Sequence[str], repeats: int) -> None:
+    """Print one line for each case."""
+    size_mb = json_megabytes(trace)
+    stored_mb = trace.stat().st_size / 1e6
+    print(f"\n{trace.name}: {size_mb:.0f} MB of JSON, {stored_mb:.1f} MB stored")
+    print(
+        f"{'case':24s} {'import s':>8s} {'MB':>5s} {'CPU s':>8s} {'s/GB':>6s} {'wall s':>7s}"
+        f" {'x orjson':>9s} {'peak MB':>8s}"
+    )
+    baseline: Cost | None = None
+    for case in cases:
+        cost = measure(case, trace, repeats)
+        baseline = baseline or cost
+        ratio = cost.cpu_s / baseline.cpu_s
+        print(
+            f"{case:24s} {cost.import_cpu_s:8.2f} {cost.import_mb:5.0f} {cost.cpu_s:8.2f}"
+            f" {1000 * cost.cpu_s / size_mb:6.2f} {cost.wall_s:7.2f} {ratio:9.2f}"
+            f" {cost.peak_mb:8.0f}  {verdict(case, ratio, cost.peak_mb, size_mb)}",
+            flush=True,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the traces and compare the cases."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="100,500,1500", help="MB of JSON, with commas between")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--trace", type=Path, help="a .json or .json.gz trace to repeat instead")
+    parser.add_argument("--cases", default=",".join(RUN), help="some of the cases, by name")
+    options = parser.parse_args(arguments)
+    cases = [case for case in RUN if case in options.cases.split(",")]
+    for size in map(int, options.sizes.split(",")):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            trace = (
+                repeated(folder, options.trace, size) if options.trace else simulated(folder, size)
+            )
+            compare(trace, cases, options.repeats)
     return 0
 
 

@@ -27,7 +27,7 @@ class UnreadableTraceError(TraceError):
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} cannot be read: {reason}. "
-            "Give a Kineto trace of the PyTorch profiler as .json or .json.gz."
+            "Give a Kineto trace of the PyTorch profiler as .json, .json.gz or .zip."
         )
 
 
@@ -44,7 +44,13 @@ class NotAProfilerTraceError(TraceError):
 class EmptyTraceError(TraceError):
     """The trace holds no event that could be analysed."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, is_cut: bool = False) -> None:
+        if is_cut:
+            super().__init__(
+                f"{path} ends before the first event that could be analysed. "
+                "Copy or export the trace again, whole."
+            )
+            return
         super().__init__(
             f"{path} holds no GPU work and no CPU operators. Record it with "
             "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] around at least one step."

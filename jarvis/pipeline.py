@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,7 +35,7 @@ from jarvis.run import (
     staged,
     write_run,
 )
-from jarvis.trace import TraceInfo, read_trace
+from jarvis.trace import OnProgress, ReadProgress, TraceInfo, read_trace
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.trace_health import trace_health
 from jarvis.workspace import default_output_dir
@@ -126,9 +126,9 @@ def analyze(
     """
     root = Path(output_dir) if output_dir else default_output_dir(Path(trace_path))
     options = Options(platform=platform, preset=preset, model_name=model_name, reference=reference)
-    with _step(0, progress):
+    with _step(0, progress) as on_reading:
         compared_with = open_reference(reference) if reference else None
-        trace = read_trace(trace_path)
+        trace = read_trace(trace_path, on_reading)
         check_output_folder(root, trace.info.sha256)
     with _step(1, progress):
         hardware, warning = choose_hardware(trace.info, platform, preset)
@@ -261,11 +261,13 @@ def _version() -> str:
 
 
 @contextmanager
-def _step(index: int, progress: Progress | None, steps: tuple[str, ...] = STEPS) -> Iterator[None]:
-    name, number, total = steps[index], index + 1, len(steps)
+def _step(
+    index: int, progress: Progress | None, steps: tuple[str, ...] = STEPS
+) -> Iterator[OnProgress]:
+    """Report the start and end of a step; gives what reports how far it has read."""
+    step = Step(steps[index], index + 1, len(steps), "started")
+    report = progress or (lambda _: None)
     begin = perf_counter()
-    if progress:
-        progress(Step(name, number, total, "started"))
-    yield
-    if progress:
-        progress(Step(name, number, total, "done", perf_counter() - begin))
+    report(step)
+    yield lambda reading: report(replace(step, state="running", reading=reading))
+    report(replace(step, state="done", elapsed_s=perf_counter() - begin))

@@ -38,8 +38,28 @@ def test_steps_are_reported_as_they_start_and_end(trace_path: Path, tmp_path: Pa
     analyze(trace_path, output_dir=tmp_path / "run", progress=seen.append)
     assert [s.name for s in seen if s.state == "started"] == list(STEPS)
     assert [s.name for s in seen if s.state == "done"] == list(STEPS)
-    assert [s.number for s in seen] == [n for n in range(1, len(STEPS) + 1) for _ in range(2)]
-    assert all((s.elapsed_s is None) == (s.state == "started") for s in seen)
+    assert [s.number for s in seen] == sorted(s.number for s in seen)
+    assert all((s.elapsed_s is None) == (s.state != "done") for s in seen)
+    reading = [s for s in seen if s.state == "running"]
+    assert {s.name for s in reading} == {"Read the trace"}
+    assert reading[-1].reading.bytes_done == trace_path.stat().st_size
+    assert str(reading[-1].reading).endswith("events")
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_callback_that_raises_stops_the_work_and_leaves_nothing(
+    trace_path: Path, tmp_path: Path, name: str
+) -> None:
+    class CancelledError(Exception):
+        pass
+
+    def cancel(step: Step) -> None:
+        if step.name == name:
+            raise CancelledError
+
+    with pytest.raises(CancelledError):
+        analyze(trace_path, output_dir=tmp_path / "run", progress=cancel)
+    assert list(tmp_path.iterdir()) == [trace_path]
 
 
 def test_a_run_of_a_small_trace(trace_path: Path, tmp_path: Path) -> None:

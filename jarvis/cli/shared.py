@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
 
-TRACE_HELP = "trace of the PyTorch profiler (.json or .json.gz)"
+TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
 PLATFORM_HELP = "GPU to judge against, as `jarvis hardware` lists it (default: the trace's own)"
 PRESET_HELP = "which figures of that GPU, where there are several (default: its first)"
 
@@ -17,13 +17,20 @@ LONG_STEP_S = 1.0
 
 Commands = argparse._SubParsersAction
 
+ERASE_REST = "\x1b[K"
+"""What a terminal takes as: nothing more in this line."""
+
 
 def print_step(step: "Step") -> None:
-    """Say to stderr which step begins, and how long it took if that was long."""
-    if step.elapsed_s is None:
+    """Say to stderr which step begins, to a terminal how far it is, and how long it took."""
+    if step.state == "running":
+        if sys.stderr.isatty():
+            print(f"      {step.reading}{ERASE_REST}", end="\r", file=sys.stderr)
+    elif step.elapsed_s is None:
         print(f"[{step.number}/{step.total}] {step.name}", file=sys.stderr)
     elif step.elapsed_s >= LONG_STEP_S:
-        print(f"      took {step.elapsed_s:.1f} s", file=sys.stderr)
+        rest = ERASE_REST if sys.stderr.isatty() else ""
+        print(f"      took {step.elapsed_s:.1f} s{rest}", file=sys.stderr)
 
 
 def warn(lines: Iterable[str]) -> None:

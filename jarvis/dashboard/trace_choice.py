@@ -45,7 +45,7 @@ def _uploaded(prefix: str) -> Path | None:
     """The stored upload; the browser's file is stored once, not in every run of the page."""
     file = st.file_uploader(
         "Trace of the PyTorch profiler",
-        type=["json", "gz"],
+        type=["json", "gz", "zip"],
         key=f"{prefix}_upload",
         help="As `prof.export_chrome_trace('trace.json.gz')` writes it. Give larger files by their "
         "path on the server.",

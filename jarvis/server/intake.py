@@ -32,7 +32,7 @@ def server_trace(text: str) -> Path:
     """The trace that a path names; relative ones are looked up in each root in turn.
 
     Raises IntakeError where the path is empty, leaves the roots (also through a link), or names
-    no ``.json`` or ``.json.gz`` file. What lies outside the roots is refused without looking.
+    no file of SUFFIXES. What lies outside the roots is refused without looking.
     """
     if not text.strip():
         raise IntakeError("Type the path of a trace on the server.")
@@ -103,6 +103,6 @@ def sample_trace() -> Path:
 def _check_name(name: str) -> None:
     if not name.lower().endswith(SUFFIXES):
         raise IntakeError(
-            f"{Path(name).name} is no trace that can be read: give a {' or '.join(SUFFIXES)} file "
+            f"{Path(name).name} is no trace that can be read: give a {', '.join(SUFFIXES)} file "
             "as the PyTorch profiler exports it."
         )

@@ -14,10 +14,11 @@ from jarvis.trace.event_store import EventStore
 from jarvis.trace.links import backward_links, launch_links
 from jarvis.trace.metadata import TraceInfo, span_ns, trace_info
 from jarvis.trace.reader import OnProgress, RawTrace, ReadProgress, read_raw
+from jarvis.trace.repairs import RepairKind
 from jarvis.trace.source import SUFFIXES
 from jarvis.trace.tables import Field
 
-__all__ = ["SUFFIXES", "ReadProgress", "Trace", "TraceInfo", "read_trace"]
+__all__ = ["SUFFIXES", "OnProgress", "ReadProgress", "Trace", "TraceInfo", "read_trace"]
 
 _HOST_COLUMNS = ("uid", "cat", "name", "pid", "tid", "ts_ns", "dur_ns")
 
@@ -74,7 +75,8 @@ def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace
     """
     trace = _tabulate(read_raw(Path(path), on_progress))
     if trace.cpu_ops.is_empty() and trace.gpu_events.is_empty():
-        raise EmptyTraceError(path)
+        is_cut = any(repair.kind is RepairKind.TRUNCATED for repair in trace.info.repairs)
+        raise EmptyTraceError(path, is_cut=is_cut)
     return trace
 
 

@@ -48,6 +48,10 @@ class ReadProgress:
     bytes_total: int
     events: int
 
+    def __str__(self) -> str:
+        megabytes = f"{self.bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB"
+        return f"{megabytes}, {self.events:,} events"
+
 
 OnProgress = Callable[[ReadProgress], None]
 """Called after each block; what it raises ends the reading."""

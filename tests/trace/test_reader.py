@@ -136,13 +136,17 @@ def test_files_of_another_kind(tmp_path: Path, content: bytes, words: str) -> No
     [
         b'{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1, "args": {}}]}',
         b'{"traceEvents": [1]}',
-        b'{"traceEvents": [',
         b'{"traceEvents": [\xff]}',
     ],
 )
 def test_a_trace_without_work_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(EmptyTraceError, match="ProfilerActivity"):
         read_trace(write(tmp_path, content))
+
+
+def test_a_trace_cut_before_the_first_event_says_so(tmp_path: Path) -> None:
+    with pytest.raises(EmptyTraceError, match="ends before the first event"):
+        read_trace(write(tmp_path, b'{"traceEvents": ['))
 
 
 def test_absolute_timestamps_keep_their_nanoseconds(tmp_path: Path) -> None:
