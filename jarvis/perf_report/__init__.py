@@ -25,7 +25,7 @@ from jarvis.perf_report import (
 )
 from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_paths import CallPath, CallStacks
-from jarvis.perf_report.calls import host_calls
+from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.gpu_timeline import Totals
 from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
@@ -199,13 +199,13 @@ class PerfReport:
 
     def call_paths(self, uids: Sequence[int]) -> dict[int, CallPath]:
         """What is around and below each of these operations or host calls, by uid."""
-        wanted = pl.col("uid").is_in(uids)
-        unified_rows = self._grouped.calls.filter(wanted)
-        others = self._calls.filter(
-            wanted & ~pl.col("uid").is_in(unified_rows["uid"].implode())
-        ).with_columns(source_uid="uid")
-        rows = pl.concat([unified_rows, others], how="diagonal")
-        work = pl.concat([self._grouped.work, self._work.below(others["uid"])], how="diagonal")
+        unified_rows = self._grouped.calls.filter(pl.col("uid").is_in(uids))
+        others = pl.Series(sorted(set(uids).difference(unified_rows["uid"])), dtype=pl.Int64)
+        other_rows = self._calls.rows(others).with_columns(source_uid="uid")
+        rows = pl.concat([unified_rows, other_rows], how="diagonal")
+        below = self._work.below(others)
+        of_rows = self._grouped.work.filter(pl.col("owner_uid").is_in(uids))
+        work = pl.concat([of_rows, below], how="diagonal")
         return call_paths.call_paths(self._named_tree, self._stacks, rows, work)
 
     def sheets(self) -> dict[str, pl.DataFrame]:
@@ -284,11 +284,12 @@ class PerfReport:
         return work
 
     @cached_property
-    def _calls(self) -> pl.DataFrame:
-        calls = host_calls(self._trace, with_python=self.options.needs_python_tree)
-        if self.options.detect_recompute:
-            calls = recompute.marked_calls(calls, self._recomputed)
-        return calls
+    def _calls(self) -> HostCalls:
+        return host_calls(
+            self._trace,
+            with_python=self.options.needs_python_tree,
+            recomputed=self._recomputed if self.options.detect_recompute else None,
+        )
 
     @cached_property
     def _recomputed(self) -> pl.Series:
@@ -316,14 +317,14 @@ class PerfReport:
 
     @cached_property
     def _launchers(self) -> pl.DataFrame:
-        return ops.launchers(self._work, self._calls)
+        return ops.launchers(self._work, self._calls, self._direct)
 
     @cached_property
     def _costs(self) -> pl.DataFrame:
-        cpu_ops = self._calls.filter(pl.col("cat") == "cpu_op")
+        cpu_ops = self._trace.cpu_ops
         return roofline.costs(
             cpu_ops,
-            self._work.below(cpu_ops["uid"]),
+            self._work,
             strict=self.strict,
             annotations=step_annotations(cpu_ops, self._trace.annotations),
         )

@@ -1,6 +1,7 @@
 """Host calls with their arguments and the names of process and thread; groups of equal calls."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -18,34 +19,75 @@ OPTIONAL_KEY = ("num_kernels", "is_recompute", "overlapping_kernel_names")
 """Columns that tell rows apart too, where the calls have them."""
 
 _PROCESS_TID = "0"  # Kineto writes the names of a process under this thread
+_NAME = pl.Categorical()
 
 
-def host_calls(trace: Trace, *, with_python: bool = False) -> pl.DataFrame:
-    """Cpu ops and runtime calls, ``with_python`` Python functions too, in file order.
+@dataclass(frozen=True)
+class HostCalls:
+    """The host calls of a trace: cpu ops, runtime calls, Python functions where asked for.
 
-    Columns: ``uid, name, cat, pid, tid, ts_ns, dur_ns``, the arguments as JSON text (null where
-    the trace has none), ``process_name, process_label, thread_name``.
+    There are millions of them, while most tables are about the few that launch GPU work. So
+    nothing is copied until somebody asks for some of them.
     """
-    columns = ("uid", "name", "cat", "pid", "tid", "ts_ns", "dur_ns")
-    parts = [trace.cpu_ops.select(*columns, *ARGUMENTS), trace.runtime.select(columns)]
-    if with_python:
-        parts.append(trace.python_functions.select(columns))
-    calls = pl.concat(parts, how="diagonal").sort("uid")
-    processes = trace.threads.filter(pl.col("tid") == _PROCESS_TID)
-    return (
-        calls.join(
-            processes.select("pid", "process_name", "process_label"),
-            on="pid",
-            how="left",
-            maintain_order="left",
+
+    cpu_ops: pl.DataFrame
+    runtime: pl.DataFrame
+    python_functions: pl.DataFrame | None
+    threads: pl.DataFrame
+    recomputed: pl.Series | None = None
+
+    def select(self, uids: pl.Series, *columns: str) -> pl.DataFrame:
+        """``uid`` and ``columns`` of the calls with these uids, in file order.
+
+        Null where a kind of call does not have a column.
+        """
+        wanted = pl.col("uid").is_in(uids.implode())
+        parts = [
+            table.select(pl.col(name) for name in ("uid", *columns) if name in table.columns)
+            for table in (self.cpu_ops, self.runtime, self.python_functions)
+            if table is not None
+        ]
+        return pl.concat([part.filter(wanted) for part in parts], how="diagonal").sort("uid")
+
+    def rows(self, uids: pl.Series) -> pl.DataFrame:
+        """The calls with these uids, in file order, as the rows of sheets need them.
+
+        Columns: ``uid, name, ts_ns, dur_ns``, the arguments as JSON text (null where the trace has
+        none), ``process_name, process_label, thread_name``; ``is_recompute`` where it is known.
+        """
+        found = self.select(uids, "name", "ts_ns", "dur_ns", "pid", "tid", *ARGUMENTS)
+        processes = self.threads.filter(pl.col("tid") == _PROCESS_TID)
+        named = (
+            found.join(
+                processes.select("pid", pl.col("process_name", "process_label").cast(_NAME)),
+                on="pid",
+                how="left",
+                maintain_order="left",
+            )
+            .join(
+                self.threads.select("pid", "tid", pl.col("thread_name").cast(_NAME)),
+                on=["pid", "tid"],
+                how="left",
+                maintain_order="left",
+            )
+            .drop("pid", "tid")
+            .with_columns(pl.col(THREAD).fill_null(pl.lit(UNKNOWN, dtype=_NAME)))
         )
-        .join(
-            trace.threads.select("pid", "tid", "thread_name"),
-            on=["pid", "tid"],
-            how="left",
-            maintain_order="left",
-        )
-        .with_columns(pl.col(THREAD).fill_null(UNKNOWN))
+        if self.recomputed is None:
+            return named
+        return named.with_columns(is_recompute=pl.col("uid").is_in(self.recomputed.implode()))
+
+
+def host_calls(
+    trace: Trace, *, with_python: bool = False, recomputed: pl.Series | None = None
+) -> HostCalls:
+    """The host calls of a trace; ``recomputed`` are those that run a second time."""
+    return HostCalls(
+        cpu_ops=trace.cpu_ops,
+        runtime=trace.runtime,
+        python_functions=trace.python_functions if with_python else None,
+        threads=trace.threads,
+        recomputed=recomputed,
     )
 
 

@@ -90,7 +90,8 @@ def gpu_timeline(work: GpuWork, micro_idle_thresh_us: float | None = None) -> pl
     for flag in (False, True):
         part = window.filter(pl.col("is_recompute") == flag)
         if part.height or not flag:
-            rows = _rows(replace(work, events=part, counts_unlinked=True), micro_idle_thresh_us)
+            alone = replace(work, events=part, launches=work.launches.clear(), counts_unlinked=True)
+            rows = _rows(alone, micro_idle_thresh_us)
             tables.append(rows.with_columns(is_recompute=pl.lit(flag)))
     return pl.concat(tables)
 

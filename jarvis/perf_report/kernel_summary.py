@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.perf_report.calls import ARGUMENTS
+from jarvis.perf_report.calls import ARGUMENTS, HostCalls
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.ops import with_op_category
 from jarvis.perf_report.work import GpuWork
@@ -13,7 +13,7 @@ GRAPH, RUNTIME = "graph", "runtime"
 _KEYS = ("parent_op_category", "parent_cpu_op", "kernel_name", "kernel_stream")
 
 
-def kernels(work: GpuWork, calls: pl.DataFrame, direct: pl.DataFrame) -> pl.DataFrame:
+def kernels(work: GpuWork, calls: HostCalls, direct: pl.DataFrame) -> pl.DataFrame:
     """One row for each kernel in file order, with or without a recorded launch.
 
     Returns ``kernel_name, kernel_stream, dur_ns, launcher_name`` (of the runtime call),
@@ -21,14 +21,15 @@ def kernels(work: GpuWork, calls: pl.DataFrame, direct: pl.DataFrame) -> pl.Data
     launch, each null where there is none.
     """
     rows = work.events.filter(pl.col("cat") == "kernel")
-    ops = calls.join(rows.select(uid="op_uid").unique(), on="uid", how="semi")
+    ops = calls.rows(rows["op_uid"].unique())
+    launches = calls.select(rows["launch_uid"].unique(), "name")
     parents = with_op_category(ops.with_columns(source_uid="uid"), direct).select(
         *ARGUMENTS, op_uid="uid", parent_cpu_op="name", parent_op_category="op_category"
     )
     return (
         rows.select("launch_uid", "op_uid", "dur_ns", kernel_name="name", kernel_stream="stream")
         .join(
-            calls.select(launch_uid="uid", launcher_name="name"),
+            launches.select(launch_uid="uid", launcher_name="name"),
             on="launch_uid",
             how="left",
             maintain_order="left",

@@ -8,7 +8,7 @@ import polars as pl
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.call_paths import CallStacks
-from jarvis.perf_report.calls import ARGUMENTS, CALL_KEY, numbered
+from jarvis.perf_report.calls import ARGUMENTS, CALL_KEY, HostCalls, numbered
 from jarvis.perf_report.efficiency import with_efficiency
 from jarvis.perf_report.gpu_timeline import Totals, copy_direction
 from jarvis.perf_report.intervals import busy_ns, microseconds
@@ -32,14 +32,14 @@ def grouped(unified: UnifiedCalls) -> UnifiedCalls:
 
 def operations(
     of: UnifiedCalls,
-    names: pl.DataFrame,
+    host_calls: HostCalls,
     stacks: CallStacks,
     hardware: HardwareSpec | None,
     totals: Totals,
 ) -> pl.DataFrame:
     """One row for each operation (schema: ``operations``), the longest kernel time first.
 
-    ``of``: ``grouped`` unified calls; ``names``: ``uid, name`` of host calls.
+    ``of``: ``grouped`` unified calls.
     """
     work = of.work.unique(["owner_uid", "gpu_uid"], maintain_order=True)
     per_call = of.calls.with_columns(
@@ -64,7 +64,7 @@ def operations(
     )
     joined = (
         rows.join(_of_work(work), on="operation_uid", how="left", maintain_order="left")
-        .join(_launchers(work, names), on="operation_uid", how="left", maintain_order="left")
+        .join(_launchers(work, host_calls), on="operation_uid", how="left", maintain_order="left")
         .join(
             kernels_by_name(work, "operation_uid"),
             on="operation_uid",
@@ -114,10 +114,12 @@ def _of_work(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _launchers(work: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+def _launchers(work: pl.DataFrame, host_calls: HostCalls) -> pl.DataFrame:
     """``operation_uid, launcher_names`` of all calls, ``launcher_uids`` of the example call."""
-    launched = work.filter(pl.col("kind") != COMMUNICATION).join(
-        names.select(launcher_uid="uid", launcher_name="name"), on="launcher_uid", how="left"
+    launched = (
+        work.filter(pl.col("kind") != COMMUNICATION)
+        .select("operation_uid", "owner_uid", "launch_uid", "gpu_uid", "launcher_uid")
+        .join(_launcher_names(work, host_calls), on="launcher_uid", how="left")
     )
     is_example = pl.col("owner_uid") == pl.col("operation_uid")
     return (
@@ -128,6 +130,12 @@ def _launchers(work: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
             launcher_uids=pl.col("launcher_uid").filter(is_example).unique(maintain_order=True),
         )
     )
+
+
+def _launcher_names(work: pl.DataFrame, host_calls: HostCalls) -> pl.DataFrame:
+    """``launcher_uid, launcher_name`` of GPU work."""
+    names = host_calls.select(work["launcher_uid"].drop_nulls().unique(), "name")
+    return names.rename({"uid": "launcher_uid", "name": "launcher_name"})
 
 
 def _python_context(rows: pl.DataFrame, stacks: CallStacks) -> dict[str, pl.Series]:
@@ -154,7 +162,7 @@ def _direction(op_category: str, uid: int, stacks: CallStacks) -> str | None:
     return "backward" if op_category.endswith("_bwd") or in_autograd else None
 
 
-def gpu_work_table(work: GpuWork, of: UnifiedCalls, names: pl.DataFrame) -> pl.DataFrame:
+def gpu_work_table(work: GpuWork, of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
     """One row for each GPU event in file order (schema: ``gpu_work``)."""
     rows = of.work.select("operation_uid", uid="gpu_uid").unique("uid", keep="first")
     kinds = pl.col("name").str.extract_groups(r"\((?<src>\w+) -> (?<dst>\w+)\)")
@@ -162,7 +170,7 @@ def gpu_work_table(work: GpuWork, of: UnifiedCalls, names: pl.DataFrame) -> pl.D
     return (
         work.events.join(rows, on="uid", how="left", maintain_order="left")
         .join(
-            names.select(launcher_uid="uid", launcher_name="name"),
+            _launcher_names(work.events, host_calls),
             on="launcher_uid",
             how="left",
             maintain_order="left",

@@ -6,6 +6,7 @@ from jarvis.perf_models import op_category
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     CALL_KEY,
+    HostCalls,
     key_of,
     numbered,
     shares,
@@ -29,10 +30,13 @@ _STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 
 
 def direct_work(work: GpuWork) -> pl.DataFrame:
-    """Linked GPU work without communication, by start: ``owner_uid`` is its launcher."""
+    """Linked GPU work without communication, by start.
+
+    Returns ``owner_uid`` (its launcher), ``uid, name, stream, ts_ns, dur_ns``.
+    """
     return (
         work.linked.filter(pl.col("kind") != COMMUNICATION)
-        .with_columns(owner_uid="launcher_uid")
+        .select("uid", "name", "stream", "ts_ns", "dur_ns", owner_uid="launcher_uid")
         .sort("ts_ns", "uid")
     )
 
@@ -69,15 +73,14 @@ def with_op_category(calls: pl.DataFrame, direct: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def launchers(work: GpuWork, calls: pl.DataFrame) -> pl.DataFrame:
+def launchers(work: GpuWork, calls: HostCalls, direct: pl.DataFrame) -> pl.DataFrame:
     """One row for each host call that launched GPU work itself, by start time.
 
-    ``calls``: ``host_calls``. Adds ``op_category``, ``direct_kernel_time_us`` (busy time of what it
-    launched, without communication), ``subtree_kernel_time_us`` (of all work below it) and
-    ``direct_kernel_count``.
+    ``direct``: ``direct_work``. Adds to ``HostCalls.rows``: ``op_category``,
+    ``direct_kernel_time_us`` (busy time of what it launched, without communication),
+    ``subtree_kernel_time_us`` (of all work below it) and ``direct_kernel_count``.
     """
-    direct = direct_work(work)
-    below = work.below(direct["owner_uid"].unique())
+    below = work.below(direct["owner_uid"].unique(), ("ts_ns", "dur_ns"))
     times = (
         direct.group_by("owner_uid")
         .agg(first_kernel_uid=pl.col("uid").min(), direct_kernel_count=pl.len().cast(pl.Int64))
@@ -91,7 +94,7 @@ def launchers(work: GpuWork, calls: pl.DataFrame) -> pl.DataFrame:
             subtree_kernel_time_us=microseconds(pl.col("busy_ns_below")),
         )
     )
-    found = calls.join(times, on="uid").sort("ts_ns", "first_kernel_uid")
+    found = calls.rows(times["uid"]).join(times, on="uid").sort("ts_ns", "first_kernel_uid")
     return with_op_category(found.with_columns(source_uid="uid"), direct)
 
 

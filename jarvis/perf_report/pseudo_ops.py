@@ -286,7 +286,7 @@ def _as_ops(trace: Trace, spans: pl.DataFrame) -> pl.DataFrame:
             sequence_number=pl.lit(None, pl.Int64),
         )
     )
-    return placed.select(trace.cpu_ops.columns).cast(dict(trace.cpu_ops.schema))
+    return placed.select(trace.cpu_ops.columns).cast(trace.cpu_ops.schema)
 
 
 def _host_tables(trace: Trace, columns: Iterable[str], uids: pl.Series) -> list[pl.DataFrame]:

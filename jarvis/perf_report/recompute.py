@@ -22,11 +22,6 @@ def recomputed_uids(trace: Trace) -> pl.Series:
     return trace.python_call_tree.sort("order").filter(reached.cum_max() > pl.col("order"))["uid"]
 
 
-def marked_calls(calls: pl.DataFrame, recomputed: pl.Series) -> pl.DataFrame:
-    """Host calls with ``is_recompute``."""
-    return calls.with_columns(is_recompute=pl.col("uid").is_in(recomputed.implode()))
-
-
 def marked_work(work: GpuWork, recomputed: pl.Series) -> GpuWork:
     """GPU work with ``is_recompute`` on its events: that of the call that launched them."""
     is_recompute = pl.col("launch_uid").is_in(recomputed.implode()).fill_null(False)

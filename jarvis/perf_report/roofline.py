@@ -21,6 +21,7 @@ from jarvis.perf_models.registry import Formula
 from jarvis.perf_report.annotations import ANNOTATION_SCHEMA
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.literals import parsed
+from jarvis.perf_report.work import GpuWork
 
 FORMULA_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a formula raises that cannot make sense of a call's arguments."""
@@ -57,21 +58,21 @@ def backward(model: PerfModel) -> Formula | None:
 
 def costs(
     calls: pl.DataFrame,
-    work: pl.DataFrame,
+    work: GpuWork | None = None,
     formula_of: FormulaOf = forward,
     strict: bool = False,
     annotations: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """What each call costs whose name has a formula.
 
-    ``calls``: ``uid, name`` and the arguments as JSON text; ``work``: ``owner_uid, name, ts_ns``
-    of the GPU work below them, for the models that read kernel names; ``annotations``: ``uid,
-    annotation`` of the calls whose models read the step around them.
+    ``calls``: ``uid, name`` and the arguments as JSON text; ``work`` for the models that read the
+    names of the kernels below the call; ``annotations``: ``uid, annotation`` of the calls whose
+    models read the step around them.
 
-    Returns ``uid`` and the columns of COST_SCHEMA: ``modelled`` is false where the formula does not
-    cover the call; ``failure`` says why there is no cost although it should. ``flops`` and
-    ``bytes`` are those of the sheets, ``exact_*`` the right ones. With ``strict`` an error of a
-    formula is raised.
+    Returns ``uid`` and the columns of COST_SCHEMA, texts as categories: ``modelled`` is false where
+    the formula does not cover the call; ``failure`` says why there is no cost although it should.
+    ``flops`` and ``bytes`` are those of the sheets, ``exact_*`` the right ones. With ``strict`` an
+    error of a formula is raised.
     """
     models = {
         name: model
@@ -80,25 +81,34 @@ def costs(
     }
     candidates = calls.filter(pl.col("name").is_in(list(models))).select("uid", "name", *ARGUMENTS)
     need_kernels = [name for name, model in models.items() if model.needs_kernels]
-    kernel_names = (
-        work.sort("owner_uid", "ts_ns")
-        .group_by("owner_uid")
-        .agg(kernel_names=pl.col("name").str.join(_KERNEL_SEPARATOR))
-    )
-    candidates = candidates.join(
-        kernel_names, left_on="uid", right_on="owner_uid", how="left"
-    ).with_columns(kernel_names=pl.when(pl.col("name").is_in(need_kernels)).then("kernel_names"))
+    readers = candidates.filter(pl.col("name").is_in(need_kernels))["uid"]
     if annotations is None:
         annotations = pl.DataFrame(schema=ANNOTATION_SCHEMA)
-    candidates = candidates.join(annotations, on="uid", how="left", maintain_order="left")
-    signatures = candidates.select(_SIGNATURE).unique(maintain_order=True)
+    signatures = (
+        candidates.join(_kernel_names(readers, work), on="uid", how="left", maintain_order="left")
+        .join(annotations, on="uid", how="left", maintain_order="left")
+        .group_by(_SIGNATURE, maintain_order=True)
+        .agg("uid")
+    )
     rows = []
-    for row in signatures.iter_rows(named=True):
+    for row in signatures.select(_SIGNATURE).iter_rows(named=True):
         model = models[row["name"]]
         rows.append({"tracelens": model.tracelens, **_cost(row, formula_of(model), strict)})
-    priced = pl.concat([signatures, pl.DataFrame(rows, schema=COST_SCHEMA)], how="horizontal")
-    return candidates.join(priced, on=list(_SIGNATURE), nulls_equal=True).select(
-        "uid", *COST_SCHEMA
+    priced = pl.DataFrame(rows, schema=COST_SCHEMA).with_columns(
+        pl.col(pl.String).cast(pl.Categorical)
+    )
+    return signatures.select("uid").hstack(priced).explode("uid")
+
+
+def _kernel_names(readers: pl.Series, work: GpuWork | None) -> pl.DataFrame:
+    """``uid, kernel_names`` of the calls that have GPU work below them."""
+    if work is None:
+        return pl.DataFrame(schema={"uid": pl.Int64, "kernel_names": pl.String})
+    return (
+        work.below(readers, ("name", "ts_ns"))
+        .sort("owner_uid", "ts_ns", maintain_order=True)
+        .group_by(uid="owner_uid")
+        .agg(kernel_names=pl.col("name").str.join(_KERNEL_SEPARATOR))
     )
 
 

@@ -10,6 +10,7 @@ from jarvis.perf_models import ONE_SHEET_FAMILIES, all_models, sheet_families
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     THREAD,
+    HostCalls,
     key_of,
     numbered,
     statistics,
@@ -50,11 +51,12 @@ _NOT_IN_BACKWARD = (
 """Forward ops that the sheet of the backward pass leaves out."""
 
 _FIRST = ("gflops", "data_moved_mb", "flops_per_byte", *THREAD, "compute_spec", *ARGUMENTS)
+_OF_SHEET = ("name", "stream", "ts_ns", "dur_ns")
 _FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
 
 
 def roofline_sheets(
-    calls: pl.DataFrame,
+    calls: HostCalls,
     own_costs: pl.DataFrame,
     backwards: pl.DataFrame,
     work: GpuWork,
@@ -64,13 +66,12 @@ def roofline_sheets(
 ) -> dict[str, pl.DataFrame]:
     """Every roofline sheet that has rows, by sheet name, in report order.
 
-    ``calls``: ``host_calls``; ``own_costs``: ``costs`` of them; ``backwards``: ``Trace.backwards``.
+    ``own_costs``: ``costs`` of the cpu ops; ``backwards``: ``Trace.backwards``.
     With overlap information each sheet is followed by one that has it.
     """
     sheets: dict[str, pl.DataFrame] = {}
-    forward_rows = _priced(calls.filter(pl.col("cat") == "cpu_op"), own_costs)
-    forward_work = work.below(forward_rows["uid"])
-    backward_rows, backward_work = _backward_pass(forward_rows, backwards, work)
+    forward_rows = _priced(calls, own_costs)
+    backward_rows = _backward_pass(forward_rows, backwards)
     pairs = overlapping_pairs(work) if options.include_overlap_info else None
     models = [model for model in all_models() if model.tracelens or not tracelens_models_only]
     present = set(forward_rows["name"].unique())
@@ -80,11 +81,8 @@ def roofline_sheets(
             continue
         ahead = forward_rows.filter(pl.col("name").is_in(names))
         back = backward_rows.filter(pl.col("name").is_in(names))
-        for sheet, rows, below in _passes(family, ahead, back, forward_work, backward_work):
+        for sheet, rows, of_rows in _passes(family, ahead, back, backwards, work):
             if rows.height:
-                of_rows = below.join(
-                    rows.select("uid"), left_on="owner_uid", right_on="uid", how="semi"
-                )
                 sheets[sheet] = _sheet(rows, of_rows, hardware, options)
                 if pairs is not None:
                     sheets[sheet + OVERLAP_SUFFIX] = _sheet(
@@ -93,66 +91,77 @@ def roofline_sheets(
     return sheets
 
 
-def _priced(calls: pl.DataFrame, of: pl.DataFrame) -> pl.DataFrame:
+def _priced(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
     """Calls whose cost is known, in file order."""
-    return calls.join(of.filter(pl.col("flops").is_not_null()), on="uid").sort("uid")
+    known = of.filter(pl.col("flops").is_not_null())
+    return calls.rows(known["uid"]).drop("ts_ns", "dur_ns").join(known, on="uid").sort("uid")
 
 
-def _backward_pass(
-    forward_rows: pl.DataFrame, backwards: pl.DataFrame, work: GpuWork
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Forward ops that autograd differentiated, priced as their backward, and its GPU work."""
+def _backward_pass(forward_rows: pl.DataFrame, backwards: pl.DataFrame) -> pl.DataFrame:
+    """Forward ops that autograd differentiated, priced as their backward, in file order."""
     differentiated = forward_rows.filter(
         pl.col("uid").is_in(backwards["forward_uid"].implode())
         & ~pl.col("name").is_in(_NOT_IN_BACKWARD)
-    )
-    empty = work.below(pl.Series(dtype=pl.Int64))
-    calls = differentiated.drop(*COST_SCHEMA)
-    rows = _priced(calls, costs(calls, empty, backward))
-    nodes = _nodes_of_subtrees(rows["uid"], backwards, work.call_tree)
+    ).drop(*COST_SCHEMA)
+    known = costs(differentiated, formula_of=backward).filter(pl.col("flops").is_not_null())
+    return differentiated.join(known, on="uid").sort("uid")
+
+
+def _backward_work(owners: pl.Series, backwards: pl.DataFrame, work: GpuWork) -> pl.DataFrame:
+    """GPU work below the autograd nodes of each op and of all that runs below it."""
+    nodes = _nodes_of_subtrees(owners, backwards, work.call_tree)
     below = nodes.join(
-        work.below(nodes["node_uid"].unique()), left_on="node_uid", right_on="owner_uid"
+        work.below(nodes["node_uid"].unique(), _OF_SHEET), left_on="node_uid", right_on="owner_uid"
     )
-    return rows, below.unique(["owner_uid", "link_index"]).drop("node_uid")
+    return below.unique(["owner_uid", "link_index"]).drop("node_uid")
 
 
 def _nodes_of_subtrees(
     owners: pl.Series, backwards: pl.DataFrame, tree: pl.DataFrame
 ) -> pl.DataFrame:
     """``owner_uid, node_uid``: the autograd nodes of each op and of all that runs below it."""
-    spans = tree.filter(pl.col("uid").is_in(owners.implode())).select(
-        "order", "subtree_end", owner_uid="uid"
+    places = tree.select("uid", "order", "subtree_end")
+    nodes = (
+        backwards.join(places.select("order", forward_uid="uid"), on="forward_uid")
+        .select("order", node_uid="backward_uid")
+        .sort("order", "node_uid")
     )
-    nodes = backwards.join(tree.select("order", forward_uid="uid"), on="forward_uid").select(
-        node_uid="backward_uid", node_order="order"
+    spans = places.filter(pl.col("uid").is_in(owners.implode()))
+    order = nodes["order"]
+    found = (
+        pl.DataFrame(
+            {
+                "owner_uid": spans["uid"],
+                "first": order.search_sorted(spans["order"]),
+                "last": order.search_sorted(spans["subtree_end"]),
+            }
+        )
+        .filter(pl.col("first") < pl.col("last"))
+        .select("owner_uid", node=pl.int_ranges("first", "last", dtype=pl.UInt32))
+        .explode("node")
     )
-    return spans.join_where(
-        nodes,
-        pl.col("node_order") >= pl.col("order"),
-        pl.col("node_order") < pl.col("subtree_end"),
-    ).select("owner_uid", "node_uid")
+    return found.select("owner_uid", node_uid=nodes["node_uid"].gather(found["node"]))
 
 
 def _passes(
     family: str,
     ahead: pl.DataFrame,
     back: pl.DataFrame,
-    forward_work: pl.DataFrame,
-    backward_work: pl.DataFrame,
+    backwards: pl.DataFrame,
+    work: GpuWork,
 ) -> Iterator[tuple[str, pl.DataFrame, pl.DataFrame]]:
     """The sheets of a family: name, priced calls in row order, GPU work below them."""
     if family in ONE_SHEET_FAMILIES:
-        yield family, ahead, forward_work
+        yield family, ahead, work.below(ahead["uid"], _OF_SHEET)
         return
     is_backward = pl.col("name").is_in(_BACKWARD_IN_FORWARD)
-    own = ahead.filter(is_backward)
-    own_work = forward_work.join(own, left_on="owner_uid", right_on="uid", how="semi")
-    yield f"{family}_fwd", ahead.filter(~is_backward), forward_work
-    yield (
-        f"{family}_bwd",
-        pl.concat([back, own]),
-        pl.concat([backward_work, own_work], how="diagonal"),
+    first, own = ahead.filter(~is_backward), ahead.filter(is_backward)
+    yield f"{family}_fwd", first, work.below(first["uid"], _OF_SHEET)
+    of_backward = (
+        _backward_work(back["uid"], backwards, work),
+        work.below(own["uid"], _OF_SHEET),
     )
+    yield f"{family}_bwd", pl.concat([back, own]), pl.concat(of_backward, how="diagonal")
 
 
 def _sheet(

@@ -5,14 +5,18 @@ gets a row of its own, named after the call that launched it.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import find_model
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     CALL_KEY,
+    HostCalls,
     key_of,
     numbered,
     shares,
@@ -31,13 +35,16 @@ from jarvis.perf_report.overlap import (
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas import SPREAD
-from jarvis.trace.tables import PYTHON_FUNCTION, RUNTIME_CATEGORIES
+from jarvis.trace.tables import RUNTIME_CATEGORIES
+
+Int64s = NDArray[np.int64]
 
 SYNTHETIC = "{}->{} (Synthetic Op)"
 """Name of a row for one GPU event: the call that launched it, and its own name."""
 
 _FIRST_METRICS = ("gflops", "data_moved_mb", "flops_per_byte", "compute_spec", "perf_params")
 _REPORT_ORDER = ("is_outside_python", "root_ts_ns", "root_order", "order")
+_PLACE = ("uid", "order", "subtree_end", "depth", "is_root", "is_dropped")
 _WRAPPER_LEVELS = 5
 """How far above an op its autograd wrapper may stand."""
 
@@ -49,7 +56,7 @@ class UnifiedCalls:
     ``calls`` has ``uid`` (synthetic rows get one past the last event), ``source_uid`` (the host
     call that it stands for), ``name``, ``op_category``, thread, arguments as JSON text, ``dur_ns``,
     ``is_synthetic``, the columns of ``costs`` (null without a model) and ``kernel_time_us``.
-    ``work`` has ``owner_uid`` (a ``uid`` of calls), ``link_index`` and the columns of GPU events.
+    ``work`` has ``owner_uid`` (a ``uid`` of calls) and the columns of ``GpuWork.below``.
     """
 
     calls: pl.DataFrame
@@ -57,7 +64,7 @@ class UnifiedCalls:
 
 
 def unified_calls(
-    calls: pl.DataFrame,
+    calls: HostCalls,
     own_costs: pl.DataFrame,
     backward_links: pl.DataFrame,
     work: GpuWork,
@@ -67,15 +74,16 @@ def unified_calls(
 ) -> UnifiedCalls:
     """Choose the unified ops of a trace.
 
-    ``calls``: ``host_calls``; ``own_costs``: ``costs`` of them; ``direct``: ``direct_work``.
+    ``own_costs``: ``costs`` of the cpu ops; ``direct``: ``direct_work``.
     """
     # A model that TraceLens lacks prices a row, but does not change which rows there are.
     modelled = own_costs.filter(pl.col("modelled") & pl.col("tracelens"))["uid"]
     tree = _features(calls, work, modelled)
     wrapped = _wrapped_backwards(tree, calls, modelled, backward_links, work, strict)
-    collected = _collect(tree, wrapped["uid"])
+    collected = _collect(tree, wrapped["uid"], calls)
     chosen = (
-        calls.join(collected, on="uid")
+        calls.rows(collected["uid"])
+        .join(collected, on="uid")
         .sort(_REPORT_ORDER)
         .drop(_REPORT_ORDER)
         .with_columns(source_uid="uid", is_synthetic=pl.lit(False))
@@ -95,37 +103,50 @@ def unified_calls(
     return UnifiedCalls(timed, every_work)
 
 
-def _features(calls: pl.DataFrame, work: GpuWork, modelled: pl.Series) -> pl.DataFrame:
+def _features(calls: HostCalls, work: GpuWork, modelled: pl.Series) -> pl.DataFrame:
     """The call tree by ``order`` with what decides about each row.
 
-    ``has_work`` and ``has_communication`` below it; ``is_modelled``; ``is_leaf``: it launches GPU
-    work itself through runtime calls (driver calls do not count); ``has_modelled_below``.
+    ``has_work`` and ``has_communication`` below it; ``is_op``, ``is_python``, ``is_modelled``;
+    ``is_leaf``: it launches GPU work itself through runtime calls (driver calls do not count);
+    ``has_modelled_below``; ``is_barrier``: a runtime call inside an op.
     """
-    launches = work.launches
-    by_launch = launches["order"]
-    by_communication = launches.filter(pl.col("kind") == COMMUNICATION)["order"]
-    names = calls.select("uid", "name", "cat", "ts_ns")
-    tree = work.call_tree.join(names, on="uid").sort("order")
-    runtime = names.filter(pl.col("cat") == "cuda_runtime")["uid"]
-    leaves = launches.filter(pl.col("launch_uid").is_in(runtime.implode()))["op_uid"].unique()
-    first, end = tree["order"], tree["subtree_end"]
-    is_op = pl.col("cat") == "cpu_op"
+    launched = work.launches["order"].to_numpy()
+    kinds = work.events["kind"].gather(work.launches["event"])
+    runtime = calls.runtime.filter(pl.col("cat") == RUNTIME_CATEGORIES[0])["uid"]
+    by_runtime = work.events.select("launch_uid", "op_uid").filter(_is_among("launch_uid", runtime))
+    is_runtime = _is_among("uid", calls.runtime["uid"])
+    is_op = _is_among("uid", calls.cpu_ops["uid"])
+    tree = work.call_tree.select(
+        *_PLACE,
+        is_op=is_op,
+        is_python=~(is_op | is_runtime),
+        is_python_root=~(is_op | is_runtime) & pl.col("parent_uid").is_null(),
+        is_modelled=is_op & _is_among("uid", modelled),
+        is_leaf=is_op & _is_among("uid", by_runtime["op_uid"].drop_nulls()),
+        # Ops that run inside a runtime call are out of reach from above.
+        is_barrier=is_runtime & pl.col("op_uid").is_not_null(),
+    )
+    order, end = tree["order"].to_numpy(), tree["subtree_end"].to_numpy()
+    works = np.bincount(launched, minlength=tree.height)
+    is_communication = (kinds == COMMUNICATION).to_numpy()
+    communicates = np.bincount(launched[is_communication], minlength=tree.height)
     tree = tree.with_columns(
-        has_work=by_launch.search_sorted(end) > by_launch.search_sorted(first),
-        has_communication=by_communication.search_sorted(end)
-        > by_communication.search_sorted(first),
-        is_modelled=is_op & pl.col("uid").is_in(modelled.implode()),
-        is_leaf=is_op & pl.col("uid").is_in(leaves.implode()),
+        has_work=_has_any(works, order, end), has_communication=_has_any(communicates, order, end)
     )
-    # Ops that run inside a runtime call are out of reach from above.
-    is_runtime = pl.col("cat").is_in(RUNTIME_CATEGORIES)
-    is_barrier = is_runtime & pl.col("op_uid").is_not_null()
-    counted = pl.col("is_modelled") & pl.col("has_work") & ~_inside(is_barrier)
-    upto = pl.concat([pl.Series([0]), tree.select(counted.cum_sum().cast(pl.Int64)).to_series()])
-    return tree.with_columns(
-        has_modelled_below=upto.gather(end) > upto.gather(first + 1),
-        is_barrier=is_barrier,
-    )
+    counted = pl.col("is_modelled") & pl.col("has_work") & ~_inside(pl.col("is_barrier"))
+    modelled_here = tree.select(counted).to_series().to_numpy()
+    return tree.with_columns(has_modelled_below=_has_any(modelled_here, order + 1, end))
+
+
+def _is_among(column: str, uids: pl.Series) -> pl.Expr:
+    return pl.col(column).is_in(uids.implode())
+
+
+def _has_any(counts: NDArray[Any], first: Int64s, end: Int64s) -> pl.Series:
+    """For each range from ``first`` up to ``end`` whether ``counts`` is above 0 somewhere in it."""
+    before = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=before[1:])
+    return pl.Series(before[end] > before[first])
 
 
 def _inside(condition: pl.Expr) -> pl.Expr:
@@ -134,42 +155,48 @@ def _inside(condition: pl.Expr) -> pl.Expr:
     return reached > pl.col("order")
 
 
-def _collect(tree: pl.DataFrame, wrapped: pl.Series) -> pl.DataFrame:
+def _collect(tree: pl.DataFrame, wrapped: pl.Series, calls: HostCalls) -> pl.DataFrame:
     """``uid`` of the ops to collect, with the columns of ``_REPORT_ORDER`` to sort them by.
 
     In a tree with Python functions, ops that run inside a runtime call are in reach too, and what
     runs below a Python function comes first.
     """
-    is_wrapped = pl.col("uid").is_in(wrapped.implode())
+    is_wrapped = _is_among("uid", wrapped)
     descends = (
         pl.col("has_work")
         & ~pl.col("is_modelled")
         & (pl.col("has_modelled_below") | ~(is_wrapped | pl.col("is_leaf")))
     )
     collects = pl.col("is_modelled") | is_wrapped | ~pl.col("has_communication")
-    is_op = pl.col("cat") == "cpu_op"
-    is_python_root = (pl.col("cat") == PYTHON_FUNCTION) & pl.col("parent_uid").is_null()
-    has_python = tree.select((pl.col("cat") == PYTHON_FUNCTION).any()).item()
-    stops = pl.when(is_op).then(~descends).otherwise(pl.lit(not has_python) & pl.col("is_barrier"))
-    is_start = is_python_root | (pl.col("is_root") & ~pl.col("is_in_python"))
-    return (
-        tree.with_columns(is_in_python=_inside(is_python_root))
+    has_python = bool(tree["is_python"].any())
+    stops = (
+        pl.when("is_op").then(~descends).otherwise(pl.lit(not has_python) & pl.col("is_barrier"))
+    )
+    is_start = pl.col("is_python_root") | (pl.col("is_root") & ~pl.col("is_in_python"))
+    found = (
+        tree.with_columns(is_in_python=_inside(pl.col("is_python_root")))
         .with_columns(
             root_order=pl.when(is_start).then("order").forward_fill(),
-            root_ts_ns=pl.when(is_start).then("ts_ns").forward_fill(),
             is_visited=~_inside(stops),
         )
-        .filter(is_op & pl.col("is_visited") & pl.col("has_work") & ~descends & collects)
+        .filter(pl.col("is_op") & pl.col("is_visited") & pl.col("has_work") & ~descends & collects)
         .filter(~pl.col("is_dropped"))
-        .select(
-            "uid", "order", "root_order", "root_ts_ns", is_outside_python=~pl.col("is_in_python")
-        )
+        .select("uid", "order", "root_order", is_outside_python=~pl.col("is_in_python"))
+    )
+    roots = tree["uid"].gather(found["root_order"])
+    starts = calls.select(roots.drop_nulls().unique(), "ts_ns").rename(
+        {"uid": "root_uid", "ts_ns": "root_ts_ns"}
+    )
+    return (
+        found.with_columns(root_uid=roots)
+        .join(starts, on="root_uid", how="left", maintain_order="left")
+        .drop("root_uid")
     )
 
 
 def _wrapped_backwards(
     tree: pl.DataFrame,
-    calls: pl.DataFrame,
+    calls: HostCalls,
     modelled: pl.Series,
     backward_links: pl.DataFrame,
     work: GpuWork,
@@ -179,54 +206,83 @@ def _wrapped_backwards(
 
     Such an op is the only one with GPU work below an autograd node that bears the node's name.
     """
-    forwards = calls.filter(pl.col("uid").is_in(modelled.implode()))
-    models = {name: find_model(name) for name in forwards["name"].unique()}
-    categories = {
-        name: model.backward_category for name, model in models.items() if model is not None
-    }
-    nodes = (
-        backward_links.join(forwards.select("name", forward_uid="uid"), on="forward_uid")
-        .with_columns(
-            backward_category=pl.col("name").replace_strict(
-                categories, default=None, return_dtype=pl.String
-            )
-        )
-        .drop_nulls("backward_category")
-        .select("forward_uid", "backward_category", uid="backward_uid")
-        .join(tree.select("uid", "name", "order", "subtree_end", "depth"), on="uid")
-        .select(
-            "forward_uid",
-            "backward_category",
-            node_uid="uid",
-            node_depth="depth",
-            expected_name=pl.col("name").str.replace("^.*?: ", ""),
-            order=pl.int_ranges(pl.col("order") + 1, "subtree_end"),
-        )
-        .explode("order")
-        .drop_nulls("order")
-    )
+    nodes = _priced_nodes(calls, modelled, backward_links)
     named = (
-        nodes.join(tree.filter((pl.col("cat") == "cpu_op") & pl.col("has_work")), on="order")
-        .filter(pl.col("name") == pl.col("expected_name"))
+        _namesakes(nodes, tree, calls)
         .filter(pl.len().over("node_uid") == 1)
         .filter(
             ~pl.col("is_modelled") & (pl.col("depth") - pl.col("node_depth") <= _WRAPPER_LEVELS)
         )
-        .sort("node_depth")
+        .sort("node_depth", maintain_order=True)
         .unique("uid", keep="last", maintain_order=True)
+        .join(nodes.select("node_uid", "forward_uid", "backward_category"), on="node_uid")
+        .select("uid", "forward_uid", "backward_category")
     )
-    forward_calls = calls.join(named.select(uid="forward_uid").unique(), on="uid")
-    prices = costs(forward_calls, work.below(forward_calls["uid"]), backward, strict)
+    forward_calls = calls.select(named["forward_uid"].unique(), "name", *ARGUMENTS)
+    prices = costs(forward_calls, work, backward, strict)
     return (
-        named.select("uid", "forward_uid", "backward_category")
-        .join(prices.rename({"uid": "forward_uid"}), on="forward_uid")
+        named.join(prices.rename({"uid": "forward_uid"}), on="forward_uid")
         .filter(pl.col("flops").is_not_null())
         .drop("forward_uid")
     )
 
 
+def _priced_nodes(
+    calls: HostCalls, modelled: pl.Series, backward_links: pl.DataFrame
+) -> pl.DataFrame:
+    """``node_uid, forward_uid, backward_category``: autograd nodes whose forward op has a model."""
+    links = backward_links.filter(_is_among("forward_uid", modelled))
+    forwards = calls.select(links["forward_uid"].unique(), "name")
+    models = {name: find_model(name) for name in forwards["name"].unique()}
+    categories = {
+        name: model.backward_category for name, model in models.items() if model is not None
+    }
+    category = pl.col("name").replace_strict(categories, default=None, return_dtype=pl.String)
+    return (
+        links.join(forwards.rename({"uid": "forward_uid"}), on="forward_uid")
+        .select("forward_uid", node_uid="backward_uid", backward_category=category)
+        .drop_nulls("backward_category")
+    )
+
+
+def _namesakes(nodes: pl.DataFrame, tree: pl.DataFrame, calls: HostCalls) -> pl.DataFrame:
+    """Ops with GPU work below an autograd node, of the same name as the node.
+
+    ``uid, depth, is_modelled, node_uid, node_depth``, by ``node_uid``.
+    """
+    places = tree.select("order", "subtree_end", node_uid="uid", node_depth="depth").filter(
+        _is_among("node_uid", nodes["node_uid"])
+    )
+    names = calls.select(nodes["node_uid"], "name").select(
+        node_uid="uid", expected_name=pl.col("name").str.replace("^.*?: ", "")
+    )
+    works = pl.col("is_op") & pl.col("has_work")
+    working = tree.select("uid", "order", "depth", "is_modelled", works=works).filter("works")
+    order = working["order"]
+    spans = (
+        places.select(
+            "node_uid",
+            "node_depth",
+            first=order.search_sorted(places["order"], side="right"),
+            last=order.search_sorted(places["subtree_end"]),
+        )
+        .filter(pl.col("first") < pl.col("last"))
+        .select("node_uid", "node_depth", place=pl.int_ranges("first", "last", dtype=pl.UInt32))
+        .explode("place")
+    )
+    below = spans.drop("place").hstack(working.drop("order", "works")[spans["place"]])
+    bearing = calls.select(below["uid"].unique(), "name")
+    return (
+        below.join(names, on="node_uid")
+        .join(bearing, on="uid")
+        .filter(pl.col("name") == pl.col("expected_name"))
+        .drop("name", "expected_name")
+        .sort("node_uid", "uid")
+    )
+
+
 def _uncovered(
-    calls: pl.DataFrame, work: GpuWork, below: pl.DataFrame, first_free_uid: int
+    calls: HostCalls, work: GpuWork, below: pl.DataFrame, first_free_uid: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Rows for linked GPU events, communication left out, that no collected op launched.
 
@@ -246,11 +302,15 @@ def _uncovered(
     )
     rows = (
         left.select("source_uid", uid="owner_uid", kernel="name")
-        .join(calls.rename({"uid": "source_uid"}), on="source_uid", maintain_order="left")
+        .join(
+            calls.rows(left["source_uid"].unique()).rename({"uid": "source_uid"}),
+            on="source_uid",
+            maintain_order="left",
+        )
         .with_columns(name=pl.format(SYNTHETIC, "name", "kernel"), is_synthetic=pl.lit(True))
         .drop("kernel")
     )
-    return rows, left.drop("has_op", "source_uid", "first_of_source", "uid")
+    return rows, left.select(c for c in below.columns if c in left.columns)
 
 
 def _priced(every: pl.DataFrame, own_costs: pl.DataFrame, wrapped: pl.DataFrame) -> pl.DataFrame:

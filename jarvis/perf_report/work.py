@@ -1,5 +1,6 @@
 """GPU work: what kind each GPU event is, who launched it, and what runs below an operator."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -24,6 +25,10 @@ KIND = (
     .then(pl.lit(COMMUNICATION))
     .otherwise(pl.lit(COMPUTE))
 )
+_KINDS = pl.Enum([COMPUTE, COMMUNICATION, COPY])
+
+_WORK = ("name", "kind", "stream", "ts_ns", "dur_ns", "launch_uid", "op_uid", "launcher_uid")
+_TIMELINE = ("uid", *_WORK, "bytes", "linked", "is_recompute")
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,9 @@ class GpuWork:
     ``events``: every GPU event in file order with its ``kind``, ``linked``, and for linked ones
     ``launch_uid`` (runtime call), ``op_uid`` (nearest cpu op above it) and ``launcher_uid`` (cpu op
     that counts as the launcher, else the runtime call itself). ``launches``: a row for each link
-    of a runtime call with a GPU event, by ``order`` of the call in the tree. With
-    ``counts_unlinked`` the timeline counts work without a recorded launch too.
+    of a runtime call with a GPU event: ``order`` of the call in the tree, by which they are sorted,
+    ``link_index``, and ``event``, the position in ``events``. With ``counts_unlinked`` the timeline
+    counts work without a recorded launch too.
     """
 
     events: pl.DataFrame
@@ -44,38 +50,47 @@ class GpuWork:
 
     @property
     def linked(self) -> pl.DataFrame:
-        """The GPU events that a host call of the trace launched."""
-        return self.events.filter("linked")
+        """The GPU events that a host call of the trace launched, without their metadata."""
+        return self._timeline.filter("linked")
 
     @property
     def window(self) -> pl.DataFrame:
         """The GPU events that the timeline counts: the linked ones, or all if none is linked."""
         linked = self.linked
-        return self.events if self.counts_unlinked or linked.is_empty() else linked
+        return self._timeline if self.counts_unlinked or linked.is_empty() else linked
 
-    def below(self, owners: pl.Series) -> pl.DataFrame:
+    @property
+    def _timeline(self) -> pl.DataFrame:
+        return self.events.select(c for c in _TIMELINE if c in self.events.columns)
+
+    def below(self, owners: pl.Series, columns: Sequence[str] = _WORK) -> pl.DataFrame:
         """GPU work launched in the subtree of each host event in ``owners``.
 
-        Returns ``owner_uid, link_index`` and the columns of ``events``, by link index within an
-        owner; a GPU event stands twice where two runtime calls claim it.
+        Returns ``owner_uid, link_index, gpu_uid`` and ``columns`` of ``events``, by link index
+        within an owner; a GPU event stands twice where two runtime calls claim it. Under nested
+        owners an event stands once for each, so ask for few columns.
         """
         order = self.launches["order"]
-        rows = self.call_tree.filter(pl.col("uid").is_in(owners.implode()))
+        rows = self.call_tree.select("uid", "order", "subtree_end").filter(
+            pl.col("uid").is_in(owners.implode())
+        )
         spans = pl.DataFrame(
             {
                 "owner_uid": rows["uid"],
-                "first": order.search_sorted(rows["order"]).cast(pl.Int64),
-                "last": order.search_sorted(rows["subtree_end"]).cast(pl.Int64),
+                "first": order.search_sorted(rows["order"]),
+                "last": order.search_sorted(rows["subtree_end"]),
             }
-        )
-        return (
-            spans.filter(pl.col("first") < pl.col("last"))
-            .select("owner_uid", position=pl.int_ranges("first", "last"))
-            .explode("position")
-            .join(self.launches.with_row_index("position").cast({"position": pl.Int64}), "position")
-            .drop("position", "order")
-            .sort("owner_uid", "link_index")
-        )
+        ).filter(pl.col("first") < pl.col("last"))
+        placed = spans.select(
+            "owner_uid", position=pl.int_ranges("first", "last", dtype=pl.UInt32)
+        ).explode("position")
+        found = placed.select(
+            "owner_uid",
+            link_index=self.launches["link_index"].gather(placed["position"]),
+            event=self.launches["event"].gather(placed["position"]),
+        ).sort("owner_uid", "link_index")
+        events = self.events.select(pl.col("uid").alias("gpu_uid"), *columns)
+        return found.drop("event").hstack(events[found["event"]])
 
 
 def gpu_work(trace: Trace, *, with_python: bool = False, counts_unlinked: bool = False) -> GpuWork:
@@ -90,18 +105,19 @@ def gpu_work(trace: Trace, *, with_python: bool = False, counts_unlinked: bool =
     )
     # Where two calls claim an event, the later one is its parent.
     parents = links.sort("link_index").unique("gpu_uid", keep="last").drop("link_index", "order")
-    events = (
-        trace.gpu_events.drop_nulls(["ts_ns", "dur_ns"])
-        .with_columns(kind=KIND)
-        .join(parents, left_on="uid", right_on="gpu_uid", how="left", maintain_order="left")
-        .with_columns(
-            linked=pl.col("launch_uid").is_not_null(),
+    timed = trace.gpu_events.drop_nulls(["ts_ns", "dur_ns"])
+    places = (
+        timed.select(gpu_uid="uid")
+        .join(parents, on="gpu_uid", how="left", maintain_order="left")
+        .select(
+            "launch_uid",
+            "op_uid",
             launcher_uid=pl.coalesce("launcher_uid", "launch_uid"),
+            linked=pl.col("launch_uid").is_not_null(),
         )
     )
-    launches = (
-        links.select("link_index", "order", "gpu_uid")
-        .join(events, left_on="gpu_uid", right_on="uid")
-        .sort("order", "link_index")
-    )
-    return GpuWork(events, launches, tree, counts_unlinked)
+    launches = links.join(
+        timed.select(gpu_uid="uid", event=pl.int_range(pl.len(), dtype=pl.UInt32)), on="gpu_uid"
+    ).select("order", "link_index", "event")
+    events = timed.with_columns(kind=KIND.cast(_KINDS)).hstack(places)
+    return GpuWork(events, launches.sort("order", "link_index"), tree, counts_unlinked)
