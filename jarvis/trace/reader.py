@@ -4,7 +4,6 @@ A thread unpacks the next block, this one takes it apart, a third sorts the even
 What is broken is mended or left out and counted; only a file that is no trace at all is refused.
 """
 
-import json
 import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ from jarvis.trace import tokenizer
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.repairs import RepairKind, Repairs
 from jarvis.trace.source import BLOCK_BYTES, Block, ReadAhead, Source, open_source
-from jarvis.trace.texts import Texts
+from jarvis.trace.texts import Texts, lenient_json
 from jarvis.trace.tokenizer import At, Batch
 
 BATCH_EVENTS = 1 << 15
@@ -371,7 +370,7 @@ def _loads(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
-            return json.loads(text.decode(errors="replace"), strict=False)
+            return lenient_json(text.decode(errors="replace"))
         except (ValueError, RecursionError):
             return None
 

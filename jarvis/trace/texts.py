@@ -99,16 +99,22 @@ def _lenient_value(text: bytes, is_string: bool, repairs: Repairs) -> Any:
     if is_string:  # quotes inside it have been counted where it was read
         decoded = f'"{_UNESCAPED_QUOTE.sub(_ESCAPED, decoded[1:-1])}"'
     try:
-        value = json.loads(decoded, strict=False)
+        return lenient_json(decoded)
     except (ValueError, RecursionError):
         if is_string:  # a backslash that escapes nothing
             repairs.add(RepairKind.TEXT_IN_NAME, example=shown)
             return decoded[1:-1]
         repairs.add(RepairKind.LOST_TEXT, example=shown)
         return None
-    if is_string:
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
+
+
+def lenient_json(text: str) -> Any:
+    """JSON that may hold control characters, NaN, and halves of surrogate pairs (as ``?``).
+
+    Raises ValueError or RecursionError.
+    """
+    value = json.loads(text, strict=False)
+    return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 def _room(entries: int, arena_bytes: int) -> Dictionary:

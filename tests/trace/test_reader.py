@@ -233,6 +233,13 @@ def test_a_name_with_broken_utf8(tmp_path: Path) -> None:
     assert [r.kind for r in made] == [RepairKind.INVALID_UTF8]
 
 
+def test_half_a_surrogate_pair_becomes_a_question_mark(tmp_path: Path) -> None:
+    more = ', "args": {"Input type": ["\\ud83d", "\\ud83d\\ude00"]}'
+    read, _ = mended(tmp_path, listed(event('"a\\ud800b"', more)))
+    assert read.cpu_ops["name"].to_list() == ["a?b"]
+    assert read.cpu_ops["input_types"].to_list() == ['["?","\U0001f600"]']
+
+
 def test_the_repair_shows_where_it_was(tmp_path: Path) -> None:
     _, made = mended(tmp_path, f"[{A}, {{]: oh dear}}, {B}]")
     assert made[0].example.startswith("{]: oh dear}")
