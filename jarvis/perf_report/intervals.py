@@ -5,7 +5,11 @@ Times are integer nanoseconds, so that no length is rounded.
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
 
 START = pl.col("ts_ns")
 END = pl.col("ts_ns") + pl.col("dur_ns")
@@ -23,9 +27,28 @@ def microseconds(nanoseconds: pl.Expr) -> pl.Expr:
 
 def busy_ns(events: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """``ts_ns, dur_ns`` and the columns ``by`` -> ``by, busy_ns``: the union's length per group."""
-    reached = END.cum_max().shift(1).over(by, order_by="ts_ns")
-    fresh = pl.max_horizontal(END - pl.max_horizontal(START, reached), 0)
-    return events.with_columns(fresh=fresh).group_by(by).agg(busy_ns=pl.col("fresh").sum())
+    ordered = events.select(*by, "ts_ns", end_ns=END).sort(*by, "ts_ns")
+    group = ordered.select(pl.struct(by).rle_id()).to_series().to_numpy()
+    starts, ends = ordered["ts_ns"].to_numpy(), ordered["end_ns"].to_numpy()
+    covered_from = starts.copy()
+    is_later = group[1:] == group[:-1]
+    reached = _running_max(ends, group)[:-1]
+    np.maximum(starts[1:], reached, out=covered_from[1:], where=is_later)
+    fresh = pl.Series("busy_ns", np.maximum(ends - covered_from, 0))
+    return ordered.select(by).with_columns(fresh).group_by(by).agg(pl.col("busy_ns").sum())
+
+
+def _running_max(values: Int64s, group: NDArray[np.uint32]) -> Int64s:
+    """The largest value so far within its group; groups are numbered and follow each other.
+
+    Ranks stand in for the values, so that no group can reach the numbers of the next one.
+    """
+    ascending = np.argsort(values, kind="stable")
+    base = group.astype(np.int64) * values.size
+    keys = base.copy()
+    keys[ascending] += np.arange(values.size)
+    largest: Int64s = values[ascending[np.maximum.accumulate(keys) - base]]
+    return largest
 
 
 def covered_ns(events: pl.DataFrame) -> int:
