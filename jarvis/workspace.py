@@ -33,6 +33,11 @@ def uploads_dir() -> Path:
     return home() / "traces"
 
 
+def kept_traces_dir() -> Path:
+    """Where traces that were read are kept as Arrow files, to be opened again at once."""
+    return home() / "cache" / "traces"
+
+
 def compiled_dirs() -> tuple[Path, ...]:
     """Where compiled kernels may be kept, best first; an installation may be read-only."""
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):

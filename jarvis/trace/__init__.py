@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from jarvis.errors import EmptyTraceError
-from jarvis.trace import tables
+from jarvis.trace import sidecar, tables
 from jarvis.trace.call_tree import build_call_tree
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.links import backward_links, launch_links
@@ -70,10 +70,15 @@ class Trace:
 def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace:
     """Read a Kineto trace: ``.json``, ``.json.gz``, or a ``.zip`` with one of these in it.
 
-    What is broken in it is mended or left out, and counted in ``info.repairs``. Raises a
-    TraceError that says what is wrong with the file and what to do.
+    What is broken in it is mended or left out, and counted in ``info.repairs``. A large trace that
+    was read before comes from the user's cache (``sidecar``). Raises a TraceError that says what
+    is wrong with the file and what to do.
     """
-    trace = _tabulate(read_raw(Path(path), on_progress))
+    raw = sidecar.load(Path(path))
+    if raw is None:
+        raw = read_raw(Path(path), on_progress)
+        sidecar.save(raw)
+    trace = _tabulate(raw)
     if trace.cpu_ops.is_empty() and trace.gpu_events.is_empty():
         is_cut = any(repair.kind is RepairKind.TRUNCATED for repair in trace.info.repairs)
         raise EmptyTraceError(path, is_cut=is_cut)

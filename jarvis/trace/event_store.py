@@ -7,7 +7,7 @@ nobody has asked for yet stays as compact as the others.
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,23 @@ class Group:
     pairs: dict[int, list[_Piece]] = field(default_factory=dict)
     height: int = 0
 
+    @classmethod
+    def of(
+        cls,
+        uids: Integers,
+        times: tuple[Integers, Integers],
+        codes: tuple[Codes, ...],
+        values: dict[int, tuple[Integers | Codes, Bytes]],
+    ) -> Self:
+        """Events as whole arrays."""
+        return cls(
+            uids=[uids],
+            times=([times[0]], [times[1]]),
+            codes=tuple([column] for column in codes),
+            pairs={key: [_Piece(0, None, *arrays)] for key, arrays in values.items()},
+            height=len(uids),
+        )
+
     def uid(self) -> Integers:
         """Positions in ``traceEvents``."""
         uids: Integers = _joined(self.uids, np.int64)
@@ -166,6 +183,10 @@ class EventStore:
     def group(self, category: str | None) -> Group:
         """The events of a category; none where it does not occur."""
         return self._groups.get(category, Group())
+
+    def put(self, category: str | None, group: Group) -> None:
+        """Take the events of a category as they are."""
+        self._groups[category] = group
 
     def has(self, category: str | None, key: int, text: str) -> bool:
         """Whether an event of a category has this text (``"M"``) at one of the first keys."""

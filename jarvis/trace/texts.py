@@ -3,8 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import orjson
@@ -31,6 +31,24 @@ class Texts:
         for key in tokenizer.BASE_KEYS:
             self.intern(key.encode(), tokenizer.TOP_KEY)
         self._mended: dict[int, Any] = {}
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes], kinds: NDArray[np.uint8]) -> Self:
+        """A dictionary of texts that are known to be distinct; their codes are their places."""
+        lengths = np.fromiter(map(len, texts), np.int32, len(texts))
+        made = cls()
+        entries = max(_FIRST_ENTRIES, 2 * len(texts))
+        used = int(lengths.sum())
+        room = _room(1 << (entries - 1).bit_length(), used + _FIRST_BYTES)
+        room.arena[:used] = np.frombuffer(b"".join(texts), np.uint8)
+        room.lengths[: len(texts)] = lengths
+        room.starts[1 : len(texts)] = np.cumsum(lengths[:-1])
+        room.kinds[: len(texts)] = kinds
+        room.sizes[:] = len(texts), used, made.arrays.sizes[2]
+        tokenizer.hash_all(room)
+        tokenizer.rehash(room.slots, room.hashes, len(texts))
+        made.arrays = room
+        return made
 
     def __len__(self) -> int:
         return int(self.arrays.sizes[0])

@@ -474,6 +474,14 @@ def rehash(slots, hashes, count):
         slots[slot] = code
 
 
+@kernel(types.void(_DICTIONARY))
+def hash_all(d):
+    """The hashes of all entries of a dictionary whose texts are there."""
+    for code in range(d.sizes[0]):
+        begin = d.starts[code]
+        d.hashes[code] = _hash(d.arena, begin, begin + d.lengths[code], d.kinds[code], d.sizes[2])
+
+
 @inlined
 def _closing_quote(text, p, end, lenient, is_key):
     if lenient:

@@ -1,0 +1,115 @@
+"""Traces opened again: the same tables, and nothing that can go wrong with the copy matters."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+
+from jarvis.trace import Trace, read_trace, sidecar
+from jarvis.workspace import kept_traces_dir
+from tests.builders import trace
+
+FRAMES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads", "python_functions")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own that keeps small traces too."""
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv(sidecar.CACHE_VARIABLE, raising=False)
+    monkeypatch.setattr(sidecar, "LEAST_EVENTS", 1)
+    return kept_traces_dir()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    built = trace().process("python").thread(1, "main").python("f.py(1): g")
+    built.child("aten::mm", [[8, 4], [4, 2]], seq=3).launches('gemm<"T">', us=3, bytes="16")
+    built.events[-1].setdefault("args", {})["odd"] = [1, None, {"x": 2}]
+    built.events.append({"ph": "X", "cat": "cpu_op", "name": "a\x01b", "ts": 5})
+    return built.write(tmp_path / "t.json")
+
+
+def same(one: Trace, other: Trace) -> None:
+    assert one.info == other.info
+    assert one.event_count == other.event_count
+    for name in FRAMES:
+        assert_frame_equal(getattr(one, name), getattr(other, name))
+    for category in one.store.categories():
+        assert one.store.keys(category) == other.store.keys(category)
+
+
+def test_a_trace_opened_again_is_the_same(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = read_trace(path)
+    assert len(list(cache.iterdir())) == 1
+    monkeypatch.setattr("jarvis.trace.read_raw", None)  # the file is not read again
+    same(read_trace(path), first)
+
+
+def test_a_real_trace_opened_again_is_the_same(reference_root: Path) -> None:
+    path = reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz"
+    first = read_trace(path)
+    assert sidecar.load(path) is not None
+    same(read_trace(path), first)
+
+
+def test_a_changed_file_is_read_again(path: Path, cache: Path) -> None:
+    read_trace(path)
+    trace().op("aten::add").write(path)
+    assert read_trace(path).cpu_ops["name"].to_list() == ["aten::add"]
+    assert len(list(cache.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", ["header.json", "texts.arrow", "events-0.arrow"])
+@pytest.mark.parametrize("content", [None, b"", b"{}"])
+def test_a_damaged_copy_is_not_used(
+    path: Path, cache: Path, damage: str, content: bytes | None
+) -> None:
+    first = read_trace(path)
+    (folder,) = cache.iterdir()
+    (folder / damage).unlink()
+    if content is not None:
+        (folder / damage).write_bytes(content)
+    assert sidecar.load(path) is None
+    same(read_trace(path), first)
+    assert sidecar.load(path) is not None  # mended
+
+
+def test_a_cache_that_cannot_be_written_does_not_matter(path: Path, cache: Path) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where a folder should be")
+    assert read_trace(path).event_count > 0
+
+
+@pytest.mark.parametrize("setting", ["0", "none"])
+def test_nothing_is_kept_where_nothing_may_be(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.setenv(sidecar.CACHE_VARIABLE, setting)
+    read_trace(path)
+    assert not cache.exists()
+
+
+def test_small_traces_are_not_kept(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar, "LEAST_EVENTS", 100)
+    read_trace(path)
+    assert not cache.exists()
+
+
+def test_those_not_used_for_longest_make_room(
+    tmp_path: Path, path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_trace(path)
+    (first,) = cache.iterdir()
+    size = sum(file.stat().st_size for file in first.iterdir())
+    os.utime(first, (1, 1))
+    monkeypatch.setenv(sidecar.CACHE_VARIABLE, str(1.5 * size / 1e6))
+    read_trace(Path(shutil.copy(path, tmp_path / "other.json")))
+    assert first not in set(cache.iterdir())
+    assert len(list(cache.iterdir())) == 1
