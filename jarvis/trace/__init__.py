@@ -1,70 +1,16 @@
 """A profiler trace as tables: file in, Polars tables and the call tree out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-import polars as pl
-
 from jarvis.errors import EmptyTraceError
-from jarvis.trace import sidecar, tables
-from jarvis.trace.call_tree import build_call_tree
-from jarvis.trace.event_store import EventStore
-from jarvis.trace.links import backward_links, launch_links
-from jarvis.trace.metadata import TraceInfo, span_ns, trace_info
-from jarvis.trace.reader import OnProgress, RawTrace, ReadProgress, read_raw
+from jarvis.trace import sidecar
+from jarvis.trace.metadata import TraceInfo
+from jarvis.trace.reader import OnProgress, ReadProgress, read_raw
 from jarvis.trace.repairs import RepairKind
 from jarvis.trace.source import SUFFIXES
-from jarvis.trace.tables import Field
+from jarvis.trace.trace import Trace, tabulate
 
 __all__ = ["SUFFIXES", "OnProgress", "ReadProgress", "Trace", "TraceInfo", "read_trace"]
-
-_HOST_COLUMNS = ("uid", "cat", "name", "pid", "tid", "ts_ns", "dur_ns")
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One trace: a table for each kind of event, in file order (columns: ``trace.tables``)."""
-
-    info: TraceInfo
-    event_count: int
-    cpu_ops: pl.DataFrame
-    runtime: pl.DataFrame
-    gpu_events: pl.DataFrame
-    flows: pl.DataFrame
-    annotations: pl.DataFrame
-    threads: pl.DataFrame
-    store: EventStore
-
-    @cached_property
-    def python_functions(self) -> pl.DataFrame:
-        """Frames of the Python stack: many, and of use only where call paths are asked for."""
-        return tables.table(self.store, [tables.PYTHON_FUNCTION], tables.BASE)
-
-    @cached_property
-    def call_tree(self) -> pl.DataFrame:
-        """The call tree of cpu ops and runtime calls (columns: ``build_call_tree``)."""
-        return build_call_tree(self._host(self.cpu_ops, self.runtime))
-
-    @cached_property
-    def python_call_tree(self) -> pl.DataFrame:
-        """The call tree that includes Python functions, for call paths and module chains."""
-        return build_call_tree(self._host(self.cpu_ops, self.runtime, self.python_functions))
-
-    @cached_property
-    def launches(self) -> pl.DataFrame:
-        """Rows ``link_index, runtime_uid, gpu_uid`` (see ``launch_links``)."""
-        return launch_links(self.runtime, self.gpu_events, self.flows)
-
-    @cached_property
-    def backwards(self) -> pl.DataFrame:
-        """Rows ``backward_uid, forward_uid`` (see ``backward_links``)."""
-        return backward_links(self.cpu_ops)
-
-    @staticmethod
-    def _host(*frames: pl.DataFrame) -> pl.DataFrame:
-        return pl.concat([frame.select(_HOST_COLUMNS) for frame in frames])
 
 
 def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace:
@@ -74,42 +20,11 @@ def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace
     was read before comes from the user's cache (``sidecar``). Raises a TraceError that says what
     is wrong with the file and what to do.
     """
-    raw = sidecar.load(Path(path))
-    if raw is None:
-        raw = read_raw(Path(path), on_progress)
-        sidecar.save(raw)
-    trace = _tabulate(raw)
+    if kept := sidecar.load(Path(path)):
+        return kept
+    trace = tabulate(read_raw(Path(path), on_progress))
     if trace.cpu_ops.is_empty() and trace.gpu_events.is_empty():
         is_cut = any(repair.kind is RepairKind.TRUNCATED for repair in trace.info.repairs)
         raise EmptyTraceError(path, is_cut=is_cut)
+    sidecar.save(trace)
     return trace
-
-
-def _tabulate(raw: RawTrace) -> Trace:
-    """Tables of what most of the report needs; each replaces what it was made from."""
-    store = raw.store
-    span = span_ns(store)
-    threads = tables.thread_names(store)
-
-    def made(categories: Sequence[str], fields: tuple[Field, ...]) -> pl.DataFrame:
-        table = tables.table(store, categories, fields)
-        for category in categories:
-            store.release(category, {(field.key, field.in_args) for field in fields})
-        return table
-
-    cpu_ops = made([tables.CPU_OP], tables.CPU_OPS)
-    annotations = made(tables.ANNOTATION_CATEGORIES, tables.BASE)
-    runtime = made(tables.RUNTIME_CATEGORIES, tables.RUNTIME)
-    gpu_events = made(tables.GPU_CATEGORIES, tables.GPU_EVENTS)
-    flows = made(tables.FLOW_CATEGORIES, tables.FLOWS)
-    return Trace(
-        info=trace_info(raw, span, cpu_ops, annotations),
-        event_count=raw.event_count,
-        cpu_ops=cpu_ops,
-        runtime=runtime,
-        gpu_events=gpu_events,
-        flows=flows,
-        annotations=annotations,
-        threads=threads,
-        store=store,
-    )

@@ -7,7 +7,7 @@ nobody has asked for yet stays as compact as the others.
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,23 +110,11 @@ class Group:
     )
     pairs: dict[int, list[_Piece]] = field(default_factory=dict)
     height: int = 0
+    is_released: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        uids: Integers,
-        times: tuple[Integers, Integers],
-        codes: tuple[Codes, ...],
-        values: dict[int, tuple[Integers | Codes, Bytes]],
-    ) -> Self:
-        """Events as whole arrays."""
-        return cls(
-            uids=[uids],
-            times=([times[0]], [times[1]]),
-            codes=tuple([column] for column in codes),
-            pairs={key: [_Piece(0, None, *arrays)] for key, arrays in values.items()},
-            height=len(uids),
-        )
+    def put(self, key: int, values: Values) -> None:
+        """Take a key of all events."""
+        self.pairs[key] = [_Piece(0, None, values.values, values.kinds)]
 
     def uid(self) -> Integers:
         """Positions in ``traceEvents``."""
@@ -211,6 +199,7 @@ class EventStore:
     def release(self, category: str | None, keys: Collection[tuple[str, bool]]) -> None:
         """Forget what stands in a table now: these keys, and those that every event has."""
         group = self.group(category)
+        group.is_released = True
         group.times = ([], [])
         group.codes = tuple([] for _ in range(TEXT_KEYS))
         for code in [code for code in group.pairs if self.texts.key(code) in keys]:

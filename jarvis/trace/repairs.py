@@ -1,6 +1,5 @@
 """What had to be mended or left out while a trace was read."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -37,10 +36,10 @@ class Repair:
 
 
 class Repairs:
-    """Collects what is mended while a trace is read; ``known`` is what was before."""
+    """Collects what is mended while a trace is read."""
 
-    def __init__(self, known: Iterable[Repair] = ()) -> None:
-        self._by_kind = {RepairKind(repair.kind): repair for repair in known}
+    def __init__(self) -> None:
+        self._by_kind: dict[RepairKind, Repair] = {}
 
     def add(
         self, kind: RepairKind, count: int = 1, lost_events: int = 0, example: str = ""

@@ -1,15 +1,14 @@
-"""A trace that has been read before: its events as Arrow files, kept in the user's cache.
+"""A trace that has been read before: its tables as Arrow files, kept in the user's cache.
 
-What is kept is what the reader found, every key of every event and the dictionary of texts, so
-that reading it again gives the same tables. A kept trace is known by the path, size and time of
-its file. Nothing here may fail the reading: a damaged or missing copy means reading anew.
+Beside the tables stands what no table has, as the reader found it: the other keys of events, the
+Python stack, and the texts. A kept trace is known by the path, size and time of its file. Nothing
+here may fail the reading: a damaged or missing copy means reading anew.
 """
 
 import hashlib
 import os
 import shutil
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,12 @@ import numpy as np
 import orjson
 import polars as pl
 
-from jarvis.trace.event_store import EventStore, Group
-from jarvis.trace.reader import RawTrace
-from jarvis.trace.repairs import Repair, Repairs
+from jarvis.trace.event_store import EventStore, Group, Values
+from jarvis.trace.metadata import TraceInfo
+from jarvis.trace.repairs import Repairs
 from jarvis.trace.texts import Texts
 from jarvis.trace.tokenizer import BASE_KEYS, TEXT_KEYS
+from jarvis.trace.trace import Trace
 from jarvis.workspace import kept_traces_dir
 
 CACHE_VARIABLE = "JARVIS_TRACE_CACHE_MB"
@@ -32,10 +32,11 @@ LEAST_EVENTS = 100_000
 """Smaller traces are read as fast from their own file."""
 
 FORMAT = 1
+_TABLES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads")
 _FAULTS = (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError)
 
 
-def load(path: Path) -> RawTrace | None:
+def load(path: Path) -> Trace | None:
     """The kept copy of a trace, or None where there is none that can be used."""
     folder = _folder(path)
     if folder is None or not folder.is_dir():
@@ -43,36 +44,32 @@ def load(path: Path) -> RawTrace | None:
     try:
         header = orjson.loads((folder / "header.json").read_bytes())
         texts = pl.read_ipc(folder / "texts.arrow")
-        repairs = Repairs(Repair(**repair) for repair in header["repairs"])
-        store = EventStore(Texts.of(texts["text"].to_list(), texts["kind"].to_numpy()), repairs)
+        store = EventStore(Texts.of(texts["text"].to_list(), texts["kind"].to_numpy()), Repairs())
         for index, category in enumerate(header["categories"]):
-            frame = pl.read_ipc(folder / f"events-{index}.arrow")
-            store.put(category, _group(frame))
-        os.utime(folder)
-        return RawTrace(
-            path=path,
-            sha256=header["sha256"],
-            size_bytes=header["size_bytes"],
-            store=store,
+            store.put(category, _group(pl.read_ipc(folder / f"events-{index}.arrow")))
+        trace = Trace(
+            info=TraceInfo.model_validate(header["info"]),
             event_count=header["event_count"],
-            metadata=header["metadata"],
-            repairs=repairs,
+            **{name: pl.read_ipc(folder / f"{name}.arrow") for name in _TABLES},
+            store=store,
         )
+        os.utime(folder)
     except _FAULTS:
         return None
+    return trace
 
 
-def save(raw: RawTrace) -> None:
+def save(trace: Trace) -> None:
     """Keep a trace that has just been read, and drop those that were not used for longest."""
-    folder = _folder(raw.path)
-    if folder is None or raw.event_count < LEAST_EVENTS:
+    folder = _folder(Path(trace.info.path))
+    if folder is None or trace.event_count < LEAST_EVENTS:
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
             made = Path(name) / "made"
             made.mkdir()
-            _write(raw, made)
+            _write(trace, made)
             shutil.rmtree(folder, ignore_errors=True)
             made.rename(folder)
         _make_room(folder.parent)
@@ -98,32 +95,33 @@ def _folder(path: Path) -> Path | None:
     return kept_traces_dir() / hashlib.sha256(known_by.encode(errors="replace")).hexdigest()[:32]
 
 
-def _write(raw: RawTrace, folder: Path) -> None:
-    categories = raw.store.categories()
+def _write(trace: Trace, folder: Path) -> None:
+    categories = trace.store.categories()
     header = {
-        "sha256": raw.sha256,
-        "size_bytes": raw.size_bytes,
-        "event_count": raw.event_count,
-        "metadata": raw.metadata,
-        "repairs": [asdict(repair) for repair in raw.repairs.all()],
+        "info": trace.info.model_dump(mode="json"),
+        "event_count": trace.event_count,
         "categories": categories,
     }
     (folder / "header.json").write_bytes(orjson.dumps(header))
-    texts = raw.store.texts
+    texts = trace.store.texts
     count = len(texts)
-    frame = pl.DataFrame(
+    frames = {name: getattr(trace, name) for name in _TABLES}
+    frames["texts"] = pl.DataFrame(
         {"text": [texts.raw(code) for code in range(count)], "kind": texts.arrays.kinds[:count]},
         schema={"text": pl.Binary, "kind": pl.UInt8},
     )
-    frame.write_ipc(folder / "texts.arrow", compression="zstd")
     for index, category in enumerate(categories):
-        columns = _columns(raw.store.group(category))
-        pl.DataFrame(columns).write_ipc(folder / f"events-{index}.arrow", compression="zstd")
+        frames[f"events-{index}"] = pl.DataFrame(_columns(trace.store.group(category)))
+    for name, frame in frames.items():
+        frame.write_ipc(folder / f"{name}.arrow", compression="zstd")
 
 
 def _columns(group: Group) -> dict[str, Any]:
-    columns: dict[str, Any] = {"uid": group.uid(), "ts": group.time(0), "dur": group.time(1)}
-    columns |= {key: group.text(code) for code, key in enumerate(BASE_KEYS[:TEXT_KEYS])}
+    """What is left of a group; a table holds the rest."""
+    columns: dict[str, Any] = {"uid": group.uid()}
+    if not group.is_released:
+        columns |= {"ts": group.time(0), "dur": group.time(1)}
+        columns |= {key: group.text(code) for code, key in enumerate(BASE_KEYS[:TEXT_KEYS])}
     for code in group.pairs:
         values = group.values(code)
         columns |= {f"values {code}": values.values, f"kinds {code}": values.kinds}
@@ -132,13 +130,17 @@ def _columns(group: Group) -> dict[str, Any]:
 
 def _group(frame: pl.DataFrame) -> Group:
     arrays = {column.name: np.ascontiguousarray(column.to_numpy()) for column in frame}
-    codes = [int(name.removeprefix("values ")) for name in arrays if name.startswith("values ")]
-    return Group.of(
-        arrays["uid"],
-        (arrays["ts"], arrays["dur"]),
-        tuple(arrays[key] for key in BASE_KEYS[:TEXT_KEYS]),
-        {code: (arrays[f"values {code}"], arrays[f"kinds {code}"]) for code in codes},
-    )
+    group = Group(uids=[arrays["uid"]], height=frame.height)
+    if "ts" in arrays:
+        group.times = ([arrays["ts"]], [arrays["dur"]])
+        group.codes = tuple([arrays[key]] for key in BASE_KEYS[:TEXT_KEYS])
+    else:
+        group.is_released = True
+    for name in arrays:
+        if name.startswith("values "):
+            code = int(name.removeprefix("values "))
+            group.put(code, Values(arrays[name], arrays[f"kinds {code}"]))
+    return group
 
 
 def _make_room(folder: Path) -> None:
