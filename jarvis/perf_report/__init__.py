@@ -170,9 +170,10 @@ class PerfReport:
     @cached_property
     def operations(self) -> pl.DataFrame:
         """What the analyses read: the rows of the unified sheet with the right values."""
-        rows = operations.operations(
-            self._grouped, self._calls, self._stacks, self.hardware, self.totals
-        )
+        is_example = pl.col("uid") == pl.col("operation_uid")
+        examples = self._grouped.calls.select("source_uid", is_example=is_example)
+        stacks = self._stacks(examples.filter("is_example")["source_uid"])
+        rows = operations.operations(self._grouped, self._calls, stacks, self.hardware, self.totals)
         return conform(rows, "operations")
 
     @cached_property
@@ -206,7 +207,8 @@ class PerfReport:
         below = self._work.below(others)
         of_rows = self._grouped.work.filter(pl.col("owner_uid").is_in(uids))
         work = pl.concat([of_rows, below], how="diagonal")
-        return call_paths.call_paths(self._named_tree, self._stacks, rows, work)
+        tree, stacks = self._trace.python_call_tree, self._stacks(rows["source_uid"])
+        return call_paths.call_paths(tree, self._python_calls, stacks, rows, work)
 
     def sheets(self) -> dict[str, pl.DataFrame]:
         """All sheets that have rows, under TraceLens's names, labels and order; cells are flat."""
@@ -260,7 +262,8 @@ class PerfReport:
             calls = call_stacks.with_stack_owners(calls)
         rows = unified.unified_perf_summary(calls, self.hardware, self.tracelens_models_only, found)
         if self.options.needs_python_tree:
-            rows = call_stacks.with_call_stacks(rows, self._stacks)
+            owners = rows["stack_owners"].explode().drop_nulls().cast(pl.Int64)
+            rows = call_stacks.with_call_stacks(rows, self._stacks(owners))
         if self.options.include_call_stack:
             rows = call_stacks.with_entry_points(rows).drop("kernel_call_stacks")
         return self._top_ops(conform(rows, "unified_perf_summary"))
@@ -333,13 +336,15 @@ class PerfReport:
     def _grouped(self) -> unified.UnifiedCalls:
         return operations.grouped(self._unified)
 
-    @cached_property
-    def _named_tree(self) -> pl.DataFrame:
-        return call_paths.named_tree(self._trace)
+    @property
+    def _python_calls(self) -> HostCalls:
+        return host_calls(self._trace, with_python=True)
 
-    @cached_property
-    def _stacks(self) -> CallStacks:
-        return call_paths.call_stacks(self._named_tree, self._trace.backwards)
+    def _stacks(self, uids: pl.Series) -> CallStacks:
+        trace = self._trace
+        return call_paths.call_stacks(
+            trace.python_call_tree, self._python_calls, trace.backwards, uids
+        )
 
     @cached_property
     def _unified(self) -> unified.UnifiedCalls:

@@ -8,8 +8,9 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.literals import tuples_text
-from jarvis.trace import Trace
+from jarvis.perf_report.subtrees import has_any, in_any
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 MODULE_PREFIX = "nn.Module: "
@@ -23,6 +24,16 @@ _FRAMEWORK_FILE = re.compile(
 _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "custom_wrapper", "outer_wrapper"})
 
 Kind = Literal["module", "python", "op", "runtime", "kernel"]
+
+_KIND = (
+    pl.when(pl.col("cat") == CPU_OP)
+    .then(pl.lit("op"))
+    .when(pl.col("cat") != PYTHON_FUNCTION)
+    .then(pl.lit("runtime"))
+    .when(pl.col("name").str.starts_with(MODULE_PREFIX))
+    .then(pl.lit("module"))
+    .otherwise(pl.lit("python"))
+)
 
 
 class Frame(BaseModel):
@@ -76,11 +87,12 @@ class CallPath(BaseModel):
 
 @dataclass(frozen=True)
 class CallStacks:
-    """The chain of calls above any host call.
+    """The chain of calls above some host calls.
 
-    ``rows`` maps a uid to its parent's uid, its name and its kind; ``forwards`` an autograd node to
-    the op that it differentiates. The autograd thread has no Python frames, so the modules and the
-    entry point of a backward call are those of its forward op.
+    ``rows`` maps a uid to its parent's uid, its name and its kind, for these calls and all above
+    them; ``forwards`` an autograd node among them to the op that it differentiates. The autograd
+    thread has no Python frames, so the modules and the entry point of a backward call are those of
+    its forward op.
     """
 
     rows: dict[int, tuple[int | None, str, Kind]]
@@ -127,58 +139,56 @@ def _is_framework(frame: re.Match[str]) -> bool:
     return frame["function"] in _WRAPPERS or bool(_FRAMEWORK_FILE.search(frame["file"]))
 
 
-def call_stacks(tree: pl.DataFrame, backward_links: pl.DataFrame) -> CallStacks:
-    """The chains of a ``named_tree``, with the forward ops of ``trace.backward_links``."""
-    rows = tree.select("uid", "parent_uid", "name", "kind").iter_rows()
-    forwards = backward_links.select("backward_uid", "forward_uid").iter_rows()
+def call_stacks(
+    tree: pl.DataFrame, host_calls: HostCalls, backward_links: pl.DataFrame, uids: pl.Series
+) -> CallStacks:
+    """The chains above the calls ``uids``, and above the forward ops of the autograd nodes in them.
+
+    ``tree`` and ``host_calls`` have Python functions; ``backward_links``: ``Trace.backwards``.
+    """
+    nodes = _with_ancestors(tree, uids)["uid"]
+    links = backward_links.filter(pl.col("backward_uid").is_in(nodes.implode()))
+    rows = _with_ancestors(tree, pl.concat([uids, links["forward_uid"]]))
+    named = host_calls.select(rows["uid"], "name", "cat").with_columns(kind=_KIND)
+    found = rows.join(named, on="uid").select("uid", "parent_uid", "name", "kind")
     return CallStacks(
-        {uid: (parent, name, kind) for uid, parent, name, kind in rows}, dict(forwards)
+        {uid: (parent, name, kind) for uid, parent, name, kind in found.iter_rows()},
+        dict(links.select("backward_uid", "forward_uid").iter_rows()),
     )
 
 
-def named_tree(trace: Trace) -> pl.DataFrame:
-    """The call tree with Python frames in preorder, and ``name, kind, dur_ns`` and arguments."""
-    arguments = ("input_dims", "input_types")
-    base = ("uid", "name", "cat", "dur_ns")
-    events = pl.concat(
-        [
-            trace.cpu_ops.select(*base, *arguments),
-            trace.runtime.select(base),
-            trace.python_functions.select(base),
-        ],
-        how="diagonal",
-    )
-    kind = (
-        pl.when(pl.col("cat") == CPU_OP)
-        .then(pl.lit("op"))
-        .when(pl.col("cat") != PYTHON_FUNCTION)
-        .then(pl.lit("runtime"))
-        .when(pl.col("name").str.starts_with(MODULE_PREFIX))
-        .then(pl.lit("module"))
-        .otherwise(pl.lit("python"))
-    )
-    return trace.python_call_tree.join(events, on="uid").sort("order").with_columns(kind=kind)
+def _with_ancestors(tree: pl.DataFrame, uids: pl.Series) -> pl.DataFrame:
+    """``uid, parent_uid`` of these calls and of all calls above them."""
+    wanted = tree.select(pl.col("uid").is_in(uids.implode())).to_series().to_numpy()
+    is_above = has_any(wanted, tree["order"].to_numpy(), tree["subtree_end"].to_numpy())
+    return tree.select("uid", "parent_uid").filter(pl.Series(is_above))
 
 
 def call_paths(
-    tree: pl.DataFrame, stacks: CallStacks, calls: pl.DataFrame, work: pl.DataFrame
+    tree: pl.DataFrame,
+    host_calls: HostCalls,
+    stacks: CallStacks,
+    calls: pl.DataFrame,
+    work: pl.DataFrame,
 ) -> dict[int, CallPath]:
     """Surroundings of calls by uid.
 
-    ``tree``: ``named_tree``; ``calls``: ``uid, source_uid, name, input_dims``; ``work``: their GPU
-    work (``owner_uid, launch_uid, name, dur_ns, stream``) in launch order.
+    ``tree`` and ``host_calls`` have Python functions; ``stacks`` are those of the calls, which have
+    ``uid, source_uid, name, input_dims``; ``work``: their GPU work (``owner_uid, launch_uid, name,
+    dur_ns, stream``) in launch order.
     """
-    nested = tree.select("uid", "order", "subtree_end", "depth")
-    places = calls.select(uid="source_uid").unique().join(nested, on="uid")
+    places = tree.select("uid", "order", "subtree_end", "depth").filter(
+        pl.col("uid").is_in(calls["source_uid"].implode())
+    )
     place_of = {uid: (order, end, depth) for uid, order, end, depth in places.iter_rows()}
-    readable = tree.with_columns(tuples_text("input_dims"), tuples_text("input_types"))
+    below = _below(tree, host_calls, places)
     launched_by = work.partition_by("owner_uid", as_dict=True)
     paths = {}
     for uid, source, name, input_dims in calls.select(
         "uid", "source_uid", "name", tuples_text("input_dims")
     ).iter_rows():
         launched = launched_by.get((uid,), work.clear())
-        below = _subtree(readable, *place_of[source], launched) if source in place_of else ()
+        entries = _subtree(below, *place_of[source], launched) if source in place_of else ()
         paths[uid] = CallPath(
             uid=uid,
             op_name=name,
@@ -186,7 +196,7 @@ def call_paths(
             parent_chain=tuple(stacks.above(source))[::-1],
             nn_module_chain=tuple(stacks.modules(source)),
             entry_point=stacks.entry_point(source),
-            subtree=tuple(below),
+            subtree=tuple(entries),
             kernels=tuple(
                 LaunchedKernel(name=kernel, dur_us=dur_ns / 1e3, stream=stream)
                 for kernel, dur_ns, stream in launched.select(
@@ -197,15 +207,31 @@ def call_paths(
     return paths
 
 
+def _below(tree: pl.DataFrame, host_calls: HostCalls, places: pl.DataFrame) -> pl.DataFrame:
+    """All that runs below some places of the tree, by order.
+
+    ``uid, order, depth, name, kind, dur_ns`` and the arguments as Python text.
+    """
+    first, end = places["order"].to_numpy() + 1, places["subtree_end"].to_numpy()
+    rows = tree.select("uid", "order", "depth").filter(pl.Series(in_any(tree.height, first, end)))
+    columns = ("name", "cat", "dur_ns", "input_dims", "input_types")
+    return (
+        rows.join(host_calls.select(rows["uid"], *columns), on="uid")
+        .sort("order")
+        .with_columns(tuples_text("input_dims"), tuples_text("input_types"), kind=_KIND)
+    )
+
+
 def _subtree(
-    tree: pl.DataFrame, order: int, subtree_end: int, depth: int, launched: pl.DataFrame
+    below: pl.DataFrame, order: int, subtree_end: int, depth: int, launched: pl.DataFrame
 ) -> Iterator[SubtreeEntry]:
     """What runs below a call, each runtime call followed by the GPU work that it launched."""
-    below = tree.slice(order + 1, subtree_end - order - 1)
+    first = below["order"].search_sorted(order + 1)
+    end = below["order"].search_sorted(subtree_end)
     kernels: dict[int, list[tuple[str, int]]] = {}
     for launch, name, dur_ns in launched.select("launch_uid", "name", "dur_ns").iter_rows():
         kernels.setdefault(launch, []).append((name, dur_ns))
-    for row in below.iter_rows(named=True):
+    for row in below.slice(first, end - first).iter_rows(named=True):
         of_call = kernels.get(row["uid"], ())
         kernel, kernel_ns = of_call[0] if of_call else (None, None)
         level = row["depth"] - depth

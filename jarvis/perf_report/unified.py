@@ -5,11 +5,9 @@ gets a row of its own, named after the call that launched it.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import find_model
@@ -33,11 +31,10 @@ from jarvis.perf_report.overlap import (
     with_overlaps,
 )
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
+from jarvis.perf_report.subtrees import has_any
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas import SPREAD
 from jarvis.trace.tables import RUNTIME_CATEGORIES
-
-Int64s = NDArray[np.int64]
 
 SYNTHETIC = "{}->{} (Synthetic Op)"
 """Name of a row for one GPU event: the call that launched it, and its own name."""
@@ -131,22 +128,15 @@ def _features(calls: HostCalls, work: GpuWork, modelled: pl.Series) -> pl.DataFr
     is_communication = (kinds == COMMUNICATION).to_numpy()
     communicates = np.bincount(launched[is_communication], minlength=tree.height)
     tree = tree.with_columns(
-        has_work=_has_any(works, order, end), has_communication=_has_any(communicates, order, end)
+        has_work=has_any(works, order, end), has_communication=has_any(communicates, order, end)
     )
     counted = pl.col("is_modelled") & pl.col("has_work") & ~_inside(pl.col("is_barrier"))
     modelled_here = tree.select(counted).to_series().to_numpy()
-    return tree.with_columns(has_modelled_below=_has_any(modelled_here, order + 1, end))
+    return tree.with_columns(has_modelled_below=has_any(modelled_here, order + 1, end))
 
 
 def _is_among(column: str, uids: pl.Series) -> pl.Expr:
     return pl.col(column).is_in(uids.implode())
-
-
-def _has_any(counts: NDArray[Any], first: Int64s, end: Int64s) -> pl.Series:
-    """For each range from ``first`` up to ``end`` whether ``counts`` is above 0 somewhere in it."""
-    before = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=before[1:])
-    return pl.Series(before[end] > before[first])
 
 
 def _inside(condition: pl.Expr) -> pl.Expr:
