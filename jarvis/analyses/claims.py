@@ -7,7 +7,7 @@ import polars as pl
 
 from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import weighted_efficiency
-from jarvis.perf_models import registered_category
+from jarvis.perf_models import BUILTIN, Registry
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
 """Op categories that an unregistered op can have from the name of its first kernel."""
@@ -31,7 +31,9 @@ TOP_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def claim_operations(operations: pl.DataFrame, analyses: Iterable[Analysis]) -> pl.DataFrame:
+def claim_operations(
+    operations: pl.DataFrame, analyses: Iterable[Analysis], registry: Registry = BUILTIN
+) -> pl.DataFrame:
     """``operations`` with a column ``category``: the key of the one analysis that claims the row.
 
     A registered op category goes to the analysis that names it. A category that only a kernel's
@@ -39,14 +41,19 @@ def claim_operations(operations: pl.DataFrame, analyses: Iterable[Analysis]) -> 
     """
     claimers = [analysis for analysis in analyses if analysis.claim is not None]
     pairs = operations.select("name", "op_category").rows()
-    keys = {(name, category): _claimer(name, category, claimers) for name, category in set(pairs)}
+    keys = {
+        (name, category): _claimer(name, category, claimers, registry)
+        for name, category in set(pairs)
+    }
     categories = pl.Series("category", [keys[name, kind] for name, kind in pairs], dtype=pl.String)
     return operations.with_columns(categories)
 
 
-def _claimer(name: str, op_category: str, claimers: list[Analysis]) -> str:
+def _claimer(name: str, op_category: str, claimers: list[Analysis], registry: Registry) -> str:
     exact = {c: a.key for a in claimers if a.claim for c in a.claim.op_categories}
-    is_suggested = op_category in KERNEL_NAME_CATEGORIES and registered_category(name) is None
+    is_suggested = (
+        op_category in KERNEL_NAME_CATEGORIES and registry.registered_category(name) is None
+    )
     by_name = _by_name(name, claimers)
     by_category = exact.get(op_category)
     choices = (by_name, by_category) if is_suggested else (by_category, by_name)

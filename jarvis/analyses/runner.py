@@ -16,6 +16,7 @@ from jarvis.analyses.wording import counted, ms
 from jarvis.errors import MissingTableError
 from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
@@ -32,6 +33,10 @@ class ReportTables(Protocol):
     @property
     def hardware(self) -> HardwareSpec | None:
         """The peaks to judge against."""
+
+    @property
+    def registry(self) -> Registry:
+        """The op categories by name."""
 
     def table(self, name: str) -> pl.DataFrame:
         """A table by name; MissingTableError where the report has none."""
@@ -61,7 +66,7 @@ class Outcome:
 
 def divide(report: ReportTables, analyses: Mapping[str, Analysis]) -> Slices:
     """Give every operation its category and find the top operations of the trace."""
-    claimed = claim_operations(report.table("operations"), analyses.values())
+    claimed = claim_operations(report.table("operations"), analyses.values(), report.registry)
     top = top_operations(
         report.table("ops_summary"),
         report.table("gpu_work"),

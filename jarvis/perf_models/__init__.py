@@ -8,11 +8,13 @@ from importlib import import_module
 
 from jarvis.perf_models.families import ONE_SHEET_FAMILIES, sheet_families
 from jarvis.perf_models.registry import (
+    BUILTIN,
     Formula,
     NoModelForCallError,
     OpCost,
     OpSignature,
     PerfModel,
+    Registry,
     UnexpectedArgumentsError,
     all_models,
     categorize,
@@ -24,14 +26,17 @@ from jarvis.perf_models.registry import (
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
+BUILTIN.freeze()
 
 __all__ = [
+    "BUILTIN",
     "ONE_SHEET_FAMILIES",
     "Formula",
     "NoModelForCallError",
     "OpCost",
     "OpSignature",
     "PerfModel",
+    "Registry",
     "UnexpectedArgumentsError",
     "all_models",
     "categorize",

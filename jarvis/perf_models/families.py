@@ -1,6 +1,6 @@
 """Families of the roofline sheets: their order in the report and how many sheets they fill."""
 
-from jarvis.perf_models.registry import all_models
+from jarvis.perf_models.registry import BUILTIN, Registry
 
 _ORDER = (
     "GEMM",
@@ -31,9 +31,9 @@ ONE_SHEET_FAMILIES = frozenset({"GEMM", "UnaryElementwise", "BinaryElementwise",
 """Families that fill one sheet of their name; the others fill ``<family>_fwd`` and ``_bwd``."""
 
 
-def sheet_families() -> list[str]:
+def sheet_families(registry: Registry = BUILTIN) -> list[str]:
     """Families with at least one formula, in the order of their sheets; unknown ones come last."""
-    present = {model.sheet: None for model in all_models() if model.sheet}
+    present = {model.sheet: None for model in registry.all_models() if model.sheet}
     return [name for name in _ORDER if name in present] + [
         name for name in present if name not in _ORDER
     ]

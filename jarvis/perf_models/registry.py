@@ -1,12 +1,15 @@
 """The registry of perf models: op name -> op category, and a formula for FLOPs and bytes."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from jarvis.errors import JarvisError, RegistrationError
 
 PREFIX_MARK = "*"  # a registered name that ends in it stands for every name that begins so
+
+_FAMILY = re.compile(r"[\w .-]{0,40}")  # names sheets and files
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,74 +91,138 @@ class PerfModel:
 
 _Entry = TypeVar("_Entry")
 
-_models: dict[str, PerfModel] = {}
-_categories: dict[str, str] = {}
 
+class Registry:
+    """Perf models and categories by op name.
 
-def perf_model(
-    *names: str,
-    category: str,
-    sheet: str | None = None,
-    backward: Formula | None = None,
-    backward_category: str | None = None,
-    needs_kernels: bool = False,
-    tracelens: bool = True,
-) -> Callable[[Formula], Formula]:
-    """Register a formula for the ops ``names``; ``"triton_poi_*"`` means every op that begins so.
-
-    ``category`` is the fine op category (``SDPA_fwd``), ``sheet`` the family of the roofline sheet
-    (default: the category without ``_fwd``/``_bwd``), ``backward`` the formula of the op's backward
-    pass given the *forward* signature. A name registered twice raises RegistrationError.
+    ``BUILTIN`` holds those of Jarvis. An analysis with models of its own looks names up in
+    ``BUILTIN.extended_with(...)``, so that no other analysis sees them.
     """
-    family = category.removesuffix("_fwd").removesuffix("_bwd") if sheet is None else sheet
 
-    def register(cost: Formula) -> Formula:
-        for name in names:
-            if name in _models:
-                raise RegistrationError(f"Perf model for {name} is registered twice.")
-            _models[name] = PerfModel(
-                name, category, cost, family, backward, backward_category, needs_kernels, tracelens
+    def __init__(
+        self, models: Iterable[PerfModel] = (), categories: Mapping[str, str] | None = None
+    ) -> None:
+        self._models = {model.name: model for model in models}
+        self._categories = dict(categories or {})
+        self._is_frozen = False
+
+    def freeze(self) -> None:
+        """From now on raise RegistrationError where something is registered."""
+        self._is_frozen = True
+
+    def perf_model(
+        self,
+        *names: str,
+        category: str,
+        sheet: str | None = None,
+        backward: Formula | None = None,
+        backward_category: str | None = None,
+        needs_kernels: bool = False,
+        tracelens: bool = True,
+    ) -> Callable[[Formula], Formula]:
+        """Register a formula for the ops ``names``; ``"triton_poi_*"``: every op that begins so.
+
+        ``category`` is the fine op category (``SDPA_fwd``), ``sheet`` the family of the roofline
+        sheet (default: the category without ``_fwd``/``_bwd``), ``backward`` the formula of the
+        op's backward pass given the *forward* signature. RegistrationError for a name that is
+        registered already, and for a family that can name no sheet.
+        """
+        self._check_open()
+        family = category.removesuffix("_fwd").removesuffix("_bwd") if sheet is None else sheet
+        if not _FAMILY.fullmatch(family):
+            raise RegistrationError(
+                f"{family!r} can name no sheet: use up to 40 letters, digits, spaces, '.', '-', '_'"
             )
-        return cost
 
-    return register
+        def register(cost: Formula) -> Formula:
+            for name in names:
+                if name in self._models:
+                    raise RegistrationError(f"Perf model for {name} is registered twice.")
+                self._models[name] = PerfModel(
+                    name,
+                    category,
+                    cost,
+                    family,
+                    backward,
+                    backward_category,
+                    needs_kernels,
+                    tracelens,
+                )
+            return cost
+
+        return register
+
+    def categorize(self, category: str, *names: str) -> None:
+        """Give ops a category without a formula, or override the category of a model.
+
+        A name may end in ``*``, as in ``perf_model``; an exact name goes before it.
+        """
+        self._check_open()
+        for name in names:
+            if name in self._categories:
+                raise RegistrationError(f"Category of {name} is registered twice.")
+            self._categories[name] = category
+
+    def extended_with(self, other: "Registry") -> "Registry":
+        """A frozen registry of both; where both know a name, ``other`` alone counts."""
+        own = {name: c for name, c in self._categories.items() if name not in other._models}
+        extended = Registry(
+            _in_front(other._models, self._models).values(), _in_front(other._categories, own)
+        )
+        extended.freeze()
+        return extended
+
+    def find_model(self, name: str, tracelens_only: bool = False) -> PerfModel | None:
+        """The perf model of an op, or None; with ``tracelens_only`` none that TraceLens lacks."""
+        model = self._models.get(name) or _by_prefix(self._models, name)
+        if model is not None and tracelens_only and not model.tracelens:
+            return None
+        return model
+
+    def registered_category(self, name: str) -> str | None:
+        """The category that the registry gives this exact op name, or None."""
+        category = self._categories.get(name)
+        if category is None and (model := self._models.get(name)) is not None:
+            category = model.category
+        return category or None
+
+    def op_category(self, name: str) -> str | None:
+        """The category that an op's name tells, or None where only its kernels can."""
+        category = self.registered_category(name) or _by_prefix(self._categories, name)
+        if category is None and (model := _by_prefix(self._models, name)) is not None:
+            category = model.category
+        return category or None
+
+    def all_models(self) -> Iterator[PerfModel]:
+        """Every registered model, in order of registration."""
+        yield from self._models.values()
+
+    def all_categories(self) -> Mapping[str, str]:
+        """The categories given by ``categorize``, by op name."""
+        return dict(self._categories)
+
+    def _check_open(self) -> None:
+        if self._is_frozen:
+            raise RegistrationError(
+                "This registry is complete. Models of your own belong in a function "
+                "register(registry) of an extension file."
+            )
 
 
-def categorize(category: str, *names: str) -> None:
-    """Give ops a category without a formula, or override the category of a model.
+BUILTIN = Registry()
+"""What Jarvis itself knows; frozen once ``jarvis.perf_models`` is imported."""
 
-    A name may end in ``*``, as in ``perf_model``; an exact name goes before it.
-    """
-    for name in names:
-        if name in _categories:
-            raise RegistrationError(f"Category of {name} is registered twice.")
-        _categories[name] = category
-
-
-def find_model(name: str, tracelens_only: bool = False) -> PerfModel | None:
-    """The perf model of an op name, or None; with ``tracelens_only`` none that TraceLens lacks."""
-    model = _models.get(name) or _by_prefix(_models, name)
-    if model is not None and tracelens_only and not model.tracelens:
-        return None
-    return model
+perf_model = BUILTIN.perf_model
+categorize = BUILTIN.categorize
+find_model = BUILTIN.find_model
+registered_category = BUILTIN.registered_category
+op_category = BUILTIN.op_category
+all_models = BUILTIN.all_models
 
 
-def registered_category(name: str) -> str | None:
-    """The category that the registry gives this exact op name, or None."""
-    category = _categories.get(name)
-    if category is None and (model := _models.get(name)) is not None:
-        category = model.category
-    return category or None
-
-
-def op_category(name: str) -> str | None:
-    """The category that an op's name tells, or None where only its kernels can."""
-    return registered_category(name) or _by_prefix(_categories, name)
-
-
-def all_models() -> Iterator[PerfModel]:
-    """Every registered model, in order of registration."""
-    yield from _models.values()
+def _in_front(first: Mapping[str, _Entry], rest: Mapping[str, _Entry]) -> dict[str, _Entry]:
+    """Both, without what ``first`` replaces; the order decides between names that end in ``*``."""
+    return {**first, **{name: entry for name, entry in rest.items() if name not in first}}
 
 
 def _by_prefix(table: Mapping[str, _Entry], name: str) -> _Entry | None:

@@ -8,6 +8,7 @@ import polars as pl
 
 from jarvis.errors import MissingTableError
 from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import (
     call_paths,
     call_stacks,
@@ -69,7 +70,7 @@ class PerfReport:
 
     ``tracelens_models_only`` keeps the sheets to the perf models that TraceLens has; with
     ``strict`` an error of a formula is raised instead of recorded. ``options`` add sheets and
-    columns.
+    columns. ``registry`` knows the perf models and the categories.
     """
 
     trace: Trace
@@ -77,6 +78,7 @@ class PerfReport:
     tracelens_models_only: bool = False
     strict: bool = False
     options: ReportOptions = DEFAULT_OPTIONS
+    registry: Registry = BUILTIN
 
     @cached_property
     def totals(self) -> Totals:
@@ -132,6 +134,7 @@ class PerfReport:
             self.hardware,
             self.options,
             self.tracelens_models_only,
+            self.registry,
         )
 
     @cached_property
@@ -307,7 +310,7 @@ class PerfReport:
 
     @cached_property
     def _kernels(self) -> pl.DataFrame:
-        return kernel_summary.kernels(self._work, self._calls, self._direct)
+        return kernel_summary.kernels(self._work, self._calls, self._direct, self.registry)
 
     @cached_property
     def _short_kernels(self) -> pl.DataFrame:
@@ -320,7 +323,7 @@ class PerfReport:
 
     @cached_property
     def _launchers(self) -> pl.DataFrame:
-        return ops.launchers(self._work, self._calls, self._direct)
+        return ops.launchers(self._work, self._calls, self._direct, self.registry)
 
     @cached_property
     def _costs(self) -> pl.DataFrame:
@@ -330,6 +333,7 @@ class PerfReport:
             self._work,
             strict=self.strict,
             annotations=step_annotations(cpu_ops, self._trace.annotations),
+            registry=self.registry,
         )
 
     @cached_property
@@ -356,4 +360,5 @@ class PerfReport:
             self._direct,
             self._trace.event_count,
             self.strict,
+            self.registry,
         )

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.calls import ARGUMENTS, HostCalls
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.ops import with_op_category
@@ -13,7 +14,9 @@ GRAPH, RUNTIME = "graph", "runtime"
 _KEYS = ("parent_op_category", "parent_cpu_op", "kernel_name", "kernel_stream")
 
 
-def kernels(work: GpuWork, calls: HostCalls, direct: pl.DataFrame) -> pl.DataFrame:
+def kernels(
+    work: GpuWork, calls: HostCalls, direct: pl.DataFrame, registry: Registry = BUILTIN
+) -> pl.DataFrame:
     """One row for each kernel in file order, with or without a recorded launch.
 
     Returns ``kernel_name, kernel_stream, dur_ns, launcher_name`` (of the runtime call),
@@ -23,7 +26,7 @@ def kernels(work: GpuWork, calls: HostCalls, direct: pl.DataFrame) -> pl.DataFra
     rows = work.events.filter(pl.col("cat") == "kernel")
     ops = calls.rows(rows["op_uid"].unique())
     launches = calls.select(rows["launch_uid"].unique(), "name")
-    parents = with_op_category(ops.with_columns(source_uid="uid"), direct).select(
+    parents = with_op_category(ops.with_columns(source_uid="uid"), direct, registry).select(
         *ARGUMENTS, op_uid="uid", parent_cpu_op="name", parent_op_category="op_category"
     )
     return (

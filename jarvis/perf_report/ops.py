@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.perf_models import op_category
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     CALL_KEY,
@@ -41,12 +41,14 @@ def direct_work(work: GpuWork) -> pl.DataFrame:
     )
 
 
-def with_op_category(calls: pl.DataFrame, direct: pl.DataFrame) -> pl.DataFrame:
+def with_op_category(
+    calls: pl.DataFrame, direct: pl.DataFrame, registry: Registry = BUILTIN
+) -> pl.DataFrame:
     """Calls (``name``, ``source_uid``) with ``op_category``.
 
     By operator name; where that does not tell, by the first kernel that ``source_uid`` launched.
     """
-    named = {name: op_category(name) for name in calls["name"].unique()}
+    named = {name: registry.op_category(name) for name in calls["name"].unique()}
     first_kernel = direct.group_by("owner_uid", maintain_order=True).agg(
         first_kernel=pl.col("name").first()
     )
@@ -73,7 +75,9 @@ def with_op_category(calls: pl.DataFrame, direct: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def launchers(work: GpuWork, calls: HostCalls, direct: pl.DataFrame) -> pl.DataFrame:
+def launchers(
+    work: GpuWork, calls: HostCalls, direct: pl.DataFrame, registry: Registry = BUILTIN
+) -> pl.DataFrame:
     """One row for each host call that launched GPU work itself, by start time.
 
     ``direct``: ``direct_work``. Adds to ``HostCalls.rows``: ``op_category``,
@@ -95,7 +99,7 @@ def launchers(work: GpuWork, calls: HostCalls, direct: pl.DataFrame) -> pl.DataF
         )
     )
     found = calls.rows(times["uid"]).join(times, on="uid").sort("ts_ns", "first_kernel_uid")
-    return with_op_category(found.with_columns(source_uid="uid"), direct)
+    return with_op_category(found.with_columns(source_uid="uid"), direct, registry)
 
 
 def ops_summary_by_category(found: pl.DataFrame) -> pl.DataFrame:

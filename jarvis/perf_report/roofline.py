@@ -11,11 +11,12 @@ import polars as pl
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import (
+    BUILTIN,
     NoModelForCallError,
     OpCost,
     OpSignature,
     PerfModel,
-    find_model,
+    Registry,
 )
 from jarvis.perf_models.registry import Formula
 from jarvis.perf_report.annotations import ANNOTATION_SCHEMA
@@ -62,6 +63,7 @@ def costs(
     formula_of: FormulaOf = forward,
     strict: bool = False,
     annotations: pl.DataFrame | None = None,
+    registry: Registry = BUILTIN,
 ) -> pl.DataFrame:
     """What each call costs whose name has a formula.
 
@@ -77,7 +79,7 @@ def costs(
     models = {
         name: model
         for name in calls["name"].unique()
-        if (model := find_model(name)) is not None and formula_of(model) is not None
+        if (model := registry.find_model(name)) is not None and formula_of(model) is not None
     }
     candidates = calls.filter(pl.col("name").is_in(list(models))).select("uid", "name", *ARGUMENTS)
     need_kernels = [name for name, model in models.items() if model.needs_kernels]

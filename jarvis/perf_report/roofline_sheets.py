@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_models import ONE_SHEET_FAMILIES, all_models, sheet_families
+from jarvis.perf_models import BUILTIN, ONE_SHEET_FAMILIES, Registry, sheet_families
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     THREAD,
@@ -63,6 +63,7 @@ def roofline_sheets(
     hardware: HardwareSpec | None,
     options: ReportOptions = DEFAULT_OPTIONS,
     tracelens_models_only: bool = False,
+    registry: Registry = BUILTIN,
 ) -> dict[str, pl.DataFrame]:
     """Every roofline sheet that has rows, by sheet name, in report order.
 
@@ -71,12 +72,14 @@ def roofline_sheets(
     """
     sheets: dict[str, pl.DataFrame] = {}
     forward_rows = _priced(calls, own_costs)
-    backward_rows = _backward_pass(forward_rows, backwards)
+    backward_rows = _backward_pass(forward_rows, backwards, registry)
     pairs = overlapping_pairs(work) if options.include_overlap_info else None
-    models = [model for model in all_models() if model.tracelens or not tracelens_models_only]
-    present = set(forward_rows["name"].unique())
-    for family in sheet_families():
-        names = [m.name for m in models if m.sheet == family and m.name in present]
+    models = {
+        name: registry.find_model(name, tracelens_models_only)
+        for name in forward_rows["name"].unique()
+    }
+    for family in sheet_families(registry):
+        names = [name for name, model in models.items() if model and model.sheet == family]
         if not names:
             continue
         ahead = forward_rows.filter(pl.col("name").is_in(names))
@@ -97,13 +100,17 @@ def _priced(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
     return calls.rows(known["uid"]).drop("ts_ns", "dur_ns").join(known, on="uid").sort("uid")
 
 
-def _backward_pass(forward_rows: pl.DataFrame, backwards: pl.DataFrame) -> pl.DataFrame:
+def _backward_pass(
+    forward_rows: pl.DataFrame, backwards: pl.DataFrame, registry: Registry
+) -> pl.DataFrame:
     """Forward ops that autograd differentiated, priced as their backward, in file order."""
     differentiated = forward_rows.filter(
         pl.col("uid").is_in(backwards["forward_uid"].implode())
         & ~pl.col("name").is_in(_NOT_IN_BACKWARD)
     ).drop(*COST_SCHEMA)
-    known = costs(differentiated, formula_of=backward).filter(pl.col("flops").is_not_null())
+    known = costs(differentiated, formula_of=backward, registry=registry).filter(
+        pl.col("flops").is_not_null()
+    )
     return differentiated.join(known, on="uid").sort("uid")
 
 

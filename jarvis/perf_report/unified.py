@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_models import find_model
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     CALL_KEY,
@@ -68,6 +68,7 @@ def unified_calls(
     direct: pl.DataFrame,
     first_free_uid: int,
     strict: bool = False,
+    registry: Registry = BUILTIN,
 ) -> UnifiedCalls:
     """Choose the unified ops of a trace.
 
@@ -76,7 +77,7 @@ def unified_calls(
     # A model that TraceLens lacks prices a row, but does not change which rows there are.
     modelled = own_costs.filter(pl.col("modelled") & pl.col("tracelens"))["uid"]
     tree = _features(calls, work, modelled)
-    wrapped = _wrapped_backwards(tree, calls, modelled, backward_links, work, strict)
+    wrapped = _wrapped_backwards(tree, calls, modelled, backward_links, work, strict, registry)
     collected = _collect(tree, wrapped["uid"], calls)
     chosen = (
         calls.rows(collected["uid"])
@@ -89,7 +90,7 @@ def unified_calls(
     synthetic, synthetic_work = _uncovered(calls, work, below, first_free_uid)
     every = pl.concat([chosen, synthetic], how="diagonal")
     every_work = pl.concat([below, synthetic_work], how="diagonal")
-    priced = _priced(with_op_category(every, direct), own_costs, wrapped)
+    priced = _priced(with_op_category(every, direct, registry), own_costs, wrapped)
     timed = priced.join(
         busy_ns(every_work, ["owner_uid"]),
         left_on="uid",
@@ -191,12 +192,13 @@ def _wrapped_backwards(
     backward_links: pl.DataFrame,
     work: GpuWork,
     strict: bool,
+    registry: Registry,
 ) -> pl.DataFrame:
     """Ops that a forward op's model prices: ``uid, backward_category`` and the columns of costs.
 
     Such an op is the only one with GPU work below an autograd node that bears the node's name.
     """
-    nodes = _priced_nodes(calls, modelled, backward_links)
+    nodes = _priced_nodes(calls, modelled, backward_links, registry)
     named = (
         _namesakes(nodes, tree, calls)
         .filter(pl.len().over("node_uid") == 1)
@@ -209,7 +211,7 @@ def _wrapped_backwards(
         .select("uid", "forward_uid", "backward_category")
     )
     forward_calls = calls.select(named["forward_uid"].unique(), "name", *ARGUMENTS)
-    prices = costs(forward_calls, work, backward, strict)
+    prices = costs(forward_calls, work, backward, strict, registry=registry)
     return (
         named.join(prices.rename({"uid": "forward_uid"}), on="forward_uid")
         .filter(pl.col("flops").is_not_null())
@@ -218,12 +220,12 @@ def _wrapped_backwards(
 
 
 def _priced_nodes(
-    calls: HostCalls, modelled: pl.Series, backward_links: pl.DataFrame
+    calls: HostCalls, modelled: pl.Series, backward_links: pl.DataFrame, registry: Registry
 ) -> pl.DataFrame:
     """``node_uid, forward_uid, backward_category``: autograd nodes whose forward op has a model."""
     links = backward_links.filter(_is_among("forward_uid", modelled))
     forwards = calls.select(links["forward_uid"].unique(), "name")
-    models = {name: find_model(name) for name in forwards["name"].unique()}
+    models = {name: registry.find_model(name) for name in forwards["name"].unique()}
     categories = {
         name: model.backward_category for name, model in models.items() if model is not None
     }

@@ -11,6 +11,7 @@ from jarvis.analyses.runner import NO_HARDWARE, divide, run_analyses
 from jarvis.errors import MissingTableError
 from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import Totals
 from tests.analyses.rows import MI300X, operation, operations, table, totals
 
@@ -22,6 +23,7 @@ class Report:
     tables: dict[str, pl.DataFrame]
     totals: Totals = field(default_factory=totals)
     hardware: HardwareSpec | None = MI300X
+    registry: Registry = BUILTIN
 
     def table(self, name: str) -> pl.DataFrame:
         try:

@@ -5,24 +5,18 @@ import pytest
 
 from jarvis.errors import RegistrationError
 from jarvis.perf_models import (
+    BUILTIN,
     ONE_SHEET_FAMILIES,
     OpCost,
+    Registry,
     all_models,
     categorize,
     find_model,
     op_category,
     perf_model,
     registered_category,
-    registry,
     sheet_families,
 )
-
-
-@pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of the registry that the test may add to."""
-    monkeypatch.setattr(registry, "_models", dict(registry._models))
-    monkeypatch.setattr(registry, "_categories", dict(registry._categories))
 
 
 def test_each_op_of_the_table_has_its_category(reference_root: Path) -> None:
@@ -90,9 +84,16 @@ def test_families_come_in_the_order_of_the_report() -> None:
     assert set(sheet_families()) >= ONE_SHEET_FAMILIES
 
 
-def test_an_unknown_family_comes_last(own_registry: None) -> None:
-    perf_model("vendor::fft", category="FFT_fwd")(lambda op: OpCost(0, 0))
-    assert sheet_families()[-1] == "FFT"
+def fft(name: str = "vendor::fft", category: str = "FFT_fwd") -> Registry:
+    """A registry with one model of no FLOPs."""
+    registry = Registry()
+    registry.perf_model(name, category=category)(lambda op: OpCost(0, 0))
+    return registry
+
+
+def test_an_unknown_family_comes_last() -> None:
+    assert sheet_families(BUILTIN.extended_with(fft()))[-1] == "FFT"
+    assert "FFT" not in sheet_families()
 
 
 def test_every_formula_is_stated() -> None:
@@ -101,11 +102,54 @@ def test_every_formula_is_stated() -> None:
         assert any(word in model.cost.__doc__.lower() for word in ("flops", "bytes")), model.name
 
 
-def test_a_name_is_registered_once(own_registry: None) -> None:
-    with pytest.raises(RegistrationError, match="aten::mm"):
-        perf_model("aten::mm", category="GEMM")(lambda op: OpCost(0, 0))
-    with pytest.raises(RegistrationError, match="FusedRoPEFuncBackward"):
-        categorize("GEMM", "FusedRoPEFuncBackward")
+def test_a_name_is_registered_once() -> None:
+    registry = fft()
+    with pytest.raises(RegistrationError, match="vendor::fft is registered twice"):
+        registry.perf_model("vendor::fft", category="FFT")(lambda op: OpCost(0, 0))
+    registry.categorize("FFT", "vendor::ifft")
+    with pytest.raises(RegistrationError, match="vendor::ifft is registered twice"):
+        registry.categorize("FFT", "vendor::ifft")
+
+
+def test_a_family_must_be_able_to_name_a_sheet() -> None:
+    with pytest.raises(RegistrationError, match="'a/b' can name no sheet"):
+        fft(category="a/b")
+
+
+def test_the_built_in_registry_takes_nothing_more() -> None:
+    with pytest.raises(RegistrationError, match=r"register\(registry\)"):
+        perf_model("vendor::fft", category="FFT")
+    with pytest.raises(RegistrationError, match=r"register\(registry\)"):
+        categorize("FFT", "vendor::fft")
+
+
+def test_an_extended_registry_knows_both_and_leaves_them_as_they_are() -> None:
+    own = fft()
+    own.categorize("FFT", "vendor::ifft")
+    both = BUILTIN.extended_with(own)
+    assert both.op_category("vendor::fft") == "FFT_fwd"
+    assert both.op_category("vendor::ifft") == "FFT"
+    assert both.find_model("aten::mm") is find_model("aten::mm")
+    assert both.op_category("FusedRoPEFuncBackward") == "RoPE_bwd"
+    assert find_model("vendor::fft") is None
+    assert own.find_model("aten::mm") is None
+    with pytest.raises(RegistrationError):
+        both.categorize("FFT", "vendor::other")
+
+
+def test_the_extension_goes_before_what_is_built_in() -> None:
+    own = fft("FusedRoPEFuncBackward")
+    own.perf_model("triton_*", category="mine")(lambda op: OpCost(1, 1))
+    own.categorize("MINE", "aten::mm", "record_*")
+    own.perf_model("vendor::conv*", category="CONV")(lambda op: OpCost(1, 1))
+    both = BUILTIN.extended_with(own)
+    assert both.op_category("vendor::conv3d") == "CONV"
+    # A built-in entry gives this name a category without a model.
+    assert both.op_category("FusedRoPEFuncBackward") == "FFT_fwd"
+    assert both.find_model("triton_poi_fused_add_0") is own.find_model("triton_x")
+    assert both.op_category("record_param_comms") == "MINE"
+    assert both.op_category("aten::mm") == "MINE"
+    assert both.find_model("aten::mm") is find_model("aten::mm")
 
 
 def test_names_match_by_prefix_where_no_exact_name_is_registered() -> None:
