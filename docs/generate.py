@@ -7,11 +7,17 @@ import argparse
 import sys
 from pathlib import Path
 
+from broken_inputs import broken_inputs_markdown
+
 from jarvis.analyses import checks_markdown
 from jarvis.schemas import schemas_markdown
 
 HERE = Path(__file__).parent
-PAGES = {"checks.md": checks_markdown, "metrics.md": schemas_markdown}
+PAGES = {
+    "broken-traces.md": broken_inputs_markdown,
+    "checks.md": checks_markdown,
+    "metrics.md": schemas_markdown,
+}
 
 
 def main() -> int:

@@ -146,6 +146,8 @@ class _Reading:
             self._members()
         else:
             raise self._refusal(first)
+        if not self.found_events and self.is_cut:
+            raise UnreadableTraceError(self.source.path, "it ends before its list of events")
         if not self.found_events:
             raise NotAProfilerTraceError(self.source.path, self._what_it_is())
 
@@ -217,8 +219,10 @@ class _Reading:
                 text = bytes(self._text()[: end - block.begin])
                 block.begin = end
                 return text
-            too_long = block.end - block.begin > LONGEST_EVENT
-            if end == tokenizer.MALFORMED or too_long or not self._more():
+            if end == tokenizer.MALFORMED or block.end - block.begin > LONGEST_EVENT:
+                return None
+            if not self._more():
+                self.is_cut = True
                 return None
 
     def _seek_events(self) -> bool:
