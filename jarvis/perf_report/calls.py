@@ -110,7 +110,7 @@ def key_of(calls: pl.DataFrame, *columns: str) -> list[str]:
 
 def numbered(calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Calls with ``call``, their position, and ``group``: the first call that has an equal key."""
-    return calls.with_columns(call=pl.int_range(pl.len())).with_columns(
+    return calls.with_columns(call=pl.int_range(pl.len(), dtype=pl.UInt32)).with_columns(
         group=pl.col("call").first().over(key)
     )
 
@@ -129,10 +129,11 @@ def with_kernel_details(
     """
     full, short = names
     optional = [column for column in ("stack_of",) if column in work.columns]
-    lists = work.select(
-        "name", "stream", "dur_ns", *optional, uid="owner_uid", position=pl.int_range(pl.len())
-    ).join(calls.select("uid", "call", "group"), on="uid")
-    lists = lists.with_columns(position=pl.col("position").rank("ordinal").over("call"))
+    lists = (
+        work.select("name", "stream", "dur_ns", *optional, uid="owner_uid")
+        .join(calls.select("uid", "call", "group"), on="uid", maintain_order="left")
+        .drop("uid")
+    )
     found = kernel_details(lists).rename({"kernel_details": full})
     details = groups.join(found, on="group", how="left", maintain_order="left")
     texts = [trunc_kernel_details(entries) for entries in details[full].to_list()]

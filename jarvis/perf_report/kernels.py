@@ -13,9 +13,9 @@ NAME_LENGTH = 64
 def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
     """Kernel statistics by position in the call, as the sheets have them.
 
-    ``lists``: ``group, call, position, name, stream, dur_ns`` and optionally ``stack_of``, one
-    row for each kernel of a call, calls numbered in the order of the group. The first call with
-    kernels is the template: calls with another number of kernels are left out, and names are
+    ``lists``: ``group, call, name, stream, dur_ns`` and optionally ``stack_of``, one row for each
+    kernel of a call in the order of the call; calls are numbered through all groups. The first call
+    with kernels is the template: calls with another number of kernels are left out, and names are
     those of the template.
 
     Returns ``group, kernel_details``, the details ascending by total duration, and
@@ -23,14 +23,8 @@ def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
     """
     ns = pl.col("dur_ns")
     has_owners = "stack_of" in lists.columns
-    lengths = lists.group_by("group", "call").agg(length=pl.len())
-    template = lengths.sort("call").group_by("group").agg(template_length=pl.col("length").first())
-    fitting = lengths.join(template, on="group").filter(
-        pl.col("length") == pl.col("template_length")
-    )
     return (
-        lists.join(fitting, on=["group", "call"])
-        .sort("group", "call", "position")
+        _fitting(lists)
         .group_by("group", "position", maintain_order=True)
         .agg(
             name=pl.col("name").first(),
@@ -51,6 +45,18 @@ def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
             kernel_details=_entries(KERNEL_STATS),
         )
     )
+
+
+def _fitting(lists: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of the calls with as many as their template, by call, and their ``position``."""
+    calls = lists.group_by("call").agg(pl.col("group").first(), length=pl.len()).sort("call")
+    of_template = pl.col("length").first().over("group")
+    fitting = calls.filter(pl.col("length") == of_template)["call"]
+    kernels = lists.filter(pl.col("call").is_in(fitting.implode())).sort(
+        "call", maintain_order=True
+    )
+    row, is_first = pl.int_range(pl.len()), pl.col("call").ne_missing(pl.col("call").shift())
+    return kernels.with_columns(position=row - pl.when(is_first).then(row).forward_fill())
 
 
 def trunc_kernel_details(details: list[dict[str, Any]] | None) -> str | None:

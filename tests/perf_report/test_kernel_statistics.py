@@ -8,11 +8,9 @@ from jarvis.perf_report.kernels import kernel_details, kernels_by_name, trunc_ke
 
 def lists(*calls: list[tuple[str, int]]) -> pl.DataFrame:
     rows = [
-        (0, call, position, name, 7, us * 1000)
-        for call, kernels in enumerate(calls)
-        for position, (name, us) in enumerate(kernels)
+        (0, call, name, 7, us * 1000) for call, kernels in enumerate(calls) for name, us in kernels
     ]
-    names = ["group", "call", "position", "name", "stream", "dur_ns"]
+    names = ["group", "call", "name", "stream", "dur_ns"]
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
