@@ -16,7 +16,8 @@ PASS_THROUGH_OP = "execute"
 """An op that only hands over to others; the launcher is looked for above it."""
 
 _KEY_BITS = 63
-_NUMBERS = ("uid", "parent_uid", "depth", "subtree_end", "op_uid", "launcher_uid")
+_UIDS_ABOVE = ("parent_uid", "op_uid", "launcher_uid")
+_NUMBERS = ("uid", "depth", "subtree_end", *_UIDS_ABOVE)
 _KIND = (
     pl.when((pl.col("cat") == CPU_OP) & (pl.col("name") == PASS_THROUGH_OP))
     .then(pl.lit(PASS_THROUGH, pl.UInt8))
@@ -40,18 +41,20 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
     launcher; null where another runtime call stands between), ``is_root`` (a cpu op with no cpu
     op above) and ``is_dropped``.
     """
-    timed = host_events.drop_nulls(["ts_ns", "dur_ns"])
+    columns = ("uid", "ts_ns", "dur_ns", "pid", "tid")
+    timed = host_events.select(*columns, kind=_KIND).drop_nulls(["ts_ns", "dur_ns"])
     uid, ts_ns = timed["uid"].to_numpy(), timed["ts_ns"].to_numpy()
     thread = _threads(timed)
-    found = {name: np.full(timed.height, NONE, dtype=np.int64) for name in _NUMBERS}
+    visits = _visits(thread, ts_ns, uid)
+    found = {name: np.empty(timed.height, dtype=np.int32) for name in _NUMBERS}
     is_root = np.zeros(timed.height, dtype=np.bool_)
-    dropped = np.empty(timed.height, dtype=np.int64)
+    dropped = np.empty(timed.height, dtype=np.int32)
     placed = nest(
-        _visits(thread, ts_ns, uid),
+        visits,
         thread,
         ts_ns,
         timed["dur_ns"].to_numpy(),
-        timed.select(_KIND).to_series().to_numpy(),
+        timed["kind"].to_numpy(),
         uid,
         found["uid"],
         found["parent_uid"],
@@ -66,13 +69,15 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
     found["uid"][placed:] = uid[dropped[np.lexsort((uid[dropped], ts_ns[dropped]))]]
     found["depth"][placed:] = 0
     found["subtree_end"][placed:] = np.arange(placed + 1, timed.height + 1)
+    for name in _UIDS_ABOVE:
+        found[name][placed:] = NONE
     order = pl.int_range(pl.len(), dtype=pl.Int64)
     return pl.DataFrame({**found, "is_root": is_root}).select(
-        "uid",
+        pl.col("uid").cast(pl.Int64),
         _or_null("parent_uid"),
-        "depth",
+        pl.col("depth").cast(pl.Int64),
         order.alias("order"),
-        "subtree_end",
+        pl.col("subtree_end").cast(pl.Int64),
         _or_null("op_uid"),
         _or_null("launcher_uid"),
         "is_root",
@@ -81,7 +86,7 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _or_null(name: str) -> pl.Expr:
-    return pl.when(pl.col(name) != NONE).then(pl.col(name)).alias(name)
+    return pl.when(pl.col(name) != NONE).then(pl.col(name).cast(pl.Int64)).alias(name)
 
 
 def _threads(events: pl.DataFrame) -> Int64s:

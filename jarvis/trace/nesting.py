@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from jarvis.trace.jit import kernel, read_only, types
 
 Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 OP, PASS_THROUGH, PYTHON, RUNTIME = 0, 1, 2, 3
@@ -17,12 +18,12 @@ BLEED_NS = 1_000
 
 _LAST_NS = np.iinfo(np.int64).max
 _IN = read_only(types.int64)
-_OUT = types.int64[::1]
+_OUT = types.int32[::1]
 
 
-@kernel(types.int64(types.int64, types.int64, _OUT, _OUT, types.int64, _OUT))
+@kernel(types.int64(types.int64, types.int64, types.int64[::1], _OUT, types.int64, _OUT))
 def _close(
-    height: int, until_ns: int, ends_ns: Int64s, stack: Int64s, placed: int, subtree_end: Int64s
+    height: int, until_ns: int, ends_ns: Int64s, stack: Int32s, placed: int, subtree_end: Int32s
 ) -> int:
     """Take the calls that ended by ``until_ns`` off the stack; its new height."""
     while height > 0 and until_ns >= ends_ns[height - 1]:
@@ -44,23 +45,24 @@ def nest(
     dur_ns: Int64s,
     kind: NDArray[np.uint8],
     uid: Int64s,
-    out_uid: Int64s,
-    parent_uid: Int64s,
-    depth: Int64s,
-    subtree_end: Int64s,
-    op_uid: Int64s,
-    launcher_uid: Int64s,
+    out_uid: Int32s,
+    parent_uid: Int32s,
+    depth: Int32s,
+    subtree_end: Int32s,
+    op_uid: Int32s,
+    launcher_uid: Int32s,
     is_root: Bools,
-    dropped: Int64s,
+    dropped: Int32s,
 ) -> int:
     """Nest events by time; how many found a place.
 
     ``rows``: the events to visit, thread by thread and by time within one; ``thread`` to ``uid``
     belong to the events and are indexed by them. The rest is filled: the tree's columns in
     preorder, ``NONE`` where there is nothing, and in ``dropped`` the rows that found no place.
-    All arrays that are filled are as long as ``rows``.
+    All arrays that are filled are as long as ``rows``. Positions in ``traceEvents`` fit into 32
+    bits: a file with more events would have more than 100 GB.
     """
-    stack = np.empty(rows.size, dtype=np.int64)  # positions in the tree
+    stack = np.empty(rows.size, dtype=np.int32)  # positions in the tree
     ends_ns = np.empty(rows.size, dtype=np.int64)
     kinds = np.empty(rows.size, dtype=np.uint8)
     height = 0
