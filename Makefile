@@ -43,7 +43,7 @@ docs: setup ## re-make the generated pages under docs/
 	$(BIN)/python docs/generate.py
 
 bench: setup ## measure time and memory, as ratios
-	$(BIN)/python benchmarks/pipeline.py
+	$(BIN)/python benchmarks/pipeline.py --page benchmarks/README.md
 
 fuzz: setup ## read 100,000 broken traces, every index checked (about 15 minutes)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.trace.fuzz

@@ -1,6 +1,6 @@
 """Time and memory of each stage beside what merely loading the JSON costs, in one run.
 
-python benchmarks/pipeline.py [--sizes 100,500,1500] [--repeats 3] [--trace PATH]
+python benchmarks/pipeline.py [--sizes 100,500,1500] [--repeats 3] [--trace PATH] [--page FILE]
 
 Traces of about these sizes (MB of JSON) are made from the simulated sample, or from the events of
 ``--trace`` repeated. Every case runs in a process of its own that has imported everything and
@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +181,12 @@ def verdict(case: str, ratio: float, peak_mb: float, size_mb: float) -> str:
     return f"CPU <= {most:.1f}x {marks[0]}, memory <= {memory:.0f} MB {marks[1]}"
 
 
-def compare(trace: Path, cases: Sequence[str], repeats: int) -> None:
-    """Print one line for each case."""
+def compare(trace: Path, cases: Sequence[str], repeats: int) -> Iterator[str]:
+    """One line for each case."""
     size_mb = json_megabytes(trace)
     stored_mb = trace.stat().st_size / 1e6
-    print(f"\n{trace.name}: {size_mb:.0f} MB of JSON, {stored_mb:.1f} MB stored")
-    print(
+    yield f"\n{trace.name}: {size_mb:.0f} MB of JSON, {stored_mb:.1f} MB stored"
+    yield (
         f"{'case':24s} {'import s':>8s} {'MB':>5s} {'CPU s':>8s} {'s/GB':>6s} {'wall s':>7s}"
         f" {'x orjson':>9s} {'peak MB':>8s}"
     )
@@ -194,11 +195,10 @@ def compare(trace: Path, cases: Sequence[str], repeats: int) -> None:
         cost = measure(case, trace, repeats)
         baseline = baseline or cost
         ratio = cost.cpu_s / baseline.cpu_s
-        print(
+        yield (
             f"{case:24s} {cost.import_cpu_s:8.2f} {cost.import_mb:5.0f} {cost.cpu_s:8.2f}"
             f" {1000 * cost.cpu_s / size_mb:6.2f} {cost.wall_s:7.2f} {ratio:9.2f}"
-            f" {cost.peak_mb:8.0f}  {verdict(case, ratio, cost.peak_mb, size_mb)}",
-            flush=True,
+            f" {cost.peak_mb:8.0f}  {verdict(case, ratio, cost.peak_mb, size_mb)}"
         )
 
 
@@ -208,19 +208,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", default="100,500,1500", help="MB of JSON, with commas between")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--trace", type=Path, help="a .json or .json.gz trace to repeat instead")
+    parser.add_argument("--page", type=Path, help="also write the results as a page")
     parser.add_argument("--cases", default=",".join(RUN), help="some of the cases, by name")
     options = parser.parse_args(arguments)
     cases = [case for case in RUN if case in options.cases.split(",")]
     if BASELINE not in cases:
         parser.error(f"the case {BASELINE!r} is what the others are compared with")
+    lines = []
     for size in map(int, options.sizes.split(",")):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             trace = (
                 repeated(folder, options.trace, size) if options.trace else simulated(folder, size)
             )
-            compare(trace, cases, options.repeats)
+            for line in compare(trace, cases, options.repeats):
+                print(line, flush=True)
+                lines.append(line.rstrip())
+    if options.page:
+        options.page.write_text(PAGE.format(table="\n".join(lines).strip(), machine=machine()))
     return 0
+
+
+PAGE = """# Benchmarks
+
+`make bench` wrote this page; it compares, side by side in one run, what the reader and the report
+cost with what merely loading the JSON costs. Imports and the loading of compiled kernels stand
+apart; *peak MB* is the whole process. What is required of a case stands behind it.
+
+```
+{table}
+```
+
+{machine}
+"""
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    packages = ", ".join(
+        f"{name} {version(name)}" for name in ("polars", "numba", "orjson", "isal")
+    )
+    return f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {packages}."
 
 
 if __name__ == "__main__":
