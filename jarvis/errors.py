@@ -4,6 +4,7 @@ JarvisError
 ├── TraceError          UnreadableTraceError · NotAProfilerTraceError · EmptyTraceError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
+├── ExtensionFileError
 ├── RunError            NotARunError · RunVersionError · MissingTableError · OutputFolderError
 ├── UnreadableReportError
 └── ReplayError
@@ -82,6 +83,15 @@ class HardwareFileError(HardwareError):
 
 class RegistrationError(JarvisError):
     """An analysis or a perf model is malformed or registered twice."""
+
+
+class ExtensionFileError(JarvisError):
+    """An extension file cannot be read at all."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(
+            f"The extension file {path} cannot be read: {reason}. Give the path of a Python file."
+        )
 
 
 class RunError(JarvisError):

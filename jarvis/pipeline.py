@@ -15,6 +15,7 @@ from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import compare_operations
 from jarvis.errors import HardwareFileError, UnknownHardwareError
+from jarvis.extensions import Extensions, content_sha256, load_extensions
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, PerfReport, ReportOptions
 from jarvis.replay import write_packages
@@ -82,19 +83,28 @@ def generate_report(
     arch_json: Path | None = None,
     options: ReportOptions = DEFAULT_OPTIONS,
     tracelens_models_only: bool = False,
+    extensions: Extensions | None = None,
     progress: Progress | None = None,
 ) -> PerfReport:
     """The performance report alone; ``platform`` names a GPU, by default that of the trace.
 
-    ``arch_json`` describes a GPU in its place (``read_arch_json``). Raises a TraceError, or a
+    ``arch_json`` describes a GPU in its place (``read_arch_json``); ``extensions`` are those of
+    installed packages where none are given. Raises a TraceError, or a
     HardwareError for a platform that is not described and for a description that is malformed.
     """
     given = None if arch_json is None else read_arch_json(arch_json)
+    registry = (extensions or load_extensions()).registry
     with _step(0, progress, REPORT_STEPS) as on_reading:
         trace = read_trace(trace_path, on_reading)
     with _step(1, progress, REPORT_STEPS):
         hardware = given or choose_hardware(trace.info, platform, preset)[0]
-    return PerfReport(trace, hardware, tracelens_models_only=tracelens_models_only, options=options)
+    return PerfReport(
+        trace,
+        hardware,
+        tracelens_models_only=tracelens_models_only,
+        options=options,
+        registry=registry,
+    )
 
 
 def read_arch_json(path: Path) -> HardwareSpec:
@@ -116,23 +126,26 @@ def analyze(
     model_name: str | None = None,
     output_dir: Path | str | None = None,
     reference: str | None = None,
+    extension_file: Path | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Analyse a trace and write its run directory (default: ``analysis_output`` beside the trace).
 
-    ``reference`` names another run (``open_reference``) to compare operations with. The directory
-    appears whole or not at all. Raises a TraceError, UnknownHardwareError, OutputFolderError where
-    ``output_dir`` holds something else, or a RunError where there is no such reference.
+    ``reference`` names another run (``open_reference``) to compare operations with,
+    ``extension_file`` a Python file with perf models. The directory appears whole or not at all.
+    Raises a TraceError, UnknownHardwareError, OutputFolderError where ``output_dir`` holds
+    something else, a RunError where there is no such reference, or ExtensionFileError.
     """
     root = Path(output_dir) if output_dir else default_output_dir(Path(trace_path))
-    options = Options(platform=platform, preset=preset, model_name=model_name, reference=reference)
+    options = chosen_options(platform, preset, model_name, reference, extension_file)
+    extensions = load_extensions(extension_file)
     with _step(0, progress) as on_reading:
         compared_with = open_reference(reference) if reference else None
         trace = read_trace(trace_path, on_reading)
         check_output_folder(root, trace.info.sha256)
     with _step(1, progress):
         hardware, warning = choose_hardware(trace.info, platform, preset)
-    report = PerfReport(trace, hardware)
+    report = PerfReport(trace, hardware, registry=extensions.registry)
     with _step(2, progress):
         _ = report.totals
     with _step(3, progress):
@@ -145,7 +158,7 @@ def analyze(
         outcomes = run_analyses(report, analyses, slices, compute_units=trace.info.compute_units)
     with staged(root, trace.info.sha256) as folder:
         with _step(6, progress):
-            run = _run(report, slices, outcomes, options, warning, compared_with)
+            run = _run(report, slices, outcomes, options, warning, compared_with, extensions)
             prepared = {key: o.prepared for key, o in outcomes.items() if o.prepared is not None}
             Preparation(run, folder).write(prepared)
             write_packages(run, folder)
@@ -153,6 +166,24 @@ def analyze(
         with _step(7, progress):
             write_run(run, folder)
     return Run.load(root)
+
+
+def chosen_options(
+    platform: str | None,
+    preset: str | None,
+    model_name: str | None,
+    reference: str | None,
+    extension_file: Path | None,
+) -> Options:
+    """What the user chose, an extension file by name and content."""
+    return Options(
+        platform=platform,
+        preset=preset,
+        model_name=model_name,
+        reference=reference,
+        extension_file=None if extension_file is None else extension_file.name,
+        extension_sha256=None if extension_file is None else content_sha256(extension_file),
+    )
 
 
 def choose_hardware(
@@ -193,6 +224,7 @@ def _run(
     options: Options,
     warning: str | None,
     compared_with: Run | None,
+    extensions: Extensions,
 ) -> Run:
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
     tables = {name: report.table(name) for name in TABLES}
@@ -227,6 +259,8 @@ def _run(
             PerfModelFailure(**row) for row in report.perf_model_failures.iter_rows(named=True)
         ),
         load_failures=dict(load_registry().failures),
+        extension_notes=extensions.notes,
+        extension_failures=extensions.failures,
         sheets=tuple(report.sheets()),
         tables=tuple(tables),
     )

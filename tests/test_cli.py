@@ -147,7 +147,6 @@ def test_a_bad_description_of_a_gpu_is_said(
         ["--enable-origami"],
         ["--python_path", "python3"],
         ["--inductor_cache_dir", "x"],
-        ["--extension_file", "x.py"],
         ["--comparison_json_path", "x.json"],
     ],
 )

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from jarvis.cli.report import add_report
 from jarvis.cli.shared import (
+    EXTENSION_HELP,
     PLATFORM_HELP,
     PRESET_HELP,
     TRACE_HELP,
     Commands,
+    note,
     print_step,
     warn,
 )
@@ -95,6 +97,9 @@ def _add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "anything but an analysis of this trace is refused",
     )
     command.add_argument(
+        "--extension-file", "--extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP
+    )
+    command.add_argument(
         "--id",
         action="store_true",
         help=f"keep the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis), where "
@@ -169,7 +174,11 @@ def _analyze(arguments: argparse.Namespace) -> int:
     from jarvis.trace_health import TABLE as HEALTH
     from jarvis.trace_health import warning_lines
 
-    options = {"platform": arguments.platform, "preset": arguments.preset}
+    options = {
+        "platform": arguments.platform,
+        "preset": arguments.preset,
+        "extension_file": arguments.extension_file,
+    }
     if arguments.id:
         from jarvis.run import read_manifest
         from jarvis.server.submission import Submission, submit
@@ -194,6 +203,8 @@ def _analyze(arguments: argparse.Namespace) -> int:
         manifest = run.manifest
     if manifest.platform_warning:
         warn([manifest.platform_warning])
+    note(manifest.extension_notes)
+    warn(manifest.extension_failures)
     warn(warning_lines(Run.load(root).table(HEALTH)))
     paths = RunPaths(root)
     for path in (root, paths.standalone_report("fair"), paths.standalone_report("rough")):

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.shared import (
+    EXTENSION_HELP,
     PLATFORM_HELP,
     PRESET_HELP,
     TRACE_HELP,
     Commands,
+    note,
     print_step,
     warn,
 )
@@ -67,7 +69,6 @@ NOT_OFFERED = {
     "enable-origami": "The Origami simulator is a program of its own and not part of Jarvis.",
     "python_path": "The GEMM simulator is a program of its own and not part of Jarvis.",
     "inductor_cache_dir": "Shapes come from the trace alone, never from a compiler cache.",
-    "extension_file": "Extension files are not supported yet.",
     "comparison_json_path": "Comparing two traces in one report is not supported yet.",
 }
 """TraceLens's options that have no equivalent here, and why."""
@@ -105,6 +106,7 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
         default="all",
         help="tracelens: only the perf models that TraceLens has (default: all)",
     )
+    add("extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP)
     sheets = command.add_argument_group("sheets and columns")
     for name, (read, explanation) in REPORT_OPTIONS.items():
         kind: dict[str, Any] = {"type": read, "metavar": "N"} if read else {"action": "store_true"}
@@ -133,12 +135,15 @@ def _report(arguments: argparse.Namespace) -> int:
     for name, reason in NOT_OFFERED.items():
         if given[name.replace("-", "_")] is not None:
             raise JarvisError(f"{reason} Leave out --{name}.")
+    from jarvis.extensions import load_extensions
     from jarvis.perf_report import ReportOptions
     from jarvis.pipeline import generate_report
     from jarvis.trace_health import trace_health, warning_lines
 
     trace = arguments.trace or arguments.profile_json_path
     options = {name: given[name] for name in REPORT_OPTIONS if name in given}
+    extensions = load_extensions(arguments.extension_file)
+    note(extensions.notes)
     report = generate_report(
         trace,
         arguments.gpu_arch_platform,
@@ -146,11 +151,13 @@ def _report(arguments: argparse.Namespace) -> int:
         arch_json=arguments.gpu_arch_json_path,
         options=ReportOptions(**options),
         tracelens_models_only=arguments.models == "tracelens",
+        extensions=extensions,
         progress=print_step,
     )
     warn(warning_lines(trace_health(report.trace)))
     for path in _write_report(report, arguments, trace):
         print(path)
+    warn(extensions.failures)
     return 0
 
 

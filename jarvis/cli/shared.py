@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
 
+EXTENSION_HELP = "Python file with perf models and op categories of your own; it is run"
 TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
 PLATFORM_HELP = "GPU to judge against, as `jarvis hardware` lists it (default: the trace's own)"
 PRESET_HELP = "which figures of that GPU, where there are several (default: its first)"
@@ -31,6 +32,12 @@ def print_step(step: "Step") -> None:
     elif step.elapsed_s >= LONG_STEP_S:
         rest = ERASE_REST if sys.stderr.isatty() else ""
         print(f"      took {step.elapsed_s:.1f} s{rest}", file=sys.stderr)
+
+
+def note(lines: Iterable[str]) -> None:
+    """Say to stderr what is good to know, a line each."""
+    for line in lines:
+        print(f"note: {line}", file=sys.stderr)
 
 
 def warn(lines: Iterable[str]) -> None:

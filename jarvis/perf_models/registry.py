@@ -127,7 +127,8 @@ class Registry:
         op's backward pass given the *forward* signature. RegistrationError for a name that is
         registered already, and for a family that can name no sheet.
         """
-        self._check_open()
+        optional = [text for text in (sheet, backward_category) if text is not None]
+        self._check_open(*names, category, *optional)
         family = category.removesuffix("_fwd").removesuffix("_bwd") if sheet is None else sheet
         if not _FAMILY.fullmatch(family):
             raise RegistrationError(
@@ -157,7 +158,7 @@ class Registry:
 
         A name may end in ``*``, as in ``perf_model``; an exact name goes before it.
         """
-        self._check_open()
+        self._check_open(category, *names)
         for name in names:
             if name in self._categories:
                 raise RegistrationError(f"Category of {name} is registered twice.")
@@ -201,12 +202,22 @@ class Registry:
         """The categories given by ``categorize``, by op name."""
         return dict(self._categories)
 
-    def _check_open(self) -> None:
+    def names(self) -> set[str]:
+        """Every name that has a model or a category."""
+        return self._models.keys() | self._categories.keys()
+
+    def _check_open(self, *texts: object) -> None:
+        """RegistrationError once frozen, and where one of ``texts`` is none."""
         if self._is_frozen:
             raise RegistrationError(
                 "This registry is complete. Models of your own belong in a function "
                 "register(registry) of an extension file."
             )
+        for text in texts:
+            if not isinstance(text, str):
+                raise RegistrationError(
+                    f"Names and categories of ops are texts, not {type(text).__name__}."
+                )
 
 
 BUILTIN = Registry()

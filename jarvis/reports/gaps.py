@@ -42,7 +42,13 @@ def warnings_of(run: Run) -> list[str]:
 
 def gaps_of(run: Run) -> list[Gap]:
     """Everything that the trace or the engine leaves open."""
-    return [*_of_the_trace(run), *_of_the_operations(run), *_of_the_analyses(run)]
+    return [
+        *_of_the_trace(run),
+        *_of_the_operations(run),
+        *_of_the_models(run),
+        *_of_the_extensions(run),
+        *_of_the_analyses(run),
+    ]
 
 
 def _of_the_trace(run: Run) -> Iterator[Gap]:
@@ -91,12 +97,25 @@ def _of_the_operations(run: Run) -> Iterator[Gap]:
         )
 
 
-def _of_the_analyses(run: Run) -> Iterator[Gap]:
+def _of_the_extensions(run: Run) -> Iterator[Gap]:
+    """What extensions change or could not; a formula that failed is told with the others."""
+    told = {gap.text for gap in _of_the_models(run)}
+    for failure in run.manifest.extension_failures:
+        if failure not in told:
+            yield Gap(failure, "Can the extension be mended?", is_grave=True)
+    for note in run.manifest.extension_notes:
+        yield Gap(note, "Is the extension meant to change this?")
+
+
+def _of_the_models(run: Run) -> Iterator[Gap]:
     for failure in run.manifest.perf_model_failures:
         yield Gap(
             f"The perf model of {quoted(failure.name)} failed: {failure.reason}.",
             f"Why does the perf model of {quoted(failure.name)} not fit its arguments?",
         )
+
+
+def _of_the_analyses(run: Run) -> Iterator[Gap]:
     for name, reason in run.manifest.load_failures.items():
         yield Gap(
             f"The analysis {quoted(name)} of another package could not be loaded: {reason}",

@@ -110,6 +110,8 @@ def _report_command(run: Run) -> Markdown:
     words += ["--output_csvs_dir", str(paths.perf_report_csvs)]
     if run.manifest.hardware:
         words += ["--gpu_arch_platform", run.manifest.hardware.name]
+    if extension := run.manifest.options.extension_file:
+        words += ["--extension_file", extension]
     return block(one_line(shlex.join(words)), "sh")
 
 
@@ -119,6 +121,8 @@ def _analyze_command(run: Run) -> Markdown:
         words += ["--platform", hardware.name, "--preset", hardware.preset]
     if run.manifest.model_name:
         words += ["--model", run.manifest.model_name]
+    if extension := run.manifest.options.extension_file:
+        words += ["--extension-file", extension]
     return block(one_line(shlex.join([*words, "--output-dir", "."])), "sh")
 
 

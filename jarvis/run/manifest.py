@@ -23,13 +23,16 @@ class _Frozen(BaseModel):
 class Options(_Frozen):
     """What the user chose; ``None`` means found in the trace, or none.
 
-    ``reference`` is the id of another analysis, or the path of its run directory.
+    ``reference`` is the id of another analysis, or the path of its run directory;
+    ``extension_file`` the name of a file with perf models, ``extension_sha256`` its digest.
     """
 
     platform: str | None = None
     preset: str | None = None
     model_name: str | None = None
     reference: str | None = None
+    extension_file: str | None = None
+    extension_sha256: str | None = None
 
 
 class TopOperation(_Frozen):
@@ -81,7 +84,8 @@ class Manifest(_Frozen):
 
     ``created`` is UTC in ISO form, ``sheets`` the report's sheets in their order, ``tables`` every
     stored table. ``platform_warning`` says that the chosen GPU is not the trace's, or that none is
-    known; ``load_failures`` why analyses of other packages are missing.
+    known; ``load_failures`` why analyses of other packages are missing. ``extension_notes`` and
+    ``extension_failures`` are sentences about perf models that are not Jarvis's own.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -99,6 +103,8 @@ class Manifest(_Frozen):
     categories: tuple[CategorySummary, ...]
     perf_model_failures: tuple[PerfModelFailure, ...] = ()
     load_failures: dict[str, str] = {}
+    extension_notes: tuple[str, ...] = ()
+    extension_failures: tuple[str, ...] = ()
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
 

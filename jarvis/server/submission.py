@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.errors import JarvisError, RunError
-from jarvis.pipeline import Progress, analyze
-from jarvis.run import Options, analysis_id, check_output_folder, read_manifest, staged
+from jarvis.pipeline import Progress, analyze, chosen_options
+from jarvis.run import analysis_id, check_output_folder, read_manifest, staged
 from jarvis.workspace import analyses_dir
 
 
@@ -25,7 +25,8 @@ class CopyError(JarvisError):
 class Submission:
     """What to analyse and how; None for the GPU of the trace, its default preset, no name.
 
-    ``reference`` is the id of a kept analysis, ``copy_to`` a folder that gets the run as well.
+    ``reference`` is the id of a kept analysis, ``copy_to`` a folder that gets the run as well,
+    ``extension_file`` a Python file with perf models, which is run.
     """
 
     trace: Path
@@ -34,6 +35,7 @@ class Submission:
     model_name: str | None = None
     reference: str | None = None
     copy_to: Path | None = None
+    extension_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +58,20 @@ def submit(
     sha256 = _sha256(submission.trace)
     if submission.copy_to is not None:
         check_output_folder(submission.copy_to, sha256)
-    options = Options(
-        platform=submission.platform,
-        preset=submission.preset,
-        model_name=submission.model_name,
-        reference=submission.reference,
-    )
-    identifier = analysis_id(sha256, options)
+    chosen = {
+        "platform": submission.platform,
+        "preset": submission.preset,
+        "model_name": submission.model_name,
+        "reference": submission.reference,
+    }
+    file = submission.extension_file
+    identifier = analysis_id(sha256, chosen_options(**chosen, extension_file=file))
     root = analyses_dir() / identifier
     is_reused = not again and _is_kept(root)
     if not is_reused:
         if root.exists() and not _is_kept(root):
             shutil.rmtree(root)  # of another layout, or damaged: nobody else's, and of no use
-        analyze(submission.trace, **options.model_dump(), output_dir=root, progress=progress)
+        analyze(submission.trace, **chosen, extension_file=file, output_dir=root, progress=progress)
     if submission.copy_to is not None:
         _copy(root, submission.copy_to, sha256)
     return Kept(identifier, root, is_reused)

@@ -1,0 +1,95 @@
+"""Formulas that are not ours: what they raise or return must not end a report."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import orjson
+
+from jarvis.extensions.log import Log, reason_of
+from jarvis.perf_models import (
+    Formula,
+    NoModelForCallError,
+    OpCost,
+    OpSignature,
+    Registry,
+    UnexpectedArgumentsError,
+)
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def guarded(registry: Registry, source: str, log: Log) -> Registry:
+    """The same registry with formulas that fail as ours do; ``log`` keeps why, by ``source``."""
+    models = [
+        replace(
+            model,
+            cost=_guarded(model.cost, "perf model", source, log),
+            backward=model.backward
+            and _guarded(model.backward, "backward perf model", source, log),
+        )
+        for model in registry.all_models()
+    ]
+    return Registry(models, registry.all_categories())
+
+
+def _guarded(formula: Formula, kind: str, source: str, log: Log) -> Formula:
+    def price(op: OpSignature) -> OpCost:
+        try:
+            return _checked(formula(op))
+        except NoModelForCallError:
+            raise
+        except (Exception, SystemExit) as error:
+            reason = reason_of(error, source)
+            log.fault(f"{kind} of `{op.name}`", reason)
+            raise UnexpectedArgumentsError(reason) from error
+
+    return price
+
+
+def _checked(cost: object) -> OpCost:
+    """The cost in plain numbers and texts; TypeError or ValueError where it is none."""
+    if not isinstance(cost, OpCost):
+        raise TypeError(f"the formula returned {type(cost).__name__}, not an OpCost")
+    if not isinstance(cost.compute, str):
+        raise TypeError(f"compute is {cost.compute!r}, not a text")
+    if not isinstance(cost.params, Mapping):
+        raise TypeError(f"the parameters are {type(cost.params).__name__}, not a dict")
+    params = {str(name): _literal(value) for name, value in cost.params.items()}
+    orjson.dumps(params)  # the tables keep them as JSON
+    return OpCost(
+        flops=_quantity("FLOPs", cost.flops),
+        bytes=_quantity("bytes", cost.bytes),
+        compute=cost.compute,
+        params=params,
+        exact_flops=_quantity("exact FLOPs", cost.exact_flops),
+        exact_bytes=_quantity("exact bytes", cost.exact_bytes),
+    )
+
+
+def _quantity(what: str, value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{what} are {value!r}, not a number")
+    number = float(value)
+    if not (number >= 0 and math.isfinite(number)):
+        raise ValueError(f"{what} are {number}, not a number from 0 on")
+    return number
+
+
+def _literal(value: Any) -> Any:
+    """``value`` where it can be read back from its Python text, else its text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is int and value in _INT64:
+        return value
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) in (list, tuple):
+        return type(value)(_literal(item) for item in value)
+    if type(value) is dict:
+        return {str(name): _literal(item) for name, item in value.items()}
+    return str(value)

@@ -1,0 +1,133 @@
+"""Find extensions, run what registers their models, and put these in front of ours."""
+
+import hashlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from jarvis.errors import ExtensionFileError
+from jarvis.extensions.guard import guarded
+from jarvis.extensions.log import Log, reason_of
+from jarvis.extensions.tracelens import HOOKS, adopt
+from jarvis.perf_models import BUILTIN, Registry
+
+ENTRY_POINT_GROUP = "jarvis.perf_models"
+"""Packages name a function ``register(registry)`` under it."""
+
+REGISTER = "register"
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """The registry of one analysis, and what there is to say about its extensions."""
+
+    registry: Registry
+    log: Log
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the extensions, a sentence each."""
+        return tuple(self.log.notes)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What could not be used, a sentence each; formulas once a report has asked them."""
+        return (*self.log.failures, *self.log.faults.values())
+
+
+def content_sha256(file: Path) -> str:
+    """Digest of an extension file; ExtensionFileError where it cannot be read."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ExtensionFileError(file, error.strerror or str(error)) from error
+
+
+def load_extensions(file: Path | None = None) -> Extensions:
+    """The models of all packages that have some, and in front of them those of ``file``.
+
+    ExtensionFileError where the file cannot be read; every other fault is in the log.
+    """
+    log = Log()
+    registry = BUILTIN
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            register = point.load()
+        except (Exception, SystemExit) as error:
+            log.failures.append(f"{reason_of(error, point.name)}. It could not be loaded.")
+            continue
+        own = Registry()
+        _run(register, own, point.name, log)
+        registry = _extended(registry, own, point.name, log)
+    if file is not None:
+        registry = _extended(registry, _of_file(file, content_sha256(file), log), file.name, log)
+    return Extensions(registry, log)
+
+
+def _of_file(file: Path, sha256: str, log: Log) -> Registry:
+    registry = Registry()
+    try:
+        module = _imported(file, f"jarvis_extension_{sha256}")
+    except (Exception, SystemExit) as error:
+        hint = _hint(error)
+        log.failures.append(f"{reason_of(error, file.name)}. The file is left out{hint}.")
+        return registry
+    content = vars(module)
+    if REGISTER in content:
+        _run(content[REGISTER], registry, file.name, log)
+    elif not content.keys() & set(HOOKS):
+        log.failures.append(
+            f"{file.name} adds nothing: it has neither a function register(registry) nor one of "
+            f"{', '.join(HOOKS)}."
+        )
+    adopt(content, registry, file.name, log)
+    return registry
+
+
+def _imported(file: Path, name: str) -> ModuleType:
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError("the name of a Python file ends in .py")
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses of the file look for their module there
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
+    return module
+
+
+def _hint(error: BaseException) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and missing.split(".")[0] == "TraceLens":
+        return "; it builds on TraceLens's own classes, which Jarvis does not have"
+    return ""
+
+
+def _run(register: Callable[[Registry], object], registry: Registry, source: str, log: Log) -> None:
+    try:
+        register(registry)
+    except (Exception, SystemExit) as error:
+        log.failures.append(
+            f"{reason_of(error, source)}. What register(registry) had not registered before "
+            "is missing."
+        )
+
+
+def _extended(registry: Registry, own: Registry, source: str, log: Log) -> Registry:
+    """``registry`` with ``own`` in front of it; ``log`` notes what that replaces."""
+    replaced = sorted(registry.names() & own.names())
+    if replaced:
+        shown = ", ".join(f"`{name}`" for name in replaced[:_NAMES_SHOWN])
+        more = len(replaced) - _NAMES_SHOWN
+        ending = f" and {more} more" if more > 0 else ""
+        log.notes.append(
+            f"{source} replaces what is known of {shown}{ending}; the extension counts."
+        )
+    own.freeze()
+    return registry.extended_with(guarded(own, source, log))
