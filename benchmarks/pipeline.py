@@ -56,11 +56,11 @@ RUN = {
     ANALYSIS: "analyze(trace, output_dir=out / 'run')",
 }
 MEASURED = """
-import json, resource, sys, time
+import json, re, sys, time
 from pathlib import Path
 trace, out = Path(sys.argv[1]), Path(sys.argv[2])
 {prepare}
-def peak_mb(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak_mb(): return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 imports = time.process_time(), peak_mb()
 begin, wall = time.process_time(), time.perf_counter()
 {run}
