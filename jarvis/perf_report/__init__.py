@@ -31,8 +31,9 @@ from jarvis.perf_report.gpu_timeline import Totals
 from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline_sheets import roofline_sheets
+from jarvis.perf_report.trace_diff import TraceDiff
 from jarvis.perf_report.work import GpuWork, gpu_work
-from jarvis.schemas import conform
+from jarvis.schemas import columns, conform
 from jarvis.trace import Trace
 
 __all__ = [
@@ -60,8 +61,13 @@ TABLES = (
 )
 """The tables that every report has; roofline sheets come on top where they have rows."""
 
-OPTIONAL_TABLES = ("kernel_summary", "short_kernel_histogram", "short_kernels_summary")
-"""Tables that are sheets only where the options ask for them."""
+OPTIONAL_TABLES = (
+    "diff_stats",
+    "kernel_summary",
+    "short_kernel_histogram",
+    "short_kernels_summary",
+)
+"""Tables that are sheets only where the options, or another trace, ask for them."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class PerfReport:
 
     ``tracelens_models_only`` keeps the sheets to the perf models that TraceLens has; with
     ``strict`` an error of a formula is raised instead of recorded. ``options`` add sheets and
-    columns. ``registry`` knows the perf models and the categories.
+    columns. ``registry`` knows the perf models and the categories. ``comparison`` is a trace that
+    the report sets beside this one.
     """
 
     trace: Trace
@@ -79,6 +86,7 @@ class PerfReport:
     strict: bool = False
     options: ReportOptions = DEFAULT_OPTIONS
     registry: Registry = BUILTIN
+    comparison: Trace | None = None
 
     @cached_property
     def totals(self) -> Totals:
@@ -110,6 +118,13 @@ class PerfReport:
     def unified_perf_summary(self) -> pl.DataFrame:
         """The sheet ``unified_perf_summary``."""
         return self._unified_perf_summary(None)
+
+    @cached_property
+    def diff_stats(self) -> pl.DataFrame:
+        """The sheet ``diff_stats``; without rows where there is no other trace."""
+        if self._trace_diff is None:
+            return pl.DataFrame(schema={c.name: c.dtype for c in columns("diff_stats")})
+        return conform(self._trace_diff.diff_stats(), "diff_stats")
 
     @cached_property
     def overlap_sheets(self) -> dict[str, pl.DataFrame]:
@@ -228,6 +243,8 @@ class PerfReport:
                 tables[name] = self.table(name)
             for name in ("ops_unique_args", "unified_perf_summary"):
                 tables[name] = self.table(name)
+                if name == "unified_perf_summary" and self.comparison is not None:
+                    tables["diff_stats"] = self.diff_stats
                 if self.options.include_overlap_info:
                     tables[name + overlap.OVERLAP_SUFFIX] = self.overlap_sheets[name]
             tables |= self.roofline_sheets
@@ -269,6 +286,8 @@ class PerfReport:
             rows = call_stacks.with_call_stacks(rows, self._stacks(owners))
         if self.options.include_call_stack:
             rows = call_stacks.with_entry_points(rows).drop("kernel_call_stacks")
+        if self._trace_diff is not None and found is None:
+            rows = self._trace_diff.with_comparison(rows, self._unified)
         return self._top_ops(conform(rows, "unified_perf_summary"))
 
     def _top_ops(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -277,6 +296,14 @@ class PerfReport:
     @cached_property
     def _trace(self) -> Trace:
         return with_pseudo_ops(self.trace) if self.options.enable_pseudo_ops else self.trace
+
+    @cached_property
+    def _trace_diff(self) -> TraceDiff | None:
+        if self.comparison is None:
+            return None
+        has_pseudo_ops = self.options.enable_pseudo_ops
+        other = with_pseudo_ops(self.comparison) if has_pseudo_ops else self.comparison
+        return TraceDiff(self._trace, other)
 
     @cached_property
     def _work(self) -> GpuWork:

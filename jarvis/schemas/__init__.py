@@ -7,7 +7,7 @@ read our reports; column names are ours, with the unit in them.
 import polars as pl
 
 from jarvis.errors import MissingTableError
-from jarvis.schemas import sheets, tables
+from jarvis.schemas import sheets, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -51,6 +51,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "ops_summary": sheets.OPS_SUMMARY,
     "ops_unique_args": sheets.OPS_UNIQUE_ARGS,
     "unified_perf_summary": sheets.UNIFIED_PERF_SUMMARY,
+    "diff_stats": trace_diff.DIFF_STATS,
     "roofline": sheets.ROOFLINE,
     "kernel_summary": sheets.KERNEL_SUMMARY,
     "short_kernel_histogram": sheets.SHORT_KERNEL_HISTOGRAM,
@@ -120,6 +121,9 @@ _ABOUT = {
     "unified_perf_summary": "One row for each operator and its arguments: the highest "
     "operator that a perf model covers, with all work below it, else the operator that "
     "launches. GPU work that no operator covers stands in rows of its own.",
+    "diff_stats": "What the GPU does in only one of two compared traces, by the lowest call that "
+    "both have in common. Work that both traces have is left out, however long it takes: "
+    "`unified_perf_summary` compares its times.",
     "roofline": "One sheet for each family of perf models, one row for each operator and "
     "parameter set. Nested operators of a family stand side by side, so that column sums can "
     "count work twice; calls without GPU work count with no time.",

@@ -59,6 +59,14 @@ def text(name: str, label: str, meaning: str) -> Column:
     return Column(name, label, TEXT, meaning=meaning)
 
 
+ARGUMENTS = (
+    text("input_dims", "Input Dims", "shape of each argument"),
+    text("input_types", "Input type", "dtype of each argument"),
+    text("input_strides", "Input Strides", "strides of each argument"),
+    text("concrete_inputs", "Concrete Inputs", "value of each argument that is no tensor"),
+)
+
+
 def count(name: str, label: str, meaning: str) -> Column:
     """A column of whole numbers."""
     return Column(name, label, INTEGER, format=",d", meaning=meaning)

@@ -6,6 +6,7 @@ import polars as pl
 
 from jarvis.schemas.columns import (
     ANY_PARAM,
+    ARGUMENTS,
     FLAG,
     INTEGER,
     KERNEL_STATS,
@@ -18,6 +19,7 @@ from jarvis.schemas.columns import (
     statistics,
     text,
 )
+from jarvis.schemas.trace_diff import COMPARED
 
 _PERCENT = (
     number("percent", "Percentage (%)", "%", "share of the sum over all rows of the sheet"),
@@ -29,12 +31,6 @@ THREAD = (
     text("process_name", "process_name", "process that made the call"),
     text("process_label", "process_label", "label of the process, such as CPU"),
     text("thread_name", "thread_name", "thread that made the call"),
-)
-ARGUMENTS = (
-    text("input_dims", "Input Dims", "shape of each argument"),
-    text("input_types", "Input type", "dtype of each argument"),
-    text("input_strides", "Input Strides", "strides of each argument"),
-    text("concrete_inputs", "Concrete Inputs", "value of each argument that is no tensor"),
 )
 NAME = text("name", "name", "operator, or runtime call, that the row stands for")
 OP_CATEGORY = text(
@@ -232,6 +228,7 @@ UNIFIED_PERF_SUMMARY = (
     _bound("Roofline Bound"),
     *(c for rate in _RATES for c in (rate[0], rate[2])),
     *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, ("mean", "std", "sum")),
+    *COMPARED,
     *statistics("host_time_us", "duration_us", "µs", HOST, ("median", "min", "max")),
     *(c for rate in _RATES for c in (rate[1], rate[3], rate[4])),
     _ROOFLINE_TIME,

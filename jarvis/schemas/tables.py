@@ -1,6 +1,7 @@
 """Our own tables: what the analyses and the dashboard read."""
 
 from jarvis.schemas.columns import (
+    ARGUMENTS,
     FLAG,
     INTEGER,
     KERNELS,
@@ -13,7 +14,6 @@ from jarvis.schemas.columns import (
     text,
 )
 from jarvis.schemas.sheets import (
-    ARGUMENTS,
     BOUND_MEANING,
     EX_UID,
     HOST,

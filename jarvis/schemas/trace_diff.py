@@ -1,0 +1,86 @@
+"""What a report says about another trace that it is compared with."""
+
+from dataclasses import replace
+
+from jarvis.schemas.columns import ARGUMENTS, INTEGER, NAMES, TEXT, Column, count, number, text
+
+_LCA = "lowest call that both traces have in common above GPU work"
+COMPARED = (
+    number(
+        "time_ratio",
+        "speedup (trace2/trace1)",
+        "",
+        "kernel time of the compared trace over that of this one, of the same part of the call "
+        "tree. A ratio of times: above 1 the compared trace is slower",
+        optional=True,
+    ),
+    number(
+        "time_difference_us",
+        "delta_us (trace2 - trace1)",
+        "µs",
+        "that kernel time of the compared trace less the GPU busy time of the row",
+        optional=True,
+    ),
+    replace(
+        count(
+            "lca_count_trace2",
+            "lca_count_trace2",
+            "how many of these parts of the call tree have GPU work in the compared trace",
+        ),
+        optional=True,
+    ),
+    Column(
+        "lca_id",
+        "lca_id",
+        TEXT,
+        meaning=f"their numbers: each is a {_LCA}; GPU work that both have is its own",
+        optional=True,
+    ),
+    Column("lca_name", "lca_name", TEXT, meaning="their names, each once", optional=True),
+    *(
+        number(
+            f"lca_kernel_time_us_trace{which}",
+            f"lca_total_kernel_time_trace{which}_us",
+            "µs",
+            f"sum of their GPU events in {trace}; parts of other rows may be among them",
+            optional=True,
+        )
+        for which, trace in ((1, "this trace"), (2, "the compared trace"))
+    ),
+)
+DIFF_STATS = (
+    text("name", "name", "name of the GPU event"),
+    text("cpu_op_name", "cpu_op_name", "nearest operator above its launch"),
+    Column("cpu_op_uid", "cpu_op_uid", INTEGER, meaning="position of that operator in its trace"),
+    text("source", "source", "trace1 (this trace) or trace2 (the compared one)"),
+    ARGUMENTS[0],
+    ARGUMENTS[2],
+    ARGUMENTS[1],
+    ARGUMENTS[3],
+    number("kernel_time_us", "kernel_time", "µs", "duration of the GPU event"),
+    number(
+        "busy_time_us",
+        "busy_time",
+        "µs",
+        "GPU busy time of all events of its trace with this lowest common ancestor",
+    ),
+    text(
+        "lca_name",
+        "lowest_common_ancestor_name",
+        f"{_LCA}, without line numbers; both names where they differ",
+    ),
+    Column(
+        "lca_id",
+        "lowest_common_ancestor_id",
+        INTEGER,
+        meaning="its number among all that the traces have in common, in order of calls",
+    ),
+    Column("gpu_op_uid", "gpu_op_uid", INTEGER, meaning="position of the event in its trace"),
+    Column(
+        "nn_module_stack",
+        "nn_module_stack",
+        NAMES,
+        meaning="modules above the launch, outermost first; root where there are none",
+    ),
+    text("nn_module_parent", "nn_module_parent", "innermost of these modules"),
+)
