@@ -54,6 +54,7 @@ class HostCalls:
 
         Columns: ``uid, name, ts_ns, dur_ns``, the arguments as JSON text (null where the trace has
         none), ``process_name, process_label, thread_name``; ``is_recompute`` where it is known.
+        Texts are categories, at four bytes a row.
         """
         found = self.select(uids, "name", "ts_ns", "dur_ns", "pid", "tid", *ARGUMENTS)
         processes = self.threads.filter(pl.col("tid") == _PROCESS_TID)
@@ -71,7 +72,10 @@ class HostCalls:
                 maintain_order="left",
             )
             .drop("pid", "tid")
-            .with_columns(pl.col(THREAD).fill_null(pl.lit(UNKNOWN, dtype=_NAME)))
+            .with_columns(
+                pl.col("name").cast(_NAME),
+                pl.col(THREAD).fill_null(pl.lit(UNKNOWN, dtype=_NAME)),
+            )
         )
         if self.recomputed is None:
             return named

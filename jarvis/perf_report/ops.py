@@ -70,7 +70,9 @@ def with_op_category(
             how="left",
             maintain_order="left",
         )
-        .with_columns(op_category=pl.coalesce(by_name, by_kernel, pl.lit(OTHER)))
+        .with_columns(
+            op_category=pl.coalesce(by_name, by_kernel, pl.lit(OTHER)).cast(pl.Categorical)
+        )
         .drop("first_kernel")
     )
 
@@ -99,7 +101,8 @@ def launchers(
         )
     )
     found = calls.rows(times["uid"]).join(times, on="uid").sort("ts_ns", "first_kernel_uid")
-    return with_op_category(found.with_columns(source_uid="uid"), direct, registry)
+    slim = found.drop("dur_ns", "first_kernel_uid").with_columns(source_uid="uid")
+    return with_op_category(slim, direct, registry).drop("source_uid")
 
 
 def ops_summary_by_category(found: pl.DataFrame) -> pl.DataFrame:

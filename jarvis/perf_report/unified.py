@@ -299,7 +299,10 @@ def _uncovered(
             on="source_uid",
             maintain_order="left",
         )
-        .with_columns(name=pl.format(SYNTHETIC, "name", "kernel"), is_synthetic=pl.lit(True))
+        .with_columns(
+            name=pl.format(SYNTHETIC, "name", "kernel").cast(pl.Categorical),
+            is_synthetic=pl.lit(True),
+        )
         .drop("kernel")
     )
     return rows, left.select(c for c in below.columns if c in left.columns)
@@ -316,7 +319,11 @@ def _priced(every: pl.DataFrame, own_costs: pl.DataFrame, wrapped: pl.DataFrame)
             how="left",
             maintain_order="left",
         )
-        .with_columns(op_category=pl.coalesce("backward_category", "op_category"))
+        .with_columns(
+            op_category=pl.coalesce(
+                pl.col("backward_category").cast(pl.Categorical), pl.col("op_category")
+            )
+        )
         .drop("backward_category")
     )
 

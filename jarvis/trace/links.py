@@ -11,6 +11,8 @@ SUBMITS_WORK = r"(?i)launch|memcpy|memset"
 ARROW = "ac2g"
 """Category of the flow arrows from a host call to its GPU event."""
 
+_THREAD = ("pid", "tid")
+
 BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
 """Names of the host events under which autograd runs one backward node."""
 
@@ -30,11 +32,10 @@ def launch_links(
     flow arrow points. A GPU event can stand twice where two calls carry one id. Only a trace
     without any arrow links by ids alone.
     """
-    arrows = flows.filter(pl.col("cat") == ARROW)
-    if arrows.is_empty():
+    if not (flows["cat"] == ARROW).any():
         links = _links_by_id(runtime, gpu_events)
     else:
-        links = _links_by_arrow(runtime, gpu_events, arrows)
+        links = _links_by_arrow(runtime, gpu_events, flows)
     return (
         links.select("runtime_uid", "gpu_uid")
         .sort("runtime_uid", "gpu_uid")
@@ -44,41 +45,57 @@ def launch_links(
 
 
 def _links_by_arrow(
-    runtime: pl.DataFrame, gpu_events: pl.DataFrame, arrows: pl.DataFrame
+    runtime: pl.DataFrame, gpu_events: pl.DataFrame, flows: pl.DataFrame
 ) -> pl.DataFrame:
     key = link_column(runtime)
-    calls = runtime.select("uid", "name", link=key).drop_nulls("link")
     is_graph = pl.col("name").is_in(GRAPH_LAUNCHES)
-    by_graph = calls.filter(is_graph).join(
-        gpu_events.select("uid", link=key), on="link", how="inner", suffix="_gpu"
+    calls = runtime.select("uid", link=key, is_graph=is_graph).drop_nulls("link")
+    by_graph = (
+        calls.filter("is_graph")
+        .select("uid", "link")
+        .join(gpu_events.select("uid", link=key), on="link", suffix="_gpu")
     )
-    starts = arrows.filter(pl.col("ph") == "s").select(link="id").unique()
+    by_flow = calls.filter(~pl.col("is_graph")).join(
+        _arrow_targets(runtime, gpu_events, flows, key), on="link", suffix="_gpu"
+    )
+    columns = [pl.col("uid").alias("runtime_uid"), pl.col("uid_gpu").alias("gpu_uid")]
+    return pl.concat([by_graph.select(columns), by_flow.select(columns)])
+
+
+def _arrow_targets(
+    runtime: pl.DataFrame, gpu_events: pl.DataFrame, flows: pl.DataFrame, key: str
+) -> pl.DataFrame:
+    """``uid, link`` of the GPU events to which an arrow points.
+
+    An arrow points at a thread and an id; the last event there wins, be it a GPU event or not.
+    """
+    is_arrow = pl.col("cat") == ARROW
+    starts = flows.select(link="id", kept=is_arrow & (pl.col("ph") == "s")).filter("kept")["link"]
     ends = (
-        arrows.filter(pl.col("ph") == "f")
-        .sort("uid")
-        .unique("id", keep="last", maintain_order=True)
-        .select("pid", "tid", link="id")
-        .join(starts, on="link", how="semi")
+        flows.select(*_THREAD, link="id", kept=is_arrow & (pl.col("ph") == "f"))
+        .filter("kept")
+        .drop("kept")
+        .unique("link", keep="last", maintain_order=True)
+        .filter(pl.col("link").is_in(starts.implode()))
     )
-    # The arrow points at a thread and an id; the last event there wins, be it a GPU event or not.
-    thread = ("pid", "tid")
-    targets = (
-        pl.concat(
-            [
-                runtime.select("uid", *thread, link=key, on_gpu=pl.lit(False)),
-                gpu_events.select("uid", *thread, link=key, on_gpu=pl.lit(True)),
-            ]
+    # Arrows point at few threads, and hardly a runtime call is on one of them.
+    threads = ends.select(_THREAD).unique()
+    candidates = [
+        events.select("uid", *_THREAD, link=key, on_gpu=pl.lit(on_gpu)).join(
+            threads, on=_THREAD, how="semi", nulls_equal=True
         )
+        for events, on_gpu in ((runtime, False), (gpu_events, True))
+    ]
+    return (
+        pl.concat(candidates)
         .join(ends, on="link", suffix="_end")
-        .filter(pl.col(name).eq_missing(pl.col(f"{name}_end")) for name in thread)
+        .filter(pl.col(name).eq_missing(pl.col(f"{name}_end")) for name in _THREAD)
+        .select("uid", "link", "on_gpu")
         .sort("uid")
         .unique("link", keep="last")
         .filter("on_gpu")
         .select("uid", "link")
     )
-    by_flow = calls.filter(~is_graph).join(targets, on="link", suffix="_gpu")
-    columns = [pl.col("uid").alias("runtime_uid"), pl.col("uid_gpu").alias("gpu_uid")]
-    return pl.concat([by_graph.select(columns), by_flow.select(columns)])
 
 
 def _links_by_id(runtime: pl.DataFrame, gpu_events: pl.DataFrame) -> pl.DataFrame:
@@ -116,11 +133,14 @@ def backward_links(cpu_ops: pl.DataFrame) -> pl.DataFrame:
     Of each sequence number the first autograd node counts; its forward is the op with the same
     number that starts last on any other thread.
     """
-    numbered = cpu_ops.drop_nulls("sequence_number").select(
-        "uid", "name", "pid", "tid", "ts_ns", "sequence_number"
-    )
-    backward = numbered.filter(pl.col("name").str.starts_with(BACKWARD_PREFIX)).unique(
-        "sequence_number", keep="first", maintain_order=True
+    is_backward = pl.col("name").str.starts_with(BACKWARD_PREFIX)
+    numbered = cpu_ops.select(
+        "uid", "pid", "tid", "ts_ns", "sequence_number", is_backward=is_backward
+    ).drop_nulls("sequence_number")
+    backward = (
+        numbered.filter("is_backward")
+        .select("uid", "pid", "tid", "sequence_number")
+        .unique("sequence_number", keep="first", maintain_order=True)
     )
     other_thread = (pl.col("pid") != pl.col("pid_b")) | (pl.col("tid") != pl.col("tid_b"))
     return (
