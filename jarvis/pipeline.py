@@ -54,6 +54,7 @@ STEPS = (
     "Save",
 )
 REPORT_STEPS = STEPS[:2]
+COMPARISON_STEPS = (*REPORT_STEPS, "Read the compared trace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +85,34 @@ def generate_report(
     options: ReportOptions = DEFAULT_OPTIONS,
     tracelens_models_only: bool = False,
     extensions: Extensions | None = None,
+    comparison_path: Path | str | None = None,
     progress: Progress | None = None,
 ) -> PerfReport:
     """The performance report alone; ``platform`` names a GPU, by default that of the trace.
 
     ``arch_json`` describes a GPU in its place (``read_arch_json``); ``extensions`` are those of
-    installed packages where none are given. Raises a TraceError, or a
-    HardwareError for a platform that is not described and for a description that is malformed.
+    installed packages where none are given; ``comparison_path`` is a trace to compare with. Raises
+    a TraceError, or a HardwareError for a platform that is not described and for a description
+    that is malformed.
     """
     given = None if arch_json is None else read_arch_json(arch_json)
     registry = (extensions or load_extensions()).registry
-    with _step(0, progress, REPORT_STEPS) as on_reading:
+    steps = REPORT_STEPS if comparison_path is None else COMPARISON_STEPS
+    with _step(0, progress, steps) as on_reading:
         trace = read_trace(trace_path, on_reading)
-    with _step(1, progress, REPORT_STEPS):
+    with _step(1, progress, steps):
         hardware = given or choose_hardware(trace.info, platform, preset)[0]
+    comparison = None
+    if comparison_path is not None:
+        with _step(2, progress, steps) as on_reading:
+            comparison = read_trace(comparison_path, on_reading)
     return PerfReport(
         trace,
         hardware,
         tracelens_models_only=tracelens_models_only,
         options=options,
         registry=registry,
+        comparison=comparison,
     )
 
 

@@ -86,6 +86,31 @@ def test_every_option_of_a_report_reaches_it(small: Path, monkeypatch: pytest.Mo
     assert asked.pop() == defaults
 
 
+def test_two_traces_are_compared(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = trace().op("aten::mm", [[4096, 4096], [4096, 4096]])
+    other = builder.launches("other_gemm", us=450.0).write(tmp_path / "other.json")
+    csvs = tmp_path / "c"
+    assert run("report", small, "--comparison-json-path", other, "--output_csvs_dir", csvs) == 0
+    assert "[3/3] Read the compared trace" in capsys.readouterr().err
+    rows = pl.read_csv(csvs / "unified_perf_summary.csv")
+    assert rows["speedup (trace2/trace1)"].to_list() == [0.5]
+    assert rows["delta_us (trace2 - trace1)"].to_list() == [-450.0]
+    found = pl.read_csv(csvs / "diff_stats.csv").select("source", "name", "kernel_time")
+    assert found.rows() == [("trace1", "gemm_kernel", 900.0), ("trace2", "other_gemm", 450.0)]
+
+
+def test_a_trace_that_cannot_be_compared_is_said(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = trace().unlinked("gemm").write(tmp_path / "other.json")
+    assert run("report", small, "--comparison_json_path", other) == 0
+    sentence = "The compared trace does not say which host calls launched its GPU work"
+    assert sentence in capsys.readouterr().err
+    assert run("report", small, "--comparison_json_path", tmp_path / "none.json") == 1
+
+
 def test_options_add_sheets(small: Path, tmp_path: Path) -> None:
     options = ["--enable_kernel_summary", "--include-overlap-info", "--short_kernel_study"]
     csvs = tmp_path / "c"
@@ -147,7 +172,6 @@ def test_a_bad_description_of_a_gpu_is_said(
         ["--enable-origami"],
         ["--python_path", "python3"],
         ["--inductor_cache_dir", "x"],
-        ["--comparison_json_path", "x.json"],
     ],
 )
 def test_options_that_are_not_offered_are_answered_by_a_sentence(

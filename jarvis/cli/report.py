@@ -69,7 +69,6 @@ NOT_OFFERED = {
     "enable-origami": "The Origami simulator is a program of its own and not part of Jarvis.",
     "python_path": "The GEMM simulator is a program of its own and not part of Jarvis.",
     "inductor_cache_dir": "Shapes come from the trace alone, never from a compiler cache.",
-    "comparison_json_path": "Comparing two traces in one report is not supported yet.",
 }
 """TraceLens's options that have no equivalent here, and why."""
 
@@ -107,6 +106,12 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="tracelens: only the perf models that TraceLens has (default: all)",
     )
     add("extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP)
+    add(
+        "comparison_json_path",
+        metavar="TRACE",
+        type=Path,
+        help="another trace: add diff_stats, and its times to unified_perf_summary",
+    )
     sheets = command.add_argument_group("sheets and columns")
     for name, (read, explanation) in REPORT_OPTIONS.items():
         kind: dict[str, Any] = {"type": read, "metavar": "N"} if read else {"action": "store_true"}
@@ -152,13 +157,27 @@ def _report(arguments: argparse.Namespace) -> int:
         options=ReportOptions(**options),
         tracelens_models_only=arguments.models == "tracelens",
         extensions=extensions,
+        comparison_path=arguments.comparison_json_path,
         progress=print_step,
     )
     warn(warning_lines(trace_health(report.trace)))
+    warn(_not_comparable(report))
     for path in _write_report(report, arguments, trace):
         print(path)
     warn(extensions.failures)
     return 0
+
+
+def _not_comparable(report: "PerfReport") -> Iterator[str]:
+    """What a comparison lacks."""
+    if report.comparison is None:
+        return
+    for which, trace in (("trace", report.trace), ("compared trace", report.comparison)):
+        if trace.launches.is_empty():
+            yield (
+                f"The {which} does not say which host calls launched its GPU work, so there is "
+                "nothing to compare by. Record both with ProfilerActivity.CPU."
+            )
 
 
 def _write_report(
