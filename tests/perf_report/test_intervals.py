@@ -38,6 +38,19 @@ def test_the_union_is_as_long_as_the_points_it_covers(intervals: list[tuple[int,
 
 
 @given(INTERVALS, INTERVALS)
+def test_groups_are_as_long_as_the_points_that_each_covers(
+    first: list[tuple[int, int]], second: list[tuple[int, int]]
+) -> None:
+    events = pl.concat([frame(second, owner=2), frame(first, owner=1)])
+    expected = {
+        owner: len({t for start, length in intervals for t in range(start, start + length)})
+        for owner, intervals in ((1, first), (2, second))
+        if intervals
+    }
+    assert dict(busy_ns(events, ["owner"]).iter_rows()) == expected
+
+
+@given(INTERVALS, INTERVALS)
 def test_more_intervals_never_cover_less(
     first: list[tuple[int, int]], second: list[tuple[int, int]]
 ) -> None:
