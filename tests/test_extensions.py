@@ -79,6 +79,11 @@ def test_a_model_of_a_file_prices_its_op_and_gets_a_sheet(write: Write) -> None:
         "aten::mm": "GEMM",
         "mylib::peek": "other",
     }
+    assert dict(found.operations.select("name", "model_origin").rows()) == {
+        "mylib::scan": "extension",
+        "aten::mm": "tracelens",
+        "mylib::peek": None,
+    }
     assert set(found.ops_summary_by_category["op_category"]) == {"Scan_fwd", "GEMM", "other"}
     assert said(extensions) == ((), ())
 

@@ -22,10 +22,14 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def guarded(registry: Registry, source: str, log: Log) -> Registry:
-    """The same registry with formulas that fail as ours do; ``log`` keeps why, by ``source``."""
+    """The registry marked as an extension, with formulas that fail as ours do.
+
+    ``log`` keeps why they failed, and where in ``source``.
+    """
     models = [
         replace(
             model,
+            is_extension=True,
             cost=_guarded(model.cost, "perf model", source, log),
             backward=model.backward
             and _guarded(model.backward, "backward perf model", source, log),

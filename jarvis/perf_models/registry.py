@@ -74,7 +74,8 @@ class PerfModel:
     """One formula with its place in the report.
 
     ``category`` is ``""`` where the op's category comes from its kernels, ``sheet`` is ``""`` where
-    no roofline sheet lists the op. ``tracelens`` is false for the models that TraceLens lacks. A
+    no roofline sheet lists the op. ``tracelens`` is false for our models that TraceLens lacks,
+    ``is_extension`` true for those of a user, which count where TraceLens's do. A
     formula raises NoModelForCallError, UnexpectedArgumentsError, or what odd arguments make of
     arithmetic and indexing (ArithmeticError, LookupError, TypeError, ValueError).
     """
@@ -87,6 +88,7 @@ class PerfModel:
     backward_category: str | None = None
     needs_kernels: bool = False
     tracelens: bool = True
+    is_extension: bool = False
 
 
 _Entry = TypeVar("_Entry")

@@ -48,7 +48,8 @@ def operations(
     rows = per_call.group_by("operation_uid", maintain_order=True).agg(
         *(pl.col(c).first() for c in ("name", "op_category", "process_name", "thread_name")),
         *(pl.col(c).first() for c in ARGUMENTS),
-        *(pl.col(c).first() for c in ("source_uid", "is_known", "tracelens", "failure", "params")),
+        *(pl.col(c).first() for c in ("source_uid", "is_known", "failure", "params")),
+        *(pl.col(c).first() for c in ("tracelens", "is_extension")),
         operation_count=pl.len().cast(pl.Int64),
         kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0).sum()),
         kernel_time_us_mean=pl.col("kernel_time_us").mean(),
@@ -79,7 +80,11 @@ def operations(
             *(tuples_text(argument) for argument in ARGUMENTS),
             has_perf_model="is_known",
             model_origin=pl.when("is_known").then(
-                pl.when("tracelens").then(pl.lit("tracelens")).otherwise(pl.lit("jarvis"))
+                pl.when("is_extension")
+                .then(pl.lit("extension"))
+                .when("tracelens")
+                .then(pl.lit("tracelens"))
+                .otherwise(pl.lit("jarvis"))
             ),
             compute=pl.when(pl.col("compute") != "").then("compute"),
             params=pl.when("is_known").then("params"),

@@ -31,6 +31,7 @@ NO_ARGUMENTS = "the trace records no argument shapes for the call"
 
 COST_SCHEMA = {
     "tracelens": pl.Boolean,
+    "is_extension": pl.Boolean,
     "modelled": pl.Boolean,
     "failure": pl.String,
     "flops": pl.Float64,
@@ -95,7 +96,8 @@ def costs(
     rows = []
     for row in signatures.select(_SIGNATURE).iter_rows(named=True):
         model = models[row["name"]]
-        rows.append({"tracelens": model.tracelens, **_cost(row, formula_of(model), strict)})
+        origin = {"tracelens": model.tracelens, "is_extension": model.is_extension}
+        rows.append({**origin, **_cost(row, formula_of(model), strict)})
     priced = pl.DataFrame(rows, schema=COST_SCHEMA).with_columns(
         pl.col(pl.String).cast(pl.Categorical)
     )

@@ -46,7 +46,12 @@ OPERATIONS = (
         "comm_time_us", "Communication time (µs)", "µs", "busy time of communication kernels inside"
     ),
     Column("has_perf_model", "Perf model", FLAG, meaning="FLOPs or bytes of the call are known"),
-    text("model_origin", "Model origin", "whether TraceLens has the perf model too"),
+    text(
+        "model_origin",
+        "Model origin",
+        "`tracelens` where TraceLens has the perf model too, `jarvis` where it lacks it, "
+        "`extension` for one of a user",
+    ),
     number("flops", "FLOPs", "FLOP", "floating-point work of one call", ",.0f"),
     number(
         "bytes",
