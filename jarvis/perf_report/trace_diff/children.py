@@ -7,7 +7,7 @@ from function, folder and module instance. No pass lets two matches cross.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import groupby
 
 import numpy as np
@@ -16,6 +16,7 @@ from jarvis.perf_report.trace_diff.edit_distance import align
 from jarvis.perf_report.trace_diff.gpu_paths import LAUNCH, PYTHON, Int64s, PathTree
 
 Pair = tuple[int, int]
+Levels = list[bytes]
 
 LIKENESS_LEVELS = 4
 """Levels of descendants that count where calls of one name are told apart."""
@@ -85,6 +86,14 @@ class _Stretch:
     def _right_names(self) -> Int64s:
         return self.second.name[self.right]
 
+    @cached_property
+    def _left_chain(self) -> Callable[[int], dict[int, int]]:
+        return cache(partial(_chain, self.first))
+
+    @cached_property
+    def _right_chain(self) -> Callable[[int], dict[int, int]]:
+        return cache(partial(_chain, self.second))
+
     def _nodes(self, x: int, y: int) -> Pair:
         return int(self.left[x]), int(self.right[y])
 
@@ -104,26 +113,21 @@ class _Stretch:
 
     def _most_alike(self, xs: list[int], ys: list[int], run: list[Pair]) -> list[Pair]:
         """All of the shorter list matched with what is most like it, in order."""
-        if len(xs) == len(ys):
+        spare = abs(len(xs) - len(ys))
+        if spare == 0:
             return list(zip(xs, ys, strict=True))
-        if len(xs) > len(ys):
-            return [(x, y) for y, x in _best_choice(ys, xs, lambda y, x: self._likeness(x, y))] or (
-                run
-            )
-        return _best_choice(xs, ys, self._likeness) or run
-
-    def _likeness(self, x: int, y: int) -> int:
-        """How many levels of descendants have the same names, one after the other."""
-        node, other = self._nodes(x, y)
-        levels = zip(_levels(self.first, node), _levels(self.second, other), strict=True)
-        alike = [np.array_equal(a, b) for a, b in levels]
-        return alike.index(False) if False in alike else LIKENESS_LEVELS
+        if min(len(xs), len(ys)) * (spare + 1) > MOST_COMPARISONS:
+            return run
+        ours = [_levels(self.first, int(self.left[x])) for x in xs]
+        theirs = [_levels(self.second, int(self.right[y])) for y in ys]
+        if len(xs) < len(ys):
+            return [(x, ys[k]) for x, k in zip(xs, _best_choice(ours, theirs), strict=True)]
+        return [(xs[k], y) for y, k in zip(ys, _best_choice(theirs, ours), strict=True)]
 
     def _meeting(self, x: int, y: int) -> Pair | None:
         """The topmost nodes with one name in the two chains of wrappers."""
         node, other = self._nodes(x, y)
-        ours = _chain(self.first, node)
-        theirs = _chain(self.second, other)
+        ours, theirs = self._left_chain(node), self._right_chain(other)
         shared = ours.keys() & theirs.keys()
         if not shared:
             return None
@@ -174,39 +178,42 @@ def _longest(
             j += 1
 
 
-def _best_choice(
-    few: list[int], many: list[int], likeness: Callable[[int, int], int]
-) -> list[Pair]:
-    """Each of ``few`` with one of ``many``, in order, of the greatest likeness in all.
+def _best_choice(few: list[Levels], many: list[Levels]) -> list[int]:
+    """For each of ``few`` which of ``many`` it goes with: in order, with the greatest likeness.
 
-    The earliest of equally good ones. Empty where there is too much to weigh.
+    The earliest of equally good ones.
     """
     spare = len(many) - len(few)
-    if len(few) * (spare + 1) > MOST_COMPARISONS:
-        return []
-    # best[i][s]: of few[i:] where s of many were passed over before.
-    best = [[0] * (spare + 2) for _ in range(len(few) + 1)]
-    gain = [[likeness(x, many[i + s]) for s in range(spare + 1)] for i, x in enumerate(few)]
+    gain = [
+        [_likeness(item, other) for other in many[i : i + spare + 1]] for i, item in enumerate(few)
+    ]
+    # best[i][s]: the likeness of few[i:] where s of many were passed over before.
+    best = [[0] * (spare + 1) + [-1] for _ in range(len(few) + 1)]
     for i in reversed(range(len(few))):
-        best[i][spare + 1] = -1
         for s in reversed(range(spare + 1)):
             best[i][s] = max(best[i + 1][s] + gain[i][s], best[i][s + 1])
-    pairs = []
+    chosen = []
     s = 0
-    for i, x in enumerate(few):
+    for i in range(len(few)):
         while best[i][s] != best[i + 1][s] + gain[i][s]:
             s += 1
-        pairs.append((x, many[i + s]))
-    return pairs
+        chosen.append(i + s)
+    return chosen
 
 
-def _levels(tree: PathTree, node: int) -> list[Int64s]:
+def _likeness(levels: Levels, others: Levels) -> int:
+    """How many levels of descendants have the same names, one after the other."""
+    alike = [level == other for level, other in zip(levels, others, strict=True)]
+    return alike.index(False) if False in alike else LIKENESS_LEVELS
+
+
+def _levels(tree: PathTree, node: int) -> Levels:
     """Names of the descendants of a node, level by level."""
     levels = []
     nodes = np.array([node])
     for _ in range(LIKENESS_LEVELS):
         nodes = np.concatenate([nodes[:0], *(tree.children_of(n) for n in nodes)])
-        levels.append(tree.name[nodes])
+        levels.append(tree.name[nodes].tobytes())
     return levels
 
 
