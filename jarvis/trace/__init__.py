@@ -4,6 +4,7 @@ from pathlib import Path
 
 from jarvis.errors import EmptyTraceError
 from jarvis.trace import sidecar
+from jarvis.trace.allocator import return_freed_memory
 from jarvis.trace.metadata import TraceInfo
 from jarvis.trace.reader import OnProgress, ReadProgress, read_raw
 from jarvis.trace.repairs import RepairKind
@@ -27,4 +28,5 @@ def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace
         is_cut = any(repair.kind is RepairKind.TRUNCATED for repair in trace.info.repairs)
         raise EmptyTraceError(path, is_cut=is_cut)
     sidecar.save(trace)
+    return_freed_memory()
     return trace
