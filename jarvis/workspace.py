@@ -38,6 +38,11 @@ def kept_traces_dir() -> Path:
     return home() / "cache" / "traces"
 
 
+def compiled_templates_dir() -> Path:
+    """Where compiled report templates are kept."""
+    return home() / "cache" / "templates"
+
+
 def compiled_dirs() -> tuple[Path, ...]:
     """Where compiled kernels may be kept, best first; an installation may be read-only."""
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):

@@ -5,6 +5,7 @@ be done, 2 where the command is not understood. Heavy parts are imported by the 
 """
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -32,10 +33,14 @@ a first try, without a trace of your own:
   jarvis serve
 """
 
+GARBAGE_THRESHOLD = 100_000
+"""New objects between two searches for garbage; importing makes many and drops none."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     arguments = parser().parse_args(argv)
+    gc.set_threshold(GARBAGE_THRESHOLD)
     try:
         code: int = arguments.run(arguments)
     except JarvisError as error:

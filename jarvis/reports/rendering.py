@@ -1,13 +1,15 @@
 """Templates -> Markdown. Whatever a template prints is escaped unless it is Markdown already."""
 
+import os
 import re
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
 from jarvis.reports import quantities
 from jarvis.reports.markup import block, cell, code, escape, prose
+from jarvis.workspace import compiled_templates_dir
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -32,6 +34,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_compiled(),
         autoescape=False,  # HTML escaping is not Markdown's; ``finalize`` escapes
     )
     environment.filters |= {
@@ -49,6 +52,16 @@ def _environment() -> Environment:
         )
     }
     return environment
+
+
+def _compiled() -> FileSystemBytecodeCache | None:
+    """Compiled templates of earlier processes; None where none can be kept."""
+    folder = compiled_templates_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 def _printed(value: object) -> str:
