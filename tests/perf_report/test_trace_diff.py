@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jarvis.perf_report import PerfReport, ReportOptions
@@ -261,6 +261,7 @@ def grown(trees: list[Any]) -> TraceBuilder:
 
 
 @settings(max_examples=30)
+@example([("f", ["k1"]), ("g", ["k1"])], [("g", ["k1"]), ("f", ["k1"])])
 @given(st.lists(TREES, max_size=4), st.lists(TREES, max_size=4))
 def test_every_event_stands_once_and_swapped_traces_mirror(
     first: list[Any], second: list[Any]
