@@ -47,8 +47,8 @@ MEMORY_DECIDES = (
 def with_efficiency(operations: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
     """Operations with rates, peaks, roofline time, bound and efficiency.
 
-    ``operations``: ``operation_count, kernel_time_us, modelled, failure, flops, bytes`` (of one
-    call) ``, compute``. What cannot be known is null, and ``roofline_note`` says why.
+    ``operations``: ``operation_count, kernel_time_us, modelled, failure, uncovered, flops, bytes``
+    (of one call) ``, compute``. What cannot be known is null, and ``roofline_note`` says why.
     """
     count, time_us = pl.col("operation_count"), pl.col("kernel_time_us")
     timed = pl.when(time_us > 0).then(time_us)
@@ -116,8 +116,12 @@ def _looked_up(table: Mapping[str, object], dtype: pl.DataType) -> pl.Expr:
 
 def _model_note() -> pl.Expr:
     return pl.coalesce(
-        pl.when(~pl.col("modelled")).then(pl.lit(NO_MODEL)),
-        pl.when(pl.col("failure").is_not_null()).then(pl.format(FAILED, "failure")),
+        pl.when(~pl.col("modelled")).then(
+            pl.coalesce(pl.col("uncovered").cast(pl.String), pl.lit(NO_MODEL))
+        ),
+        pl.when(pl.col("failure").is_not_null()).then(
+            pl.format(FAILED, pl.col("failure").cast(pl.String).str.strip_chars_end("."))
+        ),
     )
 
 

@@ -48,7 +48,7 @@ def operations(
     rows = per_call.group_by("operation_uid", maintain_order=True).agg(
         *(pl.col(c).first() for c in ("name", "op_category", "process_name", "thread_name")),
         *(pl.col(c).first() for c in ARGUMENTS),
-        *(pl.col(c).first() for c in ("source_uid", "is_known", "failure", "params")),
+        *(pl.col(c).first() for c in ("source_uid", "is_known", "failure", "uncovered", "params")),
         *(pl.col(c).first() for c in ("tracelens", "is_extension")),
         operation_count=pl.len().cast(pl.Int64),
         kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0).sum()),

@@ -34,6 +34,7 @@ COST_SCHEMA = {
     "is_extension": pl.Boolean,
     "modelled": pl.Boolean,
     "failure": pl.String,
+    "uncovered": pl.String,
     "flops": pl.Float64,
     "bytes": pl.Float64,
     "exact_flops": pl.Float64,
@@ -73,7 +74,8 @@ def costs(
     models read the step around them.
 
     Returns ``uid`` and the columns of COST_SCHEMA, texts as categories: ``modelled`` is false where
-    the formula does not cover the call; ``failure`` says why there is no cost although it should.
+    the formula does not cover the call, and ``uncovered`` says why; ``failure`` says why there is
+    no cost although it should.
     ``flops`` and ``bytes`` are those of the sheets, ``exact_*`` the right ones. With ``strict`` an
     error of a formula is raised.
     """
@@ -122,8 +124,8 @@ def _cost(row: dict[str, Any], formula: Formula | None, strict: bool) -> dict[st
         return {"modelled": True, "failure": NO_ARGUMENTS}
     try:
         cost = formula(_signature(row))
-    except NoModelForCallError:
-        return {"modelled": False}
+    except NoModelForCallError as error:
+        return {"modelled": False, "uncovered": str(error)}
     except FORMULA_ERRORS as error:
         if strict:
             raise

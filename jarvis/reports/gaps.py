@@ -110,7 +110,7 @@ def _of_the_extensions(run: Run) -> Iterator[Gap]:
 def _of_the_models(run: Run) -> Iterator[Gap]:
     for failure in run.manifest.perf_model_failures:
         yield Gap(
-            f"The perf model of {quoted(failure.name)} failed: {failure.reason}.",
+            f"The perf model of {quoted(failure.name)} failed: {failure.reason.rstrip('.')}.",
             f"Why does the perf model of {quoted(failure.name)} not fit its arguments?",
         )
 

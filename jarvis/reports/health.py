@@ -2,7 +2,7 @@
 
 from jarvis.analyses.wording import counted
 from jarvis.reports.markup import Markdown, prose, table
-from jarvis.reports.quantities import MISSING, decimal
+from jarvis.reports.quantities import MISSING, count, decimal
 from jarvis.run import Run
 from jarvis.trace_health import TABLE, Fact, Severity, facts_of
 
@@ -47,10 +47,16 @@ def health_values(facts: list[Fact]) -> Markdown:
         (
             (
                 fact.key,
-                MISSING if fact.value is None else decimal(fact.value),
+                _value(fact.value),
                 fact.unit,
                 fact.severity,
             )
             for fact in facts
         ),
     )
+
+
+def _value(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return count(int(value)) if value == int(value) else decimal(value)
