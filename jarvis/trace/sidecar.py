@@ -29,7 +29,7 @@ CACHE_VARIABLE = "JARVIS_TRACE_CACHE_MB"
 
 DEFAULT_CACHE_MB = 4000
 LEAST_EVENTS = 100_000
-"""Smaller traces are read as fast from their own file."""
+"""Smaller traces are read as fast from their own file and are not worth keeping."""
 
 FORMAT = 1
 _TABLES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads")
@@ -62,7 +62,7 @@ def load(path: Path) -> Trace | None:
 def save(trace: Trace) -> None:
     """Keep a trace that has just been read, and drop those that were not used for longest."""
     folder = _folder(Path(trace.info.path))
-    if folder is None or trace.event_count < LEAST_EVENTS:
+    if folder is None:
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
