@@ -4,6 +4,7 @@ from ast import literal_eval
 from collections.abc import Iterator, Sequence
 
 import polars as pl
+import polars.selectors as cs
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, ONE_SHEET_FAMILIES, Registry, sheet_families
@@ -52,6 +53,9 @@ _NOT_IN_BACKWARD = (
 
 _FIRST = ("gflops", "data_moved_mb", "flops_per_byte", *THREAD, "compute_spec", *ARGUMENTS)
 _OF_SHEET = ("name", "stream", "ts_ns", "dur_ns")
+
+_Pass = tuple[str, pl.DataFrame, pl.DataFrame]
+"""A sheet: its name, priced calls in row order, the GPU work below them."""
 _FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
 
 
@@ -70,28 +74,33 @@ def roofline_sheets(
     ``own_costs``: ``costs`` of the cpu ops; ``backwards``: ``Trace.backwards``.
     With overlap information each sheet is followed by one that has it.
     """
-    sheets: dict[str, pl.DataFrame] = {}
     forward_rows = _priced(calls, own_costs)
     backward_rows = _backward_pass(forward_rows, backwards, registry)
-    pairs = overlapping_pairs(work) if options.include_overlap_info else None
     models = {
         name: registry.find_model(name, tracelens_models_only)
         for name in forward_rows["name"].unique()
     }
+    passes: list[_Pass] = []
     for family in sheet_families(registry):
         names = [name for name, model in models.items() if model and model.sheet == family]
-        if not names:
-            continue
-        ahead = forward_rows.filter(pl.col("name").is_in(names))
-        back = backward_rows.filter(pl.col("name").is_in(names))
-        for sheet, rows, of_rows in _passes(family, ahead, back, backwards, work):
-            if rows.height:
-                sheets[sheet] = _sheet(rows, of_rows, hardware, options)
-                if pairs is not None:
-                    sheets[sheet + OVERLAP_SUFFIX] = _sheet(
-                        rows, of_rows, hardware, options, overlaps(of_rows, pairs)
-                    )
-    return sheets
+        if names:
+            ahead = forward_rows.filter(pl.col("name").is_in(names))
+            back = backward_rows.filter(pl.col("name").is_in(names))
+            passes += (p for p in _passes(family, ahead, back, backwards, work) if p[1].height)
+    if not passes:
+        return {}
+    names = [name for name, _, _ in passes]
+    rows, of_rows = _together(passes)
+    found = dict(zip(names, _sheets(rows, of_rows, hardware, options), strict=True))
+    if not options.include_overlap_info:
+        return found
+    overlap = overlaps(of_rows, overlapping_pairs(work))
+    beside = _sheets(rows, of_rows, hardware, options, overlap)
+    return {
+        name: sheet
+        for (plain, one), other in zip(found.items(), beside, strict=True)
+        for name, sheet in ((plain, one), (plain + OVERLAP_SUFFIX, other))
+    }
 
 
 def _priced(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
@@ -156,8 +165,8 @@ def _passes(
     back: pl.DataFrame,
     backwards: pl.DataFrame,
     work: GpuWork,
-) -> Iterator[tuple[str, pl.DataFrame, pl.DataFrame]]:
-    """The sheets of a family: name, priced calls in row order, GPU work below them."""
+) -> Iterator[_Pass]:
+    """The sheets of a family."""
     if family in ONE_SHEET_FAMILIES:
         yield family, ahead, work.below(ahead["uid"], _OF_SHEET)
         return
@@ -171,13 +180,34 @@ def _passes(
     yield f"{family}_bwd", pl.concat([back, own]), pl.concat(of_backward, how="diagonal")
 
 
-def _sheet(
+def _together(passes: Sequence[_Pass]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The calls of all sheets, and the GPU work below them.
+
+    An op can stand in two sheets: ``uid`` (``owner_uid``) numbers calls, ``event_uid`` is the op.
+    """
+    rows = pl.concat(
+        [rows.with_columns(sheet=pl.lit(i)) for i, (_, rows, _) in enumerate(passes)],
+        how="diagonal",
+    ).with_columns(event_uid="uid", uid=pl.int_range(pl.len()))
+    of_rows = pl.concat(
+        [of_rows.with_columns(sheet=pl.lit(i)) for i, (_, _, of_rows) in enumerate(passes)],
+        how="diagonal",
+    ).join(
+        rows.select("sheet", "uid", owner_uid="event_uid"),
+        on=["sheet", "owner_uid"],
+        maintain_order="left",
+    )
+    return rows, of_rows.drop("owner_uid", "sheet").rename({"uid": "owner_uid"})
+
+
+def _sheets(
     rows: pl.DataFrame,
     work: pl.DataFrame,
     hardware: HardwareSpec | None,
     options: ReportOptions,
     overlap: Overlaps | None = None,
-) -> pl.DataFrame:
+) -> list[pl.DataFrame]:
+    """The sheets, by the column ``sheet`` of the calls. One pass for all: most are small."""
     timed = rows.join(
         busy_ns(work, ["owner_uid"]),
         left_on="uid",
@@ -189,7 +219,7 @@ def _sheet(
         timed = _with_num_kernels(timed, work)
     if overlap is not None:
         timed = with_overlaps(timed, overlap)
-    key = key_of(timed, "name", "perf_params")
+    key = key_of(timed, "sheet", "name", "perf_params")
     priced = numbered(sheet_metrics(timed, hardware), key)
     has_peaks = "roofline_time_us" in priced.columns
     groups = priced.group_by("group", *key, maintain_order=True).agg(
@@ -205,16 +235,25 @@ def _sheet(
         *statistics("kernel_time_us", "kernel_time_us", (*SPREAD, "sum")),
         *overlap_statistics(priced),
         name_count=pl.len(),
-        uid_first=pl.col("uid").min(),
+        uid_first=pl.col("event_uid").min(),
     )
     detailed = with_kernel_details(groups, priced, work.sort("ts_ns", "gpu_uid"))
     details = with_overlap_details(detailed, priced, overlap)
-    labelled = details.with_columns(
-        *_parameter_columns(details["perf_params"].to_list()),
-        *(lists_text(name) for name in ARGUMENTS),
+    ranked = details.with_columns(lists_text(name) for name in ARGUMENTS).sort(
+        ["sheet", "kernel_time_us_sum", "uid_first"], descending=[False, True, False]
     )
-    ranked = labelled.sort(["kernel_time_us_sum", "uid_first"], descending=[True, False])
-    return conform(ranked.head(options.topk_roofline_ops or ranked.height), "roofline")
+    return [
+        conform(_columns_of_sheet(sheet, options), "roofline")
+        for sheet in ranked.partition_by("sheet", include_key=False, maintain_order=True)
+    ]
+
+
+def _columns_of_sheet(sheet: pl.DataFrame, options: ReportOptions) -> pl.DataFrame:
+    """The rows that are asked for, without a roofline where none of all has one."""
+    if "roofline_time_us" in sheet.columns and sheet["roofline_time_us"].is_null().all():
+        sheet = sheet.drop(cs.starts_with("roofline_", "pct_roofline"))
+    parameters = _parameter_columns(sheet["perf_params"].to_list(), sheet["group"].to_list())
+    return sheet.with_columns(parameters).head(options.topk_roofline_ops or sheet.height)
 
 
 def _with_num_kernels(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
@@ -224,10 +263,14 @@ def _with_num_kernels(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(pl.col("num_kernels").fill_null(0))
 
 
-def _parameter_columns(texts: Sequence[str | None]) -> list[pl.Series]:
-    """Parameter texts of the rows -> a column for each parameter, in order of appearance."""
+def _parameter_columns(texts: Sequence[str | None], groups: Sequence[int]) -> list[pl.Series]:
+    """Parameter texts of the rows -> a column for each parameter, in order of appearance.
+
+    ``groups``: the first call of each row.
+    """
     rows = [literal_eval(text) if text else {} for text in texts]
-    names = dict.fromkeys(name for row in rows for name in row)
+    by_call = sorted(zip(groups, rows, strict=True), key=lambda pair: pair[0])
+    names = dict.fromkeys(name for _, row in by_call for name in row)
     return [_column(PARAM_PREFIX + name, [row.get(name) for row in rows]) for name in names]
 
 
