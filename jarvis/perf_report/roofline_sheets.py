@@ -74,6 +74,32 @@ def roofline_sheets(
     ``own_costs``: ``costs`` of the cpu ops; ``backwards``: ``Trace.backwards``.
     With overlap information each sheet is followed by one that has it.
     """
+    passes = _all_passes(calls, own_costs, backwards, work, registry, tracelens_models_only)
+    if not passes:
+        return {}
+    names = [name for name, _, _ in passes]
+    rows, of_rows = _together(passes)
+    del passes  # as large as what was made of them
+    found = dict(zip(names, _sheets(rows, of_rows, hardware, options), strict=True))
+    if not options.include_overlap_info:
+        return found
+    overlap = overlaps(of_rows, overlapping_pairs(work))
+    beside = _sheets(rows, of_rows, hardware, options, overlap)
+    return {
+        name: sheet
+        for (plain, one), other in zip(found.items(), beside, strict=True)
+        for name, sheet in ((plain, one), (plain + OVERLAP_SUFFIX, other))
+    }
+
+
+def _all_passes(
+    calls: HostCalls,
+    own_costs: pl.DataFrame,
+    backwards: pl.DataFrame,
+    work: GpuWork,
+    registry: Registry,
+    tracelens_models_only: bool,
+) -> list[_Pass]:
     forward_rows = _priced(calls, own_costs)
     backward_rows = _backward_pass(forward_rows, backwards, registry)
     models = {
@@ -87,20 +113,7 @@ def roofline_sheets(
             ahead = forward_rows.filter(pl.col("name").is_in(names))
             back = backward_rows.filter(pl.col("name").is_in(names))
             passes += (p for p in _passes(family, ahead, back, backwards, work) if p[1].height)
-    if not passes:
-        return {}
-    names = [name for name, _, _ in passes]
-    rows, of_rows = _together(passes)
-    found = dict(zip(names, _sheets(rows, of_rows, hardware, options), strict=True))
-    if not options.include_overlap_info:
-        return found
-    overlap = overlaps(of_rows, overlapping_pairs(work))
-    beside = _sheets(rows, of_rows, hardware, options, overlap)
-    return {
-        name: sheet
-        for (plain, one), other in zip(found.items(), beside, strict=True)
-        for name, sheet in ((plain, one), (plain + OVERLAP_SUFFIX, other))
-    }
+    return passes
 
 
 def _priced(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:

@@ -282,14 +282,27 @@ class EventStore:
         return index[inverse].astype(np.int32), list(categories)
 
 
+@kernel("void(int32[::1], uint8[::1], int64[::1], boolean[::1])")
+def _describe(rows: Codes, kinds: Bytes, values: Integers, found: NDArray[np.bool_]) -> None:
+    """Whether values fit into 32 bits, are all of one kind, and stand for rows that follow."""
+    narrow = uniform = follows = True
+    for i in range(len(rows)):
+        narrow = narrow and -(2**31) <= values[i] < 2**31
+        uniform = uniform and kinds[i] == kinds[0]
+        follows = follows and rows[i] == i
+    found[0] = narrow
+    found[1] = uniform
+    found[2] = follows
+
+
 def _piece(rows: Codes, kinds: Bytes, values: Integers, first_row: int, height: int) -> _Piece:
     """One key's part of a batch, copied as narrow as it can be."""
-    is_narrow = values.min() >= -(2**31) and values.max() < 2**31
-    is_uniform = bool((kinds == kinds[0]).all())
-    is_complete = len(rows) == height and bool((rows[1:] > rows[:-1]).all())
+    found = np.empty(3, np.bool_)
+    _describe(rows, kinds, values, found)
+    is_narrow, is_uniform, is_complete = found.tolist()
     return _Piece(
         first_row,
-        None if is_complete else rows.copy(),
+        None if is_complete and len(rows) == height else rows.copy(),
         values.astype(np.int32) if is_narrow else values.copy(),
         int(kinds[0]) if is_uniform else kinds.copy(),
     )
