@@ -367,3 +367,20 @@ def test_a_closed_pipe_is_no_error(small: Path) -> None:
     command = f"{sys.executable} -u -m jarvis.cli hardware | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [(["hardware"], 0, "MI300X"), (["report", "nowhere.json"], 1, "No such file"), (["x"], 2, "x")],
+)
+def test_the_program_ends_with_all_that_it_said(arguments: list[str], code: int, said: str) -> None:
+    command = [sys.executable, "-m", "jarvis.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+    command = f"{sys.executable} -m jarvis.cli hardware | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from jarvis.cli.report import add_report
 from jarvis.cli.shared import (
@@ -35,6 +36,18 @@ a first try, without a trace of your own:
 
 GARBAGE_THRESHOLD = 100_000
 """New objects between two searches for garbage; importing makes many and drops none."""
+
+
+def run() -> NoReturn:
+    """The program: runs one command and is gone.
+
+    An orderly end would take the libraries down piece by piece, which is a fifth of the time that
+    a small analysis takes; all files are closed by then.
+    """
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

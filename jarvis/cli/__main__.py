@@ -1,5 +1,5 @@
 """``python -m jarvis.cli``."""
 
-from jarvis.cli import main
+from jarvis.cli import run
 
-raise SystemExit(main())
+run()
