@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -31,10 +32,12 @@ from jarvis.perf_report.gpu_timeline import Totals
 from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline_sheets import roofline_sheets
-from jarvis.perf_report.trace_diff import TraceDiff
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas import columns, conform
 from jarvis.trace import Trace
+
+if TYPE_CHECKING:
+    from jarvis.perf_report.trace_diff import TraceDiff
 
 __all__ = [
     "DEFAULT_OPTIONS",
@@ -298,9 +301,11 @@ class PerfReport:
         return with_pseudo_ops(self.trace) if self.options.enable_pseudo_ops else self.trace
 
     @cached_property
-    def _trace_diff(self) -> TraceDiff | None:
+    def _trace_diff(self) -> "TraceDiff | None":
         if self.comparison is None:
             return None
+        from jarvis.perf_report.trace_diff import TraceDiff  # with compiled kernels of its own
+
         has_pseudo_ops = self.options.enable_pseudo_ops
         other = with_pseudo_ops(self.comparison) if has_pseudo_ops else self.comparison
         return TraceDiff(self._trace, other)
