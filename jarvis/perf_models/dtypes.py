@@ -1,5 +1,7 @@
 """What the profiler's dtype names mean: bytes per element and the precision of the peak."""
 
+INDEX_BYTES = 8  # where kernels write or read indices they are int64
+
 SHEET_BYTES = {
     "double": 8,
     "long int": 8,

@@ -15,7 +15,7 @@ from jarvis.perf_models.arguments import (
     tensor,
     total_bytes,
 )
-from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec
 from jarvis.perf_models.pointwise import is_floating
 from jarvis.perf_models.registry import (
     NoModelForCallError,
@@ -25,8 +25,6 @@ from jarvis.perf_models.registry import (
     perf_model,
 )
 from jarvis.perf_models.tensor_lists import copied_size, numel, shapes
-
-INDEX_BYTES = 8  # selections give int64 indices
 
 
 def _moved(x: Tensor, elements: int, *others: Tensor, flops: int = 0) -> OpCost:

@@ -11,7 +11,7 @@ from jarvis.perf_models.arguments import (
     tensor,
     total_bytes,
 )
-from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec
 from jarvis.perf_models.registry import (
     NoModelForCallError,
     OpCost,
@@ -19,8 +19,6 @@ from jarvis.perf_models.registry import (
     UnexpectedArgumentsError,
     perf_model,
 )
-
-INDEX_BYTES = 8  # max pooling keeps the int64 index of every maximum
 
 _TAPS = {
     "nearest": 1,

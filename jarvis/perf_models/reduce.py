@@ -16,11 +16,9 @@ from jarvis.perf_models.arguments import (
     text,
     total_bytes,
 )
-from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec
 from jarvis.perf_models.pointwise import is_floating
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
-
-INDEX_BYTES = 8  # max and min along a dim write an int64 index beside each value
 
 _DIMS_AT = {"norm": 2, "linalg_norm": 2}  # the other ops have their dims at argument 1
 _SCANS = ("cumsum", "cumprod")
