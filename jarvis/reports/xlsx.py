@@ -14,11 +14,11 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 import polars as pl
-from openpyxl import Workbook  # type: ignore[import-untyped]
-from openpyxl.cell import WriteOnlyCell  # type: ignore[import-untyped]
-from openpyxl.styles import Font  # type: ignore[import-untyped]
-from openpyxl.utils import get_column_letter  # type: ignore[import-untyped]
-from openpyxl.worksheet.worksheet import Worksheet  # type: ignore[import-untyped]
+from openpyxl import Workbook
+from openpyxl.cell import WriteOnlyCell
+from openpyxl.styles import Font
+from openpyxl.utils import get_column_letter
+from openpyxl.worksheet.worksheet import Worksheet
 
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
