@@ -114,9 +114,10 @@ class Finding(_Frozen):
 
     The sentences are plain text in which names from the trace stand in backticks; ``algorithmic``
     may change the model, ``kernel`` leaves its code alone. ``hypothesis`` is a likely cause that a
-    trace cannot prove. ``time_pool`` names the time that a finding without operations draws on, and
-    ``shared_uids`` the rows of the operations table that hold part of that time too: savings from
-    one pool or one row do not add up.
+    trace cannot prove, ``verify`` says how to tell that the action worked, ``capture`` which
+    profiler settings or measurements would show what this trace cannot. ``time_pool`` names the
+    time that a finding without operations draws on, and ``shared_uids`` the rows of the operations
+    table that hold part of that time too: savings from one pool or one row do not add up.
     """
 
     check: str
@@ -134,6 +135,7 @@ class Finding(_Frozen):
     hypothesis: str | None = None
     caveat: str | None = None
     verify: str | None = None
+    capture: str | None = None
     time_pool: str | None = None
     shared_uids: tuple[int, ...] = ()
 
