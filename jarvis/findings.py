@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-Tier = Literal["compute", "system"]
+Tier = Literal["compute", "fusion", "system"]
+"""Kinds of analyses: of the rows that they claim, of chains across them, of the whole GPU."""
+
 Evidence = Mapping[str, float | int | str]
 
 GPU_TIME = "GPU time (ms)"

@@ -117,8 +117,9 @@ class RunPaths:
         return self.root / "category_data" / f"{key}_data.json"
 
     def findings(self, key: str, tier: str) -> Path:
-        """The findings of one analysis as Markdown; ``tier`` is ``compute`` or ``system``."""
-        folder = "system_findings" if tier == "system" else "category_findings"
+        """The findings of one analysis as Markdown; a ``tier`` other than ``compute`` is about
+        more than one category."""
+        folder = "category_findings" if tier == "compute" else "system_findings"
         return self.root / folder / f"{key}_findings.md"
 
     def standalone_report(self, kind: str) -> Path:

@@ -126,8 +126,8 @@ class Analysis:
 
     ``classify(rows, compute_units)`` adds columns to the claimed rows (described by ``details``),
     among them ``pattern``, which picks the ``advice``; ``measure`` gives the category's own
-    metrics. System analyses claim nothing and name the tables that they need; ``prepare`` gives
-    the numbers that they start from, kept beside their metrics, ``target`` what their page's
+    metrics. Analyses of other tiers claim nothing and name the tables that they need; ``prepare``
+    gives the numbers that they start from, kept beside their metrics, ``target`` what their page's
     slider stands for (that of the compute tier is always the efficiency).
     """
 

@@ -1,4 +1,4 @@
-"""The registry of analyses: a file in ``compute/`` or ``system/`` is an analysis, its name the key.
+"""The registry of analyses: a file in the folder of a tier is an analysis, its name the key.
 
 Third parties add theirs through the entry point group ``jarvis.analyses`` (name = key).
 """
@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import get_args
 
-from jarvis.analyses import compute, system
+from jarvis.analyses import compute, fusion, system
 from jarvis.analyses.base import Analysis
 from jarvis.errors import RegistrationError
 from jarvis.findings import Tier
 
 ENTRY_POINT_GROUP = "jarvis.analyses"
 CHECK_PARTS = ("Symptom:", "Rule:", "Threshold:")
+_FOLDERS: Mapping[Tier, ModuleType] = {"compute": compute, "fusion": fusion, "system": system}
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,7 @@ class Registry:
 def load_registry() -> Registry:
     """Load every analysis; a broken one of ours raises RegistrationError, others are reported."""
     found: dict[str, Analysis] = {}
-    tiers: tuple[tuple[ModuleType, Tier], ...] = ((compute, "compute"), (system, "system"))
-    for package, tier in tiers:
+    for tier, package in _FOLDERS.items():
         for module in pkgutil.iter_modules(package.__path__):
             source = importlib.import_module(f"{package.__name__}.{module.name}")
             _add(found, module.name, tier, getattr(source, "ANALYSIS", None), source.__name__)
@@ -47,7 +48,7 @@ def load_registry() -> Registry:
 
 
 def load_analyses() -> Mapping[str, Analysis]:
-    """All analyses by key: compute categories by title with the rest last, then the system tier."""
+    """All analyses by key: compute categories by title with the rest last, then the other tiers."""
     return load_registry().analyses
 
 
@@ -73,7 +74,7 @@ def _check_spec(analysis: Analysis, tier: Tier, source: str) -> None:
         raise RegistrationError(f"{source}: an analysis needs a title and a :material/ icon.")
     if (analysis.claim is not None) != (tier == "compute"):
         raise RegistrationError(
-            f"{source}: an analysis of the compute tier claims operations, one of the system tier "
+            f"{source}: an analysis of the compute tier claims operations, one of another tier "
             "does not."
         )
     if not analysis.checks:
@@ -99,8 +100,8 @@ def _check_claim(others: Iterable[Analysis], candidate: Analysis, source: str) -
 
 
 def _in_page_order(found: Mapping[str, Analysis]) -> dict[str, Analysis]:
-    def order(analysis: Analysis) -> tuple[bool, bool, str]:
+    def order(analysis: Analysis) -> tuple[int, bool, str]:
         is_rest = analysis.claim is not None and analysis.claim.rest
-        return analysis.tier == "system", is_rest, analysis.title
+        return get_args(Tier).index(analysis.tier), is_rest, analysis.title
 
     return {analysis.key: analysis for analysis in sorted(found.values(), key=order)}

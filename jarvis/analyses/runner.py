@@ -56,8 +56,8 @@ class Slices:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one analysis said, its rows with the columns that it added (None for the system tier,
-    and where the analysis failed before), and the numbers that it prepared."""
+    """What one analysis said, its rows with the columns that it added (None outside the compute
+    tier, and where the analysis failed before), and the numbers that it prepared."""
 
     result: AnalysisResult
     operations: pl.DataFrame | None = None

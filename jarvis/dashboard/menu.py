@@ -20,7 +20,7 @@ def menu() -> Menu:
             _file_page("overview", "Overview", "dashboard"),
         ],
         "Kernels": _analysis_pages("compute"),
-        "System": _analysis_pages("system"),
+        "System": _analysis_pages("system") + _analysis_pages("fusion"),
         "Results": [_file_page("report", "Report", "description")],
     }
 

@@ -76,7 +76,7 @@ class Details:
         saved = impact.saved_ms
         target = f" at {impact.target_pct:g}% of the roofline" if impact.target_pct else ""
         # What the whole system waits for is no part of compute.
-        is_compute = self.recommendation.result.tier == "compute"
+        is_compute = self.recommendation.result.tier != "system"
         compute = f"{percent(impact.compute_pct.mid)} of compute, " if is_compute else ""
         basis = {
             "perf model": "from the perf model",

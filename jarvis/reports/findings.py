@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from jarvis.findings import AnalysisResult, Status
+from jarvis.findings import AnalysisResult, Status, Tier
 from jarvis.reports import sections
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.markup import Markdown, table
@@ -21,6 +21,12 @@ NO_HYPOTHESIS = (
     "hardware-counter profiler to diagnose it."
 )
 DEFAULT_VERIFY = "Record the trace again after the change and compare the same rows."
+
+TIER_TITLES: Mapping[Tier, str] = {
+    "compute": "Compute Kernels",
+    "fusion": "Kernel Fusion",
+    "system": "System-Level",
+}
 
 UNITS = {
     "_percent": "%",
@@ -56,6 +62,7 @@ def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) 
     facts = {
         "result": result,
         "details": details,
+        "tier_title": TIER_TITLES[result.tier],
         "hardware_line": sections.hardware_line(run.manifest.hardware),
         "trace_line": sections.trace_line(run),
         "no_hypothesis": NO_HYPOTHESIS,
@@ -65,7 +72,7 @@ def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) 
         return render("findings_error", **facts)
     if result.status is Status.NO_DATA:
         return render("findings_without_data", reason=_no_data(result), **facts)
-    if result.tier == "system":
+    if result.tier != "compute":
         return render(
             "findings_system",
             summary_template=f"_{result.key}_summary.md.j2",

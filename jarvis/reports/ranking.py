@@ -11,7 +11,7 @@ from jarvis.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A finding with its number in the whole run, and in its tier or category."""
+    """A finding with its number in the whole run, and in its category or tier."""
 
     number: int
     local_number: int
@@ -22,6 +22,12 @@ class Recommendation:
     def label(self) -> str:
         """``P3``."""
         return f"P{self.number}"
+
+    @property
+    def local_label(self) -> str:
+        """``P3`` in a category, ``System P3`` or ``Fusion P3`` in another tier."""
+        tier = "" if self.result.tier == "compute" else f"{self.result.tier.capitalize()} "
+        return f"{tier}P{self.local_number}"
 
     @property
     def title(self) -> Markdown:
@@ -42,14 +48,14 @@ class Recommendation:
 def recommendations(run: Run) -> list[Recommendation]:
     """All findings of the run, most urgent first.
 
-    ``local_number`` counts within a category, for the system tier within the tier.
+    ``local_number`` counts within a category, outside the compute tier within the tier.
     """
     counters: Counter[str] = Counter()
     numbered = []
     findings = (finding for result in run.results.values() for finding in result.findings)
     for number, finding in enumerate(ranked(findings), start=1):
         result = run.results[finding.category]
-        counter = result.tier if result.tier == "system" else result.key
+        counter = result.key if result.tier == "compute" else result.tier
         counters[counter] += 1
         numbered.append(Recommendation(number, counters[counter], finding, result))
     return numbered

@@ -190,8 +190,8 @@ def compute_results(run: Run) -> list[AnalysisResult]:
 
 
 def system_results(run: Run) -> list[AnalysisResult]:
-    """System analyses that had something to look at."""
-    return [r for r in run.results.values() if r.tier == "system" and r.status == "OK"]
+    """Analyses across categories, of any tier, that had something to look at."""
+    return [r for r in run.results.values() if r.tier != "compute" and r.status == "OK"]
 
 
 def operation_cell(row: Mapping[str, Any]) -> Markdown:

@@ -40,7 +40,7 @@ def category_metrics(
 
 
 def system_metrics(result: AnalysisResult) -> dict[str, JsonValue]:
-    """The metrics of a system analysis: its assessments stand at the top level."""
+    """The metrics of an analysis across categories: its assessments stand at the top level."""
     return {**_head(result), **result.metrics, **_findings(result)}
 
 

@@ -96,7 +96,7 @@ class Preparation:
         unified = self._unified_sheet()
         for key, result in self.run.results.items():
             _write_json(paths.metadata(key), self._metadata(result))
-            if result.tier == "system":
+            if result.tier != "compute":
                 _write_json(paths.metrics(key), system_metrics(result))
                 continue
             rows = self.run.category_operations(key)
@@ -164,7 +164,7 @@ class Preparation:
             "trace_loading_policy": "The trace was read once; analyses read only prepared data.",
             **(
                 {"time_breakdown": {**self._time_breakdown(result), "note": HOST_TIME_NOTE}}
-                if result.tier != "system"
+                if result.tier == "compute"
                 else {}
             ),
         }
@@ -202,11 +202,11 @@ class Preparation:
         self, result: AnalysisResult, prepared: Mapping[str, Mapping[str, JsonValue]]
     ) -> dict[str, JsonValue]:
         inside = RunPaths(Path())
-        is_system = result.tier == "system"
+        is_compute = result.tier == "compute"
         entry: dict[str, JsonValue] = {
             "name": result.key,
             "display_name": result.title,
-            "tier": "system" if is_system else "compute_kernel",
+            "tier": "compute_kernel" if is_compute else result.tier,
             "status": str(result.status),
             "ops_count": result.row_count,
             "invocation_count": result.invocation_count,
@@ -215,7 +215,7 @@ class Preparation:
             "findings_file": str(inside.findings(result.key, result.tier)),
             "finding_count": len(result.findings),
         }
-        if is_system:
+        if not is_compute:
             has_data = result.key in prepared
             return {**entry, "data_file": str(inside.system_data(result.key)) if has_data else None}
         has_paths = bool(self.run.call_paths(result.key))

@@ -115,9 +115,9 @@ class Run:
     def category_operations(self, key: str) -> pl.DataFrame:
         """The operations of one category, most time first, with the columns that it added.
 
-        Without those columns where its analysis failed; MissingTableError for the system tier.
+        Without those columns where its analysis failed; MissingTableError for other tiers.
         """
-        if key not in self.results or self.results[key].tier == "system":
+        if key not in self.results or self.results[key].tier != "compute":
             raise MissingTableError(key, "no category of operations has this key")
         name = category_table(key)
         if name in self.tables:

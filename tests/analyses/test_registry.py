@@ -26,7 +26,9 @@ COMPUTE = (
     "triton",
     "other",
 )
+FUSION: tuple[str, ...] = ()
 SYSTEM = ("cpu_idle", "multi_kernel")
+TIERS = {"compute": COMPUTE, "fusion": FUSION, "system": SYSTEM}
 
 
 def a_check(data: CategoryData):
@@ -43,16 +45,16 @@ VALID = Analysis(title="Mine", icon=":material/sync:", checks=(a_check,), claim=
 
 
 def test_the_analyses_in_page_order() -> None:
-    assert tuple(load_analyses()) == (*COMPUTE, *SYSTEM)
+    assert tuple(load_analyses()) == (*COMPUTE, *FUSION, *SYSTEM)
 
 
-@pytest.mark.parametrize("key", [*COMPUTE, *SYSTEM])
+@pytest.mark.parametrize("key", [*COMPUTE, *FUSION, *SYSTEM])
 def test_each_analysis_is_complete(key: str) -> None:
     analysis = load_analyses()[key]
     assert analysis.key == key
-    assert analysis.tier == ("system" if key in SYSTEM else "compute")
+    assert analysis.tier == next(t for t, keys in TIERS.items() if key in keys)
     assert re.fullmatch(r":material/[a-z_]+:", analysis.icon)
-    assert analysis.panels or analysis.tier == "system"
+    assert analysis.panels or analysis.tier != "compute"
     assert len({panel.title for panel in analysis.panels}) == len(analysis.panels)
     for check in analysis.checks:
         assert all(part in (inspect.getdoc(check) or "") for part in CHECK_PARTS), check.__name__
@@ -146,6 +148,6 @@ def test_entry_points_add_analyses_and_failures_are_kept_apart(
         assert found.analyses["mine"].key == "mine"
         assert set(found.failures) == {"broken", "odd"}
         assert "no such thing" in found.failures["broken"]
-        assert set(found.analyses) == {*COMPUTE, *SYSTEM, "mine"}
+        assert set(found.analyses) == {*COMPUTE, *FUSION, *SYSTEM, "mine"}
     finally:
         load_registry.cache_clear()
