@@ -1,7 +1,9 @@
 """Perf models from a user's file or package: what they change, and what their faults do not."""
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
@@ -144,6 +146,39 @@ def test_two_analyses_in_one_process_do_not_see_each_other(write: Write) -> None
     assert after.operations.equals(before.operations)
     assert find_model("mylib::scan") is None
     assert op_category("mylib::scan") is None
+
+
+def test_a_file_that_was_changed_a_moment_ago_is_run_as_it_is_now(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    prices = []
+    for flops in (3, 4):  # files of one size, written within one tick of the clock
+        file = write(SCAN.replace("3 * size", f"{flops} * size"))
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+        found = report(load_extensions(file))
+        prices.append(found.operations["flops"][0])
+    assert prices == [3 * 64 * 128, 4 * 64 * 128]
+    assert not (file.parent / "__pycache__").exists()
+
+
+def test_a_file_of_any_name_may_hold_dataclasses_of_its_own(tmp_path: Path) -> None:
+    text = """
+        from __future__ import annotations
+        from dataclasses import dataclass
+        from typing import ClassVar
+
+        @dataclass
+        class Shape:
+            kind: ClassVar[str] = "Peek"
+
+        op_category_extension = {"mylib::peek": Shape().kind}
+    """
+    file = tmp_path / "models.txt"
+    file.write_text(dedent(text), encoding="utf-8")
+    extensions = load_extensions(file)
+    assert extensions.failures == ()
+    assert extensions.registry.op_category("mylib::peek") == "Peek"
 
 
 def test_a_known_op_that_is_redefined_is_the_extensions(write: Write) -> None:

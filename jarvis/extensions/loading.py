@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from uuid import uuid4
 
 from jarvis.errors import ExtensionFileError
 from jarvis.extensions.guard import guarded
@@ -42,10 +42,7 @@ class Extensions:
 
 def content_sha256(file: Path) -> str:
     """Digest of an extension file; ExtensionFileError where it cannot be read."""
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ExtensionFileError(file, error.strerror or str(error)) from error
+    return hashlib.sha256(_content(file)).hexdigest()
 
 
 def load_extensions(file: Path | None = None) -> Extensions:
@@ -65,14 +62,21 @@ def load_extensions(file: Path | None = None) -> Extensions:
         _run(register, own, point.name, log)
         registry = _extended(registry, own, point.name, log)
     if file is not None:
-        registry = _extended(registry, _of_file(file, content_sha256(file), log), file.name, log)
+        registry = _extended(registry, _of_file(file, _content(file), log), file.name, log)
     return Extensions(registry, log)
 
 
-def _of_file(file: Path, sha256: str, log: Log) -> Registry:
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ExtensionFileError(file, error.strerror or str(error)) from error
+
+
+def _of_file(file: Path, source: bytes, log: Log) -> Registry:
     registry = Registry()
     try:
-        module = _imported(file, f"jarvis_extension_{sha256}")
+        module = _executed(file, source)
     except (Exception, SystemExit) as error:
         hint = _hint(error)
         log.failures.append(f"{reason_of(error, file.name)}. The file is left out{hint}.")
@@ -89,14 +93,14 @@ def _of_file(file: Path, sha256: str, log: Log) -> Registry:
     return registry
 
 
-def _imported(file: Path, name: str) -> ModuleType:
-    spec = spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ImportError("the name of a Python file ends in .py")
-    module = module_from_spec(spec)
+def _executed(file: Path, source: bytes) -> ModuleType:
+    """The module that ``source`` makes; never from compiled code of an earlier content."""
+    name = f"jarvis_extension_{uuid4().hex}"  # two analyses can load one file at the same time
+    module = ModuleType(name)
+    module.__file__ = str(file)
     sys.modules[name] = module  # dataclasses of the file look for their module there
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, str(file), "exec"), vars(module))
     finally:
         del sys.modules[name]
     return module
