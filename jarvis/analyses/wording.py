@@ -1,27 +1,41 @@
-"""Numbers and names inside the sentences of findings."""
+"""Numbers and names inside the sentences of findings and in the cells of reports."""
+
+import math
 
 NAME_LENGTH = 80
 
+MOST_DECIMALS = 6
+"""A number that needs more is printed with an exponent."""
+
+SMALLEST_PCT = 0.01
+"""A smaller share is printed as below this one."""
+
+SMALLEST_MS = 0.1
+"""A shorter time is printed in µs."""
+
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent: 0.0123, 4.56, 789, 12,345."""
-    if value == 0 or abs(value) >= 100:
+    """Three significant digits, whole from 100 on, thousands separated: 0.0123, 4.56, 12,345."""
+    size = abs(value)
+    if size >= 100 or size == 0:
         return f"{value:,.0f}"
-    digits = 2 if abs(value) >= 1 else 3
-    if abs(value) >= 10:
-        digits = 1
-    text = f"{value:.{digits}f}"
-    return text if float(text) else f"{value:.2g}"
+    decimals = 2 - math.floor(math.log10(size))
+    return f"{value:.{decimals}f}" if decimals <= MOST_DECIMALS else f"{value:.2e}"
 
 
 def ms(value_ms: float) -> str:
     """A time, in microseconds where that reads better."""
-    return f"{number(value_ms)} ms" if value_ms >= 0.1 else f"{number(value_ms * 1000)} µs"
+    if 0 < abs(value_ms) < SMALLEST_MS:
+        return f"{number(1000 * value_ms)} µs"
+    return f"{number(value_ms)} ms"
 
 
 def pct(value_pct: float) -> str:
-    """A percentage with one decimal."""
-    return f"{value_pct:.1f}%" if value_pct >= 0.05 or value_pct <= 0 else "<0.1%"
+    """A percentage with one decimal, or with two significant digits where it is small."""
+    if 0 < value_pct < SMALLEST_PCT:
+        return f"<{SMALLEST_PCT:g}%"
+    is_plain = value_pct == 0 or abs(value_pct) >= 1
+    return f"{value_pct:.1f}%" if is_plain else f"{value_pct:#.2g}%"
 
 
 def counted(count: int, noun: str) -> str:

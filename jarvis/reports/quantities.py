@@ -1,7 +1,6 @@
 """How reports print numbers: one function per kind of quantity, every number with its unit."""
 
-import math
-
+from jarvis.analyses.wording import ms, number, pct
 from jarvis.impact import FULL_PCT, efficiency_word
 
 MISSING = "—"
@@ -9,25 +8,10 @@ MISSING = "—"
 
 NOT_AVAILABLE = "not available"
 
-SMALLEST_PCT = 0.01
-"""A smaller share is printed as below this one."""
-
-SMALLEST_MS = 0.001
-"""A shorter time is printed in µs."""
-
-MOST_DECIMALS = 6
-"""A number that needs more is printed with an exponent."""
-
 
 def decimal(value: float | None) -> str:
     """Three significant digits, whole from 100 on, thousands separated: 1,234 · 12.3 · 0.00123."""
-    if value is None:
-        return MISSING
-    size = abs(value)
-    if size >= 100 or size == 0:
-        return f"{value:,.0f}"
-    decimals = 2 - math.floor(math.log10(size))
-    return f"{value:.{decimals}f}" if decimals <= MOST_DECIMALS else f"{value:.2e}"
+    return MISSING if value is None else number(value)
 
 
 def count(value: int | None) -> str:
@@ -37,18 +21,12 @@ def count(value: int | None) -> str:
 
 def percent(value: float | None) -> str:
     """A percentage with one decimal, or with two significant digits where it is small."""
-    if value is None:
-        return MISSING
-    if 0 < value < SMALLEST_PCT:
-        return f"<{SMALLEST_PCT:g}%"
-    return f"{value:.1f}%" if value == 0 or abs(value) >= 1 else f"{value:#.2g}%"
+    return MISSING if value is None else pct(value)
 
 
 def milliseconds(value: float | None) -> str:
-    """A time in ms, below a microsecond in µs."""
-    if value is not None and 0 < abs(value) < SMALLEST_MS:
-        return microseconds(1000 * value)
-    return MISSING if value is None else f"{decimal(value)} ms"
+    """A time in ms, below 0.1 ms in µs."""
+    return MISSING if value is None else ms(value)
 
 
 def microseconds(value: float | None) -> str:

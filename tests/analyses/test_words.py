@@ -58,7 +58,7 @@ def test_unknown_dtypes_keep_their_name() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (0.0123, "0.012"), (4.567, "4.57"), (45.67, "45.7"), (12345.6, "12,346")],
+    [(0, "0"), (0.0123, "0.0123"), (4.567, "4.57"), (45.67, "45.7"), (12345.6, "12,346")],
 )
 def test_number(value: float, text: str) -> None:
     assert number(value) == text
@@ -68,7 +68,9 @@ def test_units_counts_and_lists() -> None:
     assert ms(4.567) == "4.57 ms"
     assert ms(0.0456) == "45.6 µs"
     assert pct(41.91) == "41.9%"
-    assert pct(0.01) == "<0.1%"
+    assert ms(0.0) == "0 ms"
+    assert pct(0.38) == "0.38%"
+    assert pct(0.009) == "<0.01%"
     assert pct(0.0) == "0.0%"
     assert [counted(n, "call") for n in (1, 2)] == ["1 call", "2 calls"]
     assert counted(2, "launch") == "2 launches"

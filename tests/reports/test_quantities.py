@@ -2,6 +2,7 @@
 
 import pytest
 
+from jarvis.analyses.wording import ms, number, pct
 from jarvis.reports import quantities as q
 
 
@@ -54,7 +55,15 @@ def test_an_efficiency_above_the_peak_is_marked() -> None:
     assert q.efficiency(None) == "—"
 
 
-def test_times_below_a_microsecond_are_not_printed_with_an_exponent() -> None:
+def test_short_times_are_printed_in_microseconds_without_an_exponent() -> None:
     assert q.milliseconds(1.1e-5) == "0.0110 µs"
-    assert q.milliseconds(0.001) == "0.00100 ms"
+    assert q.milliseconds(0.0194) == "19.4 µs"
+    assert q.milliseconds(0.1) == "0.100 ms"
     assert q.milliseconds(0.0) == "0 ms"
+
+
+@pytest.mark.parametrize("value", [0.0, 0.00042, 0.0194, 0.38, 4.567, 45.67, 1234.5])
+def test_sentences_and_tables_print_a_number_alike(value: float) -> None:
+    assert q.decimal(value) == number(value)
+    assert q.percent(value) == pct(value)
+    assert q.milliseconds(value) == ms(value)
