@@ -1,9 +1,11 @@
 """Where a call stands: what is around it, what runs below it, from the tree with Python frames."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -182,13 +184,17 @@ def call_paths(
     )
     place_of = {uid: (order, end, depth) for uid, order, end, depth in places.iter_rows()}
     below = _below(tree, host_calls, places)
-    launched_by = work.partition_by("owner_uid", as_dict=True)
+    launched_by: dict[int, list[_Launched]] = {}
+    for owner, *launched in work.select(
+        "owner_uid", "launch_uid", "name", "dur_ns", "stream"
+    ).iter_rows():
+        launched_by.setdefault(owner, []).append(_Launched(*launched))
     paths = {}
     for uid, source, name, input_dims in calls.select(
         "uid", "source_uid", "name", tuples_text("input_dims")
     ).iter_rows():
-        launched = launched_by.get((uid,), work.clear())
-        entries = _subtree(below, *place_of[source], launched) if source in place_of else ()
+        launches = launched_by.get(uid, [])
+        entries = _subtree(below, *place_of[source], launches) if source in place_of else ()
         paths[uid] = CallPath(
             uid=uid,
             op_name=name,
@@ -198,60 +204,77 @@ def call_paths(
             entry_point=stacks.entry_point(source),
             subtree=tuple(entries),
             kernels=tuple(
-                LaunchedKernel(name=kernel, dur_us=dur_ns / 1e3, stream=stream)
-                for kernel, dur_ns, stream in launched.select(
-                    "name", "dur_ns", "stream"
-                ).iter_rows()
+                LaunchedKernel(name=work.name, dur_us=work.dur_ns / 1e3, stream=work.stream)
+                for work in launches
             ),
         )
     return paths
 
 
-def _below(tree: pl.DataFrame, host_calls: HostCalls, places: pl.DataFrame) -> pl.DataFrame:
-    """All that runs below some places of the tree, by order.
+class _Launched(NamedTuple):
+    """GPU work of a call, and the runtime call that launched it."""
 
-    ``uid, order, depth, name, kind, dur_ns`` and the arguments as Python text.
-    """
+    launch_uid: int
+    name: str
+    dur_ns: int
+    stream: int
+
+
+class _Below(NamedTuple):
+    """A call below another one; the arguments as Python text."""
+
+    order: int
+    uid: int
+    depth: int
+    name: str
+    kind: str
+    dur_ns: int
+    input_dims: str | None
+    input_types: str | None
+
+
+def _below(tree: pl.DataFrame, host_calls: HostCalls, places: pl.DataFrame) -> list[_Below]:
+    """All that runs below some places of the tree, by order."""
     first, end = places["order"].to_numpy() + 1, places["subtree_end"].to_numpy()
     rows = tree.select("uid", "order", "depth").filter(pl.Series(in_any(tree.height, first, end)))
     columns = ("name", "cat", "dur_ns", "input_dims", "input_types")
-    return (
+    below = (
         rows.join(host_calls.select(rows["uid"], *columns), on="uid")
         .sort("order")
         .with_columns(tuples_text("input_dims"), tuples_text("input_types"), kind=_KIND)
     )
+    return [_Below(*row) for row in below.select(_Below._fields).iter_rows()]
 
 
 def _subtree(
-    below: pl.DataFrame, order: int, subtree_end: int, depth: int, launched: pl.DataFrame
+    below: list[_Below], order: int, subtree_end: int, depth: int, launches: list[_Launched]
 ) -> Iterator[SubtreeEntry]:
     """What runs below a call, each runtime call followed by the GPU work that it launched."""
-    first = below["order"].search_sorted(order + 1)
-    end = below["order"].search_sorted(subtree_end)
-    kernels: dict[int, list[tuple[str, int]]] = {}
-    for launch, name, dur_ns in launched.select("launch_uid", "name", "dur_ns").iter_rows():
-        kernels.setdefault(launch, []).append((name, dur_ns))
-    for row in below.slice(first, end - first).iter_rows(named=True):
-        of_call = kernels.get(row["uid"], ())
-        kernel, kernel_ns = of_call[0] if of_call else (None, None)
-        level = row["depth"] - depth
+    first = bisect_left(below, order + 1, key=attrgetter("order"))
+    end = bisect_left(below, subtree_end, key=attrgetter("order"))
+    launched_by: dict[int, list[_Launched]] = {}
+    for work in launches:
+        launched_by.setdefault(work.launch_uid, []).append(work)
+    for call in below[first:end]:
+        of_call = launched_by.get(call.uid, [])
+        level = call.depth - depth
         yield SubtreeEntry(
-            name=row["name"],
-            kind=row["kind"],
+            name=call.name,
+            kind=call.kind,
             depth=level,
-            dur_us=row["dur_ns"] / 1e3,
-            kernel=kernel,
-            kernel_dur_us=None if kernel_ns is None else kernel_ns / 1e3,
-            input_dims=row["input_dims"],
-            input_types=row["input_types"],
+            dur_us=call.dur_ns / 1e3,
+            kernel=of_call[0].name if of_call else None,
+            kernel_dur_us=of_call[0].dur_ns / 1e3 if of_call else None,
+            input_dims=call.input_dims,
+            input_types=call.input_types,
         )
-        for kernel, kernel_ns in of_call:
-            us = kernel_ns / 1e3
+        for work in of_call:
+            us = work.dur_ns / 1e3
             yield SubtreeEntry(
-                name=kernel,
+                name=work.name,
                 kind="kernel",
                 depth=level + 1,
                 dur_us=us,
-                kernel=kernel,
+                kernel=work.name,
                 kernel_dur_us=us,
             )
