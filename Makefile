@@ -16,6 +16,7 @@ setup: $(STAMP) ## make .venv with the pinned versions
 $(STAMP): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q jarvis
 	$(BIN)/python -c 'import jarvis.trace' # compiles the kernels of the reader, once per machine
 	@touch $@
 
