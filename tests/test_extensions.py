@@ -224,6 +224,9 @@ NOT_LOADED = {
     "op_category_extension = {8: 'x'}": "texts, not int",
     "tree_postprocess_extension = print": "tree_postprocess_extension of mine.py works on",
     "get_additional_dataframes_extension = dict": "which Jarvis does not have, and is left out.",
+    "op_category_extension = {'mylib::scan': '\\ud800'}": "'\\ud800' is not valid Unicode",
+    "op_category_extension = {'\\ud800': 'Scan'}": "'\\ud800' is not valid Unicode",
+    "raise ValueError('\\ud800')": "mine.py, line 1: ValueError: ?. The file is left out.",
     "def register(registry):\n    registry.categorize('a', 5)": "mine.py, line 2: Registration",
     "def register(registry):\n    registry.perf_model('x', category='A', backward_category=5)": (
         "texts, not int"
@@ -279,6 +282,10 @@ FAULTY = {
     "return OpCost(1, 1, compute=5)": "TypeError: compute is 5, not a text",
     "return OpCost(1, 1, params=[1])": "TypeError: the parameters are list, not a dict",
     "return OpCost(1, 1, params={'x': '\\ud800'})": "TypeError: str is not valid UTF-8",
+    "return OpCost(1, 1, compute='\\ud800')": "UnicodeEncodeError: 'utf-8' codec can't encode",
+    "raise ValueError('\\ud800')": "ValueError: ?",
+    "raise type('E', (Exception,), {'__str__': lambda self: 5})": ": E",
+    "raise ValueError('x' * 1000)": "x" * 288 + "...",
 }
 
 

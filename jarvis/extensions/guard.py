@@ -59,6 +59,7 @@ def _checked(cost: object) -> OpCost:
         raise TypeError(f"the formula returned {type(cost).__name__}, not an OpCost")
     if not isinstance(cost.compute, str):
         raise TypeError(f"compute is {cost.compute!r}, not a text")
+    cost.compute.encode()  # UnicodeEncodeError where no table can hold it
     if not isinstance(cost.params, Mapping):
         raise TypeError(f"the parameters are {type(cost.params).__name__}, not a dict")
     params = {str(name): _literal(value) for name, value in cost.params.items()}

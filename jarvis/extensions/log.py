@@ -4,6 +4,9 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
+LONGEST_REASON = 300
+"""Characters of what an error says; formulas put whole arrays into it."""
+
 
 @dataclass
 class Log:
@@ -22,12 +25,16 @@ class Log:
 
 
 def reason_of(error: BaseException, source: str) -> str:
-    """``my_models.py, line 3: KeyError: 'x'``, in one line."""
+    """``my_models.py, line 3: KeyError: 'x'``, in one line that every table and file can hold."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).name == source
     ]
     where = f"{source}, line {lines[-1]}" if lines else source
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{where}: {text.rstrip(' .:')}"
+    try:
+        said = str(error).encode(errors="replace").decode()
+    except Exception:  # of a class with a broken __str__
+        said = ""
+    text = " ".join(f"{type(error).__name__}: {said}".split()).rstrip(" .:")
+    return f"{where}: {text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + '...'}"

@@ -10,6 +10,7 @@ from jarvis.errors import JarvisError, RegistrationError
 PREFIX_MARK = "*"  # a registered name that ends in it stands for every name that begins so
 
 _FAMILY = re.compile(r"[\w .-]{0,40}")  # names sheets and files
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class Registry:
         return self._models.keys() | self._categories.keys()
 
     def _check_open(self, *texts: object) -> None:
-        """RegistrationError once frozen, and where one of ``texts`` is none."""
+        """RegistrationError once frozen, and where one of ``texts`` is none or cannot be kept."""
         if self._is_frozen:
             raise RegistrationError(
                 "This registry is complete. Models of your own belong in a function "
@@ -220,6 +221,8 @@ class Registry:
                 raise RegistrationError(
                     f"Names and categories of ops are texts, not {type(text).__name__}."
                 )
+            if _HALF_CHARACTER.search(text):
+                raise RegistrationError(f"{text!r} is not valid Unicode, so no table can hold it.")
 
 
 BUILTIN = Registry()
