@@ -7,6 +7,7 @@ from typing import Literal
 import polars as pl
 from pydantic import JsonValue
 
+from jarvis.analyses.baseline import Baseline
 from jarvis.findings import Finding, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import TARGET_PCT
@@ -35,8 +36,10 @@ class Advice:
     """What to say about inefficient rows of one pattern, on both paths.
 
     ``rule`` says when it applies (for the documentation), ``reason`` continues the sentence that
-    states the inefficiency. The texts may name columns of the heaviest row in braces.
-    ``expected_pct`` is the efficiency to expect of such rows; ``is_notable`` raises the priority.
+    states the inefficiency, ``caveat`` what it cannot tell; ``verify`` and ``capture`` stand for
+    those of the check. The texts may name columns of the heaviest row in braces.
+    ``expected_pct`` is the efficiency to expect of such rows, as a share of the roofline or of the
+    compute peak; ``is_notable`` raises the priority.
     """
 
     rule: str
@@ -44,7 +47,11 @@ class Advice:
     algorithmic: str
     kernel: str
     expected_pct: tuple[float, float] | None = None
+    expected_of: Literal["roofline", "compute peak"] = "roofline"
     is_notable: bool = False
+    caveat: str | None = None
+    verify: str | None = None
+    capture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,9 @@ class CategoryData:
 
     ``operations`` are the claimed rows of the operations table, most time first, with the columns
     that ``jarvis.analyses.operations.describe`` and the analysis's ``classify`` add (none for
-    system analyses). ``tables`` are those that it ``needs`` and that the report has.
+    system analyses). ``tables`` are those that it ``needs`` and that the report has. ``baseline``
+    is the bandwidth that simple operators reach in the whole trace, None where none moves enough.
+    ``explained_uids`` are the rows that the analysis's ``specific`` checks found inefficient.
     """
 
     key: str
@@ -80,6 +89,8 @@ class CategoryData:
     advice: Mapping[str, Advice] = field(default_factory=dict)
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     target_pct: float = TARGET_PCT
+    baseline: Baseline | None = None
+    explained_uids: frozenset[int] = frozenset()
 
     @property
     def bases(self) -> dict[str, float]:
@@ -128,12 +139,14 @@ class Analysis:
     among them ``pattern``, which picks the ``advice``; ``measure`` gives the category's own
     metrics. Analyses of other tiers claim nothing and name the tables that they need; ``prepare``
     gives the numbers that they start from, kept beside their metrics, ``target`` what their page's
-    slider stands for (that of the compute tier is always the efficiency).
+    slider stands for (that of the compute tier is always the efficiency). Rows that ``specific``
+    checks report are explained: the shared checks do not call them inefficient once more.
     """
 
     title: str
     icon: str
     checks: tuple[Check, ...]
+    specific: tuple[Check, ...] = ()
     claim: Claim | None = None
     panels: tuple[Panel, ...] = ()
     needs: tuple[str, ...] = ()
@@ -145,3 +158,8 @@ class Analysis:
     target: Target | None = None
     key: str = ""
     tier: Tier = "compute"
+
+    @property
+    def all_checks(self) -> tuple[Check, ...]:
+        """The checks in the order in which they run."""
+        return (*self.specific, *self.checks)

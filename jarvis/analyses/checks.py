@@ -193,7 +193,8 @@ SHARED_CHECKS = (
 
 def _below(data: CategoryData, efficiency_pct: float) -> pl.DataFrame:
     is_below = impact.is_judged() & (pl.col("pct_roofline") < efficiency_pct)
-    return data.operations.filter(is_below & (pl.col("kernel_time_us") > 0))
+    is_explained = pl.col("uid").is_in(list(data.explained_uids))
+    return data.operations.filter(is_below & ~is_explained & (pl.col("kernel_time_us") > 0))
 
 
 def _is_felt(group: OperationGroup) -> bool:

@@ -19,16 +19,16 @@ def checks_markdown() -> str:
     shared: dict[str, Check] = {}
     uses: dict[str, int] = {}
     for analysis in load_analyses().values():
-        for check in analysis.checks:
+        for check in analysis.all_checks:
             uses[check.__name__] = uses.get(check.__name__, 0) + 1
             shared[check.__name__] = check
     for name, check in shared.items():
         if uses[name] > 1:
             lines += _check_markdown(check)
     for analysis in load_analyses().values():
-        own = [check for check in analysis.checks if uses[check.__name__] == 1]
+        own = [check for check in analysis.all_checks if uses[check.__name__] == 1]
         lines += [f"## {analysis.title} (`{analysis.key}`)", "", *_claim_markdown(analysis)]
-        if names := ", ".join(f"`{c.__name__}`" for c in analysis.checks if c not in own):
+        if names := ", ".join(f"`{c.__name__}`" for c in analysis.all_checks if c not in own):
             lines += [f"Shared checks: {names}.", ""]
         for check in own:
             lines += _check_markdown(check)

@@ -79,7 +79,7 @@ def _check_spec(analysis: Analysis, tier: Tier, source: str) -> None:
         )
     if not analysis.checks:
         raise RegistrationError(f"{source}: an analysis needs at least one check.")
-    for check in analysis.checks:
+    for check in analysis.all_checks:
         missing = [part for part in CHECK_PARTS if part not in (check.__doc__ or "")]
         if missing:
             raise RegistrationError(

@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import polars as pl
@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.base import Analysis, CategoryData
+from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.analyses.operations import describe, weighted_efficiency
 from jarvis.analyses.wording import counted, ms
@@ -47,11 +48,12 @@ class Slices:
     """The operations of a report, divided among the analyses.
 
     ``operations`` has a row for each operation with its ``category``, ``top_operations`` the
-    operators with most time.
+    operators with most time, ``baseline`` the bandwidth that simple ones reach, where any do.
     """
 
     operations: pl.DataFrame
     top_operations: pl.DataFrame
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def divide(report: ReportTables, analyses: Mapping[str, Analysis]) -> Slices:
         compute_ms=report.totals.compute_time_ms,
         total_ms=report.totals.total_time_ms,
     )
-    return Slices(claimed, top)
+    return Slices(claimed, top, measure_baseline(claimed))
 
 
 def run_analyses(
@@ -93,8 +95,10 @@ def run_analyses(
     outcomes: dict[str, Outcome] = {}
     for key, analysis in analyses.items():
         try:
-            mine = slices.operations.filter(pl.col("category") == key)
-            outcomes[key] = _run(analysis, report, mine, top_uids, compute_units, target_pct)
+            mine = describe(slices.operations.filter(pl.col("category") == key), top_uids)
+            if analysis.classify:
+                mine = analysis.classify(mine, compute_units)
+            outcomes[key] = _run(analysis, report, mine, slices.baseline, target_pct)
         except Exception as error:  # the isolation that the tests and reports rely on
             outcomes[key] = Outcome(_failed(analysis, error))
     return outcomes
@@ -103,15 +107,11 @@ def run_analyses(
 def _run(
     analysis: Analysis,
     report: ReportTables,
-    mine: pl.DataFrame,
-    top_uids: frozenset[int],
-    compute_units: int | None,
+    rows: pl.DataFrame,
+    baseline: Baseline | None,
     target_pct: float,
 ) -> Outcome:
     is_compute = analysis.tier == "compute"
-    rows = describe(mine, top_uids)
-    if analysis.classify:
-        rows = analysis.classify(rows, compute_units)
     data = CategoryData(
         key=analysis.key,
         title=analysis.title,
@@ -121,11 +121,10 @@ def _run(
         advice=analysis.advice,
         tables=_needed(analysis, report),
         target_pct=target_pct,
+        baseline=baseline,
     )
     has_data = rows.height > 0 if is_compute else report.totals.total_time_ms > 0
-    findings: list[Finding] = []
-    if has_data:
-        findings = [finding for check in analysis.checks for finding in check(data)]
+    findings = _findings(analysis, data) if has_data else []
     result = AnalysisResult(
         key=analysis.key,
         title=analysis.title,
@@ -137,6 +136,13 @@ def _run(
     )
     prepared = analysis.prepare(data) if analysis.prepare and has_data else None
     return Outcome(result, rows if is_compute else None, prepared)
+
+
+def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:
+    specific = [finding for check in analysis.specific for finding in check(data)]
+    explained = frozenset(row.uid for finding in specific for row in finding.operations)
+    rest = replace(data, explained_uids=explained)
+    return specific + [finding for check in analysis.checks for finding in check(rest)]
 
 
 def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]:

@@ -1,0 +1,66 @@
+"""How an operator's tensors lie in memory, told from recorded shapes and strides.
+
+Texts are those of the operations table: ``"((8, 4), (4,))"``, one entry for each argument.
+"""
+
+import ast
+from math import prod
+from typing import Any, Literal
+
+Access = Literal["contiguous", "broadcast", "strided"]
+Tensor = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape and strides, without the dims of extent 1, whose strides mean nothing."""
+
+
+def access(input_dims: str | None, input_strides: str | None) -> Access | None:
+    """How an elementwise operator walks its operands; None where that was not recorded.
+
+    ``strided``: an operand has gaps, or operands of one shape lie in different orders.
+    ``broadcast``: operands differ in shape. ``contiguous``: all are read and written in one sweep.
+    """
+    tensors = _tensors(input_dims, input_strides)
+    if not tensors:
+        return None
+    shapes = {shape for shape, _ in tensors}
+    if len(set(tensors)) > len(shapes) or not all(_is_dense(tensor) for tensor in tensors):
+        return "strided"
+    return "broadcast" if len(shapes) > 1 else "contiguous"
+
+
+def tensor(input_dims: str | None, input_strides: str | None, index: int = 0) -> Tensor | None:
+    """Whole shape and strides of argument ``index``; None where it is no tensor or not recorded."""
+    shapes, strides = _parsed(input_dims), _parsed(input_strides)
+    if index >= len(shapes) or index >= len(strides):
+        return None
+    shape, stride = shapes[index], strides[index]
+    if not shape or len(shape) != len(stride) or isinstance(shape[0], tuple):
+        return None
+    return shape, stride
+
+
+def _tensors(input_dims: str | None, input_strides: str | None) -> list[Tensor]:
+    """The operands of more than one element."""
+    count = len(_parsed(input_dims))
+    found = (tensor(input_dims, input_strides, index) for index in range(count))
+    return [_extended(t) for t in found if t is not None and prod(t[0]) > 1]
+
+
+def _extended(whole: Tensor) -> Tensor:
+    dims = [(extent, step) for extent, step in zip(*whole, strict=True) if extent != 1]
+    return tuple(extent for extent, _ in dims), tuple(step for _, step in dims)
+
+
+def _is_dense(extended: Tensor) -> bool:
+    """Whether the elements fill a stretch of memory, in whichever order of dims."""
+    dims = sorted(zip(*extended, strict=True), key=lambda dim: dim[1])
+    expected = 1
+    for extent, step in dims:
+        if step != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _parsed(text: str | None) -> tuple[Any, ...]:
+    value = ast.literal_eval(text) if text else ()
+    return value if isinstance(value, tuple) else ()

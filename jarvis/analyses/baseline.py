@@ -1,0 +1,98 @@
+"""The memory bandwidth that this trace's own simple operators reach on large tensors.
+
+A kernel far below it is slow itself; a baseline far below the peak says that the hardware, or how
+it is used, is in the way of everything that is bound by memory.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.access import access
+from jarvis.perf_report.gpu_timeline import copy_direction
+
+BASELINE_OPS = ("aten::add_", "aten::mul", "aten::copy_")
+"""Simple operators: what they reach, the hardware can do."""
+
+BASELINE_BYTES = 8 * 2**20
+"""Calls that move less measure the cost of a launch rather than the bandwidth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What BASELINE_OPS reach in rows that move at least BASELINE_BYTES a call.
+
+    ``tb_per_s`` and ``efficiency_pct`` are means weighted by GPU time, the latter None where no
+    peak is known; ``best_efficiency_pct`` is that of the best row. ``uids`` are the rows,
+    ``calls`` and ``time_us`` their sums, ``contiguous_pct`` the share of this time in rows whose
+    operands are walked in one sweep.
+    """
+
+    tb_per_s: float
+    efficiency_pct: float | None
+    best_efficiency_pct: float | None
+    uids: tuple[int, ...]
+    calls: int
+    time_us: float
+    contiguous_pct: float
+
+    @property
+    def mean_call_us(self) -> float:
+        """Mean GPU time of a call."""
+        return self.time_us / self.calls
+
+
+def measure_baseline(operations: pl.DataFrame) -> Baseline | None:
+    """The baseline of an operations table; None where no simple operator moves enough."""
+    large = baseline_rows(operations)
+    time_us = float(large["kernel_time_us"].sum())
+    if time_us <= 0:
+        return None
+    pairs = large.select("input_dims", "input_strides").rows()
+    is_contiguous = pl.Series([access(*pair) == "contiguous" for pair in pairs], dtype=pl.Boolean)
+    efficiency = pl.col("pct_roofline")
+    return Baseline(
+        tb_per_s=_weighted(large, "tb_per_s"),
+        efficiency_pct=_weighted(large, "pct_roofline") if _has_peak(large) else None,
+        best_efficiency_pct=large.select(efficiency.max()).item(),
+        uids=tuple(large["uid"]),
+        calls=int(large["operation_count"].sum()),
+        time_us=time_us,
+        contiguous_pct=impact.share_pct(
+            float(large.filter(is_contiguous)["kernel_time_us"].sum()), time_us
+        ),
+    )
+
+
+def baseline_rows(operations: pl.DataFrame) -> pl.DataFrame:
+    """The rows that count: simple operators that move enough inside the GPU, and no anomaly."""
+    large = operations.filter(
+        pl.col("name").is_in(BASELINE_OPS)
+        & (pl.col("bytes") >= BASELINE_BYTES)
+        & pl.col("tb_per_s").is_not_null()
+        & ~(pl.col("pct_roofline") > impact.ANOMALY_PCT).fill_null(value=False)
+    )
+    kernels = large.select("uid", "kernels").explode("kernels")
+    names = kernels.select("uid", name=pl.col("kernels").struct.field("name"))
+    over_the_link = names.filter(copy_direction().is_in(["H2D", "D2H"]))
+    return large.join(over_the_link, on="uid", how="anti")
+
+
+def plain_mean_tb_per_s(operations: pl.DataFrame) -> float | None:
+    """The mean over all rows of BASELINE_OPS, however small and whatever their time; None without.
+
+    Tiny tensors pull it down, so that it stands beside the baseline and decides nothing.
+    """
+    simple = operations.filter(pl.col("name").is_in(BASELINE_OPS))
+    mean: float | None = simple.select(pl.col("tb_per_s").mean()).item()
+    return mean
+
+
+def _has_peak(rows: pl.DataFrame) -> bool:
+    return rows["pct_roofline"].null_count() == 0
+
+
+def _weighted(rows: pl.DataFrame, column: str) -> float:
+    time_us = rows["kernel_time_us"]
+    return float((rows[column] * time_us).sum()) / float(time_us.sum())
