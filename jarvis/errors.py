@@ -33,7 +33,7 @@ class UnreadableTraceError(TraceError):
 
 
 class NotAProfilerTraceError(TraceError):
-    """The file is JSON, but not a trace of the PyTorch profiler."""
+    """The file is something else than a trace of the PyTorch profiler."""
 
     def __init__(self, path: Path | str, found: str) -> None:
         super().__init__(

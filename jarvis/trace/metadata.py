@@ -95,7 +95,8 @@ def span_ns(store: EventStore) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and abs(value) < 2**63 else None
 
 
 def _list(value: Any) -> list[Any]:

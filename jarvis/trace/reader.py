@@ -18,7 +18,7 @@ from jarvis.errors import NotAProfilerTraceError, UnreadableTraceError
 from jarvis.trace import tokenizer
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.repairs import RepairKind, Repairs
-from jarvis.trace.source import BLOCK_BYTES, Block, ReadAhead, Source, open_source
+from jarvis.trace.source import BLOCK_BYTES, Block, ReadAhead, Source, open_source, other_kind
 from jarvis.trace.texts import Texts, lenient_json
 from jarvis.trace.tokenizer import At, Batch
 
@@ -155,8 +155,8 @@ class _Reading:
         path = self.source.path
         if self.source.damage:
             return UnreadableTraceError(path, f"it cannot be unpacked ({self.source.damage})")
-        if first == b"<":
-            return NotAProfilerTraceError(path, "it is a web page (HTML or XML)")
+        if what := other_kind(bytes(self._text()[:512])):
+            return NotAProfilerTraceError(path, what)
         if not first:
             return UnreadableTraceError(path, "there is nothing in it")
         return UnreadableTraceError(path, "it is not JSON")
@@ -164,7 +164,7 @@ class _Reading:
     def _what_it_is(self) -> str:
         if EVENTS_KEY in self.metadata:
             return f"its {EVENTS_KEY} is no list"
-        keys = ", ".join(list(self.metadata)[:5])
+        keys = ", ".join(_shortened(key) for key in list(self.metadata)[:5])
         return f"it has no list named {EVENTS_KEY}" + (f", but {keys}" if keys else "")
 
     def _members(self) -> None:
@@ -367,6 +367,10 @@ class _Reading:
             self.ahead.give_back(new)
         self.ahead.give_back(old)
         return True
+
+
+def _shortened(key: str) -> str:
+    return "".join(character for character in key[:40] if character.isprintable())
 
 
 def _loads(text: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import numpy as np
 from isal import igzip, isal_zlib
 from numpy.typing import NDArray
 
-from jarvis.errors import NotAProfilerTraceError, UnreadableTraceError
+from jarvis.errors import UnreadableTraceError
 
 SUFFIXES = (".json", ".json.gz", ".zip")
 
@@ -24,16 +25,23 @@ BLOCK_BYTES = 4 << 20
 BLOCKS_IN_FLIGHT = 3
 
 _GZIP = b"\x1f\x8b"
-_ZIP = b"PK\x03\x04"
+_ZIPS = (b"PK\x03\x04", b"PK\x05\x06")  # the second one is empty
+_TAR = slice(257, 262)
+_COPIES_OF_MACOS = "__MACOSX/"
 _OTHER_FILES = (
-    (b"SQLite format 3\x00", "it is an SQLite database, as Nsight Systems and rocprof write"),
+    (b"SQLite format 3\x00", "it is an SQLite database, as other profilers write"),
     (b"\x80\x02", "it is a Python pickle, perhaps a memory snapshot"),
     (b"\x80\x03", "it is a Python pickle, perhaps a memory snapshot"),
     (b"\x80\x04", "it is a Python pickle, perhaps a memory snapshot"),
+    (b"\x80\x05", "it is a Python pickle, perhaps a memory snapshot"),
     (b"PAR1", "it is a Parquet file"),
     (b"\x28\xb5\x2f\xfd", "it is packed with zstd; unpack it, or pack it with gzip"),
     (b"BZh", "it is packed with bzip2; unpack it, or pack it with gzip"),
     (b"\xfd7zXZ", "it is packed with xz; unpack it, or pack it with gzip"),
+    (_GZIP, "it is packed twice; unpack it once"),
+    (b"\xff\xfe", "it is UTF-16 text; save it as UTF-8"),
+    (b"\xfe\xff", "it is UTF-16 text; save it as UTF-8"),
+    (b"<", "it is a web page (HTML or XML)"),
     (b"\x7fELF", "it is a program"),
     (b"%PDF", "it is a PDF"),
     (b"\x89PNG", "it is a picture"),
@@ -41,11 +49,19 @@ _OTHER_FILES = (
 _DAMAGE: Any = (
     EOFError,
     OSError,
+    lzma.LZMAError,
     zlib.error,
     isal_zlib.error,
     zipfile.BadZipFile,
 )
 _NOT_TO_BE_OPENED: Any = (*_DAMAGE, RuntimeError, NotImplementedError)  # encrypted, odd packing
+
+
+def other_kind(text: bytes) -> str | None:
+    """What a file is whose unpacked content begins so, where that is known; None for JSON too."""
+    if text[_TAR] == b"ustar":
+        return "it is a tar archive; give the trace that is in it"
+    return next((what for start, what in _OTHER_FILES if text.startswith(start)), None)
 
 
 @dataclass(slots=True)
@@ -80,24 +96,41 @@ class _Hashed(io.RawIOBase):
         return self._hash.hexdigest()
 
 
+class _Archive:
+    """A file that is read out of order, so that it is hashed at the end."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+
+    @property
+    def position(self) -> int:
+        return self._file.tell()
+
+    def sha256(self) -> str:
+        self._file.seek(0)
+        return hashlib.file_digest(self._file, "sha256").hexdigest()
+
+
 class Source:
     """An open trace file; ``damage`` says why its text ends early, if it does."""
 
-    def __init__(self, path: Path, raw: _Hashed, text: IO[bytes], size_bytes: int) -> None:
+    def __init__(
+        self, path: Path, stored: _Hashed | _Archive, text: IO[bytes], size_bytes: int
+    ) -> None:
         self.path = path
         self.size_bytes = size_bytes
         self.damage: str | None = None
-        self._raw = raw
+        self._stored = stored
         self._text = text
 
     @property
     def position(self) -> int:
         """How many bytes of the file have been read."""
-        return self._raw.position
+        return self._stored.position
 
     def sha256(self) -> str:
         """Of the file as it is stored; reads what is left of it."""
-        return self._raw.sha256()
+        return self._stored.sha256()
 
     def readinto(self, buffer: NDArray[np.uint8]) -> int:
         """Fill ``buffer`` with text; fewer bytes than it holds only at the end."""
@@ -120,8 +153,8 @@ class Source:
 def open_source(path: Path) -> Iterator[Source]:
     """Open a trace: plain JSON, gzip, or a zip with one of these in it.
 
-    Raises UnreadableTraceError where there is no such file or it is empty, and
-    NotAProfilerTraceError where its first bytes are those of something else.
+    Raises UnreadableTraceError where there is no such file, it is empty, or an archive that does
+    not hold one trace.
     """
     try:
         file = path.open("rb", buffering=0)
@@ -136,12 +169,9 @@ def open_source(path: Path) -> Iterator[Source]:
             raise UnreadableTraceError(path, error.strerror or str(error)) from error
         if not magic:
             raise UnreadableTraceError(path, "the file is empty")
-        for start, what in _OTHER_FILES:
-            if magic.startswith(start):
-                raise NotAProfilerTraceError(path, what)
         size = path.stat().st_size
-        if magic.startswith(_ZIP):
-            with _zip_member(path, size) as source:
+        if magic.startswith(_ZIPS):
+            with _zip_member(path, file, size) as source:
                 yield source
         else:
             text: Any = igzip.IGzipFile(fileobj=head) if magic.startswith(_GZIP) else head
@@ -149,13 +179,17 @@ def open_source(path: Path) -> Iterator[Source]:
 
 
 @contextmanager
-def _zip_member(path: Path, size: int) -> Iterator[Source]:
+def _zip_member(path: Path, file: io.FileIO, size: int) -> Iterator[Source]:
     try:
-        archive = zipfile.ZipFile(path)
+        archive = zipfile.ZipFile(file)
     except _DAMAGE as error:
         raise UnreadableTraceError(path, f"the zip archive is damaged ({error})") from error
-    with archive, path.open("rb") as file:
-        names = [n for n in archive.namelist() if n.endswith((".json", ".json.gz"))]
+    with archive:
+        names = [
+            name
+            for name in archive.namelist()
+            if name.endswith((".json", ".json.gz")) and not name.startswith(_COPIES_OF_MACOS)
+        ]
         if len(names) != 1:
             found = f"{len(names)} traces" if names else "no .json or .json.gz file"
             raise UnreadableTraceError(
@@ -167,7 +201,7 @@ def _zip_member(path: Path, size: int) -> Iterator[Source]:
             raise UnreadableTraceError(path, f"{names[0]} in the archive: {error}") from error
         if names[0].endswith(".gz"):
             text = igzip.IGzipFile(fileobj=text)
-        yield Source(path, _Hashed(file), text, size)
+        yield Source(path, _Archive(file), text, size)
 
 
 class ReadAhead:

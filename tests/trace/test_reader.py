@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,28 @@ def test_a_zip_archive_with_another_number_of_traces(
         read_trace(path)
 
 
+def test_what_macos_adds_to_an_archive_does_not_count(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("trace.json", content)
+        archive.writestr("__MACOSX/._trace.json", b"\x00\x05\x16\x07")
+    assert names(read_raw(path)) == ALL_OPS
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_archive_is_refused_or_read_in_part(
+    tmp_path: Path, content: bytes, packing: int
+) -> None:
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        archive.writestr("trace.json", content)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:60] + bytes(100) + whole[160:])
+    with suppress(UnreadableTraceError):
+        repairs = read_raw(path).repairs.all()
+        assert RepairKind.DAMAGED_GZIP in [repair.kind for repair in repairs]
+
+
 def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
     events = trace().op("aten::mm").document()["traceEvents"]
     assert names(read_raw(write(tmp_path, json.dumps(events).encode()))) == ["aten::mm"]
@@ -94,9 +117,10 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
         (b"  \n ", "there is nothing in it"),
         (b"not json", "it is not JSON"),
         (b"42", "it is not JSON"),
-        (gzip.compress(b""), "there is nothing in it"),
+        (gzip.compress(b"", mtime=0), "there is nothing in it"),
         (b"\x1f\x8b broken", "it cannot be unpacked"),
         (b"PK\x03\x04", "the zip archive is damaged"),
+        (b"PK\x05\x06" + bytes(18), "holds no .json"),
     ],
 )
 def test_unreadable_files(tmp_path: Path, content: bytes, words: str) -> None:
@@ -124,6 +148,11 @@ def test_a_folder(tmp_path: Path) -> None:
         (b"SQLite format 3\x00...", "an SQLite database"),
         (b"\x80\x04\x95", "a Python pickle"),
         (b"\x28\xb5\x2f\xfd", "packed with zstd"),
+        (gzip.compress(b"SQLite format 3\x00...", mtime=0), "an SQLite database"),
+        (gzip.compress(gzip.compress(b"[]", mtime=0), mtime=0), "packed twice"),
+        (gzip.compress(b"trace.json".ljust(257, b"\x00") + b"ustar", mtime=0), "a tar archive"),
+        ('{"traceEvents": []}'.encode("utf-16"), "UTF-16 text; save it as UTF-8"),
+        (b'{"' + b"k" * 50 + b'": 1, "a\\nb": 2}', "traceEvents, but k{40}, ab. Export"),
     ],
 )
 def test_files_of_another_kind(tmp_path: Path, content: bytes, words: str) -> None:
@@ -302,6 +331,12 @@ def test_progress_goes_up_to_the_end_and_can_stop_the_reading(tmp_path: Path) ->
     assert [p.events for p in seen] == sorted(p.events for p in seen)
     assert seen[-1].bytes_done == seen[-1].bytes_total == path.stat().st_size
 
+    packed = tmp_path / "t.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.write(path, path.name)
+    read_raw(packed, seen.append, block_bytes=10_000)
+    assert path.stat().st_size < seen[-1].bytes_done <= seen[-1].bytes_total
+
     class StopError(Exception):
         pass
 
@@ -310,6 +345,12 @@ def test_progress_goes_up_to_the_end_and_can_stop_the_reading(tmp_path: Path) ->
 
     with pytest.raises(StopError):
         read_raw(path, stop)
+
+
+def test_a_rank_that_no_number_of_a_table_holds_is_none(tmp_path: Path) -> None:
+    header = '{"distributedInfo": {"rank": ' + "9" * 400 + ', "x": NaN},'
+    read, _ = mended(tmp_path, f'{header} "traceEvents": [{A}]}}')
+    assert read.info.rank is None
 
 
 def test_a_header_of_odd_types_is_taken_as_far_as_it_makes_sense(tmp_path: Path) -> None:
