@@ -32,6 +32,9 @@ DETAILS = (
 PATTERN = "pattern"
 """The column by which an analysis tells kinds of rows apart; picks the advice."""
 
+HYPOTHESIS = "hypothesis"
+"""The column in which an analysis states the likely cause of a row's time; empty without one."""
+
 LAUNCH_BOUND = "launch bound"
 """The kind of rows without a pattern whose calls are too short for their roofline."""
 
@@ -72,7 +75,8 @@ _DTYPES = {
 
 
 def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
-    """Claimed rows with the columns of ``DETAILS`` and an empty ``pattern``, most time first."""
+    """Claimed rows with the columns of ``DETAILS``, most time first, ``pattern`` and ``hypothesis``
+    still empty."""
     time = pl.col("kernel_time_us")
     texts = rows.select("input_dims", "input_types").rows()
     modules = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
@@ -86,7 +90,7 @@ def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
         is_top_operation=pl.col("uid").is_in(list(top_uids)),
         is_launch_bound=(pl.col("kernel_time_us_mean") < SHORT_CALL_US)
         & (pl.col("roofline_time_us") < KERNEL_FLOOR_US).fill_null(value=False),
-        pattern=pl.lit(None, dtype=pl.String),
+        **{column: pl.lit(None, dtype=pl.String) for column in (PATTERN, HYPOTHESIS)},
     ).with_columns(library=kernel_names.library(pl.col("main_kernel")))
 
 
@@ -182,6 +186,17 @@ class OperationGroup:
     def efficiency_pct(self) -> float | None:
         """Time-weighted share of the roofline; None where no row has one."""
         return weighted_efficiency(self.rows)
+
+    @property
+    def compute_peak_pct(self) -> float | None:
+        """Achieved FLOPs/s as a share of the compute peak, whatever bounds the rows; None where
+        either is not known."""
+        known = self.rows.drop_nulls(["flops", "peak_tflops"])
+        time_us = float(known["kernel_time_us"].sum())
+        if time_us <= 0:
+            return None
+        at_peak = known["flops"] * known["operation_count"] / known["peak_tflops"] / 1e6
+        return 100 * float(at_peak.sum()) / time_us
 
     @property
     def is_launch_bound(self) -> bool:

@@ -12,6 +12,7 @@ from jarvis import impact
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.claims import claim_operations, top_operations
+from jarvis.analyses.nothing_to_fix import without_contradiction
 from jarvis.analyses.operations import describe, weighted_efficiency
 from jarvis.analyses.wording import counted, ms
 from jarvis.errors import MissingTableError
@@ -142,7 +143,8 @@ def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:
     specific = [finding for check in analysis.specific for finding in check(data)]
     explained = frozenset(row.uid for finding in specific for row in finding.operations)
     rest = replace(data, explained_uids=explained)
-    return specific + [finding for check in analysis.checks for finding in check(rest)]
+    shared = [finding for check in analysis.checks for finding in check(rest)]
+    return without_contradiction([*specific, *shared])
 
 
 def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]:

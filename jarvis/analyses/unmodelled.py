@@ -1,88 +1,161 @@
 """Time that cannot be judged: operators without a perf model, kernels replayed from GPU graphs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
-from jarvis.analyses.wording import listed, ms, pct, quoted
+from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import GPU_TIME, Finding, Priority
 
 GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""
+
+NO_PERF_MODEL = "no perf model"
+"""The advice of a category on operators without a perf model, where it has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One reason why time cannot be judged; the texts may name facts of the heaviest operator."""
+
+    key: str
+    because: str
+    algorithmic: str
+    kernel: str
+    verify: str
+    capture: str
+
+
+REPLAYED = _Kind(
+    "replayed",
+    "The kernels are replayed from a GPU graph, which records no operators and no shapes",
+    "Find the operators behind these kernels first, in a trace of one step without GPU graphs.",
+    "Take the kernels by name until then: {launches} of {kernel} take {mean_time} each; compare "
+    "that over versions, and profile it with the platform's hardware-counter profiler.",
+    "In a trace without graph replay {kernel} carries an operator, a shape and an efficiency.",
+    "Record one step with GPU graphs switched off and `record_shapes=True`: it names the operators "
+    "and the shapes behind {kernel}, and what calls it.",
+)
+COMMUNICATION = _Kind(
+    "communication",
+    "Communication is not judged by a roofline",
+    "Look for {name} among the findings on communication; one rank shows the kinds, sizes and "
+    "times of collectives, not who waits for whom.",
+    "Check topology and settings of the collective library for {arguments}; the {mean_time} per "
+    "call hold transfer and waiting together.",
+    "With traces of all ranks the {calls} of {name} split into transfer and waiting.",
+    "Record every rank of the same steps and analyse them together.",
+)
+WITHOUT_ARGUMENTS = _Kind(
+    "without arguments",
+    "The trace records no operator or no shapes for these kernels",
+    "Find out what launches {kernel} before anything else: {launches} take {mean_time} each.",
+    "Take the kernels by name until then, and profile {kernel} with the platform's "
+    "hardware-counter profiler.",
+    "In a trace with operators and shapes {kernel} carries an efficiency.",
+    "Record with CPU activity and `record_shapes=True`: the trace then names the operators behind "
+    "{kernel}, their shapes, and what calls them.",
+)
+OPERATORS = _Kind(
+    "operators",
+    "No perf model covers them",
+    "Look at what calls {name}{place} and whether a fused or library operator does the same work "
+    "on {arguments}.",
+    "Add a perf model for {name}, or give a replay package of {arguments} to the kernel team to "
+    "measure {kernel} against the hardware.",
+    "With a perf model for {name} registered, analyse the same trace again: its rows then carry an "
+    "efficiency.",
+    "Run the replay package of {arguments} under the platform's hardware-counter profiler: the "
+    "bytes and FLOPs of {kernel} are what a perf model needs.",
+)
 
 
 def no_perf_model(data: CategoryData) -> Iterator[Finding]:
     """Time that cannot be judged because no perf model covers it.
 
     Symptom: operators without known FLOPs and bytes take a good part of the category.
-    Rule: the rows without a perf model together pass the time test of ``low_efficiency``.
+    Rule: the rows without a perf model that lack it for one reason (replayed from a GPU graph,
+    communication, no recorded arguments, no model) together pass the time test of
+    ``low_efficiency``.
     Threshold: 50 ms or 5% of category time; at least 0.5% of compute.
     """
     rows = data.operations.filter(~pl.col("has_perf_model") & (pl.col("kernel_time_us") > 0))
-    if rows.is_empty():
+    is_communication = pl.col("comm_time_us") > pl.col("kernel_time_us") / 2
+    reason = (
+        pl.when(pl.col("name").str.contains(GRAPH_LAUNCH))
+        .then(pl.lit(REPLAYED.key))
+        .when(is_communication)
+        .then(pl.lit(COMMUNICATION.key))
+        .when(pl.col("input_dims").is_null())
+        .then(pl.lit(WITHOUT_ARGUMENTS.key))
+        .otherwise(pl.lit(OPERATORS.key))
+    )
+    for kind in (REPLAYED, COMMUNICATION, WITHOUT_ARGUMENTS, OPERATORS):
+        mine = rows.filter(reason == kind.key)
+        if mine.height:
+            ordered = mine.sort("kernel_time_us", "uid", descending=[True, False])
+            yield from _finding(data, OperationGroup(ordered), kind)
+
+
+def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator[Finding]:
+    is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)
+    if not is_relevant or group.compute_pct < MIN_COMPUTE_PCT:
         return
-    all_rows = OperationGroup(rows)
-    time_ms, compute_pct = all_rows.time_ms, all_rows.compute_pct
-    category_pct = all_rows.category_pct
-    if not impact.is_time_relevant(time_ms, category_pct) or compute_pct < MIN_COMPUTE_PCT:
-        return
-    names = rows.group_by("name", maintain_order=True).agg(pl.col("kernel_time_us").sum())
-    heaviest = names.sort("kernel_time_us", descending=True)["name"].to_list()
-    named = listed(list(dict.fromkeys(quoted(name) for name in heaviest)))
-    priority = Priority.MEDIUM if compute_pct > impact.MEDIUM_COMPUTE_PCT else Priority.LOW
+    times = group.rows.group_by("name", maintain_order=True).agg(pl.col("kernel_time_us").sum())
+    names = list(dict.fromkeys(map(quoted, times.sort("kernel_time_us", descending=True)["name"])))
+    is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
+    priority = Priority.MEDIUM if is_large else Priority.LOW
+    facts = _facts(group)
+    algorithmic, kernel = _paths(data, kind)
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     yield Finding(
         check="no_perf_model",
         category=data.key,
-        title=f"No perf model: {_first_and_more(heaviest)}",
-        operations=all_rows.operations,
-        evidence={
-            GPU_TIME: time_ms,
-            "Share of category (%)": category_pct,
-            "Share of compute (%)": compute_pct,
-            "Operators": named,
-        },
-        issue=f"No perf model covers {named}, so whether "
-        f"their {ms(time_ms)} ({pct(compute_pct)} of compute) are slow is not known.",
+        title=f"No perf model: {names[0]}{more}",
+        operations=group.operations,
+        evidence=_evidence(group, names),
+        issue=f"{kind.because}, so whether the {ms(group.time_ms)} ({pct(group.compute_pct)} of "
+        f"compute) of {listed(names)} in {counted(group.launches, 'launch')} are slow is not "
+        "known.",
+        algorithmic=algorithmic.format_map(facts),
+        kernel=kernel.format_map(facts),
         priority_local=priority,
         priority=priority,
         caveat="No saving can be estimated without FLOPs and bytes.",
-        **_next_steps(rows),
+        verify=kind.verify.format_map(facts),
+        capture=kind.capture.format_map(facts),
     )
 
 
-def _next_steps(rows: pl.DataFrame) -> dict[str, str]:
-    """What to do about rows without a perf model: kernels of a GPU graph have no arguments."""
-    replayed = rows.filter(pl.col("name").str.contains(GRAPH_LAUNCH))
-    if replayed["kernel_time_us"].sum() > rows["kernel_time_us"].sum() / 2:
-        return {
-            "algorithmic": "Record one step without GPU graphs: it names the operators and the "
-            "shapes behind these kernels, and what calls them.",
-            "kernel": "Take the kernels by name until then: compare their times over shapes and "
-            "versions, and profile the longest with the platform's hardware-counter profiler.",
-            "verify": "In a trace without graph replay the same kernels carry an efficiency.",
-        }
-    without_arguments = rows.filter(pl.col("input_dims").is_null())
-    if without_arguments["kernel_time_us"].sum() > rows["kernel_time_us"].sum() / 2:
-        return {
-            "algorithmic": "Record the trace with CPU activity and input shapes: it then names the "
-            "operators behind these kernels, their shapes, and what calls them.",
-            "kernel": "Take the kernels by name until then, and profile the longest with the "
-            "platform's hardware-counter profiler.",
-            "verify": "In a trace with operators and shapes the same kernels carry an efficiency.",
-        }
-    return {
-        "algorithmic": "Look at what calls them and whether a fused or library operator does the "
-        "same work.",
-        "kernel": "Add a perf model for them, or give a replay package to the kernel team to "
-        "measure them against the hardware.",
-        "verify": "With a perf model registered, analyse the same trace again: the rows then carry "
-        "an efficiency.",
+def _paths(data: CategoryData, kind: _Kind) -> tuple[str, str]:
+    """Both paths: those of the category where it knows such operators."""
+    advice = data.advice.get(NO_PERF_MODEL)
+    if kind is not OPERATORS or advice is None:
+        return kind.algorithmic, kind.kernel
+    return advice.algorithmic, advice.kernel
+
+
+def _facts(group: OperationGroup) -> Mapping[str, object]:
+    """Facts of the heaviest row, of which the texts speak."""
+    first = OperationGroup(group.rows.head(1))
+    return facts_of(first) | {"launches": counted(first.launches, "launch")}
+
+
+def _evidence(group: OperationGroup, names: list[str]) -> dict[str, float | int | str]:
+    heaviest = group.heaviest
+    evidence: dict[str, float | int | str | None] = {
+        GPU_TIME: group.time_ms,
+        "Share of category (%)": group.category_pct,
+        "Share of compute (%)": group.compute_pct,
+        "Operators": listed(names),
+        "Launches": group.launches,
+        "Why there is none": heaviest["roofline_note"],
+        "Library": quoted(heaviest["library"]) if heaviest["library"] else None,
+        "Tile": heaviest.get("tile"),
     }
-
-
-def _first_and_more(names: list[str]) -> str:
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{quoted(names[0])}{more}"
+    return {label: value for label, value in evidence.items() if value is not None}

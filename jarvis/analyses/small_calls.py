@@ -1,0 +1,67 @@
+"""Operators that are called again and again for less time than a launch takes."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.inefficiency import facts_of
+from jarvis.analyses.operations import MIN_COMPUTE_PCT, SHORT_CALL_US, OperationGroup
+from jarvis.analyses.wording import ms, number, quoted
+from jarvis.findings import GPU_TIME, Finding, Priority
+
+MANY_CALLS = 100
+"""From here on short calls of one operator are worth batching."""
+
+
+def many_small_calls(data: CategoryData) -> Iterator[Finding]:
+    """Many calls that are shorter than a launch.
+
+    Symptom: one operator is called again and again for a few microseconds each.
+    Rule: an operator with at least MANY_CALLS calls whose mean GPU time is below SHORT_CALL_US,
+    among the rows that no ``low_efficiency`` finding covers, and that passes its time test.
+    Threshold: 100 calls, 10 µs; 50 ms or 5% of category time; at least 0.5% of compute.
+    """
+    is_low = impact.is_judged() & (pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT)
+    is_said = is_low | pl.col("uid").is_in(data.explained_uids)
+    rows = data.operations.filter(~is_said).sort("kernel_time_us", "uid", descending=[True, False])
+    for part in rows.partition_by("name", maintain_order=True):
+        group = OperationGroup(part)
+        if group.calls < MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
+            continue
+        mean_us = 1000 * group.time_ms / group.calls
+        if mean_us < SHORT_CALL_US and impact.is_time_relevant(group.time_ms, group.category_pct):
+            yield _small_calls(data, group, mean_us)
+
+
+def _small_calls(data: CategoryData, group: OperationGroup, mean_us: float) -> Finding:
+    priority = Priority.MEDIUM if group.compute_pct > impact.RELEVANT_COMPUTE_PCT else Priority.LOW
+    facts, name = facts_of(group), quoted(group.name)
+    return Finding(
+        check="many_small_calls",
+        category=data.key,
+        title=f"Many short calls: {name}",
+        operations=group.operations,
+        evidence={
+            "Calls": group.calls,
+            "Launches": group.launches,
+            "Mean GPU time per call (µs)": mean_us,
+            GPU_TIME: group.time_ms,
+            "Share of compute (%)": group.compute_pct,
+        },
+        issue=f"{group.calls:,} calls of {name} take {number(mean_us)} µs of GPU "
+        f"time on average, so launching takes about as long as the work of {ms(group.time_ms)}.",
+        algorithmic=f"Batch the {facts['calls']} of {name}{facts['place']} or let a compiler fuse "
+        "them, so that one launch does the work of many.",
+        kernel=f"Replay the {group.launches:,} launches, most of {facts['kernel']}, from a GPU "
+        "graph, or use a multi-tensor or grouped kernel that takes the calls together.",
+        priority_local=priority,
+        priority=priority,
+        caveat="The saving is not quantified: the gaps between launches are idle time of the GPU, "
+        "not time of this operator.",
+        verify=f"Record the trace again: {name} must have fewer than {facts['calls']}, and the "
+        "idle time of the GPU must fall.",
+        capture=f"Record with `with_stack=True` to find the loop that makes the {facts['calls']}"
+        f"{facts['place']}, and with CPU activity to see the gaps between their launches.",
+    )
