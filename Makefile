@@ -40,8 +40,9 @@ format: setup ## format and mend what can be mended
 golden: setup ## re-make the golden runs; review the diff
 	$(BIN)/python -m pytest tests/test_golden.py --update-golden
 
-docs: setup ## re-make the generated pages under docs/
+docs: setup ## re-make the generated pages under docs/, and photograph every page (TRACES=...)
 	$(BIN)/python docs/generate.py
+	PYTHONPATH=. $(BIN)/python docs/contact_sheet.py $(TRACES)
 
 bench: setup ## measure time and memory, as ratios
 	$(BIN)/python benchmarks/pipeline.py --page benchmarks/README.md

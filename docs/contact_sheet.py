@@ -1,0 +1,137 @@
+"""Photograph every page of the dashboard, light and dark, and lay the pictures out on one sheet.
+
+python docs/contact_sheet.py [TRACE ...]
+
+The simulated sample comes first, then each TRACE. The sheets go to docs/_build/, one for each trace
+and theme; the pictures that the README shows go to docs/pictures/ (from the sample only). Needs
+Chromium.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+from playwright.sync_api import Browser, sync_playwright
+
+from jarvis.analyses import load_analyses
+from jarvis.server.intake import sample_trace
+from tests.browser.conftest import CHROMIUM, FLAGS, Server, settled
+
+HERE = Path(__file__).parent
+SHEETS, PICTURES = HERE / "_build", HERE / "pictures"
+THEMES = ("light", "dark")
+WIDTH, HEIGHT = 1440, 900
+TALLEST = 3000
+THUMBNAIL_WIDTH, COLUMNS, LABEL_HEIGHT, GAP = 720, 4, 34, 12
+SHOWN = {("overview", "light"), ("gemm", "light"), ("gemm", "dark"), ("timeline", "light")}
+"""Pages and themes that the README and the how-to pages show."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A picture of one page."""
+
+    page: str
+    theme: str
+    image: Path
+
+
+def page_paths() -> list[str]:
+    """URL paths of all pages: those of pages/ and one for each analysis; the first is at ``/``."""
+    files = sorted(path.stem for path in (HERE.parent / "pages").glob("*.py"))
+    return ["", *(name for name in files if name != "ingest"), *load_analyses()]
+
+
+def photograph(browser: Browser, server: Server, analysis: str, out: Path) -> Iterator[Shot]:
+    """Every page of an analysis in both themes, as long as the page is."""
+    for theme in THEMES:
+        view = browser.new_page(
+            viewport={"width": WIDTH, "height": HEIGHT},
+            color_scheme="dark" if theme == "dark" else "light",
+        )
+        for path in page_paths():
+            view.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+            view.goto(f"{server.url}/{path}?analysis={analysis}")
+            settled(view)
+            length = view.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+            view.set_viewport_size({"width": WIDTH, "height": min(max(length, HEIGHT), TALLEST)})
+            settled(view)
+            view.wait_for_timeout(400)  # charts fade in after the script has ended
+            name = path or "ingest"
+            image = out / f"{name}-{theme}.png"
+            view.screenshot(path=image)
+            yield Shot(name, theme, image)
+        view.close()
+
+
+def contact_sheet(shots: list[Shot], out: Path) -> None:
+    """The pictures in rows of COLUMNS, each under the name of its page."""
+    cells = []
+    for shot in shots:
+        picture = Image.open(shot.image).convert("RGB")
+        scale = THUMBNAIL_WIDTH / picture.width
+        cells.append((shot, picture.resize((THUMBNAIL_WIDTH, round(picture.height * scale)))))
+    rows = [cells[first : first + COLUMNS] for first in range(0, len(cells), COLUMNS)]
+    heights = [max(picture.height for _, picture in row) + LABEL_HEIGHT + GAP for row in rows]
+    sheet = Image.new("RGB", (COLUMNS * (THUMBNAIL_WIDTH + GAP) + GAP, sum(heights) + GAP), "white")
+    draw = ImageDraw.Draw(sheet)
+    top = GAP
+    for row, height in zip(rows, heights, strict=True):
+        for column, (shot, picture) in enumerate(row):
+            left = GAP + column * (THUMBNAIL_WIDTH + GAP)
+            draw.text((left, top), f"{shot.page} ({shot.theme})", fill="black", font_size=22)
+            sheet.paste(picture, (left, top + LABEL_HEIGHT))
+        top += height
+    sheet.quantize(256).save(out, optimize=True)
+
+
+def analyse(home: Path, trace: Path) -> str:
+    """Analyse a trace into a home; the id of the analysis."""
+    command = [sys.executable, "-m", "jarvis.cli", "analyze", str(trace), "--id"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    newest = max((home / "analyses").iterdir(), key=lambda folder: folder.stat().st_mtime)
+    return newest.name
+
+
+def main() -> int:
+    """Photograph the pages for each trace that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("traces", nargs="*", type=Path, help="traces beside the sample")
+    traces = [None, *parser.parse_args().traces]
+    if not Path(CHROMIUM).exists():
+        sys.stderr.write(f"No pictures were taken: there is no {CHROMIUM}.\n")
+        return 0
+    SHEETS.mkdir(exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        home = Path(folder)
+        os.environ["JARVIS_HOME"] = str(home)
+        ids = {trace: analyse(home, trace or sample_trace()) for trace in traces}
+        server = Server(home)
+        server.start()
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        for trace, analysis in ids.items():
+            name = (
+                "sample" if trace is None else trace.name.removesuffix(".gz").removesuffix(".json")
+            )
+            shots = list(photograph(browser, server, analysis, home))
+            for theme in THEMES:
+                out = SHEETS / f"{name}-{theme}.png"
+                contact_sheet([shot for shot in shots if shot.theme == theme], out)
+                sys.stdout.write(f"{out}\n")
+            for shot in shots if trace is None else ():
+                if (shot.page, shot.theme) in SHOWN:
+                    Image.open(shot.image).save(PICTURES / shot.image.name, optimize=True)
+        browser.close()
+        server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
