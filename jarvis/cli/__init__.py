@@ -1,4 +1,4 @@
-"""The command line: ``jarvis report | analyze | export | sample | hardware | serve``.
+"""The command line: ``jarvis report | analyze | validate | export | serve | ...``.
 
 Steps go to stderr, what was written to stdout. Exit code 1 with a sentence where something cannot
 be done, 2 where the command is not understood. Heavy parts are imported by the commands.
@@ -23,6 +23,7 @@ from jarvis.cli.shared import (
     print_step,
     warn,
 )
+from jarvis.cli.validate import add_validate
 from jarvis.errors import JarvisError
 from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir, home, resource
 
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_analyze(commands)
     add_report(commands)
+    add_validate(commands)
     _add_export(commands)
     _add_serve(commands)
     _add_sample(commands)

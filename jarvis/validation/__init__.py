@@ -1,0 +1,43 @@
+"""Checks that every run directory must pass, worked out from its files alone.
+
+``jarvis validate`` runs them for a user, the tests run them on every run that they make.
+"""
+
+from pathlib import Path
+
+from jarvis.validation import fair_report, files, findings_files, numbers, wording
+from jarvis.validation.check import Check, Outcome, Problem, Verdict
+from jarvis.validation.run_files import RunFiles
+
+__all__ = ["CHECKS", "Check", "Outcome", "Problem", "Verdict", "is_valid", "validate"]
+
+CHECKS: tuple[Check, ...] = (
+    *files.CHECKS,
+    *fair_report.CHECKS,
+    *findings_files.CHECKS,
+    *numbers.CHECKS,
+    *wording.CHECKS,
+)
+
+
+def validate(root: Path | str) -> list[Outcome]:
+    """Every check on the run directory ``root``; NotARunError where it is none."""
+    run = RunFiles(Path(root))
+    _ = run.manifest
+    return [Outcome(check, _problems(check, run)) for check in CHECKS]
+
+
+def is_valid(outcomes: list[Outcome]) -> bool:
+    """Whether no check failed; warnings are no failure."""
+    return all(outcome.verdict is not Verdict.FAIL for outcome in outcomes)
+
+
+def _problems(check: Check, run: RunFiles) -> tuple[Problem, ...] | None:
+    if not check.applies(run):
+        return None
+    try:
+        return tuple(check.find(run))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        text = f"The check could not be made, for a file has not the expected layout ({reason})."
+        return (Problem(run.name(run.root), text),)

@@ -1,0 +1,164 @@
+"""Checks of the report for stakeholders: short, linked, each fact once."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from jarvis.validation.check import Check, Problem
+from jarvis.validation.markdown import Part, own_words, plain
+from jarvis.validation.run_files import RunFiles
+
+MOST_SUMMARY_LINES = 20
+MOST_CARD_LINES = 10
+CARD_LABELS = ("Issue", "Action A", "Action B", "Impact")
+CARD_TITLE = re.compile(r"P(\d+) \(")
+LISTED = re.compile(r"^P(\d+)$")
+FULL_PCT = 100.0
+MARKS = ("⚠", "anomaly", "above the peak")
+PARTS = ("Executive Summary", "Recommendations", "Detailed Analysis", "Appendix")
+OPTIONAL_PART = "Warnings"
+QUANTITY = re.compile(r"\d ?(?:ms|µs|s|TB/s|TFLOPS/s|[kMG]B)\b")
+"""A figure with its unit: a sentence that holds one is a fact."""
+
+_PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?)%")
+_LABEL = re.compile(r"^(?:[-*] |\d+\. )?(?:\*\*[^*]+\*\*:? ?)?")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z`])")
+
+
+def parts_are_in_order(run: RunFiles) -> Iterator[Problem]:
+    """The report for stakeholders has its parts: summary, recommendations, details, appendix."""
+    report = run.fair
+    if report is None:
+        return
+    titles = [title for _, title in report.headings(2) if title != OPTIONAL_PART]
+    if titles != list(PARTS):
+        yield Problem(report.file, f"Its parts are {titles}; {', '.join(PARTS)} expected.")
+
+
+def summary_is_short(run: RunFiles) -> Iterator[Problem]:
+    """The executive summary takes at most 20 lines."""
+    for report, part in _parts(run, "Executive Summary"):
+        size = len(_filled(part)) - 1
+        if size > MOST_SUMMARY_LINES:
+            text = f"The summary has {size} lines; at most {MOST_SUMMARY_LINES} expected."
+            yield Problem(report.file, text, part.number)
+
+
+def cards_are_short(run: RunFiles) -> Iterator[Problem]:
+    """Each recommendation takes at most 10 lines."""
+    for card in cards_of(run):
+        if (size := len(_filled(card))) > MOST_CARD_LINES:
+            text = f"The recommendation has {size} lines; at most {MOST_CARD_LINES} expected."
+            yield Problem(card.file, text, card.number)
+
+
+def cards_are_complete(run: RunFiles) -> Iterator[Problem]:
+    """Each recommendation has an issue, an action on both paths, an impact and a link."""
+    for card in cards_of(run):
+        starts = [plain(line.text).lstrip("- *") for line in card.lines]
+        for label in CARD_LABELS:
+            if not any(start.startswith(label) for start in starts):
+                text = f"The recommendation has no line {label!r}."
+                yield Problem(card.file, text, card.number)
+        if not any(True for _ in card.links):
+            text = "The recommendation has no link to its details."
+            yield Problem(card.file, text, card.number)
+
+
+def recommendations_are_numbered_without_gaps(run: RunFiles) -> Iterator[Problem]:
+    """The recommendations, those of low priority included, are numbered P1, P2, P3 and so on."""
+    for report, part in _parts(run, "Recommendations"):
+        numbers = [int(found[1]) for _, title in part.headings(3) if (found := _number(title))]
+        for table in part.tables:
+            firsts = (plain(next(iter(row.cells.values()), "")) for row in table.rows)
+            numbers += [int(found[1]) for first in firsts if (found := LISTED.match(first))]
+        expected = list(range(1, len(numbers) + 1))
+        if numbers != expected:
+            text = f"The recommendations are numbered {numbers}; P1 to P{len(numbers)} expected."
+            yield Problem(report.file, text, part.number)
+
+
+def links_lead_somewhere(run: RunFiles) -> Iterator[Problem]:
+    """Every link of a report leads to a heading or an anchor of it, or to a file of the run."""
+    for report in run.reports:
+        folder = (run.root / report.file).parent
+        for line, target in report.links:
+            is_inside = target.startswith("#")
+            found = target[1:] in report.anchors if is_inside else (folder / target).is_file()
+            if not found:
+                what = "heading of this name" if is_inside else "file of the run"
+                yield Problem(report.file, f"The link {target} leads to no {what}.", line)
+
+
+def facts_are_told_once(run: RunFiles) -> Iterator[Problem]:
+    """No table and no sentence with a measured quantity stands twice in the report."""
+    report = run.fair
+    if report is None:
+        return
+    places: dict[str, list[int]] = defaultdict(list)
+    for table in report.tables:
+        rows = [tuple(row.cells.values()) for row in table.rows]
+        places[f"table {table.headers} {rows}"].append(table.number)
+    for line in report.prose:
+        if not line.text.startswith(("|", "#")):
+            for sentence in _SENTENCE_END.split(_LABEL.sub("", line.text)):
+                if QUANTITY.search(own_words(sentence)):
+                    places[sentence].append(line.number)
+    for first, *others in places.values():
+        for number in others:
+            text = f"This stands in line {first} already; each fact is expected once."
+            yield Problem(report.file, text, number)
+
+
+def efficiencies_above_the_peak_are_marked(run: RunFiles) -> Iterator[Problem]:
+    """An efficiency above 100% carries a mark, for it says that a figure is in doubt."""
+    for report in run.reports:
+        for table in report.tables:
+            for row in table.rows:
+                for header, cell in row.cells.items():
+                    first = plain(next(iter(row.cells.values())))
+                    label = first if header == "Value" else header
+                    if label.startswith("Efficiency") and _is_unmarked(plain(cell)):
+                        text = f"The efficiency {plain(cell)!r} lacks a mark."
+                        yield Problem(report.file, text, row.number)
+
+
+def cards_of(run: RunFiles) -> Iterator[Part]:
+    """The recommendations of the fair report, each with its heading."""
+    for _, part in _parts(run, "Recommendations"):
+        yield from (card for card in part.parts(3) if _number(card.title))
+
+
+def _number(title: str) -> re.Match[str] | None:
+    return CARD_TITLE.search(title)
+
+
+def _parts(run: RunFiles, title: str) -> Iterator[tuple[Part, Part]]:
+    report = run.fair
+    if report is None:
+        return
+    part = report.part(title)
+    if part is not None:
+        yield report, part
+
+
+def _filled(part: Part) -> list[str]:
+    return [line.text for line in part.lines if line.text.strip()]
+
+
+def _is_unmarked(cell: str) -> bool:
+    found = _PERCENT.search(cell)
+    value = float(found[1].replace(",", "")) if found else 0.0
+    return value > FULL_PCT and not any(mark in cell for mark in MARKS)
+
+
+CHECKS = (
+    Check(parts_are_in_order),
+    Check(summary_is_short),
+    Check(cards_are_short),
+    Check(cards_are_complete),
+    Check(recommendations_are_numbered_without_gaps),
+    Check(links_lead_somewhere),
+    Check(facts_are_told_once),
+    Check(efficiencies_above_the_peak_are_marked),
+)

@@ -1,0 +1,129 @@
+"""Checks of what is there: folders, files, images, and that JSON is JSON."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from jarvis.validation.check import Check, Problem
+from jarvis.validation.run_files import REPORT_KINDS, RunFiles
+
+LISTED_FILES = ("csv_file", "tree_data_file", "metrics_file", "data_file")
+"""Entries of the category manifest that name a file, beside metadata and findings."""
+
+OPERATOR_EVENTS = "cpu_op"
+SUMMARY_SHEET = "unified_perf_summary"
+
+
+def folders_are_there(run: RunFiles) -> Iterator[Problem]:
+    """The folders for metadata, prepared data and findings are there."""
+    paths = run.paths
+    places = (
+        paths.metadata("any"),
+        paths.metrics("any"),
+        paths.findings("any", "compute"),
+        paths.findings("any", "system"),
+    )
+    for folder in (place.parent for place in places):
+        if not folder.is_dir():
+            yield Problem(run.name(folder), "The folder is missing.")
+
+
+def reports_are_there(run: RunFiles) -> Iterator[Problem]:
+    """Both reports are there: fair for stakeholders, rough for those who audit it."""
+    for kind in REPORT_KINDS:
+        yield from _missing(run, run.paths.standalone_report(kind), f"the {kind} report")
+
+
+def sheets_are_there(run: RunFiles) -> Iterator[Problem]:
+    """Every sheet of the report is there as CSV; with host operators, so is their summary."""
+    sheets = list(run.manifest["sheets"])
+    if run.manifest["trace"]["event_counts"].get(OPERATOR_EVENTS):
+        sheets.append(SUMMARY_SHEET)
+    for name in dict.fromkeys(sheets):
+        path = run.paths.perf_report_csvs / f"{name}.csv"
+        yield from _missing(run, path, f"the sheet {name} of the report")
+
+
+def metadata_files_are_there(run: RunFiles) -> Iterator[Problem]:
+    """Every analysis of the category manifest has its metadata file."""
+    for category in run.categories:
+        yield from _missing(run, run.root / category["metadata_file"], _listed(category))
+
+
+def prepared_files_are_there(run: RunFiles) -> Iterator[Problem]:
+    """Rows, call paths, metrics and data that the category manifest lists are there."""
+    for category in run.categories:
+        for entry in LISTED_FILES:
+            if file := category.get(entry):
+                yield from _missing(run, run.root / file, _listed(category))
+
+
+def findings_are_in_the_folder_of_their_tier(run: RunFiles) -> Iterator[Problem]:
+    """Every analysis has a findings file in the folder of its tier, and none is elsewhere."""
+    expected = {run.findings_file(category) for category in run.categories}
+    for category in run.categories:
+        yield from _missing(run, run.findings_file(category), _listed(category))
+    for folder in sorted({path.parent for path in expected}):
+        for path in sorted(folder.glob("*.md")):
+            if path not in expected:
+                text = "No analysis of this tier is listed in the category manifest."
+                yield Problem(run.name(path), text)
+
+
+def json_is_strict(run: RunFiles) -> Iterator[Problem]:
+    """Every JSON file can be read by a strict reader: no NaN, no Infinity, nothing cut off."""
+    for path in sorted(run.root.rglob("*.json")):
+        text = path.read_text(encoding="utf-8")
+        try:
+            json.loads(text, parse_constant=_refuse)
+        except json.JSONDecodeError as error:
+            yield Problem(run.name(path), f"This is not JSON: {error.msg}.", error.lineno)
+        except ValueError as error:
+            constant = str(error)
+            line = 1 + text[: text.index(constant)].count("\n")
+            text = f"{constant} is no number of JSON; null was expected."
+            yield Problem(run.name(path), text, line)
+
+
+def category_manifests_agree(run: RunFiles) -> Iterator[Problem]:
+    """The category manifest and its copy at the root are the same, byte for byte."""
+    canonical, copy = run.paths.category_manifests
+    contents = [path.read_bytes() if path.is_file() else None for path in (canonical, copy)]
+    if None in contents or contents[0] != contents[1]:
+        yield Problem(run.name(copy), f"It is not the same as {run.name(canonical)}.")
+
+
+def images_are_there(run: RunFiles) -> Iterator[Problem]:
+    """Every image that a report shows is a file of the run."""
+    for report in run.reports:
+        folder = (run.root / report.file).parent
+        for line, target in report.images:
+            if not target.startswith("data:") and not (folder / target).is_file():
+                yield Problem(report.file, f"The image {target} is missing.", line)
+
+
+def _missing(run: RunFiles, path: Path, what: str) -> Iterator[Problem]:
+    if not path.is_file():
+        yield Problem(run.name(path), f"The file is missing; {what} was expected.")
+
+
+def _listed(category: dict[str, object]) -> str:
+    return f"what the category manifest lists for {category['name']}"
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+CHECKS = (
+    Check(folders_are_there),
+    Check(reports_are_there),
+    Check(sheets_are_there),
+    Check(metadata_files_are_there),
+    Check(prepared_files_are_there),
+    Check(findings_are_in_the_folder_of_their_tier),
+    Check(json_is_strict),
+    Check(category_manifests_agree),
+    Check(images_are_there),
+)

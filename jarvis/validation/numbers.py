@@ -1,0 +1,128 @@
+"""Checks of the numbers: shares, sums, ranks and savings, worked out anew from the files."""
+
+from collections.abc import Iterator
+
+from jarvis.validation.check import Check, Problem
+from jarvis.validation.run_files import Json, RunFiles
+
+SHARE_TOLERANCE_PCT = 1.0
+SUM_TOLERANCE_PCT = 10.0
+ROUNDING = 1e-6
+
+TIMELINE_SHARES = {
+    "computation_time_percent": "computation_time",
+    "exposed_comm_time_percent": "exposed_comm_time",
+    "exposed_memcpy_time_percent": "exposed_memcpy_time",
+    "idle_time_percent": "idle_time",
+}
+"""Shares of the category manifest, and the rows of the GPU timeline that they are of."""
+
+
+def shares_equal_the_timeline(run: RunFiles) -> Iterator[Problem]:
+    """The shares of the category manifest are within 1 point of the GPU timeline's."""
+    shares = run.category_manifest.get("gpu_utilization", {})
+    for name, row in TIMELINE_SHARES.items():
+        expected = run.gpu_timeline.get(row, (0.0, None))[1]
+        found = shares.get(name)
+        if not agree(found, expected):
+            text = f"{name} is {found}; {expected} of the GPU timeline expected."
+            yield Problem(run.name(run.paths.category_manifests[0]), text)
+
+
+def category_times_add_up(run: RunFiles) -> Iterator[Problem]:
+    """The GPU times of the categories add up to the computation time, within 10%."""
+    computed_ms = run.time_ms("computation_time")
+    sum_ms = sum(category.get("gpu_kernel_time_ms") or 0.0 for category in run.categories)
+    if abs(sum_ms - computed_ms) > SUM_TOLERANCE_PCT / 100 * computed_ms:
+        text = f"The categories take {sum_ms:.3f} ms in all; {computed_ms:.3f} ms expected."
+        yield Problem(run.name(run.paths.category_manifests[0]), text)
+
+
+def ranks_are_contiguous(run: RunFiles) -> Iterator[Problem]:
+    """The top operations are ranked 1, 2, 3 and so on, most time first."""
+    file = run.name(run.paths.category_manifests[0])
+    operations = run.category_manifest.get("top_operations", [])
+    ranks = [operation["rank"] for operation in operations]
+    if ranks != list(range(1, len(ranks) + 1)):
+        yield Problem(
+            file, f"The top operations have the ranks {ranks}; 1 to {len(ranks)} expected."
+        )
+    times = [operation["time_ms"] for operation in operations]
+    if times != sorted(times, reverse=True):
+        yield Problem(file, f"The top operations take {times} ms; falling times expected.")
+
+
+def impacts_stay_within_their_share(run: RunFiles) -> Iterator[Problem]:
+    """No finding would save more than the GPU time of the operations that it is about."""
+    computed_ms, total_ms = run.time_ms("computation_time"), run.time_ms("total_time")
+    for finding in _quantified(run):
+        time_ms = _operations_ms(run, finding) if finding["operations"] else total_ms
+        limits = {"saved_ms": time_ms}
+        if finding["operations"]:
+            limits["compute_pct"] = _percent(time_ms, computed_ms)
+        limits["e2e_pct"] = _percent(time_ms, total_ms)
+        for name, limit in limits.items():
+            value = finding["impact"][name]["high"]
+            if value > limit * (1 + ROUNDING) + ROUNDING:
+                text = f"{finding['title']!r} has {name} {value:.4g}; at most {limit:.4g} expected."
+                yield Problem(run.name(run.paths.results), text)
+
+
+def savings_add_up_to_less_than_the_total(run: RunFiles) -> Iterator[Problem]:
+    """Savings that concern different time add up to no more than the GPU's time, and those of
+    operations to no more than the time that the operations take."""
+    everything = sum(run.kernel_time_us.values()) / 1000
+    limits = {
+        "operations": max(everything, run.time_ms("computation_time")),
+        "all findings": run.time_ms("total_time"),
+    }
+    savings = {"operations": 0.0, "all findings": 0.0}
+    for finding in _disjoint(run):
+        saved_ms = finding["impact"]["saved_ms"]["mid"]
+        savings["all findings"] += saved_ms
+        savings["operations"] += saved_ms if finding["operations"] else 0.0
+    for what, saved_ms in savings.items():
+        if saved_ms > limits[what] * (1 + ROUNDING):
+            text = f"The savings of {what} are {saved_ms:.4g} ms; {limits[what]:.4g} ms at most."
+            yield Problem(run.name(run.paths.results), text)
+
+
+def agree(found: float | None, expected: float | None) -> bool:
+    """Whether two percentages are within a point of each other, or both unknown."""
+    if found is None or expected is None:
+        return found is expected
+    return abs(found - expected) <= SHARE_TOLERANCE_PCT
+
+
+def _disjoint(run: RunFiles) -> Iterator[Json]:
+    """Findings of which no two share a row or a pool of time, largest savings first."""
+    taken: set[int | str] = set()
+    for finding in sorted(_quantified(run), key=lambda f: -f["impact"]["saved_ms"]["mid"]):
+        claims: set[int | str] = {operation["uid"] for operation in finding["operations"]}
+        claims.update(finding.get("shared_uids") or ())
+        claims.update([finding["time_pool"]] if finding.get("time_pool") else [])
+        if not claims & taken:
+            taken |= claims
+            yield finding
+
+
+def _quantified(run: RunFiles) -> list[Json]:
+    return [finding for finding in run.findings if finding.get("impact")]
+
+
+def _operations_ms(run: RunFiles, finding: Json) -> float:
+    uids = {operation["uid"] for operation in finding["operations"]}
+    return sum(run.kernel_time_us.get(uid, 0.0) for uid in uids) / 1000
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100 * part / whole if whole else 0.0
+
+
+CHECKS = (
+    Check(shares_equal_the_timeline),
+    Check(category_times_add_up, is_warning=True),
+    Check(ranks_are_contiguous),
+    Check(impacts_stay_within_their_share),
+    Check(savings_add_up_to_less_than_the_total),
+)

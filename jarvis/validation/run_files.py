@@ -1,0 +1,137 @@
+"""A run directory as files: each is read once, and only through the layout of the workspace."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from jarvis.errors import NotARunError
+from jarvis.validation.markdown import Part
+from jarvis.workspace import RunPaths
+
+SUCCEEDED = ("OK", "SUCCESS")
+REPORT_KINDS = ("fair", "rough")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of the run directory ``root``; what cannot be read is None or empty."""
+
+    root: Path
+    _documents: dict[Path, Part | None] = field(default_factory=dict)
+    _objects: dict[Path, Json | None] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> RunPaths:
+        """Where each file is."""
+        return RunPaths(self.root)
+
+    def name(self, path: Path) -> str:
+        """``path`` relative to the run directory."""
+        return path.relative_to(self.root).as_posix()
+
+    def document(self, path: Path) -> Part | None:
+        """A Markdown file."""
+        if path not in self._documents:
+            text = path.read_text(encoding="utf-8") if path.is_file() else None
+            self._documents[path] = None if text is None else Part.of_file(self.name(path), text)
+        return self._documents[path]
+
+    def json(self, path: Path) -> Json | None:
+        """A JSON object."""
+        if path not in self._objects:
+            try:
+                content = orjson.loads(path.read_bytes())
+            except (OSError, ValueError):
+                content = None
+            self._objects[path] = content if isinstance(content, dict) else None
+        return self._objects[path]
+
+    @cached_property
+    def manifest(self) -> Json:
+        """What was analysed; NotARunError where there is none."""
+        manifest = self.json(self.paths.manifest)
+        if manifest is None or "schema_version" not in manifest:
+            raise NotARunError(self.root)
+        return manifest
+
+    @cached_property
+    def hardware(self) -> Json | None:
+        """The GPU that the run was judged against, if one is known."""
+        hardware: Json | None = self.manifest.get("hardware")
+        return hardware
+
+    @cached_property
+    def category_manifest(self) -> Json:
+        """The map of the prepared files."""
+        return self.json(self.paths.category_manifests[0]) or {}
+
+    @property
+    def categories(self) -> list[Json]:
+        """What the category manifest says of each analysis."""
+        return list(self.category_manifest.get("categories", ()))
+
+    def metrics(self, category: Json) -> Json:
+        """What one analysis measured."""
+        return self.json(self.paths.metrics(category["name"])) or {}
+
+    def findings_file(self, category: Json) -> Path:
+        """The findings of one analysis, in the folder of its tier."""
+        tier = "compute" if category["tier"] == "compute_kernel" else category["tier"]
+        return self.paths.findings(category["name"], tier)
+
+    def findings_files(self) -> Iterator[tuple[Json, Part]]:
+        """The analyses that succeeded with their findings files."""
+        for category in self.categories:
+            document = self.document(self.findings_file(category))
+            if category["status"] in SUCCEEDED and document is not None:
+                yield category, document
+
+    @cached_property
+    def findings(self) -> tuple[Json, ...]:
+        """Every finding of every analysis."""
+        results = self.json(self.paths.results) or {}
+        return tuple(finding for result in results.values() for finding in result["findings"])
+
+    @cached_property
+    def kernel_time_us(self) -> dict[int, float]:
+        """Kernel time of every row of operations, by uid."""
+        times: dict[int, float] = {}
+        for category in self.categories:
+            rows = self.paths.operations_csv(category["name"])
+            if rows.is_file():
+                read = pl.read_csv(rows, columns=["ex_UID", "kernel_time_us"], infer_schema=False)
+                times |= {int(uid): float(us) for uid, us in read.iter_rows()}
+        return times
+
+    @cached_property
+    def gpu_timeline(self) -> dict[str, tuple[float, float | None]]:
+        """Time in ms and share in percent of each kind of GPU time (the report's sheet)."""
+        sheet = self.paths.perf_report_csvs / "gpu_timeline.csv"
+        if not sheet.is_file():
+            return {}
+        return {
+            kind: (float(ms), float(percent) if percent else None)
+            for kind, ms, percent in pl.read_csv(sheet, infer_schema=False).iter_rows()
+        }
+
+    def time_ms(self, kind: str) -> float:
+        """A time of ``gpu_timeline``; 0 where there is none."""
+        return self.gpu_timeline.get(kind, (0.0, None))[0]
+
+    @property
+    def fair(self) -> Part | None:
+        """The report for stakeholders."""
+        return self.document(self.paths.standalone_report("fair"))
+
+    @property
+    def reports(self) -> list[Part]:
+        """Every Markdown file of the run."""
+        documents = (self.document(path) for path in sorted(self.root.rglob("*.md")))
+        return [document for document in documents if document is not None]

@@ -1,0 +1,122 @@
+"""Checks of the words in every report: vendor neutral, no claim that a trace cannot support."""
+
+import re
+from collections.abc import Iterator
+
+from jarvis.validation.check import Check, Problem
+from jarvis.validation.markdown import own_words
+from jarvis.validation.run_files import RunFiles
+
+VENDOR_WORDS = re.compile(
+    r"\b(?:CUDA|HIP|NCCL|RCCL|cuBLAS\w*|hipBLAS\w*|rocBLAS|cuDNN|MIOpen|CUTLASS|Tensile|ROCm"
+    r"|rocprof\w*|nsight|NVIDIA|AMD)\b",
+    re.IGNORECASE,
+)
+CLAIMS = re.compile(r"bank conflict|coalesc|occupancy|cache hit|cache miss", re.IGNORECASE)
+"""What only hardware counters show."""
+
+FALLBACK = re.compile(r"hardware-counter", re.IGNORECASE)
+"""A sentence that points to them may name what they show."""
+
+RANKING = re.compile(
+    r"\b(?:winner|loser|outperforms?|(?:better|worse|superior|inferior) vendor)\b", re.IGNORECASE
+)
+PLACEHOLDER = re.compile(r"\{\{.*?\}\}|<(?!br>|/?a\b|/?details|/?summary)[A-Za-z][\w -]*>|\bTBD\b")
+SENTENCE_END = re.compile(r"[.;!?](?:\s|$)")
+
+LEAST_BYTES = 100
+MOST_NON_ASCII_PCT = 50
+
+
+def words_are_vendor_neutral(run: RunFiles) -> Iterator[Problem]:
+    """No product of a vendor is named outside quoted names, the device and its sources."""
+    names = _given_names(run)
+    for report in run.reports:
+        for line, words in report.own_words:
+            if found := VENDOR_WORDS.search(_without(names, words)):
+                text = f"{found[0]!r} is a vendor's word; neutral words or a quoted name expected."
+                yield Problem(report.file, text, line)
+
+
+def claims_are_what_a_trace_can_show(run: RunFiles) -> Iterator[Problem]:
+    """Bank conflicts, coalescing, occupancy and cache hits are named only to say who shows them."""
+    for report in run.reports:
+        for line, words in report.own_words:
+            for sentence in SENTENCE_END.split(words):
+                found = CLAIMS.search(sentence)
+                if found and not FALLBACK.search(sentence):
+                    text = (
+                        f"{found[0]!r} cannot be seen in a trace; a sentence that points to a "
+                        "hardware-counter profiler was expected."
+                    )
+                    yield Problem(report.file, text, line)
+
+
+def nobody_wins(run: RunFiles) -> Iterator[Problem]:
+    """No report declares a winner or ranks vendors."""
+    for report in run.reports:
+        for line, words in report.own_words:
+            if found := RANKING.search(words):
+                text = f"{found[0]!r} ranks; a measured difference was expected."
+                yield Problem(report.file, text, line)
+
+
+def placeholders_are_filled(run: RunFiles) -> Iterator[Problem]:
+    """No placeholder of a template is left, such as a title in angle brackets."""
+    names = _given_names(run)
+    for report in run.reports:
+        for line in report.prose:
+            if found := PLACEHOLDER.search(_without(names, own_words(_unescaped(line.text)))):
+                text = f"The placeholder {found[0]!r} is not filled."
+                yield Problem(report.file, text, line.number)
+
+
+def reports_are_text(run: RunFiles) -> Iterator[Problem]:
+    """Every report is a text of some length: not empty, not raw JSON, mostly plain letters."""
+    for report in run.reports:
+        text = report.text.strip()
+        size = len(text.encode())
+        foreign = sum(not character.isascii() for character in text)
+        if size < LEAST_BYTES:
+            yield Problem(report.file, f"It has {size} bytes; at least {LEAST_BYTES} expected.")
+        elif text.startswith(("{", "[")):
+            yield Problem(report.file, "It is raw data; Markdown was expected.", report.number)
+        elif 100 * foreign >= MOST_NON_ASCII_PCT * len(text):
+            share = f"{100 * foreign / len(text):.0f}%"
+            limit = f"below {MOST_NON_ASCII_PCT}%"
+            yield Problem(
+                report.file, f"{share} of its characters are not ASCII; {limit} expected."
+            )
+
+
+def _given_names(run: RunFiles) -> list[str]:
+    """Names that stand in a report as the trace, the user or a source of figures gives them."""
+    trace, hardware = run.manifest["trace"], run.hardware or {}
+    names = [
+        run.manifest.get("model_name"),
+        trace.get("device_name"),
+        trace.get("file_name"),
+        *hardware.get("aliases", ()),
+        *(hardware.get("sources") or {}).values(),
+    ]
+    return sorted(filter(None, names), key=len, reverse=True)
+
+
+def _without(names: list[str], text: str) -> str:
+    for name in names:
+        text = text.replace(" ".join(name.split()), "")
+    return text
+
+
+def _unescaped(text: str) -> str:
+    """``text`` without the angle brackets that Markdown shows as letters."""
+    return re.sub(r"\\[<>]", "", text)
+
+
+CHECKS = (
+    Check(words_are_vendor_neutral),
+    Check(claims_are_what_a_trace_can_show),
+    Check(nobody_wins),
+    Check(placeholders_are_filled),
+    Check(reports_are_text),
+)
