@@ -21,13 +21,16 @@ def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace
     was read before comes from the user's cache (``sidecar``). Raises a TraceError that says what
     is wrong with the file and what to do.
     """
-    if kept := sidecar.load(Path(path)):
+    path = Path(path)
+    place = sidecar.place_of(path)  # before the reading: the file may still be written to
+    if place is not None and (kept := sidecar.load(place, path)):
         return kept
-    trace = tabulate(read_raw(Path(path), on_progress))
+    trace = tabulate(read_raw(path, on_progress))
     if trace.cpu_ops.is_empty() and trace.gpu_events.is_empty():
         is_cut = any(repair.kind is RepairKind.TRUNCATED for repair in trace.info.repairs)
         raise EmptyTraceError(path, is_cut=is_cut)
     if trace.event_count >= sidecar.LEAST_EVENTS:
-        sidecar.save(trace)
+        if place is not None:
+            sidecar.save(trace, place)
         return_freed_memory()
     return trace

@@ -9,12 +9,15 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 import polars as pl
+from isal import isal_zlib
 
 from jarvis.trace.event_store import EventStore, Group, Values
 from jarvis.trace.metadata import TraceInfo
@@ -31,39 +34,56 @@ DEFAULT_CACHE_MB = 4000
 LEAST_EVENTS = 100_000
 """Smaller traces are read as fast from their own file and are not worth keeping."""
 
-FORMAT = 1
+ABANDONED_S = 3600
+"""What a process that was killed left half written is dropped after so many seconds."""
+
+FORMAT = 2
 _TABLES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads")
 _FAULTS = (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError)
 
 
-def load(path: Path) -> Trace | None:
-    """The kept copy of a trace, or None where there is none that can be used."""
-    folder = _folder(path)
-    if folder is None or not folder.is_dir():
+def place_of(path: Path) -> Path | None:
+    """The folder for the copy of a trace as its file is now; None where none may be kept."""
+    if not _limit_bytes():
         return None
     try:
+        stat = path.stat()
+        known_by = f"{FORMAT}\n{path.resolve()}\n{stat.st_size}\n{stat.st_mtime_ns}"
+        name = hashlib.sha256(known_by.encode(errors="replace")).hexdigest()[:32]
+        return kept_traces_dir() / name
+    except (OSError, RuntimeError):  # no such file, no home
+        return None
+
+
+def load(folder: Path, path: Path) -> Trace | None:
+    """The copy in ``folder`` of the trace at ``path``; None where none can be used."""
+    try:
         header = orjson.loads((folder / "header.json").read_bytes())
-        texts = pl.read_ipc(folder / "texts.arrow")
+        checksums = header["checksums"]
+        if any(_checksum(folder, name) != known for name, known in checksums.items()):
+            return None
+        scans = [pl.scan_ipc(_file(folder, name)) for name in checksums]
+        frames = dict(zip(checksums, pl.collect_all(scans), strict=True))
+        texts = frames["texts"]
         store = EventStore(Texts.of(texts["text"].to_list(), texts["kind"].to_numpy()), Repairs())
         for index, category in enumerate(header["categories"]):
-            store.put(category, _group(pl.read_ipc(folder / f"events-{index}.arrow")))
+            store.put(category, _group(frames[_events(index)]))
+        info = TraceInfo.model_validate(header["info"])
         trace = Trace(
-            info=TraceInfo.model_validate(header["info"]),
+            info=info.model_copy(update={"path": str(path), "file_name": path.name}),
             event_count=header["event_count"],
-            **{name: pl.read_ipc(folder / f"{name}.arrow") for name in _TABLES},
+            **{name: frames[name] for name in _TABLES},
             store=store,
         )
-        os.utime(folder)
     except _FAULTS:
         return None
+    with suppress(OSError):  # another user's
+        os.utime(folder)
     return trace
 
 
-def save(trace: Trace) -> None:
+def save(trace: Trace, folder: Path) -> None:
     """Keep a trace that has just been read, and drop those that were not used for longest."""
-    folder = _folder(Path(trace.info.path))
-    if folder is None:
-        return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
@@ -84,25 +104,21 @@ def _limit_bytes() -> int:
         return 0
 
 
-def _folder(path: Path) -> Path | None:
-    if not _limit_bytes():
-        return None
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    known_by = f"{FORMAT}\n{path.resolve()}\n{stat.st_size}\n{stat.st_mtime_ns}"
-    return kept_traces_dir() / hashlib.sha256(known_by.encode(errors="replace")).hexdigest()[:32]
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.arrow"
+
+
+def _events(index: int) -> str:
+    return f"events-{index}"
+
+
+def _checksum(folder: Path, name: str) -> int:
+    checksum: int = isal_zlib.crc32(_file(folder, name).read_bytes())
+    return checksum
 
 
 def _write(trace: Trace, folder: Path) -> None:
     categories = trace.store.categories()
-    header = {
-        "info": trace.info.model_dump(mode="json"),
-        "event_count": trace.event_count,
-        "categories": categories,
-    }
-    (folder / "header.json").write_bytes(orjson.dumps(header))
     texts = trace.store.texts
     count = len(texts)
     frames = {name: getattr(trace, name) for name in _TABLES}
@@ -111,9 +127,16 @@ def _write(trace: Trace, folder: Path) -> None:
         schema={"text": pl.Binary, "kind": pl.UInt8},
     )
     for index, category in enumerate(categories):
-        frames[f"events-{index}"] = pl.DataFrame(_columns(trace.store.group(category)))
+        frames[_events(index)] = pl.DataFrame(_columns(trace.store.group(category)))
     for name, frame in frames.items():
-        frame.write_ipc(folder / f"{name}.arrow", compression="zstd")
+        frame.write_ipc(_file(folder, name), compression="zstd")
+    header = {
+        "info": trace.info.model_dump(mode="json"),
+        "event_count": trace.event_count,
+        "categories": categories,
+        "checksums": {name: _checksum(folder, name) for name in frames},
+    }
+    (folder / "header.json").write_bytes(orjson.dumps(header))
 
 
 def _columns(group: Group) -> dict[str, Any]:
@@ -145,6 +168,9 @@ def _group(frame: pl.DataFrame) -> Group:
 
 def _make_room(folder: Path) -> None:
     """Drop kept traces, the one used last in the end, until the rest is within the limit."""
+    for unfinished in folder.glob(".*"):
+        if time.time() - unfinished.stat().st_mtime > ABANDONED_S:
+            shutil.rmtree(unfinished, ignore_errors=True)
     kept = sorted(
         (f for f in folder.iterdir() if f.is_dir() and not f.name.startswith(".")),
         key=lambda f: f.stat().st_mtime,

@@ -3,11 +3,13 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from polars.testing import assert_frame_equal
 
 from jarvis.trace import Trace, read_trace, sidecar
+from jarvis.trace.reader import RawTrace, read_raw
 from jarvis.workspace import kept_traces_dir
 from tests.builders import trace
 
@@ -32,6 +34,12 @@ def path(tmp_path: Path) -> Path:
     return built.write(tmp_path / "t.json")
 
 
+def kept(path: Path) -> Trace | None:
+    place = sidecar.place_of(path)
+    assert place is not None
+    return sidecar.load(place, path)
+
+
 def same(one: Trace, other: Trace) -> None:
     assert one.info == other.info
     assert one.event_count == other.event_count
@@ -53,7 +61,7 @@ def test_a_trace_opened_again_is_the_same(
 def test_a_real_trace_opened_again_is_the_same(reference_root: Path) -> None:
     path = reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz"
     first = read_trace(path)
-    assert sidecar.load(path) is not None
+    assert kept(path) is not None
     same(read_trace(path), first)
 
 
@@ -65,18 +73,92 @@ def test_a_changed_file_is_read_again(path: Path, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["header.json", "texts.arrow", "events-0.arrow"])
-@pytest.mark.parametrize("content", [None, b"", b"{}"])
-def test_a_damaged_copy_is_not_used(
-    path: Path, cache: Path, damage: str, content: bytes | None
-) -> None:
+@pytest.mark.parametrize("how", ["missing", "empty", "cut", "another", "zeros"])
+def test_a_damaged_copy_is_not_used(path: Path, cache: Path, damage: str, how: str) -> None:
     first = read_trace(path)
     (folder,) = cache.iterdir()
-    (folder / damage).unlink()
-    if content is not None:
-        (folder / damage).write_bytes(content)
-    assert sidecar.load(path) is None
+    file = folder / damage
+    content = file.read_bytes()
+    damaged = {
+        "empty": b"",
+        "cut": content[:-7],
+        "another": b"{}",
+        "zeros": content[: len(content) // 2] + bytes(len(content) - len(content) // 2),
+    }
+    file.unlink()
+    if how in damaged:
+        file.write_bytes(damaged[how])
+    assert kept(path) is None
     same(read_trace(path), first)
-    assert sidecar.load(path) is not None  # mended
+    assert kept(path) is not None  # mended
+
+
+def test_a_single_wrong_byte_in_a_copy_is_noticed(path: Path, cache: Path) -> None:
+    read_trace(path)
+    (folder,) = cache.iterdir()
+    for file in folder.glob("*.arrow"):
+        content = file.read_bytes()
+        for position in range(0, len(content), 97):
+            changed = content[position] ^ 0x10
+            file.write_bytes(content[:position] + bytes([changed]) + content[position + 1 :])
+            assert kept(path) is None
+        file.write_bytes(content)
+    assert kept(path) is not None
+
+
+def test_a_trace_goes_by_the_name_under_which_it_is_opened(tmp_path: Path, path: Path) -> None:
+    read_trace(path)
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    opened = kept(link)
+    assert opened is not None
+    assert (opened.info.file_name, opened.info.path) == ("link.json", str(link))
+
+
+def test_a_trace_that_grows_while_it_is_read_is_read_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-60])
+
+    def read_and_grow(*arguments: Any) -> RawTrace:
+        raw = read_raw(*arguments)
+        path.write_bytes(whole)
+        return raw
+
+    with monkeypatch.context() as while_reading:
+        while_reading.setattr("jarvis.trace.read_raw", read_and_grow)
+        assert read_trace(path).info.size_bytes < len(whole)
+    assert read_trace(path).info.size_bytes == len(whole)
+
+
+def test_a_copy_that_is_not_ours_to_touch_is_used(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_trace(path)
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refused)
+    assert kept(path) is not None
+
+
+def test_no_home_means_no_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(sidecar, "kept_traces_dir", no_home)
+    assert read_trace(path).event_count > 0
+
+
+def test_what_a_killed_process_left_is_dropped(path: Path, cache: Path) -> None:
+    old, new = cache / ".old", cache / ".new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    read_trace(path)
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_a_cache_that_cannot_be_written_does_not_matter(path: Path, cache: Path) -> None:
