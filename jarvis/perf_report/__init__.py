@@ -15,6 +15,7 @@ from jarvis.perf_report import (
     call_stacks,
     collectives,
     gpu_timeline,
+    idle_gaps,
     kernel_summary,
     operations,
     ops,
@@ -60,6 +61,7 @@ TABLES = (
     "gpu_work",
     "memory_copies",
     "collectives",
+    "idle_gaps",
     "perf_model_failures",
 )
 """The tables that every report has; roofline sheets come on top where they have rows."""
@@ -213,6 +215,11 @@ class PerfReport:
     def collectives(self) -> pl.DataFrame:
         """Every communication kernel."""
         return conform(collectives.collectives(self._work), "collectives")
+
+    @cached_property
+    def idle_gaps(self) -> pl.DataFrame:
+        """The gaps of the GPU timeline, each with its likely cause."""
+        return conform(idle_gaps.idle_gaps(self._trace, self._work, self._calls), "idle_gaps")
 
     @cached_property
     def perf_model_failures(self) -> pl.DataFrame:

@@ -61,6 +61,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "gpu_work": tables.GPU_WORK,
     "memory_copies": tables.MEMORY_COPIES,
     "collectives": tables.COLLECTIVES,
+    "idle_gaps": tables.IDLE_GAPS,
     "perf_model_failures": tables.PERF_MODEL_FAILURES,
     "trace_health": tables.TRACE_HEALTH,
     "comparison": tables.COMPARISON,
@@ -141,6 +142,8 @@ _ABOUT = {
     "memory_copies": "Copies by direction, in the window of `gpu_timeline`.",
     "collectives": "Every communication kernel. The time of a kernel includes waiting for the "
     "other ranks; one trace alone cannot tell the two apart.",
+    "idle_gaps": "The gaps of `gpu_timeline`: they add up to its idle time. One trace cannot prove "
+    "why the GPU waited.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
     "trace_health": "How far the trace can be trusted, warnings first: each fact with what it "
     "affects and how to capture better.",

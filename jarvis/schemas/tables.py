@@ -177,6 +177,40 @@ COLLECTIVES = (
     Column("group_size", "Group size", INTEGER, meaning="ranks that take part"),
     number("message_mb", "Message (MB)", "MiB", "larger of the messages sent and received"),
 )
+IDLE_GAPS = (
+    Column("start_ns", "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
+    Column("dur_ns", "Duration (ns)", INTEGER, "ns", ",d", "until the next GPU event starts"),
+    text("cause", "Cause", "what the record fits best; a hypothesis, and `unknown` is one of them"),
+    Column("prev_uid", "UID before", INTEGER, meaning="GPU event that ended last"),
+    text("prev_name", "Kernel before", "its name"),
+    Column("next_uid", "UID after", INTEGER, meaning="GPU event that ends the gap"),
+    text("next_name", "Kernel after", "its name"),
+    Column("launch_uid", "Launch UID", INTEGER, meaning="call that launched it"),
+    text("launch_name", "Launch call", "name of that call"),
+    Column("launcher_uid", "Launcher UID", INTEGER, meaning="operator that made the call"),
+    text("launcher_name", "Launcher", "name of that operator, or of the call if there is none"),
+    number(
+        "launch_lead_us",
+        "Launch lead (µs)",
+        "µs",
+        "from the start of the launch call to the end of the gap",
+    ),
+    number(
+        "host_time_us",
+        "Host time (µs)",
+        "µs",
+        "from the start of the launch call before to the end of this one, or to the end of the gap",
+    ),
+    text("host_call", "Host call", "call of the launching thread that the cause rests on"),
+    number("host_call_us", "Host call (µs)", "µs", "duration of that call"),
+    text("host_op", "Host operator", "operator that made that call"),
+    number(
+        "unlinked_us",
+        "Unlinked work (µs)",
+        "µs",
+        "time in the gap in which GPU events run whose launch is not recorded",
+    ),
+)
 PERF_MODEL_FAILURES = (
     text("name", "Operation", "operator whose perf model failed"),
     ARGUMENTS[0],

@@ -1,0 +1,187 @@
+"""What host threads did in spans of time: calls that overlap a span, by what they stand for.
+
+A span belongs to a gap: ``gap, thread, from_ns, to_ns``. A call is a row ``uid, thread, ts_ns,
+end_ns, name``. Threads are numbers (``thread_numbers``), times integer nanoseconds.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.trace import Trace
+from jarvis.trace.links import GRAPH_LAUNCHES
+
+LONG_CALL_NS = 500_000
+"""Python frames and operators from this length on can explain a long wait by themselves."""
+
+LONG_ASYNC_COPY_NS = 50_000
+"""An asynchronous copy call that lasts longer than this waits for something."""
+
+SLOW_LAUNCH_NS = 1_000_000
+"""A launch call takes some µs; one this long does more, such as loading the kernel's code."""
+
+DATA_LOADING, COMMUNICATION, ALLOCATOR = "data_loading", "communication", "allocator"
+KERNEL_LOADING, SYNCHRONIZATION, GRAPH_LAUNCH = "kernel_loading", "synchronization", "graph_launch"
+
+
+_LOADS_DATA = r"(?i)enumerate\(DataLoader|data[ _]?load"
+_LOADER_FRAME = r"utils/data/dataloader\.py|DataLoaderIter"
+_COMMUNICATES = r"(?i)^(c10d|gloo|nccl|mpi|ucc):|barrier"
+_ALLOCATES = (
+    r"(?i)^(cuda|hip|cu)(Malloc|Free|Host(Alloc|Malloc|Free|Register)"
+    r"|Mem(Alloc|Free|Create|Map|Unmap|Release))"
+)
+_LOADS_KERNELS = r"(?i)(Module|Library)(Load|Get)"
+_WAITS = r"(?i)synchronize|memcpy"
+_IS_ASYNC = r"(?i)async"
+
+_CALL = ("uid", "thread", "ts_ns", "end_ns", "name")
+_THREAD = ["pid", "tid"]
+
+
+@dataclass(frozen=True)
+class HostActivity:
+    """The host's calls by what they stand for, and all its operators and long Python frames.
+
+    ``by_activity``: calls by what they stand for, no two of a thread at the same time; where calls
+    of two kinds nest and fill the same time, the earlier kind counts. Kinds without calls are
+    left out.
+    ``operators``: likewise for operators and long frames of any kind; ``long_calls``: every
+    operator and frame of at least LONG_CALL_NS, nested ones too. ``first_ns, last_ns``: from the
+    first to the last operator or runtime call of any thread; None without any.
+    """
+
+    threads: pl.DataFrame
+    by_activity: dict[str, pl.DataFrame]
+    operators: pl.DataFrame
+    long_calls: pl.DataFrame
+    first_ns: int | None
+    last_ns: int | None
+
+
+def host_activity(trace: Trace) -> HostActivity:
+    """Sort the host calls of a trace into activities."""
+    threads = thread_numbers(trace)
+    runtime = _calls(trace.runtime, threads)
+    operators = _calls(trace.cpu_ops, threads)
+    marks = _calls(trace.annotations.filter(pl.col("cat") == "user_annotation"), threads)
+    frames = _calls(trace.python_functions.filter(pl.col("dur_ns") >= LONG_CALL_NS), threads)
+    name, length_ns = pl.col("name"), pl.col("end_ns") - pl.col("ts_ns")
+    is_graph = name.is_in(GRAPH_LAUNCHES)
+    named = pl.concat([operators, marks])
+    is_slow_launch = name.str.contains("(?i)launch") & ~is_graph & (length_ns >= SLOW_LAUNCH_NS)
+    waits = name.str.contains(_WAITS) & (
+        ~name.str.contains(_IS_ASYNC) | (length_ns >= LONG_ASYNC_COPY_NS)
+    )
+    found = {
+        DATA_LOADING: pl.concat(
+            [
+                named.filter(name.str.contains(_LOADS_DATA)),
+                frames.filter(name.str.contains(_LOADER_FRAME)),
+            ]
+        ),
+        COMMUNICATION: named.filter(name.str.contains(_COMMUNICATES)),
+        ALLOCATOR: runtime.filter(name.str.contains(_ALLOCATES)),
+        KERNEL_LOADING: runtime.filter(name.str.contains(_LOADS_KERNELS) | is_slow_launch),
+        SYNCHRONIZATION: runtime.filter(waits),
+        GRAPH_LAUNCH: runtime.filter(is_graph),
+    }
+    is_long = length_ns >= LONG_CALL_NS
+    recorded = pl.concat(
+        events.select("ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
+        for events in (trace.runtime, trace.cpu_ops)
+    )
+    return HostActivity(
+        threads=threads,
+        by_activity={
+            activity: outermost(calls) for activity, calls in found.items() if calls.height
+        },
+        operators=outermost(pl.concat([operators, frames])),
+        long_calls=pl.concat([operators.filter(is_long), frames]),
+        first_ns=recorded["ts_ns"].min(),  # type: ignore[arg-type]
+        last_ns=recorded["end_ns"].max(),  # type: ignore[arg-type]
+    )
+
+
+def thread_numbers(trace: Trace) -> pl.DataFrame:
+    """``pid, tid, thread`` of the threads that make runtime calls, numbered from 0."""
+    threads = trace.runtime.select(_THREAD).unique(maintain_order=True)
+    return threads.with_columns(thread=pl.int_range(pl.len(), dtype=pl.Int64))
+
+
+def outermost(calls: pl.DataFrame) -> pl.DataFrame:
+    """Calls that run inside no other one of the same thread, by thread and time."""
+    ordered = calls.sort("thread", "ts_ns", "end_ns", descending=[False, False, True])
+    reached = pl.col("end_ns").cum_max().shift(1).over("thread")
+    return ordered.filter((pl.col("end_ns") > reached).fill_null(True))
+
+
+def union(intervals: pl.DataFrame) -> pl.DataFrame:
+    """The union of intervals ``ts_ns, end_ns``, as intervals that do not touch, by time."""
+    ordered = intervals.sort("ts_ns")
+    is_new = (pl.col("ts_ns") > pl.col("end_ns").cum_max().shift(1)).fill_null(True)
+    return (
+        ordered.with_columns(part=is_new.cum_sum())
+        .group_by("part", maintain_order=True)
+        .agg(pl.col("ts_ns").min(), pl.col("end_ns").max())
+    )
+
+
+def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """``gap, call, overlap_ns`` for each call that runs in a span on its thread.
+
+    ``calls``: as ``outermost`` gives them; ``call`` is the row there.
+    """
+    if spans.is_empty() or calls.is_empty():
+        return pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, "overlap_ns": pl.Int64})
+    # One number for thread and time, so that one search finds the range of calls.
+    origin = min(spans["from_ns"].min(), calls["ts_ns"].min())  # type: ignore[type-var]
+    reach = max(spans["to_ns"].max(), calls["end_ns"].max()) - origin + 1  # type: ignore[type-var,operator]
+
+    def key(frame: pl.DataFrame, time: str) -> pl.Series:
+        return frame.select(pl.col("thread") * reach + pl.col(time) - origin).to_series()
+
+    ranges = spans.select(
+        "gap",
+        "from_ns",
+        "to_ns",
+        first=key(calls, "end_ns").search_sorted(key(spans, "from_ns"), side="right"),
+        last=key(calls, "ts_ns").search_sorted(key(spans, "to_ns"), side="left"),
+    ).filter(pl.col("first") < pl.col("last"))
+    pairs = ranges.select(
+        "gap", "from_ns", "to_ns", call=pl.int_ranges("first", "last", dtype=pl.Int64)
+    ).explode("call")
+    found = calls.select("ts_ns", "end_ns")[pairs["call"]]
+    return pairs.hstack(found).select(
+        "gap",
+        "call",
+        overlap_ns=pl.min_horizontal("to_ns", "end_ns") - pl.max_horizontal("from_ns", "ts_ns"),
+    )
+
+
+def deepest(spans: pl.DataFrame, calls: pl.DataFrame, share: float) -> pl.DataFrame:
+    """``gap, host_call, host_call_ns``: the innermost call that fills at least ``share`` of a
+    span."""
+    overlap = pl.min_horizontal("to_ns", "end_ns") - pl.max_horizontal("from_ns", "ts_ns")
+    return (
+        spans.join_where(
+            calls.select("ts_ns", "end_ns", "name", call_thread="thread"),
+            pl.col("thread") == pl.col("call_thread"),
+            pl.col("ts_ns") < pl.col("to_ns"),
+            pl.col("end_ns") > pl.col("from_ns"),
+        )
+        .filter(overlap >= share * (pl.col("to_ns") - pl.col("from_ns")))
+        .sort("gap", "ts_ns", "end_ns", descending=[False, True, False])
+        .unique("gap", keep="first", maintain_order=True)
+        .select("gap", host_call="name", host_call_ns=pl.col("end_ns") - pl.col("ts_ns"))
+    )
+
+
+def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """The timed events of these threads as calls."""
+    return (
+        events.drop_nulls(["ts_ns", "dur_ns"])
+        .join(threads, on=_THREAD, nulls_equal=True)
+        .with_columns(end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
+        .select(_CALL)
+    )
