@@ -165,6 +165,15 @@ def test_hardly_any_saving_is_not_urgent() -> None:
     assert found is Priority.LOW
 
 
+def test_saving_less_than_a_launch_costs_is_not_urgent() -> None:
+    facts = {"is_top_operation": True, "compute_pct": 20.0, "category_pct": 50.0}
+    priorities = [
+        impact.final_priority(**facts, efficiency_pct=5.0, saved_compute_pct=9.0, saved_ms=saved)
+        for saved in (0.0099, 0.0101)
+    ]
+    assert priorities == [Priority.LOW, Priority.CRITICAL]
+
+
 def finding(
     saved_ms: float | None,
     *uids: int,

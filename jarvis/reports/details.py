@@ -5,11 +5,25 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.findings import CALLED_FROM, Finding
-from jarvis.impact import TARGET_PCT, efficiency_word, projection_table, share_pct
+from jarvis.impact import (
+    TARGET_PCT,
+    Projection,
+    efficiency_word,
+    projection_table,
+    share_pct,
+    time_sources,
+)
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
 from jarvis.reports.markup import Markdown, code, prose, table
-from jarvis.reports.quantities import NOT_AVAILABLE, decimal, efficiency, milliseconds, percent
+from jarvis.reports.quantities import (
+    MISSING,
+    NOT_AVAILABLE,
+    efficiency,
+    milliseconds,
+    percent,
+    time_range,
+)
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
 
@@ -25,11 +39,15 @@ PROJECTION_COLUMNS = (
 
 @dataclass(frozen=True)
 class Details:
-    """A recommendation with the rows that it speaks of (none for the system tier)."""
+    """A recommendation with the rows that it speaks of (none outside the compute tier).
+
+    ``overlapping`` are the other recommendations that would save the same time.
+    """
 
     recommendation: Recommendation
     rows: pl.DataFrame | None
     totals: Totals
+    overlapping: tuple[Recommendation, ...] = ()
 
     @property
     def finding(self) -> Finding:
@@ -86,8 +104,16 @@ class Details:
         return (
             f"about {milliseconds(saved.mid)}{target}: {compute}"
             f"{percent(impact.e2e_pct.mid)} of GPU wall time "
-            f"(range {decimal(saved.low)} to {milliseconds(saved.high)}, {basis})."
+            f"(range {time_range(saved.low, saved.high)}, {basis})."
         )
+
+    @property
+    def short_saving(self) -> str:
+        """The middle estimate and its share of GPU wall time."""
+        impact = self.finding.impact
+        if impact is None:
+            return MISSING
+        return f"{milliseconds(impact.saved_ms.mid)} ({percent(impact.e2e_pct.mid)} of wall time)"
 
     def marked_saving(self, kind: str) -> Markdown:
         """``saving`` between markers that hold its share of GPU wall time in percent."""
@@ -154,21 +180,32 @@ class Details:
         )
         return table(
             PROJECTION_COLUMNS,
-            (
-                (
-                    f"{row.target_pct:g}% of peak",
-                    milliseconds(row.time_ms),
-                    percent(row.op_improvement_pct),
-                    percent(row.compute_pct),
-                    percent(row.e2e_pct),
-                )
-                for row in rows
-            ),
+            map(_projected, rows),
         )
+
+    @property
+    def overlap(self) -> str | None:
+        """Which recommendations concern the same time, so that the savings do not add up."""
+        mine = time_sources(self.finding)
+        covering: dict[str, list[str]] = {}
+        for other in self.overlapping:
+            is_fusion = (
+                other.result.tier == "fusion" and self.recommendation.result.tier != "fusion"
+            )
+            if not is_fusion:
+                kind = "shares time with"
+            else:
+                is_whole = mine <= time_sources(other.finding)
+                kind = "covered by fusion card" if is_whole else "partly covered by fusion card"
+            covering.setdefault(kind, []).append(other.label)
+        parts = [f"{kind} {_labels(labels)}" for kind, labels in covering.items()]
+        return f"{'; '.join(parts)}: the savings do not add up." if parts else None
 
 
 def details_of(run: Run) -> list[Details]:
     """Every recommendation of a run with its rows, most urgent first."""
+    numbered = recommendations(run)
+    sources = [time_sources(recommendation.finding) for recommendation in numbered]
     return [
         Details(
             recommendation,
@@ -178,6 +215,31 @@ def details_of(run: Run) -> list[Details]:
             if recommendation.result.tier == "compute"
             else None,
             run.manifest.totals,
+            tuple(
+                other
+                for other, theirs in zip(numbered, sources, strict=True)
+                if other is not recommendation
+                and _both_save(recommendation, other)
+                and mine & theirs
+            ),
         )
-        for recommendation in recommendations(run)
+        for recommendation, mine in zip(numbered, sources, strict=True)
     ]
+
+
+def _both_save(*both: Recommendation) -> bool:
+    return all(recommendation.finding.impact is not None for recommendation in both)
+
+
+def _labels(labels: list[str]) -> str:
+    """``P1``, ``P1 and P2``, ``P1, P2 and P3``."""
+    *first, last = labels
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _projected(row: Projection) -> tuple[str, ...]:
+    target = f"{row.target_pct:g}% of peak"
+    if row.saved_ms == 0:
+        return (target, "reached already", MISSING, MISSING, MISSING)
+    shares = (row.op_improvement_pct, row.compute_pct, row.e2e_pct)
+    return (target, milliseconds(row.time_ms), *map(percent, shares))

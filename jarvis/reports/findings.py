@@ -6,11 +6,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Status, Tier
 from jarvis.reports import sections
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.markup import Markdown, table
-from jarvis.reports.quantities import count, milliseconds, percent
+from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
@@ -71,7 +72,7 @@ def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) 
     if result.status is Status.ERROR:
         return render("findings_error", **facts)
     if result.status is Status.NO_DATA:
-        return render("findings_without_data", reason=_no_data(result), **facts)
+        return render("findings_without_data", reason=no_data(result), **facts)
     if result.tier != "compute":
         return render(
             "findings_system",
@@ -93,16 +94,22 @@ def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) 
 
 def overview(result: AnalysisResult) -> str:
     """Share of compute and average efficiency of a category."""
-    rows, calls = count(result.row_count), count(result.invocation_count)
+    rows = counted(result.row_count, "row")
+    calls = counted(result.invocation_count, "call")
     text = (
         f"{result.title} operations account for {percent(result.percent_of_compute)} of compute "
-        f"time: {milliseconds(result.gpu_time_ms)} in {calls} calls ({rows} distinct rows)."
+        f"time: {milliseconds(result.gpu_time_ms)} in {calls} over {rows} of distinct arguments."
     )
+    return f"{text} {efficiency_sentence(result)}"
+
+
+def efficiency_sentence(result: AnalysisResult) -> str:
+    """The average efficiency of a category, and of how much of its time that is."""
     if result.efficiency_pct is None:
-        return f"{text} Average efficiency: not available."
+        return "Average efficiency: not available."
     return (
-        f"{text} Average efficiency: {percent(result.efficiency_pct)} of the roofline, weighted by "
-        f"time over the {percent(result.efficiency_coverage_pct)} of it that can be judged."
+        f"Average efficiency: {percent(result.efficiency_pct)} of the roofline, weighted by time "
+        f"over the {percent(result.efficiency_coverage_pct)} of it that can be judged."
     )
 
 
@@ -144,7 +151,8 @@ def _sentence(name: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _no_data(result: AnalysisResult) -> str:
+def no_data(result: AnalysisResult) -> str:
+    """Why an analysis had nothing to look at."""
     if result.error:
         return result.error
     if result.tier == "compute":

@@ -27,17 +27,20 @@ NAMES_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something missing, and what to ask about it; a grave one is a warning to every reader."""
+    """Something missing, what to ask about it and, where known, how to mend it; a grave one is a
+    warning to every reader."""
 
     text: str
     question: str
     is_grave: bool = False
+    remedy: str = ""
 
 
 def warnings_of(run: Run) -> list[str]:
     """What every reader must know before trusting the numbers."""
     warning = run.manifest.platform_warning
-    return ([warning] if warning else []) + [gap.text for gap in gaps_of(run) if gap.is_grave]
+    grave = [f"{gap.text} {gap.remedy}".strip() for gap in gaps_of(run) if gap.is_grave]
+    return [warning, *grave] if warning else grave
 
 
 def gaps_of(run: Run) -> list[Gap]:
@@ -66,6 +69,7 @@ def _of_the_trace(run: Run) -> Iterator[Gap]:
                 _QUESTIONS.get(fact.key)
                 or f"Do the conclusions hold in spite of this: {fact.summary.rstrip('.')}?",
                 is_grave=is_grave,
+                remedy=fact.remedy,
             )
 
 

@@ -48,14 +48,21 @@ class Recommendation:
 def recommendations(run: Run) -> list[Recommendation]:
     """All findings of the run, most urgent first.
 
-    ``local_number`` counts within a category, outside the compute tier within the tier.
+    ``local_number`` counts within a category; outside the compute tier through the analyses of the
+    tier in page order, so that what the GPU waits for comes before how its kernels overlap.
     """
+    ordered = ranked(f for result in run.results.values() for f in result.findings)
+    local_numbers: dict[int, int] = {}
     counters: Counter[str] = Counter()
-    numbered = []
-    findings = (finding for result in run.results.values() for finding in result.findings)
-    for number, finding in enumerate(ranked(findings), start=1):
-        result = run.results[finding.category]
-        counter = result.key if result.tier == "compute" else result.tier
-        counters[counter] += 1
-        numbered.append(Recommendation(number, counters[counter], finding, result))
-    return numbered
+    for key, result in run.results.items():
+        counter = key if result.tier == "compute" else result.tier
+        for position, finding in enumerate(ordered):
+            if finding.category == key:
+                counters[counter] += 1
+                local_numbers[position] = counters[counter]
+    return [
+        Recommendation(
+            position + 1, local_numbers[position], finding, run.results[finding.category]
+        )
+        for position, finding in enumerate(ordered)
+    ]

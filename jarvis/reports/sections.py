@@ -7,7 +7,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis.analyses.wording import counted
-from jarvis.findings import AnalysisResult, Finding, OpRef
+from jarvis.findings import AnalysisResult, Finding, OpRef, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.reports.markup import NAME_LENGTH, Markdown, cell, prose, shortened, table
 from jarvis.reports.quantities import (
@@ -29,8 +29,10 @@ RELEVANT_ROWS, SHOWN_COMPUTE_PCT = 6, 5.0
 """A stakeholder's table has this many rows, and any other row above this share of compute."""
 
 OPERATORS_SHOWN = 3
+TRACE_ENDINGS = (".zip", ".gz", ".json", ".pt.trace")
+"""Endings of a trace file, outermost first."""
+
 MAIN_PRECISION = "matrix_bf16"
-NO_MODEL_NAME = "Model not named"
 NO_PLATFORM = "Hardware not known"
 
 OPERATION_COLUMNS = (
@@ -57,8 +59,16 @@ DATA_COLUMNS = (
 
 
 def model_name(run: Run) -> str:
-    """The model as the user named it; never a guess."""
-    return run.manifest.model_name or NO_MODEL_NAME
+    """The model as the user named it, else the name of the trace file; never a guess."""
+    return run.manifest.model_name or trace_stem(run.manifest.trace.file_name)
+
+
+def trace_stem(file_name: str) -> str:
+    """The name of a trace file without the endings of its format."""
+    stem = file_name
+    for ending in TRACE_ENDINGS:
+        stem = stem.removesuffix(ending)
+    return stem or file_name
 
 
 def platform_name(run: Run) -> str:
@@ -76,7 +86,12 @@ def hardware_line(hardware: HardwareSpec | None) -> str:
         )
     peak = hardware.peak_tflops(MAIN_PRECISION)
     compute = f"{tflops_per_s(peak)} {MAIN_PRECISION}" if peak else f"no {MAIN_PRECISION} peak"
-    return f"{hardware.name}, preset {hardware.preset}: {tb_per_s(hardware.tb_per_s)}, {compute}"
+    return f"{preset_name(hardware)}: {tb_per_s(hardware.tb_per_s)}, {compute}"
+
+
+def preset_name(hardware: HardwareSpec) -> str:
+    """``MI300X, preset reference``."""
+    return f"{hardware.name}, preset {hardware.preset}"
 
 
 def trace_line(run: Run) -> str:
@@ -89,20 +104,24 @@ def trace_line(run: Run) -> str:
 
 def operations_table(rows: pl.DataFrame) -> Markdown:
     """The operations of one category, each row one operator with one set of arguments."""
-    return table(
-        OPERATION_COLUMNS,
-        (
-            (
-                operation_cell(row),
-                count(row["operation_count"]),
-                decimal(row["kernel_time_us"] / 1000),
-                percent(row["percent_of_category"]),
-                efficiency(row["pct_roofline"]),
-                decimal(row["flops_per_byte"]),
-                row["bound"] or MISSING,
-            )
-            for row in rows.iter_rows(named=True)
-        ),
+    return table(OPERATION_COLUMNS, map(_operation, rows.iter_rows(named=True)))
+
+
+def numbered_operations_table(rows: pl.DataFrame) -> Markdown:
+    """``operations_table`` with a number before each row, for other tables to refer to."""
+    numbered = enumerate(rows.iter_rows(named=True), start=1)
+    return table(("#", *OPERATION_COLUMNS), ((count(n), *_operation(row)) for n, row in numbered))
+
+
+def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        operation_cell(row),
+        count(row["operation_count"]),
+        decimal(row["kernel_time_us"] / 1000),
+        percent(row["percent_of_category"]),
+        efficiency(row["pct_roofline"]),
+        decimal(row["flops_per_byte"]),
+        row["bound"] or MISSING,
     )
 
 
@@ -189,14 +208,15 @@ def compute_results(run: Run) -> list[AnalysisResult]:
     return sorted(found, key=lambda result: (-result.gpu_time_ms, result.key))
 
 
-def system_results(run: Run) -> list[AnalysisResult]:
-    """Analyses across categories, of any tier, that had something to look at."""
-    return [r for r in run.results.values() if r.tier != "compute" and r.status == "OK"]
+def cross_results(run: Run) -> list[AnalysisResult]:
+    """Analyses across categories that had something to look at: the system level, then fusion."""
+    found = [r for r in run.results.values() if r.tier != "compute" and r.status is Status.OK]
+    return sorted(found, key=lambda result: result.tier == "fusion")
 
 
 def operation_cell(row: Mapping[str, Any]) -> Markdown:
     """An operator with its arguments."""
     name = cell(row["name"])
     if not row["arguments"]:
-        return name
+        return Markdown(f"{name} (scalars)") if row["input_dims"] else name
     return Markdown(f"{name} {prose(shortened(row['arguments'], NAME_LENGTH))}")

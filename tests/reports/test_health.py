@@ -1,10 +1,13 @@
 """Trace health in the Markdown reports and on the command line."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from jarvis.cli import main
+from jarvis.reports.fair import fair_markdown
 from jarvis.reports.health import health_line, health_of, health_table
 from jarvis.trace_health import Fact, Severity
 from tests.builders import trace
@@ -24,15 +27,28 @@ def test_the_table_quotes_names_and_says_what_to_do() -> None:
     )
 
 
-def test_reports_tell_every_fact(sample: Analysed) -> None:
+def test_the_report_for_auditors_tells_every_fact(sample: Analysed) -> None:
     facts = health_of(sample.run)
-    fair = sample.text("standalone_analysis_fair.md")
     rough = sample.text("standalone_analysis_rough.md")
     assert {fact.key for fact in facts} >= {"linked_gpu_time", "graph_replay", "steps", "repairs"}
     for fact in facts:
-        assert f"| {fact.title} | {fact.summary.split('`')[0]}" in fair
+        assert f"| {fact.title} | {fact.summary.split('`')[0]}" in rough
         assert f"\n| {fact.key} |" in rough
     assert "Trace health: " in rough
+
+
+def test_stakeholders_read_each_odd_fact_once_and_what_to_do(sample: Analysed) -> None:
+    facts = [
+        Fact(kind, kind, f"Fact {kind}.", 1.0, "", kind, f"Affects {kind}.", f"Mend {kind}.")
+        for kind in Severity
+    ]
+    health = pl.DataFrame([asdict(fact) for fact in facts])
+    run = replace(sample.run, tables={**sample.run.tables, "trace_health": health})
+    fair = fair_markdown(run, sample.root)
+    assert "- Fact warning. Affects warning. Mend warning." in fair
+    assert "| note | note | Fact note. | Affects note. | Mend note. |" in fair
+    assert [fair.count(f"Fact {kind}.") for kind in ("warning", "note", "ok")] == [1, 1, 0]
+    assert "1 warning, 1 note, 1 fact in order." in fair
 
 
 @pytest.fixture

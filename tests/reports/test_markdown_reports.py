@@ -10,13 +10,14 @@ import pytest
 from markdown_it import MarkdownIt
 
 from jarvis.findings import AnalysisResult, Finding, OpRef, Priority, Status
-from jarvis.impact import modelled_impact
+from jarvis.impact import bounded_impact, modelled_impact
 from jarvis.pipeline import analyze
 from jarvis.reports.details import details_of
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.findings import findings_markdown
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.rough import rough_markdown
+from jarvis.reports.sections import trace_stem
 from jarvis.run import PerfModelFailure, Run
 from jarvis.trace_health import Fact, Severity
 from jarvis.workspace import RunPaths
@@ -264,7 +265,8 @@ def test_a_failed_analysis_is_told_and_left_out(sample: Analysed) -> None:
 def test_without_hardware_nothing_is_invented(sample: Analysed) -> None:
     run = changed(sample.run, hardware=None, model_name=None, platform_warning="Unknown GPU.")
     fair = fair_markdown(run, sample.root)
-    assert fair.startswith("# Model not named - Hardware not known Standalone Analysis\n")
+    assert fair.startswith("# sample - Hardware not known Standalone Analysis\n")
+    assert "The title is its file name: no model was named." in fair
     assert "Peak MAF" not in fair
     assert "Unknown GPU." in section(fair, "Warnings")
     assert "not known" in section(fair, "Warnings")
@@ -280,7 +282,7 @@ def test_efficiencies_above_the_peak_are_marked(sample: Analysed) -> None:
     )
     fair = fair_markdown(run, sample.root)
     gemm = fair[fair.index(". GEMM (") :].split("\n### ")[0]
-    table = [line for line in gemm.splitlines() if line.startswith("| `aten::")]
+    table = [line for line in gemm.splitlines() if re.match(r"\| \d+ \| `aten::", line)]
     shown = [line for line in table if "132.0%" in line]
     assert shown
     assert all("132.0% ⚠ anomaly" in line for line in shown)
@@ -303,8 +305,178 @@ def test_low_priorities_get_a_line_and_no_card(sample: Analysed) -> None:
     result = sample.run.results["reduce"].model_copy(update={"findings": (finding,)})
     fair = fair_markdown(changed(sample.run, results={"reduce": result}), sample.root)
     assert "Nothing needs attention" in fair
-    assert "| P1 | A trifle | about 0.375 ms at 80% of the roofline: 0.38% of compute" in fair
+    assert "No finding is above low priority." in fair
+    assert "| P1 | A trifle | Reduce | 0.375 ms (0.19% of wall time) |" in fair
     assert "#### P1" not in fair
+
+
+def finding(category: str, *uids: int, saved_ms: float, **values: object) -> Finding:
+    facts: dict[str, object] = {
+        "check": "c",
+        "category": category,
+        "title": f"Of {category}",
+        "operations": tuple(OpRef(uid=uid, name="op", operation_count=1) for uid in uids),
+        "issue": "It is slow.",
+        "algorithmic": "Do less.",
+        "kernel": "Do it faster.",
+        "priority_local": Priority.HIGH,
+        "priority": Priority.HIGH,
+        "impact": bounded_impact(9.0, saved_ms, mid_ms=saved_ms, compute_ms=10.0, total_ms=20.0),
+    }
+    return Finding.model_validate(facts | values)
+
+
+def with_findings(run: Run, *findings: Finding, **tiers: str) -> Run:
+    """A run whose analyses have these findings only, ``tiers`` naming those that are not there."""
+    results = {key: r.model_copy(update={"findings": ()}) for key, r in run.results.items()}
+    for key, tier in tiers.items():
+        results[key] = AnalysisResult(key=key, title=key, tier=tier, status=Status.OK)
+    for one in findings:
+        old = results[one.category]
+        results[one.category] = old.model_copy(update={"findings": (*old.findings, one)})
+    return changed(run, results=results)
+
+
+def uids_of(run: Run, key: str) -> list[int]:
+    return run.category_operations(key)["uid"].to_list()
+
+
+def test_a_card_says_with_which_others_its_saving_does_not_add_up(sample: Analysed) -> None:
+    first, second, *_ = uids_of(sample.run, "elementwise")
+    gemm = uids_of(sample.run, "gemm")[0]
+    run = with_findings(
+        sample.run,
+        finding("chains", saved_ms=4.0, shared_uids=(first,)),
+        finding("elementwise", first, saved_ms=3.0),
+        finding("elementwise", first, second, saved_ms=2.0),
+        finding("gemm", gemm, saved_ms=1.0),
+        chains="fusion",
+    )
+    fair = fair_markdown(run, sample.root)
+    cards = re.split(r"^### ", section(fair, "Recommendations"), flags=re.MULTILINE)[1:]
+    overlaps = [re.findall(r"\*\*Overlap\*\*: (.*)", card) for card in cards]
+    assert overlaps == [
+        ["shares time with P2 and P3: the savings do not add up."],
+        ["covered by fusion card P1; shares time with P3: the savings do not add up."],
+        ["partly covered by fusion card P1; shares time with P2: the savings do not add up."],
+        [],
+    ]
+    assert "add up to 5.00 ms (" in section(fair, "Executive Summary")
+
+
+def test_findings_that_save_nothing_known_overlap_with_nothing(sample: Analysed) -> None:
+    uid = uids_of(sample.run, "gemm")[0]
+    unknown = finding("gemm", uid, saved_ms=1.0, impact=None)
+    run = with_findings(sample.run, unknown, finding("gemm", uid, saved_ms=2.0))
+    assert "**Overlap**" not in fair_markdown(run, sample.root)
+
+
+def test_system_numbers_begin_with_what_the_gpu_waits_for(sample: Analysed) -> None:
+    run = with_findings(
+        sample.run,
+        finding("multi_kernel", saved_ms=5.0, priority=Priority.CRITICAL),
+        finding("cpu_idle", saved_ms=1.0),
+        finding("cpu_idle", saved_ms=2.0),
+    )
+    details = details_of(run)
+    labels = [(d.finding.category, d.recommendation.label) for d in details]
+    assert labels == [("multi_kernel", "P1"), ("cpu_idle", "P2"), ("cpu_idle", "P3")]
+    assert [d.recommendation.local_label for d in details] == [
+        "System P3",
+        "System P1",
+        "System P2",
+    ]
+
+
+def test_details_begin_with_the_system_level(sample: Analysed) -> None:
+    run = with_findings(sample.run, chains="fusion")
+    titles = headings(section(fair_markdown(run, sample.root), "Detailed Analysis"), 3)
+    assert [title.split(". ")[1] for title in titles[:3]] == [
+        "CPU / idle (system level)",
+        "Multi-kernel (system level)",
+        "chains (across categories)",
+    ]
+    assert titles[3].endswith("% of compute)")
+
+
+def test_no_table_and_no_long_sentence_stands_twice(sample: Analysed) -> None:
+    fair = sample.text("standalone_analysis_fair.md")
+    tables = re.findall(r"(?:^\|.*\n)+", fair, re.MULTILINE)
+    assert len(tables) > 10
+    assert len(tables) == len(set(tables))
+    told = section(fair, "Executive Summary") + section(fair, "Detailed Analysis")
+    sentences = [s for s in re.split(r"(?<=[.!?])\s", told) if len(s) > 40 and "|" not in s]
+    assert len(sentences) == len(set(sentences))
+
+
+def test_the_table_of_kernels_refers_to_rows_and_repeats_none(sample: Analysed) -> None:
+    details = section(sample.text("standalone_analysis_fair.md"), "Detailed Analysis")
+    gemm = details[details.index(". GEMM (") :].split("\n### ")[0]
+    operations = re.findall(r"^\| (\d+) \| `aten::", gemm, re.MULTILINE)
+    kernels = re.findall(
+        r"^\| (\d+) \| `[^`]+` \| [\d.]+ \| [\d.]+ µs \| ([\d.]+)% \|$", gemm, re.MULTILINE
+    )
+    assert operations == [str(n + 1) for n in range(len(operations))]
+    assert {number for number, _ in kernels} <= set(operations)
+    for number in {number for number, _ in kernels}:
+        shares = [float(share) for row, share in kernels if row == number]
+        assert sum(shares) == pytest.approx(100.0, abs=0.5)
+
+
+def test_what_is_not_in_the_trace_is_said(sample: Analysed) -> None:
+    absent = [r for r in sample.run.results.values() if r.status is Status.NO_DATA]
+    assert absent
+    said = sample.text("standalone_analysis_fair.md").split(". Not in this trace")[1]
+    for result in absent:
+        assert result.title in said.split("## Appendix")[0]
+
+
+def test_an_analysis_without_findings_says_so(sample: Analysed) -> None:
+    details = section(fair_markdown(with_findings(sample.run), sample.root), "Detailed Analysis")
+    parts = [part for part in details.split("\n### ")[1:] if "Not in this trace" not in part]
+    assert parts
+    assert all("Nothing to fix here" in part for part in parts)
+
+
+def test_what_to_capture_next_stands_with_the_details(sample: Analysed) -> None:
+    uid = uids_of(sample.run, "gemm")[0]
+    asking = finding("gemm", uid, saved_ms=1.0, capture="Record with `with_stack=True`.")
+    fair = fair_markdown(with_findings(sample.run, asking), sample.root)
+    assert "- **Capture next**: Record with `with_stack=True`." in fair
+
+
+def test_unsteady_times_are_a_warning(sample: Analysed) -> None:
+    uid = uids_of(sample.run, "gemm")[0]
+    unsteady = finding("gemm", uid, saved_ms=1.0, check="high_variance", issue="Times vary.")
+    fair = fair_markdown(with_findings(sample.run, unsteady), sample.root)
+    assert "- P1 (Of gemm): calls with equal arguments differ widely in time." in section(
+        fair, "Warnings"
+    )
+    assert fair.count("Times vary.") == 1
+
+
+def test_targets_that_are_reached_promise_nothing(sample: Analysed) -> None:
+    uid = uids_of(sample.run, "gemm")[0]
+    gain = modelled_impact(1.0, 60.0, 80.0, compute_ms=10.0, total_ms=20.0)
+    fair = fair_markdown(
+        with_findings(sample.run, finding("gemm", uid, saved_ms=1.0, impact=gain)), sample.root
+    )
+    assert "| 50% of peak | reached already | — | — | — |" in fair
+    assert "| 80% of peak | 0.750 ms | 25.0% | " in fair
+
+
+@pytest.mark.parametrize(
+    ("file_name", "title"),
+    [
+        ("bert.json.gz", "bert"),
+        ("step.pt.trace.json", "step"),
+        ("a.b.zip", "a.b"),
+        (".json", ".json"),
+        ("trace", "trace"),
+    ],
+)
+def test_without_a_model_the_title_is_the_file_name(file_name: str, title: str) -> None:
+    assert trace_stem(file_name) == title
 
 
 def test_gaps_lead_to_questions(sample: Analysed) -> None:
@@ -377,8 +549,8 @@ def test_tables_keep_their_columns(hostile: Analysed) -> None:
 
 def test_the_summary_says_what_stands_beside_compute(hostile: Analysed, sample: Analysed) -> None:
     summary = section(hostile.text("standalone_analysis_fair.md"), "Executive Summary")
-    assert re.search(r"look at .*(exposed communication|exposed copies) \(\d", summary)
-    assert "idle time (0" not in summary
+    assert re.search(r"look at .*(exposed communication|exposed copies) .*before single", summary)
+    assert "look at idle" not in summary
     assert "none of them critical" in section(
         sample.text("standalone_analysis_fair.md"), "Executive Summary"
     )

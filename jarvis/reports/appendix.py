@@ -1,0 +1,63 @@
+"""The appendix of the report for stakeholders: what was assumed, and by which rules."""
+
+from jarvis import impact
+from jarvis.hardware import HardwareSpec
+from jarvis.reports.markup import Markdown, table
+from jarvis.reports.quantities import MISSING, tb_per_s, tflops_per_s
+
+
+def peaks(hardware: HardwareSpec) -> Markdown:
+    """Every figure of the hardware that was judged against, with its source."""
+    memory_type = f" {hardware.memory_type}" if hardware.memory_type else ""
+    figures = {
+        "mem_bw_gbps": ("Peak HBM BW", tb_per_s(hardware.tb_per_s)),
+        "memory_gb": ("Memory", f"{hardware.memory_gb:g} GB{memory_type}"),
+        **{
+            key: (f"Peak MAF {key}", tflops_per_s(peak))
+            for key, peak in hardware.max_achievable_tflops.items()
+        },
+    }
+    return table(
+        ("Figure", "Value", "Source"),
+        (
+            (label, value, hardware.source_of(figure) or MISSING)
+            for figure, (label, value) in figures.items()
+        ),
+    )
+
+
+def methodology(hardware: HardwareSpec | None) -> list[str]:
+    """Formulas, scales and thresholds behind the numbers."""
+    lines = [
+        "Efficiency is roofline time / GPU busy time; roofline time is the longer of FLOPs / "
+        "compute peak of the operation's precision and bytes / bandwidth peak.",
+        f"Scale: {_scale()}. Above {impact.ANOMALY_PCT:g}% a row takes no part in projections.",
+        f"Bottleneck: more than {impact.BOTTLENECK_TIME_MS:g} ms or "
+        f"{impact.BOTTLENECK_CATEGORY_PCT:g}% of its category, and below "
+        f"{impact.BOTTLENECK_EFFICIENCY_PCT:g}% efficiency.",
+        f"Critical: a top operation below {impact.CRITICAL_EFFICIENCY_PCT:g}% with more than "
+        f"{impact.CRITICAL_COMPUTE_PCT:g}% of compute. High: another top operation, or below "
+        f"{impact.BOTTLENECK_EFFICIENCY_PCT:g}% with more than {impact.HIGH_COMPUTE_PCT:g}% of "
+        f"compute or category. Medium: more than {impact.MEDIUM_COMPUTE_PCT:g}% of compute, or a "
+        "notable pattern. Low: the rest, and whatever takes at most "
+        f"{impact.RELEVANT_COMPUTE_PCT:g}% of compute or would save less than "
+        f"{impact.MIN_SAVED_COMPUTE_PCT:g}% of it or less than {1000 * impact.MIN_SAVED_MS:g} µs. "
+        "One step lower where the efficiency is what such calls usually reach. System-level "
+        "findings have the priority of their grade.",
+        "Projected time at a target efficiency is time x efficiency / target; compute improvement "
+        "is the saving / compute time, E2E improvement the saving / GPU wall time.",
+        f"Ranges from a perf model reach from half of the way to the target (by default "
+        f"{impact.TARGET_PCT:g}% of the roofline) to the whole roofline; an upper bound is time "
+        "that the trace shows and that a change could at most remove.",
+        "A trace shows what is slow, not why: likely causes are hypotheses, to be tested with the "
+        "platform's hardware-counter profiler on a replay package.",
+    ]
+    if hardware is None:
+        lines.insert(0, "No peaks are known for the hardware, so no efficiency is given.")
+    return lines
+
+
+def _scale() -> str:
+    return "; ".join(
+        f"over {above:g}% {word.replace(':', ',')}" for above, word in impact.EFFICIENCY_SCALE
+    )

@@ -1,0 +1,159 @@
+"""The executive summary of the report for stakeholders: at most twenty lines."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.wording import counted
+from jarvis.findings import Priority, Status
+from jarvis.perf_report import Totals
+from jarvis.reports import sections
+from jarvis.reports.details import Details
+from jarvis.reports.markup import Markdown, cell, table
+from jarvis.reports.quantities import MISSING, NOT_AVAILABLE, decimal, milliseconds, percent
+from jarvis.run import Run
+from jarvis.run.manifest import TopOperation
+
+FELT_PCT = 1.0
+"""A smaller share of wall time beside compute is not worth a word in the summary."""
+
+
+def paragraph(run: Run, details: list[Details]) -> str:
+    """What was judged, what to do first, and what all of it would gain."""
+    return " ".join(
+        part
+        for part in (_source(run), _first(details), _all(run, details), _before_kernels(run))
+        if part
+    )
+
+
+def metrics(run: Run) -> Iterator[tuple[str, str]]:
+    """Name and value of the main figures."""
+    totals = run.manifest.totals
+    yield (
+        "Total Compute Time",
+        f"{milliseconds(totals.compute_time_ms)} of {milliseconds(totals.total_time_ms)} "
+        "GPU wall time",
+    )
+    yield "GPU Utilization", _utilization(totals)
+    heaviest = next(iter(sections.compute_results(run)), None)
+    yield (
+        "Top Bottleneck Category",
+        f"{heaviest.title} ({percent(heaviest.percent_of_compute)} of compute)"
+        if heaviest
+        else NOT_AVAILABLE,
+    )
+    yield "Flash Attention Usage", _flash_attention(run)
+
+
+def top_operations(run: Run) -> Markdown:
+    """The operators that launched most GPU time, across all categories."""
+    return table(
+        ("Rank", "Operation", "Category", "Time (ms)", "% of Total Compute"),
+        (
+            (
+                str(top.rank),
+                cell(top.name),
+                _categories_of(run, top),
+                decimal(top.time_ms),
+                percent(top.percent_of_compute),
+            )
+            for top in run.manifest.top_operations
+        ),
+    )
+
+
+def _source(run: Run) -> str:
+    hardware, trace = run.manifest.hardware, sections.trace_line(run)
+    judged = f", judged against {sections.preset_name(hardware)}" if hardware else ""
+    named = "" if run.manifest.model_name else " The title is its file name: no model was named."
+    missing = "" if hardware else f" {sections.hardware_line(None)}"
+    return f"From the {trace}{judged}.{named}{missing}"
+
+
+def _first(details: list[Details]) -> str:
+    if not details or details[0].finding.priority is Priority.LOW:
+        return "No finding is above low priority."
+    first = details[0]
+    title, gain = f"{first.recommendation.label} ({first.finding.title})", first.finding.impact
+    if gain is None:
+        return f"{title} comes first."
+    return (
+        f"{title} comes first: about {milliseconds(gain.saved_ms.mid)} to gain, "
+        f"{percent(gain.e2e_pct.mid)} of GPU wall time."
+    )
+
+
+def _all(run: Run, details: list[Details]) -> str | None:
+    findings = [detail.finding for detail in details]
+    if not findings:
+        return None
+    critical = sum(finding.priority is Priority.CRITICAL for finding in findings)
+    saved_ms = impact.disjoint_saving_ms(findings)
+    share = impact.share_pct(saved_ms, run.manifest.totals.total_time_ms)
+    return (
+        f"{counted(len(findings), 'finding')}, {critical or 'none'} of them critical; the "
+        f"estimates, no time counted twice, add up to {milliseconds(saved_ms)} ({percent(share)})."
+    )
+
+
+def _before_kernels(run: Run) -> str | None:
+    totals = run.manifest.totals
+    if totals.compute_pct is None or totals.compute_pct >= impact.GOOD_COMPUTE_PCT:
+        return None
+    felt = [name for name, pct in _beside_compute(totals) if pct >= FELT_PCT]
+    if not felt:
+        return None
+    return (
+        f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the wall time, so look at "
+        f"{' and '.join(felt)} before single kernels."
+    )
+
+
+def _beside_compute(totals: Totals) -> list[tuple[str, float]]:
+    """What else takes wall time, with its share, most first."""
+    shares = {
+        "idle time": totals.idle_pct or 0.0,
+        "exposed communication": totals.exposed_comm_pct or 0.0,
+        "exposed copies": totals.exposed_memcpy_pct or 0.0,
+    }
+    return sorted(shares.items(), key=lambda share: -share[1])
+
+
+def _utilization(totals: Totals) -> str:
+    parts = [
+        f"{percent(totals.compute_pct)} computing",
+        f"{percent(totals.busy_pct)} busy",
+        f"{percent(totals.idle_pct)} idle",
+        f"{percent(totals.exposed_comm_pct)} exposed communication",
+    ]
+    if (totals.exposed_memcpy_pct or 0.0) >= FELT_PCT:
+        parts.append(f"{percent(totals.exposed_memcpy_pct)} exposed copies")
+    return ", ".join(parts)
+
+
+def _flash_attention(run: Run) -> str:
+    result = run.results.get("sdpa_fwd")
+    if result is None or result.status is Status.ERROR:
+        return NOT_AVAILABLE
+    if result.status is Status.NO_DATA:
+        return "No (no attention operator in the trace)"
+    is_used = result.metrics.get("flash_attention_detected")
+    if is_used is None:
+        return NOT_AVAILABLE
+    if is_used:
+        return "Yes"
+    return "No (paged attention)" if result.metrics.get("paged_attention_detected") else "No"
+
+
+def _categories_of(run: Run, top: TopOperation) -> str:
+    """Where the time of a launcher went, most first: a graph launch runs kernels of many kinds."""
+    rows = run.table("operations").filter(pl.col("uid").is_in(top.operation_uids))
+    times = rows.group_by("category").agg(pl.col("kernel_time_us").sum())
+    most = times.sort("kernel_time_us", "category", descending=[True, False])["category"].to_list()
+    keys = most or ([top.category] if top.category else [])
+    if not keys:
+        return MISSING
+    more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+    return f"{run.results[keys[0]].title if keys[0] in run.results else keys[0]}{more}"
