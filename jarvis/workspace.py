@@ -96,6 +96,17 @@ class RunPaths:
         name = "category_manifest.json"
         return self.root / "category_data" / name, self.root / name
 
+    @property
+    def priority_data(self) -> tuple[Path, Path]:
+        """The findings by what they would save, and a copy at the root: tools look in both."""
+        name = "priority_data.json"
+        return self.root / "category_data" / name, self.root / name
+
+    @property
+    def model_info(self) -> Path:
+        """What the trace says about the model."""
+        return self.root / "metadata" / "model_info.json"
+
     def metadata(self, key: str) -> Path:
         """Platform, GPU utilisation and options as one analysis sees them."""
         return self.root / "metadata" / f"{key}_metadata.json"
@@ -125,6 +136,16 @@ class RunPaths:
     def standalone_report(self, kind: str) -> Path:
         """The ``fair`` or the ``rough`` report."""
         return self.root / f"standalone_analysis_{kind}.md"
+
+    @property
+    def analysis_report(self) -> Path:
+        """The report in the layout that other tools read."""
+        return self.root / "analysis.md"
+
+    @property
+    def perf_plot(self) -> Path:
+        """The drawing of that report."""
+        return self.root / "perf_improvement.png"
 
     def comparative_report(self, kind: str) -> Path:
         """The ``fair`` or the ``rough`` report of a comparison."""
@@ -158,6 +179,9 @@ def _entries() -> frozenset[str]:
         paths.perf_report_xlsx,
         paths.perf_report_csvs,
         *paths.category_manifests,
+        *paths.priority_data,
+        paths.analysis_report,
+        paths.perf_plot,
         paths.metadata("any"),
         paths.findings("any", "compute"),
         paths.findings("any", "system"),

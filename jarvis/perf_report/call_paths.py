@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, NamedTuple
@@ -135,6 +135,16 @@ class CallStacks:
                 break
             node = parent
         return uid if forward is None else forward
+
+
+def own_frames(chain: Iterable[Frame]) -> list[str]:
+    """The modules and Python functions of a chain, without those of the framework."""
+    found = ((frame, _PYTHON_FRAME.match(frame.name)) for frame in chain)
+    return [
+        frame.name.removeprefix(MODULE_PREFIX)
+        for frame, match in found
+        if frame.kind == "module" or (match and not _is_framework(match))
+    ]
 
 
 def _is_framework(frame: re.Match[str]) -> bool:

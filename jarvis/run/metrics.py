@@ -7,20 +7,40 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
-from jarvis.findings import AnalysisResult, Finding, Impact, Status
-from jarvis.perf_report import Totals
+from jarvis.findings import AnalysisResult, Status
+from jarvis.perf_report import CallPath, Totals
+from jarvis.perf_report.call_paths import own_frames
+from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
+from jarvis.run.estimates import bound_type, finding_entries, operation_estimates
 
-KERNEL_NAME_LIMIT = 75
-"""Kernel names are cut to this many characters in ``kernel_name_trunc``."""
+COMPARISON_SCOPE = "standalone"
+"""What tools call an analysis of one trace."""
+
+CHAINED_ROWS = 100
+"""Categories of more rows than this carry no ``call_chain``."""
+
+HIGH_VARIANCE = "high_variance"
+"""The check that finds rows whose times differ too much to be trusted."""
 
 
 def category_metrics(
-    result: AnalysisResult, rows: pl.DataFrame, totals: Totals, details: tuple[str, ...]
+    result: AnalysisResult,
+    rows: pl.DataFrame,
+    totals: Totals,
+    details: tuple[str, ...],
+    call_paths: Mapping[int, CallPath],
+    fused: Mapping[int, str],
 ) -> dict[str, JsonValue]:
-    """The metrics of a category of operations; ``details`` are the columns that it added."""
+    """The metrics of a category of operations.
+
+    ``details`` are the columns that it added, ``call_paths`` the surroundings of its main rows,
+    ``fused`` the fusion finding that covers a row, both by uid.
+    """
     metrics = _head(result)
     if result.status is not Status.OK:
         return metrics
+    unsteady = unsteady_uids(result)
+    paths = call_paths if rows.height <= CHAINED_ROWS else {}
     return {
         **metrics,
         "total_time_ms": round(result.gpu_time_ms, 3),
@@ -32,37 +52,36 @@ def category_metrics(
         "average_efficiency_percent": result.efficiency_pct,
         "mean_efficiency_percent": result.mean_efficiency_pct,
         "efficiency_coverage_percent": result.efficiency_coverage_pct,
-        "operations": [_operation(row, details, totals) for row in rows.iter_rows(named=True)],
+        "operations": [
+            {
+                **operation_entry(row),
+                "saved_ms_at_target": _saved_ms(row, totals),
+                "call_chain": _call_chain(paths.get(row["uid"])),
+                "high_variance": row["uid"] in unsteady,
+                "fusion_flagged": row["uid"] in fused,
+                "fusion_candidate_name": fused.get(row["uid"]),
+                "classification": {name: row[name] for name in details},
+            }
+            for row in rows.iter_rows(named=True)
+        ],
         "category_specific": dict(result.metrics),
         "notes": list(result.notes),
-        **_findings(result),
+        "impact_estimates": operation_estimates(result.key, rows),
+        "category_findings": finding_entries(result, rows),
     }
 
 
 def system_metrics(result: AnalysisResult) -> dict[str, JsonValue]:
     """The metrics of an analysis across categories: its assessments stand at the top level."""
-    return {**_head(result), **result.metrics, **_findings(result)}
+    return {**_head(result), "category_findings": finding_entries(result), **result.metrics}
 
 
-def _head(result: AnalysisResult) -> dict[str, JsonValue]:
-    status = "SUCCESS" if result.tier == "system" and result.status is Status.OK else result.status
-    head: dict[str, JsonValue] = {
-        "category": result.key,
-        "title": result.title,
-        "tier": result.tier,
-        "status": str(status),
-    }
-    return head if result.error is None else {**head, "error": result.error}
-
-
-def _operation(
-    row: Mapping[str, Any], details: tuple[str, ...], totals: Totals
-) -> dict[str, JsonValue]:
-    efficiency = row["pct_roofline"]
-    kernels = row["kernels"] or []
-    is_anomaly = impact.is_anomaly(efficiency)
+def operation_entry(row: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """One row of operations; ``args``, ``kernel_name``, ``kernel_name_trunc`` and
+    ``launcher_path`` are cells of a Markdown table."""
+    efficiency, kernels = row["pct_roofline"], row["kernels"] or []
     mean, std = row["kernel_time_us_mean"], row["kernel_time_us_std"]
-    operation: dict[str, JsonValue] = {
+    return {
         "name": row["name"],
         "ex_uid": row["uid"],
         "source_category": row["op_category"],
@@ -76,33 +95,51 @@ def _operation(
             "tflops_achieved": row["tflops_per_s"],
             "tb_s_achieved": row["tb_per_s"],
             "efficiency_percent": efficiency,
-            "bound_type": row["bound"],
+            "bound_type": bound_type(row["bound"]),
             "flops_per_byte": row["flops_per_byte"],
             "compute_spec": row["compute"],
             "resolved_peak_maf": row["peak_tflops"],
             "resolved_peak_hbm_bw": row["peak_tb_per_s"],
-            "is_anomaly": is_anomaly,
+            "is_anomaly": impact.is_anomaly(efficiency),
             "assessment": impact.efficiency_word(efficiency),
             "warning": row["roofline_note"],
         },
-        "saved_ms_at_target": _saved_ms(row, efficiency, totals),
         "has_perf_model": row["has_perf_model"],
-        "args": row["arguments"].replace(", [", "<br>[") if row["arguments"] else None,
+        "args": arguments_cell(row["arguments"]),
         "library": row["library"],
-        "kernel_name": "<br>".join(
-            f"Kernel {i}: {kernel['name']}" for i, kernel in enumerate(kernels, start=1)
-        ),
-        "kernel_name_trunc": (row["main_kernel"] or "")[:KERNEL_NAME_LIMIT] or None,
-        "module_chain": row["module_path"],
-        "launcher_path": row["called_from"],
+        "kernel_name": kernels_cell(kernels),
+        "kernel_name_trunc": kernels_cell(kernels, limit=NAME_LIMIT),
+        "module_chain": row["module_path"] or [],
+        "launcher_path": cell_text(row["entry_point"]) if row["entry_point"] else None,
         "cov": std / mean if std is not None and mean else None,
         "in_top_operations": row["is_top_operation"],
-        "classification": {name: row[name] for name in details},
     }
-    return operation
 
 
-def _saved_ms(row: Mapping[str, Any], efficiency: float | None, totals: Totals) -> float | None:
+def unsteady_uids(result: AnalysisResult) -> frozenset[int]:
+    """The rows whose times differ too much to be trusted."""
+    doubted = (f for f in result.findings if f.check == HIGH_VARIANCE)
+    return frozenset(reference.uid for finding in doubted for reference in finding.operations)
+
+
+def _head(result: AnalysisResult) -> dict[str, JsonValue]:
+    status = "SUCCESS" if result.tier == "system" and result.status is Status.OK else result.status
+    head: dict[str, JsonValue] = {
+        "category": result.key,
+        "title": result.title,
+        "tier": result.tier,
+        "comparison_scope": COMPARISON_SCOPE,
+        "status": str(status),
+    }
+    return head if result.error is None else {**head, "error": result.error}
+
+
+def _call_chain(path: CallPath | None) -> list[JsonValue]:
+    return [] if path is None else [*own_frames(path.parent_chain)]
+
+
+def _saved_ms(row: Mapping[str, Any], totals: Totals) -> float | None:
+    efficiency = row["pct_roofline"]
     if efficiency is None or impact.is_anomaly(efficiency):
         return None
     projection = impact.project(
@@ -113,26 +150,3 @@ def _saved_ms(row: Mapping[str, Any], efficiency: float | None, totals: Totals) 
         total_ms=totals.total_time_ms,
     )
     return projection.saved_ms
-
-
-def _findings(result: AnalysisResult) -> dict[str, JsonValue]:
-    return {
-        "impact_estimates": [_estimate(f, f.impact) for f in result.findings if f.impact],
-        "category_findings": [f.model_dump(mode="json") for f in result.findings],
-    }
-
-
-def _estimate(finding: Finding, gain: Impact) -> dict[str, JsonValue]:
-    return {
-        "operation": finding.operations[0].name if finding.operations else finding.title,
-        "category": finding.category,
-        "type": finding.check,
-        "estimation": gain.method,
-        "time_ms": gain.time_ms,
-        "saved_ms_low": gain.saved_ms.low,
-        "saved_ms": gain.saved_ms.mid,
-        "saved_ms_high": gain.saved_ms.high,
-        "impact_score_low": gain.e2e_pct.low,
-        "impact_score": gain.e2e_pct.mid,
-        "impact_score_high": gain.e2e_pct.high,
-    }

@@ -17,6 +17,8 @@ from jarvis.perf_report.call_paths import CallPath
 from jarvis.perf_report.sheets import sheets
 from jarvis.run.manifest import Manifest, TopOperation
 from jarvis.run.metrics import category_metrics, system_metrics
+from jarvis.run.model_info import model_info
+from jarvis.run.priorities import priority_data
 from jarvis.run.run import CALL_PATHS, Run
 from jarvis.workspace import RunPaths
 
@@ -93,7 +95,7 @@ class Preparation:
     def write(self, prepared: Mapping[str, Mapping[str, JsonValue]]) -> None:
         """Write all of them; ``prepared`` are the inputs of system analyses by key."""
         paths = RunPaths(self.root)
-        unified = self._unified_sheet()
+        unified, fused = self._unified_sheet(), self._fused()
         for key, result in self.run.results.items():
             _write_json(paths.metadata(key), self._metadata(result))
             if result.tier != "compute":
@@ -102,7 +104,10 @@ class Preparation:
             rows = self.run.category_operations(key)
             details = tuple(c.name for c in _details(key) if c.name in rows.columns)
             _write_json(
-                paths.metrics(key), category_metrics(result, rows, self._manifest.totals, details)
+                paths.metrics(key),
+                category_metrics(
+                    result, rows, self._manifest.totals, details, self.run.call_paths(key), fused
+                ),
             )
             if rows.height:
                 _write_csv(paths.operations_csv(key), _category_sheet(unified, rows, details))
@@ -112,10 +117,23 @@ class Preparation:
             _write_json(paths.system_data(key), data)
         for path in paths.category_manifests:
             _write_json(path, self._category_manifest(prepared))
+        priorities = priority_data(self.run)
+        for path in paths.priority_data:
+            _write_json(path, priorities)
+        _write_json(paths.model_info, model_info(self.run.table("operations")))
 
     @property
     def _manifest(self) -> Manifest:
         return self.run.manifest
+
+    def _fused(self) -> dict[int, str]:
+        """The fusion finding that covers a row of operations, by uid; the first of several."""
+        titles: dict[int, str] = {}
+        for result in self.run.results.values():
+            for finding in result.findings if result.tier == "fusion" else ():
+                for uid in (*(op.uid for op in finding.operations), *finding.shared_uids):
+                    titles.setdefault(uid, finding.title)
+        return titles
 
     def _unified_sheet(self) -> pl.DataFrame:
         table = self.run.table(UNIFIED)

@@ -1,0 +1,63 @@
+"""Texts of a trace as a cell of a Markdown table holds them, and the metrics beside it.
+
+Tools compare both letter by letter and split cells at ``|`` and ``<br>``, so what Markdown would
+take as its own is written as an HTML entity: ``html.unescape`` gives the text of the trace.
+"""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MISSING = "—"
+"""A cell without a value."""
+
+BREAK = "<br>"
+"""Parts the arguments of a call, and its kernels."""
+
+NAME_LIMIT = 75
+"""Characters of a kernel name that ``kernel_name_trunc`` keeps."""
+
+KERNELS_SHOWN = 8
+"""Kernels of one operation that a cell names."""
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+# Brackets matter before a link target, underscores where both ends of an emphasis could be.
+_SPECIAL = re.compile(
+    r"[\\`*|$~@]|\](?=[(\[:])|(?<![A-Za-z0-9])_(?=.*_(?![A-Za-z0-9]))|(?<=[A-Za-z]):(?=//)"
+    r"|(?<=www)\.",
+    re.IGNORECASE,
+)
+
+
+def cell_text(text: str) -> str:
+    """``text`` on one line, shown letter by letter."""
+    flat = html.escape(_UNPRINTABLE.sub(" ", text).strip(), quote=False)
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", flat)
+
+
+def arguments_cell(arguments: str | None) -> str | None:
+    """``[8,4] bf16, [4] bf16`` as ``(8,4) bf16<br>(4,) bf16``; None without any."""
+    if not arguments:
+        return None
+    return BREAK.join(cell_text(_as_tuple(part)) for part in arguments.split(", "))
+
+
+def _as_tuple(argument: str) -> str:
+    single = re.sub(r"\[(\d+)\]", r"(\1,)", argument)
+    return re.sub(r"\[([\d,]*)\]", r"(\1)", single)
+
+
+def kernels_cell(kernels: Sequence[Mapping[str, Any]], *, limit: int | None = None) -> str | None:
+    """The names of kernels, numbered where there are several; None without any.
+
+    ``limit`` cuts each name, and the list at KERNELS_SHOWN.
+    """
+    names = list(dict.fromkeys(str(kernel["name"]) for kernel in kernels))
+    shown = names if limit is None else [name[:limit] for name in names[:KERNELS_SHOWN]]
+    if len(names) < 2:
+        return cell_text(shown[0]) or None if shown else None
+    numbered = [f"Kernel {i}: {cell_text(name)}" for i, name in enumerate(shown, start=1)]
+    if len(shown) < len(names):
+        numbered.append(f"and {len(names) - len(shown)} more")
+    return BREAK.join(numbered)

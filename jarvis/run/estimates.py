@@ -1,0 +1,134 @@
+"""What operations and findings would save, as scores that other tools read.
+
+A score is a share of GPU wall time in percent. That of a gap to the roofline is fixed
+(``impact.gap_scores``) and does not know the target of our own projections.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis import impact
+from jarvis.findings import AnalysisResult, Finding, Priority, Range
+from jarvis.perf_report.efficiency import MEMORY_ONLY
+
+MIN_OPERATION_SCORE = 0.01
+"""Rows that would save less have no estimate."""
+
+EFFICIENCY_BUCKETS = ((30.0, "0-30"), (60.0, "30-60"), (float("inf"), "60-100"))
+"""Upper ends and names of the bands that tools sort findings into."""
+
+NO_BUCKET = "unknown"
+SCORE_DIGITS = 2
+
+_METHODS = {"perf model": "quantified", "upper bound": "quantified", "heuristic": "heuristic"}
+HEURISTIC = _METHODS["heuristic"]
+
+Json = dict[str, JsonValue]
+
+
+def recommended(result: AnalysisResult) -> list[Finding]:
+    """The findings of an analysis that get a card, most urgent first; low ones do not."""
+    return [f for f in impact.ranked(result.findings) if f.priority is not Priority.LOW]
+
+
+def scores(finding: Finding) -> Range | None:
+    """The scores of a finding; None where nothing is known."""
+    gain = finding.impact
+    if gain is None:
+        return None
+    share = gain.e2e_pct
+    return impact.gap_scores(share.high) if gain.method == "perf model" else share
+
+
+def score_fields(found: Range | None) -> dict[str, float | None]:
+    """The three scores under the names that tools read, rounded as reports print them."""
+    return {
+        "impact_score_low": round(found.low, SCORE_DIGITS) if found else None,
+        "impact_score": round(found.mid, SCORE_DIGITS) if found else None,
+        "impact_score_high": round(found.high, SCORE_DIGITS) if found else None,
+    }
+
+
+def bound_type(bound: str | None) -> str | None:
+    """``compute``, ``memory`` or None, as tools know it."""
+    return "memory" if bound == MEMORY_ONLY else bound
+
+
+def operation_estimates(category: str, rows: pl.DataFrame) -> list[JsonValue]:
+    """The rows whose gap to the roofline is known and can be felt, largest score first."""
+    efficiency = pl.col("pct_roofline")
+    judged = rows.filter(impact.is_judged() & (efficiency < impact.FULL_PCT))
+    estimates = [_estimate(category, row) for row in judged.iter_rows(named=True)]
+    estimates.sort(key=lambda e: (-e["impact_score"], e["ex_uid"]))
+    return [e for e in estimates if e["impact_score"] >= MIN_OPERATION_SCORE]
+
+
+def _estimate(category: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    gap_pct = (row["percent_of_total"] or 0.0) * (1 - row["pct_roofline"] / impact.FULL_PCT)
+    return {
+        "operation": row["name"],
+        "ex_uid": row["uid"],
+        "category": category,
+        "type": "kernel_tuning",
+        "estimation": "perf model",
+        "bound_type": bound_type(row["bound"]),
+        "library": row["library"],
+        "time_ms": row["kernel_time_us"] / 1000,
+        "efficiency_pct": row["pct_roofline"],
+        "percent_of_total": row["percent_of_total"],
+        **score_fields(impact.gap_scores(gap_pct)),
+    }
+
+
+def finding_entries(result: AnalysisResult, rows: pl.DataFrame | None = None) -> list[JsonValue]:
+    """The findings that get a card with rank, group and scores; ``rows`` are the category's."""
+    return [
+        {
+            **finding.model_dump(mode="json"),
+            "rank": rank,
+            **score_fields(scores(finding)),
+            "estimate_method": _METHODS[finding.impact.method] if finding.impact else None,
+            **_group(finding, rows),
+        }
+        for rank, finding in enumerate(recommended(result), start=1)
+    ]
+
+
+def _group(finding: Finding, rows: pl.DataFrame | None) -> Json:
+    """What the rows of a finding have in common: that of the heaviest one."""
+    if rows is None or not finding.operations:
+        return {"member_count": 0, "members": []}
+    uids = [reference.uid for reference in finding.operations]
+    members = rows.filter(pl.col("uid").is_in(uids)).to_dicts()
+    heaviest: Mapping[str, Any] = members[0] if members else {}
+    efficiency = finding.impact.efficiency_pct if finding.impact else None
+    return {
+        "bound_type": bound_type(heaviest.get("bound")),
+        "library": heaviest.get("library"),
+        "eff_bucket": _bucket(efficiency),
+        "time_ms": sum(row["kernel_time_us"] for row in members) / 1000,
+        "percent_of_total": sum(row["percent_of_total"] or 0.0 for row in members),
+        "operation_count": sum(row["operation_count"] for row in members),
+        "member_count": len(members),
+        "members": [_member(row) for row in members],
+    }
+
+
+def _member(row: Mapping[str, Any]) -> JsonValue:
+    return {
+        "operation": row["name"],
+        "ex_uid": row["uid"],
+        "time_ms": row["kernel_time_us"] / 1000,
+        "count": row["operation_count"],
+        "efficiency_pct": row["pct_roofline"],
+        "percent_of_total": row["percent_of_total"],
+    }
+
+
+def _bucket(efficiency_pct: float | None) -> str:
+    if efficiency_pct is None:
+        return NO_BUCKET
+    return next(name for below, name in EFFICIENCY_BUCKETS if efficiency_pct < below)

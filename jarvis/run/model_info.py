@@ -1,0 +1,123 @@
+"""``model_info.json``: what the trace itself says about the model, and nothing beyond."""
+
+import ast
+import re
+from collections.abc import Iterable
+
+import polars as pl
+
+UNKNOWN = "Cannot be inferred from trace"
+"""What stands where the trace says nothing."""
+
+WRAPPERS = frozenset(
+    {
+        "CheckpointWrapper",
+        "DataParallel",
+        "DistributedDataParallel",
+        "FullyShardedDataParallel",
+        "ModuleDict",
+        "ModuleList",
+        "OptimizedModule",
+        "Sequential",
+    }
+)
+"""Modules that hold a model and do not say which."""
+
+MAIN_SHARE_PCT = 50.0
+"""A module, or a kind of operation, stands for the model from this share of GPU time on."""
+
+PART_SHARE_PCT = 10.0
+"""A precision or a kind of operation is named from this share of its time on."""
+
+_TIME = "kernel_time_us"
+_INSTANCE = re.compile(r"_\d+$")
+_ATTENTION = "(?i)attention|attn"
+_RECURRENT = r"(?i)\b(?:lstm|gru|rnn)|_(?:lstm|gru|rnn)"
+_EMBEDDING = "aten::embedding"
+_EMBEDDING_MODULE = r"^Embedding_\d+$"
+
+
+def model_info(operations: pl.DataFrame) -> dict[str, str]:
+    """Model, architecture, scale and precision from the operations table with ``category``.
+
+    Each is deduced from names of modules and operators, dtypes and dimensions, or UNKNOWN.
+    """
+    rows = operations.filter(pl.col(_TIME) > 0)
+    return {
+        "model": _model(rows) or UNKNOWN,
+        "architecture": _architecture(rows) or UNKNOWN,
+        "scale": _scale(rows) or UNKNOWN,
+        "precision": _precision(rows) or UNKNOWN,
+    }
+
+
+def _model(rows: pl.DataFrame) -> str | None:
+    """The outermost module that names a model, where most of the GPU time lies in it."""
+    roots = [_root(path) for path in rows["module_path"].to_list()]
+    times = _time_by(rows, roots)
+    named = {root: time for root, time in times.items() if root is not None}
+    if not named:
+        return None
+    root, time = max(named.items(), key=lambda item: item[1])
+    is_main = 100 * time > MAIN_SHARE_PCT * sum(times.values())
+    return root if is_main else None
+
+
+def _root(path: Iterable[str] | None) -> str | None:
+    names = (_INSTANCE.sub("", name) for name in path or ())
+    return next((name for name in names if name not in WRAPPERS), None)
+
+
+def _architecture(rows: pl.DataFrame) -> str | None:
+    modules = pl.col("module_path").list.join(" ").fill_null("")
+    is_attention = (pl.col("category") == "sdpa_fwd") | modules.str.contains(_ATTENTION)
+    is_moe = pl.col("category") == "moe_fused"
+    is_convolution = pl.col("category") == "convolution"
+    names = [pl.col("name"), modules]
+    is_recurrent = pl.any_horizontal(name.str.contains(_RECURRENT) for name in names)
+    attention, moe, convolution, recurrent = (
+        _share_pct(rows, kind) for kind in (is_attention, is_moe, is_convolution, is_recurrent)
+    )
+    if attention:
+        transformer = "Mixture-of-experts Transformer" if moe else "Transformer"
+        is_mixed = convolution >= PART_SHARE_PCT
+        return f"CNN with attention ({transformer} blocks)" if is_mixed else transformer
+    if convolution >= PART_SHARE_PCT:
+        return "CNN"
+    return "RNN" if recurrent >= PART_SHARE_PCT else None
+
+
+def _share_pct(rows: pl.DataFrame, condition: pl.Expr) -> float:
+    whole = float(rows[_TIME].sum())
+    return 100 * float(rows.filter(condition)[_TIME].sum()) / whole if whole else 0.0
+
+
+def _scale(rows: pl.DataFrame) -> str | None:
+    """The largest embedding table: the one size of a model that its operators tell."""
+    in_module = pl.col("module_path").list.last().str.contains(_EMBEDDING_MODULE)
+    looked_up = rows.filter((pl.col("name") == _EMBEDDING) | in_module)["input_dims"].drop_nulls()
+    tables = [ast.literal_eval(dims)[0] for dims in looked_up]
+    sizes = [table for table in tables if len(table) == 2]
+    if not sizes:
+        return None
+    entries, width = max(sizes)
+    return f"largest embedding table {entries} x {width}"
+
+
+def _precision(rows: pl.DataFrame) -> str | None:
+    """The types that the matrix units compute in, else those of all operations, by time."""
+    matrix = rows.filter(pl.col("compute").str.starts_with("matrix_"))
+    known = matrix if matrix.height else rows.filter(pl.col("compute").is_not_null())
+    types = [compute.partition("_")[2].upper() for compute in known["compute"]]
+    times = _time_by(known, types)
+    whole = sum(times.values())
+    ranked = sorted(times.items(), key=lambda item: (-item[1], str(item[0])))
+    return ", ".join(str(t) for t, time in ranked if 100 * time >= PART_SHARE_PCT * whole) or None
+
+
+def _time_by(rows: pl.DataFrame, keys: Iterable[str | None]) -> dict[str | None, float]:
+    """GPU time by a key of each row."""
+    times: dict[str | None, float] = {}
+    for key, time in zip(keys, rows[_TIME], strict=True):
+        times[key] = times.get(key, 0.0) + time
+    return times
