@@ -35,7 +35,9 @@ RELEVANT_COMPUTE_PCT = 1.0
 """Only above this share of compute can anything raise the priority."""
 
 MIN_SAVED_COMPUTE_PCT = 0.5
-"""A smaller saving, as a share of compute, is not urgent."""
+MIN_SAVED_MS = 0.01
+"""A smaller saving, as a share of compute or as a time, is not urgent: in a short trace half a
+percent is less than one launch costs."""
 
 GAP_PARTS = (0.75, 0.875, 1.0)
 """Parts of the gap to the roofline: the low, middle and high score of TraceLens's agent."""
@@ -238,17 +240,21 @@ def final_priority(
     category_pct: float,
     efficiency_pct: float | None,
     saved_compute_pct: float | None = None,
+    saved_ms: float | None = None,
     is_pattern: bool = False,
 ) -> Priority:
     """The priority across all categories, where the top operations of the trace count.
 
     Nothing is urgent below RELEVANT_COMPUTE_PCT (a small trace has ten top operations too), nor
-    where less than MIN_SAVED_COMPUTE_PCT is to be saved (a top operation close to the target).
+    where less than MIN_SAVED_COMPUTE_PCT or MIN_SAVED_MS is to be saved (a top operation close to
+    the target).
     """
     efficiency = FULL_PCT if efficiency_pct is None else efficiency_pct
     if compute_pct <= RELEVANT_COMPUTE_PCT:
         return Priority.LOW
     if saved_compute_pct is not None and saved_compute_pct < MIN_SAVED_COMPUTE_PCT:
+        return Priority.LOW
+    if saved_ms is not None and saved_ms < MIN_SAVED_MS:
         return Priority.LOW
     if (
         is_top_operation
@@ -287,14 +293,18 @@ def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
     taken: set[int | str] = set()
     quantified = [finding for finding in findings if finding.impact is not None]
     for finding in sorted(quantified, key=lambda f: -f.impact.saved_ms.mid if f.impact else 0.0):
-        claims: set[int | str] = {reference.uid for reference in finding.operations}
-        claims |= set(finding.shared_uids)
-        if finding.time_pool is not None:
-            claims.add(finding.time_pool)
-        if not claims & taken:
-            taken |= claims
+        drawn_on = time_sources(finding)
+        if not drawn_on & taken:
+            taken |= drawn_on
             chosen.append(finding)
     return chosen
+
+
+def time_sources(finding: Finding) -> set[int | str]:
+    """What a finding would take its saving from: rows of the operations table and pools of time."""
+    sources: set[int | str] = {reference.uid for reference in finding.operations}
+    sources |= set(finding.shared_uids)
+    return sources if finding.time_pool is None else {*sources, finding.time_pool}
 
 
 def disjoint_saving_ms(findings: Iterable[Finding]) -> float:
