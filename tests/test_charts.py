@@ -36,6 +36,12 @@ def rows(**changes: list[Any]) -> pl.DataFrame:
     return pl.DataFrame(data | changes, strict=False)
 
 
+@pytest.mark.parametrize(("numbers", "top"), [([1, 3, None], 3.0), ([0.5], 0.5), ([], 0.0)])
+def test_the_largest_of_no_numbers_is_0(numbers: list[float | None], top: float) -> None:
+    assert charts.largest(pl.Series(numbers, dtype=pl.Float64)) == top
+    assert charts.largest(pl.Series([None], dtype=pl.Int64)) == 0.0
+
+
 def drawn(chart: Any) -> dict[str, Any]:
     spec: dict[str, Any] = chart.to_dict()
     return spec

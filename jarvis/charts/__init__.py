@@ -10,7 +10,7 @@ from jarvis.charts.bars import (
     scatter,
 )
 from jarvis.charts.gaps import idle_gaps_us
-from jarvis.charts.marks import Columns, columns_of
+from jarvis.charts.marks import Columns, columns_of, largest
 from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
 from jarvis.charts.rooflines import (
     MAX_POINTS,
@@ -36,6 +36,7 @@ __all__ = [
     "compute_roofline",
     "exposure",
     "idle_gaps_us",
+    "largest",
     "log_histogram",
     "parts_of_time",
     "peak_words",

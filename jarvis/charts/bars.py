@@ -8,6 +8,7 @@ import polars as pl
 from jarvis.charts.marks import (
     LINEAR,
     Columns,
+    largest,
     length_scale,
     name_axis,
     plain_axis,
@@ -72,7 +73,7 @@ def _over(
     y = alt.Y("label:N", sort=frame["label"].to_list(), axis=name_axis())
     unit = columns[whole].unit
     base = alt.Chart(frame).encode(y=y, tooltip=tooltip(columns, names, frame))
-    longest = float(frame[whole].max() or 0)  # type: ignore[arg-type]
+    longest = largest(frame[whole])
     x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
     pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
     strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=alt.X(f"{part}:Q"))
@@ -109,7 +110,7 @@ def bars(
             x=alt.X(
                 f"{x}:Q",
                 axis=plain_axis(columns[x].label, format=LINEAR),
-                scale=length_scale(float(longest[x].max() or 0)),  # type: ignore[arg-type]
+                scale=length_scale(largest(longest[x])),
             ),
             tooltip=tooltip(columns, [*keys, x], parts),
         )
@@ -203,7 +204,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
 
     ``parts``: ``kind``, ``part`` (``hidden`` or ``exposed``), ``time_ms``.
     """
-    longest = float(parts.group_by("kind").agg(pl.col("time_ms").sum())["time_ms"].max() or 0)  # type: ignore[arg-type]
+    longest = largest(parts.group_by("kind").agg(pl.col("time_ms").sum())["time_ms"])
     scale = alt.Scale(domain=["hidden", "exposed"], range=[palette.pale, palette.below_threshold])
     chart: alt.Chart = (
         alt.Chart(parts)

@@ -21,6 +21,12 @@ def columns_of(*groups: Iterable[Column]) -> Columns:
     return {column.name: column for group in groups for column in group}
 
 
+def largest(numbers: pl.Series) -> float:
+    """The largest of some numbers; 0 where there is none."""
+    found = numbers.max()
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
 def tooltip(columns: Columns, names: Iterable[str], frame: pl.DataFrame) -> list[alt.Tooltip]:
     """A tooltip line for each named column that the frame has."""
     return [

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.analyses.base import Analysis
-from jarvis.charts import STATES, Palette
+from jarvis.charts import STATES, Palette, largest
 from jarvis.dashboard import selection
 from jarvis.dashboard.projection import operation_columns
 from jarvis.dashboard.small_table import configured
@@ -101,7 +101,7 @@ def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
             help=column.meaning,
         )
     if column.name == "percent_of_category":
-        top = float(rows[column.name].max() or 1.0)  # type: ignore[arg-type]
+        top = largest(rows[column.name]) or 1.0
         return config.ProgressColumn(
             column.label,
             format="%.1f%%",
