@@ -81,8 +81,8 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
     return Fact(
         "linked_gpu_time",
         title,
-        f"{pct(linked_pct)} of GPU time is linked to host calls of the trace, "
-        f"{pct(100 - linked_pct)} ({ms(_ms(rest))}) is not.",
+        f"{pct(linked_pct)} of GPU time, summed over all streams, is linked to host calls of the "
+        f"trace, {pct(100 - linked_pct)} ({ms(_ms(rest))}) is not.",
         linked_pct,
         "%",
         when(linked_pct < LINKED_PCT, Severity.WARNING),

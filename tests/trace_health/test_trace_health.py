@@ -58,7 +58,8 @@ def test_warnings_come_first_and_say_what_to_do() -> None:
         table["severity"], key=["warning", "note", "ok"].index
     )
     assert warning_lines(table) == [
-        "75.0% of GPU time is linked to host calls of the trace, 25.0% (10.0 µs) is not. "
+        "75.0% of GPU time, summed over all streams, is linked to host calls of the trace, "
+        "25.0% (10.0 µs) is not. "
         "The timeline and all tables leave the unlinked work out. "
         "Let the GPU finish before the recording begins: wait for it, and give the profiler's "
         "`schedule` warm-up steps.",
@@ -87,6 +88,12 @@ def test_unlinked_work_is_counted_by_its_reason() -> None:
 def test_a_little_unlinked_work_is_no_alarm() -> None:
     read = trace().op("x", [[1]]).launches("a", us=995).unlinked("b", us=5).read()
     assert facts(read)["linked_gpu_time"].severity is OK
+
+
+def test_linked_time_is_summed_where_streams_work_at_once() -> None:
+    built = trace().op("x").launches("a", us=100, stream=7, at_us=2000.0)
+    built.launches("b", us=100, stream=8, at_us=2000.0).unlinked("c", us=100)
+    assert facts(built.read())["linked_gpu_time"].summary.startswith("66.7% of GPU time, summed")
 
 
 def test_replay_from_graphs() -> None:
