@@ -11,9 +11,12 @@ from jarvis.errors import MissingTableError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import (
+    attention_groups,
     call_paths,
     call_stacks,
     collectives,
+    fusion_chains,
+    fusion_steps,
     gpu_timeline,
     idle_gaps,
     kernel_summary,
@@ -63,6 +66,10 @@ TABLES = (
     "collectives",
     "idle_gaps",
     "perf_model_failures",
+    "fusion_chains",
+    "fusion_steps",
+    "attention_groups",
+    "attention_steps",
 )
 """The tables that every report has; roofline sheets come on top where they have rows."""
 
@@ -226,6 +233,26 @@ class PerfReport:
         """Operations whose perf model raised an error."""
         return conform(operations.perf_model_failures(self._grouped), "perf_model_failures")
 
+    @cached_property
+    def fusion_chains(self) -> pl.DataFrame:
+        """Chains of operators that one kernel could replace."""
+        return conform(self._fusion[0], "fusion_chains")
+
+    @cached_property
+    def fusion_steps(self) -> pl.DataFrame:
+        """The operations at each position of the chains."""
+        return conform(self._fusion[1], "fusion_steps")
+
+    @cached_property
+    def attention_groups(self) -> pl.DataFrame:
+        """Attention that runs as single operators."""
+        return conform(self._unfused_attention[0], "attention_groups")
+
+    @cached_property
+    def attention_steps(self) -> pl.DataFrame:
+        """The operations at each position of unfused attention."""
+        return conform(self._unfused_attention[1], "attention_steps")
+
     def call_paths(self, uids: Sequence[int]) -> dict[int, CallPath]:
         """What is around and below each of these operations or host calls, by uid."""
         unified_rows = self._grouped.calls.filter(pl.col("uid").is_in(uids))
@@ -378,6 +405,25 @@ class PerfReport:
     @cached_property
     def _grouped(self) -> unified.UnifiedCalls:
         return operations.grouped(self._unified)
+
+    @cached_property
+    def _launch_order(self) -> pl.DataFrame:
+        events, tree = self._work.events, self._trace.python_call_tree
+        return fusion_steps.fusion_steps(self._grouped, events, tree, self._python_calls)
+
+    @cached_property
+    def _attention_members(self) -> pl.DataFrame:
+        return attention_groups.attention_members(self._launch_order)
+
+    @cached_property
+    def _unfused_attention(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        return attention_groups.attention_tables(self._launch_order, self._attention_members)
+
+    @cached_property
+    def _fusion(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        taken = self._attention_members["step"]
+        members = fusion_chains.chain_members(self._launch_order, taken)
+        return fusion_chains.fusion_tables(self._launch_order, members)
 
     @property
     def _python_calls(self) -> HostCalls:

@@ -63,6 +63,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "collectives": tables.COLLECTIVES,
     "idle_gaps": tables.IDLE_GAPS,
     "perf_model_failures": tables.PERF_MODEL_FAILURES,
+    "fusion_chains": tables.FUSION_CHAINS,
+    "fusion_steps": tables.FUSION_STEPS,
+    "attention_groups": tables.ATTENTION_GROUPS,
+    "attention_steps": tables.ATTENTION_STEPS,
     "trace_health": tables.TRACE_HEALTH,
     "comparison": tables.COMPARISON,
 }
@@ -145,6 +149,13 @@ _ABOUT = {
     "idle_gaps": "The gaps of `gpu_timeline`: they add up to its idle time. One trace cannot prove "
     "why the GPU waited.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
+    "fusion_chains": "Neighbouring operators that one kernel could replace, found in the call tree "
+    "by module, function or shape. That shapes fit is evidence that data flows, not proof; whether "
+    "something else reads an intermediate result cannot be seen.",
+    "fusion_steps": "The operations at each position of the chains.",
+    "attention_groups": "Attention that runs as single operators: a softmax between two matrix "
+    "products whose shapes fit, with all that runs between them.",
+    "attention_steps": "The operations at each position of these groups.",
     "trace_health": "How far the trace can be trusted, warnings first: each fact with what it "
     "affects and how to capture better.",
     "comparison": "Operations that a run shares with its reference, in runs that have one. "

@@ -216,6 +216,86 @@ PERF_MODEL_FAILURES = (
     ARGUMENTS[0],
     text("reason", "Reason", "what went wrong"),
 )
+_SCOPE = (
+    text("scope_kind", "Kind of frame", "module, function, operator, or sequence for none"),
+    text("scope_name", "Frame", "module, function or operator that the steps run in"),
+)
+_STEP_NAMES = Column("step_names", "Steps", NAMES, meaning="operators of one instance, in order")
+_INSTANCES = count("instance_count", "Instances", "times that the steps run")
+_LAUNCHES = count("kernel_count", "Kernels", "GPU events of all instances")
+_EXAMPLE = Column("example_uid", "Example UID", INTEGER, meaning="first call of the first instance")
+_STEP = (
+    Column("position", "Position", INTEGER, meaning="place of the step, from 0"),
+    Column(
+        "operation_uid", "Operation UID", INTEGER, meaning="row of the operations table of the step"
+    ),
+    Column("name", "Operation", TEXT, meaning=NAME.meaning),
+    *ARGUMENTS[:2],
+    text("kernel", "Kernel", "first kernel of the step's first call"),
+    count("calls", "Calls", "calls of this operation at this position"),
+    number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over these calls"),
+    number("bytes", "Bytes", "bytes", "least memory traffic of one call", ",.0f"),
+)
+FUSION_CHAINS = (
+    Column("chain", "Chain", INTEGER, meaning="number of the chain, most time first"),
+    *_SCOPE,
+    _STEP_NAMES,
+    _INSTANCES,
+    _LAUNCHES,
+    number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
+    number("modelled_pct", "Modelled (%)", "%", "share of that time whose memory traffic is known"),
+    number(
+        "step_bytes", "Bytes now", "bytes", "least memory traffic of all steps together", ",.0f"
+    ),
+    number(
+        "fused_bytes",
+        "Bytes when fused",
+        "bytes",
+        "what comes from outside the chain and what its last step writes, of all instances; empty "
+        "where a shape or dtype is not known",
+        ",.0f",
+    ),
+    number("flops", "FLOPs", "FLOP", "floating-point work of all instances", ",.0f"),
+    text("compute", "Compute peak", "compute unit and precision whose peak applies"),
+    Column(
+        "is_bounded", "Whole frame", FLAG, meaning="the frame holds no other work than such chains"
+    ),
+    Column(
+        "has_data_flow",
+        "Data flow",
+        FLAG,
+        meaning="each step has an operand of the shape that the step before makes",
+    ),
+    ARGUMENTS[0],
+    _EXAMPLE,
+)
+FUSION_STEPS = (
+    Column("chain", "Chain", INTEGER, meaning="row of the table of chains"),
+    *_STEP,
+)
+ATTENTION_GROUPS = (
+    Column("group", "Group", INTEGER, meaning="number of the group, most time first"),
+    *_SCOPE,
+    _STEP_NAMES,
+    _INSTANCES,
+    _LAUNCHES,
+    number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
+    count("batch", "Batch", "sequences; times the heads where the heads are not known"),
+    count("heads", "Heads", "attention heads; empty where batch and heads are one dimension"),
+    count("n_q", "Queries", "queries per sequence"),
+    count("n_kv", "Keys", "keys and values per sequence"),
+    count("d_qk", "Head dim", "length of a query vector"),
+    count("d_v", "Value dim", "length of a value vector"),
+    text("dtype", "Dtype", "element type of the queries"),
+    number("fused_flops", "FLOPs fused", "FLOP", "work of one fused kernel for one call", ",.0f"),
+    number("fused_bytes", "Bytes fused", "bytes", "memory traffic of that kernel", ",.0f"),
+    text("compute", "Compute peak", "compute unit and precision whose peak applies"),
+    _EXAMPLE,
+)
+ATTENTION_STEPS = (
+    Column("group", "Group", INTEGER, meaning="row of the table of unfused attention"),
+    *_STEP,
+)
 TRACE_HEALTH = (
     text("key", "Key", "name of the fact for programs"),
     text("title", "Fact", "what the fact is about"),

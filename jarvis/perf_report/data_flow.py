@@ -1,0 +1,147 @@
+"""Which shapes a call reads and writes, and whether one call's result fits another's operands.
+
+A trace names no tensors. That the result of one call has the shape of an operand of the next is
+evidence that data flows from one to the other, not proof.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from jarvis.perf_models.dtypes import REAL_BYTES
+from jarvis.perf_report.literals import parsed
+
+Shape = tuple[int, ...]
+
+_COPY = "aten::copy_"
+_CONCATENATION = ("aten::cat", "aten::stack")
+_KEEPS_FIRST = ("norm", "softmax", "dropout")
+_REDUCTIONS = ("mean", "sum", "amax", "amin", "max", "min", "var", "std", "prod", "norm", "all")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One operand; ``bytes`` is None where the trace does not name its dtype."""
+
+    shape: Shape
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a call reads, and the shapes that its result may have, the likeliest first.
+
+    ``typed`` are the operands that decide the result's dtype: the widest one has it.
+    """
+
+    reads: tuple[Tensor, ...]
+    results: tuple[Shape, ...]
+    typed: tuple[Tensor, ...]
+
+    @property
+    def written(self) -> int | None:
+        """Bytes of the result; None where its shape or dtype is not known."""
+        sizes = [t.bytes // prod(t.shape) for t in self.typed if t.bytes is not None]
+        return prod(self.results[0]) * max(sizes) if self.results and sizes else None
+
+
+@lru_cache(maxsize=4096)
+def traffic(name: str, input_dims: str, input_types: str | None) -> Traffic:
+    """The operands with more than one element and the result of a call; arguments as JSON text."""
+    tensors = tuple(_tensors(parsed(input_dims), parsed(input_types)))
+    shapes = [tensor.shape for tensor in tensors]
+    if name == _COPY:
+        return Traffic(tensors[1:2], tuple(shapes[:1]), tensors[:1])
+    return Traffic(tensors, tuple(_results(name, shapes)), tensors)
+
+
+def _results(name: str, shapes: list[Shape]) -> list[Shape]:
+    if not shapes:
+        return []
+    if name in _CONCATENATION:
+        return _concatenated(shapes)
+    base = name.rpartition("::")[2].strip("_")
+    if any(base == word or base.startswith(f"{word}_") for word in _REDUCTIONS):
+        return _reduced(shapes[0])
+    if any(word in base for word in _KEEPS_FIRST):
+        return [shapes[0]]
+    result = _broadcast(shapes)
+    return [] if result is None else [result]
+
+
+def flows(earlier: Traffic, later: Traffic) -> bool:
+    """Whether an operand of ``later`` has the shape of the result of ``earlier``."""
+    return any(tensor.shape in earlier.results for tensor in later.reads)
+
+
+def is_related(one: Traffic, other: Traffic) -> bool:
+    """Whether an operand of one call has the shape, or is a part or a repetition, of what the other
+    reads or writes: enough where a module or function holds both."""
+    ours = [tensor.shape for tensor in one.reads] + list(one.results)
+    theirs = [tensor.shape for tensor in other.reads] + list(other.results)
+    return any(_fits(a, b) for a in ours for b in theirs)
+
+
+def is_part(part: Shape, whole: Shape) -> bool:
+    """Whether ``part`` is ``whole`` cut along one dimension."""
+    if len(part) != len(whole):
+        return False
+    cut = [(p, w) for p, w in zip(part, whole, strict=True) if p != w]
+    return len(cut) == 1 and cut[0][0] > 1 and cut[0][1] % cut[0][0] == 0
+
+
+def _tensors(dims: Any, types: Any) -> Iterator[Tensor]:
+    for i, shape in enumerate(dims):
+        kind = types[i] if i < len(types) else ""
+        inner = shape if shape and isinstance(shape[0], tuple) else (shape,)
+        for one in inner:
+            if one and prod(one) > 1:
+                size = REAL_BYTES.get(_dtype(kind))
+                yield Tensor(one, None if size is None else prod(one) * size)
+
+
+def _dtype(kind: Any) -> str:
+    """The dtype of an argument; a list of tensors has a tuple of them or a name of its own."""
+    name = kind[0] if isinstance(kind, tuple) and kind else kind
+    return str(name).lower()
+
+
+def _broadcast(shapes: list[Shape]) -> Shape | None:
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    result = tuple(max(sizes) for sizes in zip(*padded, strict=True))
+    fits = all(
+        size in (1, whole) for shape in padded for size, whole in zip(shape, result, strict=True)
+    )
+    return result if fits else None
+
+
+def _concatenated(shapes: list[Shape]) -> list[Shape]:
+    first = shapes[0]
+    return [
+        (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+        for axis in range(len(first))
+        if all(
+            len(shape) == len(first)
+            and shape[:axis] == first[:axis]
+            and shape[axis + 1 :] == first[axis + 1 :]
+            for shape in shapes
+        )
+    ][::-1]
+
+
+def _reduced(shape: Shape) -> list[Shape]:
+    """What is left after a reduction along one dimension, kept or dropped, the last one first."""
+    axes = range(len(shape) - 1, -1, -1)
+    kept = [tuple(1 if i == axis else size for i, size in enumerate(shape)) for axis in axes]
+    dropped = [shape[:axis] + shape[axis + 1 :] for axis in axes]
+    return kept + dropped
+
+
+def _fits(a: Shape, b: Shape) -> bool:
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    whole = all(x == y or 1 in (x, y) for x, y in zip(left, right, strict=True))
+    return whole or is_part(a, b) or is_part(b, a)
