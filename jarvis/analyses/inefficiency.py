@@ -161,6 +161,7 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str, title: 
         category_pct=group.category_pct,
         efficiency_pct=efficiency,
         saved_compute_pct=gain.compute_pct.mid,
+        saved_ms=gain.saved_ms.mid,
         is_pattern=advice.is_notable,
     )
     is_expected = usual is not None and usual.is_met
