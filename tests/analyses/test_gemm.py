@@ -3,7 +3,12 @@
 import pytest
 
 from jarvis.analyses.checks import low_efficiency
-from jarvis.analyses.compute.gemm import helper_kernels, measure
+from jarvis.analyses.compute.gemm import measure
+from jarvis.analyses.compute.gemm.products import (
+    helper_kernels,
+    quantized_without_gain,
+    repeated_reads,
+)
 from tests.analyses.rows import category, operation
 
 BF16 = ["c10::BFloat16", "c10::BFloat16"]
@@ -124,3 +129,166 @@ def test_products_too_small_for_the_roofline_are_to_be_merged() -> None:
     assert finding.title.endswith("(launch bound)")
     assert "merge products" in finding.algorithmic
     assert pattern(gemm(1, 4103, 64, roofline_time_us=0.3, time_us=5.0)) is None
+
+
+NVJET = "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT"
+
+
+def test_output_tiles_come_from_the_tile_in_the_kernel_name() -> None:
+    row = gemm(4096, 4096, 4096, kernels=[(NVJET, 2000.0)])
+    # 32 x 16 tiles of 128x256, whichever edge lies along M
+    data = category("gemm", row, compute_units=132)
+    assert data.operations["output_tiles"][0] == 512
+    (finding,) = low_efficiency(data)
+    assert "512 output tiles for 132 compute units" in finding.kernel
+    assert finding.hypothesis is None, "3.9 rounds leave 3% without work"
+    unnamed = gemm(4096, 4096, 4096)
+    assert category("gemm", unnamed).operations["output_tiles"][0] is None
+    (finding,) = low_efficiency(category("gemm", unnamed))
+    assert "the kernel name states no tile" in finding.kernel
+
+
+def test_a_last_round_of_few_tiles_is_a_hypothesis() -> None:
+    # 20 x 8 or 10 x 16 = 160 tiles over 132 units: two rounds have room for 264
+    row = gemm(2560, 2048, 4096, kernels=[(NVJET, 2000.0)])
+    (finding,) = low_efficiency(category("gemm", row, compute_units=132))
+    assert "160 output tiles of 128x256 need 2 rounds over 132" in finding.hypothesis
+    assert "about 39%" in finding.hypothesis
+    (finding,) = low_efficiency(category("gemm", row, compute_units=None))
+    assert finding.hypothesis is None
+    memory = gemm(2560, 2048, 4096, kernels=[(NVJET, 2000.0)], bound="memory")
+    (finding,) = low_efficiency(category("gemm", memory, compute_units=132))
+    assert finding.hypothesis is None
+
+
+@pytest.mark.parametrize(
+    ("pct", "b", "count", "is_suspected"),
+    [(19.0, 37632, 1, True), (21.0, 37632, 1, False), (19.0, 1, 37632, False)],
+    ids=["more than 5 times slower", "less", "single products, not a batch"],
+)
+def test_tiny_products_far_slower_than_their_roofline_point_to_the_kernel(
+    pct: float, b: int, count: int, is_suspected: bool
+) -> None:
+    row = gemm(8, 64, 64, b=b, count=count, pct_roofline=pct)
+    (finding,) = low_efficiency(category("gemm", row))
+    assert finding.title.endswith("(tiny batched)")
+    assert (finding.hypothesis is not None) == is_suspected
+
+
+@pytest.mark.parametrize(
+    ("modules", "part"),
+    [
+        (["Qwen2DecoderLayer_0", "Qwen2Attention_0", "Linear_0"], "attention"),
+        (["Qwen2DecoderLayer_0", "Qwen2MLP_0", "Linear_4"], "MLP"),
+        (["BertLayer_0", "BertAttention_0", "BertSelfOutput_0", "Linear_3"], "attention"),
+        (["BertLayer_0", "BertIntermediate_0", "Linear_4"], "MLP"),
+        (["BertLayer_0", "BertOutput_0", "Linear_5"], "MLP"),
+        (["BertOnlyMLMHead_0", "BertLMPredictionHead_0", "Linear_49"], "output head"),
+        (["MyBlock_0", "Linear_0"], None),
+        ([], None),
+    ],
+)
+def test_part_of_the_model(modules: list[str], part: str | None) -> None:
+    row = gemm(4096, 4096, 4096, module_path=modules)
+    assert category("gemm", row).operations["model_part"][0] == part
+
+
+def test_the_finding_says_which_parts_of_the_model_its_time_is_in() -> None:
+    rows = [
+        gemm(4096, 4096, 4096, time_us=1500.0, module_path=["A_0", "MLP_0", "Linear_0"]),
+        gemm(4096, 1024, 4096, time_us=500.0, module_path=["A_0", "SelfAttention_0", "Linear_1"]),
+    ]
+    data = category("gemm", *rows)
+    (finding,) = low_efficiency(data)
+    assert finding.evidence["Part of the model"] == "MLP 1.50 ms, attention 0.500 ms"
+    assert measure(data)["time_ms_by_model_part"] == {"MLP": 1.5, "attention": 0.5}
+
+
+def test_equal_products_of_one_module_are_to_be_merged() -> None:
+    attention = ["Layer_0", "Attention_0"]
+    qkv = gemm(8944, 1024, 1024, count=72, module_path=[*attention, "Linear_0"])
+    out = gemm(8944, 768, 1024, count=24, time_us=10.0, module_path=[*attention, "Linear_3"])
+    (finding,) = low_efficiency(category("gemm", qkv, out))
+    assert "72 calls are 3 for each call" in finding.algorithmic
+    assert "one product of N=3072" in finding.algorithmic
+    for other in ({"count": 25}, {"count": 24, "module_path": ["Layer_0", "MLP_0", "Linear_3"]}):
+        row = gemm(8944, 768, 1024, **{"time_us": 10.0, "module_path": out["module_path"], **other})
+        (finding,) = low_efficiency(category("gemm", qkv, row))
+        assert "merge them" not in finding.algorithmic
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [
+        ("float", "bf16 inputs"),
+        ("c10::BFloat16", "8-bit inputs"),
+        ("c10::Float4_e2m1fn_x2", "quantized already"),
+    ],
+)
+def test_a_narrower_type_is_advised_only_where_there_is_one(dtype: str, words: str) -> None:
+    row = gemm(256, 4096, 4096, dtypes=[dtype] * 2, bound="memory")
+    narrower = category("gemm", row).operations["narrower_note"][0]
+    assert words in narrower
+
+
+def test_helper_kernels_are_named() -> None:
+    kernels = [("Cijk_main", 1500.0), ("splitKreduce_kernel", 500.0)]
+    (finding,) = helper_kernels(category("gemm", gemm(4096, 4096, 4096, kernels=kernels)))
+    assert "`splitKreduce_kernel`" in finding.issue
+    assert "`Cijk_main`" in finding.kernel
+
+
+FP8 = ["c10::Float8_e4m3fn"] * 2
+
+
+@pytest.mark.parametrize(
+    ("values", "is_found"),
+    [
+        ({"flops": 0.80e12}, True),
+        ({"flops": 0.86e12}, False),
+        ({"flops": 0.80e12, "dtypes": BF16}, False),
+        ({"flops": 0.80e12, "bound": "memory", "bytes": 1e6}, False),
+        ({"flops": 0.03e12, "time_us": 90.0}, False),
+    ],
+    ids=["400 TFLOPS/s", "430 TFLOPS/s", "not quantized", "memory bound", "0.9% of compute"],
+)
+def test_quantized_products_that_a_wide_one_could_match(values: dict, is_found: bool) -> None:
+    # a good bf16 product of this GPU reaches 60% of 708 = 425 TFLOPS/s
+    row = gemm(4096, 4096, 4096, **{"dtypes": FP8, **values})
+    findings = list(quantized_without_gain(category("gemm", row)))
+    assert bool(findings) == is_found
+    for finding in findings:
+        assert "400 TFLOPS/s" in finding.issue
+        assert "425 TFLOPS/s" in finding.issue
+        assert "calibration" in finding.algorithmic
+        assert finding.impact is None
+
+
+def test_quantized_gain_needs_a_peak() -> None:
+    row = gemm(4096, 4096, 4096, dtypes=FP8, flops=0.8e12)
+    assert not list(quantized_without_gain(category("gemm", row, hardware=None)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "values", "is_found"),
+    [
+        ((1, 4096, 4096), {}, True),
+        ((1, 4096, 4096), {"count": 99}, False),
+        ((1, 4096, 4096), {"pct_roofline": 79.0}, False),
+        ((1, 4096, 4096), {"pct_roofline": 111.0}, False),
+        ((1, 4096, 4096), {"bound": "compute"}, False),
+        ((4096, 4096, 64), {}, False),
+        ((1, 4096, 4096), {"time_us": 90.0}, False),
+    ],
+    ids=["few rows", "99 calls", "low", "anomaly", "compute", "output decides", "0.9%"],
+)
+def test_efficient_products_that_read_their_weights_again(
+    shape: tuple[int, int, int], values: dict, is_found: bool
+) -> None:
+    row = {"count": 100, "pct_roofline": 90.0, "bound": "memory", "bytes": 33.6e6} | values
+    findings = list(repeated_reads(category("gemm", gemm(*shape, **row))))
+    assert bool(findings) == is_found
+    for finding in findings:
+        assert "M=1, N=4096, K=4096" in finding.issue
+        assert "33.6 MB for 1 row, 100.0% of it weights" in finding.issue
+        assert "8-bit" in finding.algorithmic

@@ -1,0 +1,176 @@
+"""GEMM: matrix multiplications (mm, bmm, addmm, their quantized and grouped kin)."""
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.compute.gemm.products import (
+    helper_kernels,
+    quantized_without_gain,
+    repeated_reads,
+)
+from jarvis.analyses.compute.gemm.shapes import (
+    ALIGNMENT,
+    PAST_ALIGNMENT,
+    ROW_ALIGNMENT,
+    SHORT_K,
+    SKINNY_RATIO,
+    SPLIT_K,
+    TILE,
+    TINY_BATCH,
+    TINY_DIM,
+    TINY_SLOWDOWN,
+    classify,
+)
+from jarvis.analyses.operations import LAUNCH_BOUND, LAUNCH_BOUND_RULE
+from jarvis.schemas import FLAG, INTEGER, TEXT, Column
+
+ADVICE = {
+    "tiny batched": Advice(
+        rule=f"{TINY_BATCH} products or more, no dimension above {TINY_DIM}",
+        reason="{products} products of M={m}, N={n}, K={k} each are too small to fill the GPU",
+        algorithmic="Batch them into fewer, larger products (bmm or grouped GEMM), or merge one of "
+        "the small dimensions M={m}, N={n} into the {products} products.",
+        kernel="Give a replay package of {arguments} to the kernel team ({tile_note}): more than "
+        f"{TINY_SLOWDOWN} times slower than another kernel or GPU for the same shape points to "
+        "kernel selection.",
+        is_notable=True,
+    ),
+    "few tiles": Advice(
+        rule=f"K at least {SPLIT_K} and output tiles of {TILE} for less than a quarter of the "
+        "compute units",
+        reason="M={m}, N={n}, K={k} gives few output tiles to spread over the GPU",
+        algorithmic="Batch more rows than M={m} or more columns than N={n} into the product so "
+        "that its output grows; K={k} offers no parallelism of its own.",
+        kernel="Ask for a kernel that splits K={k} ({tile_note}) and give a replay package of "
+        "{arguments} to the kernel team.",
+        is_notable=True,
+    ),
+    "short K": Advice(
+        rule=f"K is at most {SHORT_K}",
+        reason="M={m}, N={n}, K={k} has little arithmetic for each element that it writes",
+        algorithmic="Fuse the product with what reads its output of M={m} by N={n} (in attention, "
+        "use a fused attention operator), so that the output need not cross memory.",
+        kernel="Tune the kernel for M={m}, N={n}, K={k}, batch {b} ({tile_note}); a replay package "
+        "reproduces it.",
+        is_notable=True,
+    ),
+    "tall and skinny": Advice(
+        rule=f"M and N differ by {SKINNY_RATIO} times or more",
+        reason="the output of M={m}, N={n}, K={k} has one long and one short side ({short_side})",
+        algorithmic="{skinny_advice} {narrower_note}",
+        kernel="Tune tile sizes for M={m}, N={n}, K={k} ({tile_note}); a replay package "
+        "reproduces it.",
+        is_notable=True,
+    ),
+    "misaligned": Advice(
+        rule=f"M, N or K lies 1 to {PAST_ALIGNMENT} past a multiple of {ALIGNMENT}, or N or K is "
+        f"no multiple of {ROW_ALIGNMENT}",
+        reason="{misaligned} is an odd size, and few kernels are tuned for such sizes",
+        algorithmic=f"Pad or trim {{misaligned}} to a multiple of {ALIGNMENT}, for instance by "
+        "padding the vocabulary, the sequence or the head dimension.",
+        kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note}) with a replay "
+        "package, beside the same product padded.",
+        is_notable=True,
+    ),
+    "quantized": Advice(
+        rule="8-bit or 4-bit inputs, by dtype or by the operator's name",
+        reason="low-precision kernels have an efficiency profile of their own",
+        algorithmic="Validate the scheme ({dtype}) and its calibration for the {calls}{place}, and "
+        "make sure that quantizing and dequantizing do not cost what the narrower product saves.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} may need tuning "
+        "for the shape ({tile_note}).",
+        caveat="A trace shows times, not accuracy: whether the scheme is right needs an evaluation "
+        "of the model.",
+    ),
+    LAUNCH_BOUND: Advice(
+        rule=LAUNCH_BOUND_RULE,
+        reason="M={m}, N={n}, K={k} has so little work that the fixed cost of a kernel "
+        "decides its time",
+        algorithmic="{merge_note}Batch more rows than M={m} into each of the {calls}, or merge "
+        "products that share an input{place}; torch.compile may batch them.",
+        kernel="Use a grouped GEMM that takes the {calls} together; a GPU graph only shortens the "
+        "gaps between them, and tuning {kernel} gains little.",
+    ),
+    "compute": Advice(
+        rule="bound by the compute peak, no pattern",
+        reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic needs",
+        algorithmic="{merge_note}Check whether torch.compile batches the {calls}{place}, and "
+        "whether another batch size than M={m} runs better. {narrower_note}",
+        kernel="Tune tile sizes and kernel selection for M={m}, N={n}, K={k}, batch {b} "
+        "({tile_note}); a replay package reproduces it.",
+    ),
+    "memory": Advice(
+        rule="bound by memory bandwidth, no pattern",
+        reason="M={m}, N={n}, K={k} ({dtype}) moves much data for its arithmetic, and bandwidth is "
+        "left unused",
+        algorithmic="{merge_note}Batch more rows than M={m} into each of the {calls}, fuse the "
+        "elementwise work around it{place}, and use sparsity if the weights have it. "
+        "{narrower_note}",
+        kernel="Bandwidth below expectation is a kernel opportunity: give a replay package of "
+        "M={m}, N={n}, K={k}, batch {b} to the kernel team ({tile_note}).",
+    ),
+}
+
+DETAILS = (
+    Column("m", "M", INTEGER, format=",d", meaning="rows of the product"),
+    Column("n", "N", INTEGER, format=",d", meaning="columns of the product"),
+    Column("k", "K", INTEGER, format=",d", meaning="length of the inner products"),
+    Column("b", "Batch", INTEGER, format=",d", meaning="products in one call"),
+    Column("dtype", "Dtype", TEXT, meaning="type of the inputs"),
+    Column("gemm_type", "GEMM type", TEXT, meaning="quantized or regular"),
+    Column("pattern", "Pattern", TEXT, meaning="what is special about the shape"),
+    Column("tile", "Tile", TEXT, meaning="macro tile, as the kernel name states it"),
+    Column("output_tiles", "Output tiles", INTEGER, format=",d", meaning="tiles over the output"),
+    Column("model_part", "Part of the model", TEXT, meaning="by the names of the modules around"),
+    Column("is_misaligned", "Misaligned", FLAG, meaning="a dimension of an odd size"),
+)
+
+
+def measure(data: CategoryData) -> dict[str, JsonValue]:
+    """Counts of quantized and of unmodelled rows, the peaks of the hardware, and GPU time by the
+    part of the model."""
+    rows = data.operations
+    patterns = rows["pattern"].drop_nulls().value_counts(sort=True, name="rows")
+    parts = rows.group_by(pl.col("model_part").fill_null("not known")).agg(
+        pl.col("kernel_time_us").sum() / 1000
+    )
+    return {
+        "quantized_count": rows.filter(pl.col("gemm_type") == "quantized").height,
+        "missing_perf_model_count": rows.filter(~pl.col("has_perf_model")).height,
+        "peak_maf_tflops": data.hardware.peak_tflops("matrix_bf16") if data.hardware else None,
+        "peak_hbm_bw_tbs": data.peak_tb_per_s,
+        "patterns": dict(sorted(patterns.iter_rows())),
+        "time_ms_by_model_part": dict(sorted(parts.iter_rows())),
+    }
+
+
+ANALYSIS = Analysis(
+    title="GEMM",
+    icon=":material/grid_on:",
+    claim=Claim(
+        op_categories=("GEMM", "GroupedGEMM_fwd", "GroupedGEMM_bwd"),
+        op_names=(
+            "*gemm*",
+            "*cijk_*",
+            "*nvjet*",
+            "*splitkreduce*",
+            "aten::linear",
+            "aten::matmul",
+            "aten::_int_mm",
+            "aten::*grouped_mm",
+        ),
+        order=50,
+    ),
+    checks=(*SHARED_CHECKS, helper_kernels, quantized_without_gain, repeated_reads),
+    advice=ADVICE,
+    classify=classify,
+    details=DETAILS,
+    measure=measure,
+    panels=(
+        Panel("roofline", "Roofline"),
+        Panel("savings", "Largest savings at the target"),
+        Panel("scatter", "Efficiency by size", x="flops", y="pct_roofline", color="pattern"),
+    ),
+)

@@ -1,0 +1,243 @@
+"""What a matrix product's shape, type, tile and place in the model say about it."""
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses import kernel_names
+from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_dtype
+
+TINY_BATCH = 1000
+TINY_DIM = 64
+"""From this many products, each with no dimension above this one, a batch is one of tiny GEMMs."""
+
+TINY_SLOWDOWN = 5
+"""A batch of tiny GEMMs that takes more than this many roofline times is slow beyond its size."""
+
+SKINNY_RATIO = 64
+"""Ratio of M and N from which the output is tall and skinny."""
+
+SHORT_K = 64
+"""Up to this K a product has little arithmetic for each element that it writes."""
+
+TILE = 256
+SPLIT_K = 8192
+FEW_TILES_SHARE = 0.25
+"""Output tiles of this edge fill too small a share of the compute units while K is long."""
+
+UNEVEN_SHARE = 0.25
+"""From here on the last round of output tiles leaves much of the GPU without work."""
+
+ALIGNMENT = 64
+PAST_ALIGNMENT = 7
+ROW_ALIGNMENT = 8
+"""Kernels are tuned for multiples of 64; a dimension just past one is treated worst. N and K, which
+lie along the rows in memory, should be multiples of 8 at least."""
+
+QUANTIZED_NAMES = r"w8a8|int8|fp8|w4a16|w4a4|fp4|a8w8|a4w4|a16w4|scaled_mm|_int_mm"
+QUANTIZED_DTYPES = r"fp8|fp4|int8"
+
+MERGED_AT_MOST = 4
+"""So many equal products under one module may share an input (query, key and value: three)."""
+
+MODEL_PARTS = (
+    ("attention", r"attn|attention|selfoutput"),
+    ("MoE", r"moe"),
+    ("output head", r"lm_?head|mlmhead|prediction|classifier|pooler"),
+    ("MLP", r"mlp|ffn|feed_?forward|intermediate|output(?:_\d+)?$"),
+)
+"""Parts of a model by the names of its modules; the innermost module that matches counts."""
+
+
+def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
+    """Shape, type, tile, place and pattern of each product; the most telling pattern wins.
+
+    Where launching decides the time, the shape of the single product does not matter.
+    """
+    shaped = rows.with_columns(
+        m=parameter("M"),
+        n=parameter("N"),
+        k=parameter("K"),
+        b=pl.when(parameter("M").is_not_null()).then(parameter("B").fill_null(1)),
+        dtype=pl.Series([_dtype(p) for p in parameters(rows)], dtype=pl.String),
+        tile=kernel_names.tile(pl.col("main_kernel")),
+        model_part=_model_part(),
+    ).with_columns(
+        products=pl.max_horizontal(pl.col("b"), pl.col("operation_count")),
+        output_tiles=pl.min_horizontal(*_output_tiles()),
+        is_quantized=_is_quantized(),
+        per_module=_per_module(),
+    )
+    return shaped.with_columns(
+        gemm_type=pl.when("is_quantized").then(pl.lit("quantized")).otherwise(pl.lit("regular")),
+        is_misaligned=pl.any_horizontal(*_off_sizes().values()).fill_null(value=False),
+        **_pattern(compute_units),
+        **_notes(compute_units),
+        **{HYPOTHESIS: _hypothesis(compute_units)},
+    )
+
+
+def _pattern(compute_units: int | None) -> dict[str, pl.Expr]:
+    is_tiny = (pl.col("products") >= TINY_BATCH) & _is_tiny()
+    tiles = pl.col("b") * _ceil_div("m", pl.lit(TILE)) * _ceil_div("n", pl.lit(TILE))
+    has_few_tiles = (pl.col("k") >= SPLIT_K) & (tiles < FEW_TILES_SHARE * (compute_units or 0))
+    smallest, largest = pl.min_horizontal("m", "n"), pl.max_horizontal("m", "n")
+    pattern = (
+        pl.when(is_tiny)
+        .then(pl.lit("tiny batched"))
+        .when("is_launch_bound")
+        .then(None)
+        .when(has_few_tiles)
+        .then(pl.lit("few tiles"))
+        .when(pl.col("k") <= SHORT_K)
+        .then(pl.lit("short K"))
+        .when(largest >= SKINNY_RATIO * smallest)
+        .then(pl.lit("tall and skinny"))
+        .when(pl.any_horizontal(*_off_sizes().values()))
+        .then(pl.lit("misaligned"))
+        .when("is_quantized")
+        .then(pl.lit("quantized"))
+    )
+    return {"pattern": pattern}
+
+
+def _notes(compute_units: int | None) -> dict[str, pl.Expr]:
+    """Parts of sentences that hold for some rows only."""
+    has_few_rows = pl.col("m") < pl.col("n")
+    off_text = [
+        pl.when(flag).then(pl.format("{}={}", pl.lit(d.upper()), pl.col(d)))
+        for d, flag in _off_sizes().items()
+    ]
+    units = f" for {compute_units} compute units" if compute_units else ""
+    tiled = pl.format("tile {} from the kernel name", "tile")
+    counted = pl.format(f"{{}}, {{}} output tiles{units}", tiled, "output_tiles")
+    merged = pl.format(
+        "The {} calls are {} for each call of another product in the same module: where they read "
+        "the same input, merge them into one product of N={}. ",
+        "operation_count",
+        "per_module",
+        pl.col("n") * pl.col("per_module"),
+    )
+    return {
+        "short_side": pl.when(has_few_rows)
+        .then(pl.format("M={}", "m"))
+        .otherwise(pl.format("N={}", "n")),
+        "skinny_advice": pl.when(has_few_rows)
+        .then(pl.lit("Batch more rows (tokens, requests) into one product, so that M grows."))
+        .otherwise(pl.lit("Fuse products that read the same input into one, so that N grows.")),
+        "misaligned": pl.concat_str(off_text, separator=" and ", ignore_nulls=True),
+        "tile_note": pl.coalesce(counted, tiled, pl.lit("the kernel name states no tile")),
+        "merge_note": pl.coalesce(merged, pl.lit("")),
+        "narrower_note": _narrower_note(),
+    }
+
+
+def _narrower_note() -> pl.Expr:
+    """A type to try, never one narrower than the hardware's low-precision units take."""
+    dtype = pl.col("dtype")
+    return (
+        pl.when("is_quantized")
+        .then(pl.lit("The inputs are quantized already."))
+        .when(dtype.str.contains("fp32|fp64"))
+        .then(pl.lit("Where accuracy allows, bf16 inputs raise the peak and halve the bytes."))
+        .otherwise(
+            pl.lit(
+                "Where accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and halve the "
+                "bytes."
+            )
+        )
+    )
+
+
+def _hypothesis(compute_units: int | None) -> pl.Expr:
+    slowdown = impact.FULL_PCT / pl.col("pct_roofline")
+    is_slow_batch = (pl.col("b") >= TINY_BATCH) & _is_tiny() & (slowdown > TINY_SLOWDOWN)
+    kernel_choice = pl.format(
+        f"The batch takes {{}} times its roofline time, more than the {TINY_SLOWDOWN} times that "
+        "small products explain: an unsuitable kernel is likely to be selected.",
+        slowdown.round(0).cast(pl.Int64, strict=False),
+    )
+    if not compute_units:
+        return pl.when(is_slow_batch).then(kernel_choice)
+    idle_share = pl.min_horizontal(
+        *(1 - tiles / (compute_units * _rounds(tiles, compute_units)) for tiles in _output_tiles())
+    )
+    is_uneven = (
+        (pl.col("bound") == "compute")
+        & (pl.col("output_tiles") > compute_units)
+        & (idle_share >= UNEVEN_SHARE)
+    )
+    last_round = pl.format(
+        f"{{}} output tiles of {{}} need {{}} rounds over {compute_units} compute units, and the "
+        "last round leaves about {}% of the whole without work, unless the kernel splits K.",
+        "output_tiles",
+        "tile",
+        _rounds(pl.col("output_tiles"), compute_units),
+        (100 * idle_share).round(0).cast(pl.Int64, strict=False),
+    )
+    return pl.when(is_slow_batch).then(kernel_choice).when(is_uneven).then(last_round)
+
+
+def _is_tiny() -> pl.Expr:
+    return pl.max_horizontal("m", "n", "k") <= TINY_DIM
+
+
+def _is_quantized() -> pl.Expr:
+    by_name = pl.col("name").str.to_lowercase().str.contains(QUANTIZED_NAMES)
+    return by_name | pl.col("dtype").str.contains(QUANTIZED_DTYPES).fill_null(value=False)
+
+
+def _model_part() -> pl.Expr:
+    part = first_match(pl.element(), MODEL_PARTS)
+    of_modules = pl.col("module_path").list.eval(part).list.drop_nulls().list.last()
+    return pl.coalesce(of_modules, first_match(pl.col("entry_point"), MODEL_PARTS[:1]))
+
+
+def _per_module() -> pl.Expr:
+    """How often a product runs for each run of another one under the same module, if evenly."""
+    path = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
+    outer_len = (path.list.len().cast(pl.Int64) - 1).clip(0)
+    module = path.list.head(outer_len).list.join("/")
+    fewest = pl.col("operation_count").min().over(module)
+    ratio = pl.col("operation_count") // fewest
+    is_even = pl.col("operation_count") % fewest == 0
+    return pl.when((outer_len > 0) & is_even & ratio.is_between(2, MERGED_AT_MOST)).then(ratio)
+
+
+def _output_tiles() -> tuple[pl.Expr, pl.Expr]:
+    """Macro tiles that cover the output; which edge of a tile lies along M is not known."""
+    edges = [pl.col("tile").str.extract(rf"^(?:\d+x){{{i}}}(\d+)").cast(pl.Int64) for i in (0, 1)]
+    first, second = (
+        pl.col("b") * _ceil_div("m", along_m) * _ceil_div("n", along_n)
+        for along_m, along_n in (edges, edges[::-1])
+    )
+    return first, second
+
+
+def _rounds(tiles: pl.Expr, compute_units: int) -> pl.Expr:
+    return (tiles + compute_units - 1) // compute_units
+
+
+def _dtype(params: dict[str, object]) -> str | None:
+    types = params.get("dtype_A_B")
+    if not isinstance(types, list) or not types:
+        return None
+    return " x ".join(dict.fromkeys(short_dtype(str(name)) for name in types))
+
+
+def _ceil_div(column: str, divisor: pl.Expr) -> pl.Expr:
+    return (pl.col(column) + divisor - 1) // divisor
+
+
+def _off_sizes() -> dict[str, pl.Expr]:
+    return {"m": _is_past("m"), "n": _is_odd("n"), "k": _is_odd("k")}
+
+
+def _is_past(column: str) -> pl.Expr:
+    past = pl.col(column) % ALIGNMENT
+    return (pl.col(column) > ALIGNMENT) & past.is_between(1, PAST_ALIGNMENT)
+
+
+def _is_odd(column: str) -> pl.Expr:
+    is_ragged = (pl.col(column) > ALIGNMENT) & (pl.col(column) % ROW_ALIGNMENT != 0)
+    return _is_past(column) | is_ragged
