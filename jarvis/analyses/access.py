@@ -4,10 +4,15 @@ Texts are those of the operations table: ``"((8, 4), (4,))"``, one entry for eac
 """
 
 import ast
+from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal
 
 Access = Literal["contiguous", "broadcast", "strided"]
+Order = Literal["channels_first", "channels_last"]
+CHANNELS_FIRST: Order = "channels_first"
+CHANNELS_LAST: Order = "channels_last"
+
 Tensor = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape and strides, without the dims of extent 1, whose strides mean nothing."""
 
@@ -36,6 +41,13 @@ def tensor(input_dims: str | None, input_strides: str | None, index: int = 0) ->
     if not shape or len(shape) != len(stride) or isinstance(shape[0], tuple):
         return None
     return shape, stride
+
+
+def channel_order(shape: Sequence[int], strides: Sequence[int]) -> Order | None:
+    """The order of an activation (N, C, spatial...) in memory; None where both would look alike."""
+    if len(strides) != len(shape) or len(shape) < 3 or shape[1] == 1 or prod(shape[2:]) == 1:
+        return None
+    return CHANNELS_LAST if strides[1] == 1 else CHANNELS_FIRST
 
 
 def _tensors(input_dims: str | None, input_strides: str | None) -> list[Tensor]:

@@ -15,7 +15,7 @@ from jarvis.analyses.operations import (
     OperationGroup,
     groups,
 )
-from jarvis.analyses.wording import counted, ms, number, pct, quoted
+from jarvis.analyses.wording import counted, ms, number, pct, quoted, size
 from jarvis.findings import CALLED_FROM, GPU_TIME, Finding, Impact
 
 DEFAULT_ADVICE: Mapping[str, Advice] = {
@@ -125,7 +125,7 @@ def expectation(data: CategoryData, group: OperationGroup) -> Expectation | None
     if advice.expected_of == "roofline":
         return Expectation(low, high, group.efficiency_pct, "roofline")
     reached = group.compute_peak_pct
-    if reached is None or reached < low * group.efficiency_pct / impact.FULL_PCT:
+    if reached is None or reached < high * group.efficiency_pct / impact.FULL_PCT:
         return None
     return Expectation(low, high, reached, advice.expected_of)
 
@@ -197,7 +197,7 @@ def facts_of(group: OperationGroup) -> dict[str, object]:
         "kernel": quoted(heaviest["main_kernel"]) if heaviest["main_kernel"] else "its kernel",
         "calls": counted(group.calls, "call"),
         "mean_time": ms(group.time_ms / max(group.calls, 1)),
-        "moved": f"{number(moved / 1e6)} MB" if moved else "traffic",
+        "moved": size(moved) if moved else "traffic",
         "place": f" in {quoted(place)}" if place else "",
     }
 
@@ -235,7 +235,7 @@ def _verify(group: OperationGroup, gain: Impact) -> str:
 def _capture(group: OperationGroup, advice: Advice, facts: Mapping[str, object]) -> str:
     kind = LAUNCH_BOUND if group.is_launch_bound else group.bound or "memory"
     parts = [advice.capture or CAPTURE[kind]]
-    if group.heaviest["arguments"] is None:
+    if group.heaviest["input_dims"] is None:
         parts.append(NO_SHAPES)
     if group.heaviest["called_from"] is None:
         parts.append(NO_CALL_SITE)

@@ -84,7 +84,11 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
     ``low_efficiency``.
     Threshold: 50 ms or 5% of category time; at least 0.5% of compute.
     """
-    rows = data.operations.filter(~pl.col("has_perf_model") & (pl.col("kernel_time_us") > 0))
+    rows = data.operations.filter(
+        ~pl.col("has_perf_model")
+        & ~pl.col("uid").is_in(data.explained_uids)
+        & (pl.col("kernel_time_us") > 0)
+    )
     is_communication = pl.col("comm_time_us") > pl.col("kernel_time_us") / 2
     reason = (
         pl.when(pl.col("name").str.contains(GRAPH_LAUNCH))

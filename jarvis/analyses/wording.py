@@ -38,6 +38,14 @@ def pct(value_pct: float) -> str:
     return f"{value_pct:.1f}%" if is_plain else f"{value_pct:#.2g}%"
 
 
+def size(nbytes: float) -> str:
+    """An amount of data: ``24 bytes``, ``5.12 kB``, ``12.0 MB``."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= factor:
+            return f"{number(nbytes / factor)} {unit}"
+    return f"{nbytes:.0f} bytes"
+
+
 def counted(count: int, noun: str) -> str:
     """``1 call``, ``2 copies``, ``3 launches``."""
     if noun.endswith("y"):

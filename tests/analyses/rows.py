@@ -10,6 +10,7 @@ import polars as pl
 
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.operations import describe
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import Totals
@@ -94,8 +95,12 @@ def category(
     top: set[int] | None = None,
     compute_units: int | None = 304,
     target_pct: float = 80.0,
+    baseline: Baseline | None = None,
 ) -> CategoryData:
-    """What the analysis ``key`` sees of these rows; ``top`` are uids of top operations."""
+    """What the analysis ``key`` sees of these rows; ``top`` are uids of top operations.
+
+    ``baseline`` is by default that of the rows themselves.
+    """
     analysis = load_analyses()[key]
     table = describe(operations(*rows, base=base), frozenset(top or ()))
     table = table.sort("kernel_time_us", descending=True)
@@ -109,6 +114,7 @@ def category(
         hardware=hardware,
         advice=analysis.advice,
         target_pct=target_pct,
+        baseline=baseline or measure_baseline(table),
     )
 
 

@@ -55,35 +55,6 @@ def test_attention_kinds() -> None:
     assert counted["flash_attention_detected"] is True
 
 
-def elementwise(name: str, nbytes: float, **values) -> dict:
-    return operation(name, time_us=100.0, bytes=nbytes, **values)
-
-
-def test_elementwise_types_and_baseline() -> None:
-    small, large = elementwise("aten::mul", 1000.0), elementwise("aten::copy_", 2.0**24)
-    assert column("elementwise", "op_type", large) == "copy"
-    assert column("elementwise", "is_baseline", large) is True
-    assert column("elementwise", "is_baseline", small) is False
-
-
-def test_baseline_is_that_of_large_tensors_weighted_by_time() -> None:
-    rows = [
-        elementwise("aten::mul", 2.0**24, tb_per_s=2.0, pct_roofline=40.0),
-        {**elementwise("aten::copy_", 2.0**24, tb_per_s=4.0), "kernel_time_us": 300.0},
-        elementwise("aten::add_", 1000.0, tb_per_s=0.1, count=20, roofline_time_us=0.1),
-    ]
-    found = metrics("elementwise", *rows)
-    assert found["baseline_bandwidth_tbs"] == pytest.approx((100 * 2 + 300 * 4) / 400)
-    assert found["mean_bandwidth_of_simple_ops_tbs"] == pytest.approx(6.1 / 3)
-    assert found["launch_bound_percent"] == pytest.approx(20.0)
-
-
-def test_baseline_is_not_invented() -> None:
-    found = metrics("elementwise", elementwise("aten::add_", 1000.0, tb_per_s=0.1))
-    assert found["baseline_bandwidth_tbs"] is None
-    assert found["baseline_efficiency_percent"] is None
-
-
 def test_softmax_stands_in_reduce_with_advice_of_its_own() -> None:
     row = operation("aten::_softmax", time_us=1000.0, pct_roofline=20.0, bound="memory")
     (finding,) = low_efficiency(category("reduce", row))

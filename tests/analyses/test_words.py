@@ -6,7 +6,7 @@ import pytest
 from jarvis.analyses import kernel_names
 from jarvis.analyses.operations import arguments, short_dtype
 from jarvis.analyses.severity import at_most, grade, is_worth_acting, worst
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
+from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted, size
 from jarvis.findings import Severity
 
 
@@ -73,6 +73,12 @@ def test_units_counts_and_lists() -> None:
     assert pct(0.009) == "<0.01%"
     assert pct(0.0) == "0.0%"
     assert [counted(n, "call") for n in (1, 2)] == ["1 call", "2 calls"]
+    assert [size(n) for n in (24.0, 5120.0, 1.2e7, 3e9)] == [
+        "24 bytes",
+        "5.12 kB",
+        "12.0 MB",
+        "3.00 GB",
+    ]
     assert counted(2, "launch") == "2 launches"
     assert counted(1200, "copy") == "1,200 copies"
     assert listed(["a", "b", "c", "d"]) == "a, b, c and 1 more"

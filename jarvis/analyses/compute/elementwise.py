@@ -1,18 +1,37 @@
 """Elementwise: arithmetic, copies, casts and activations, bound by memory bandwidth."""
 
+from collections.abc import Iterator
+
 import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
+from jarvis.analyses import bandwidth
+from jarvis.analyses.access import access
+from jarvis.analyses.bandwidth import baseline_metrics, low_baseline, slow_kernel, time_ms_by
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.baseline import baseline_rows, plain_mean_tb_per_s
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.name_patterns import first_match
-from jarvis.analyses.operations import weighted_efficiency
+from jarvis.analyses.operations import (
+    HYPOTHESIS,
+    KERNEL_FLOOR_US,
+    LAUNCH_BOUND,
+    LAUNCH_BOUND_RULE,
+    MIN_COMPUTE_PCT,
+    OperationGroup,
+)
+from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
+from jarvis.findings import GPU_TIME, Finding, Priority
 from jarvis.schemas import FLAG, TEXT, Column
 
-BASELINE_OPS = ("aten::add_", "aten::mul", "aten::copy_")
-BASELINE_BYTES = 8 * 2**20
-"""Simple operators that show what memory bandwidth this trace can reach, from this size on."""
+SMALL_BYTES = 2**20
+"""A call that moves less is judged by the shortest kernels, not by the bandwidth."""
+
+MANY_CALLS = 1000
+"""From here on the number of elementwise calls is a finding of its own."""
+
+NEIGHBOURS_SHOWN = 4
 
 OP_TYPES = (
     ("copy", r"copy|clone|contiguous|_to\b"),
@@ -22,53 +41,252 @@ OP_TYPES = (
     ("subtract", r"sub"),
 )
 
+OP_CLASSES = (
+    (
+        "activation",
+        r"relu|gelu|silu|swish|sigmoid|tanh|softplus|act_and_mul|mish|hardtanh|threshold",
+    ),
+    ("copy", r"copy|clone|contiguous|_to\b|memcpy"),
+    ("compare/mask", r"::_?(?:eq|ne|lt|le|gt|ge)_?$|where|mask|logical|bitwise|isnan|isinf|clamp"),
+    ("math", r"pow|sqrt|exp|log|sin|cos|neg|abs|reciprocal|erf|square"),
+    ("arithmetic", r"add|mul|sub|div|lerp"),
+)
+"""What an operator does, by its name; a copy between dtypes is a cast."""
+
+GENERAL_KERNEL = r"(?:^|::)elementwise_kernel|gpu_kernel_impl_nocast|legacy_elementwise"
+"""The framework's kernels for operands of any strides, by lower-case name; those that read several
+neighbouring elements at once have ``vectorized`` in their name."""
+
 ADVICE = {
+    "strided": Advice(
+        rule="operands of one shape lie in different orders in memory, or have gaps",
+        reason="its operands lie in different orders in memory (strides {strides}), so that one of "
+        "them is walked in jumps",
+        algorithmic="Have the tensor made in the order that is needed{place}, so that {name} needs "
+        "no reordering: a view, a transposed matrix product or a fused consumer instead.",
+        kernel="Give a replay package of {arguments} with its strides to the kernel team: a tiled "
+        "transposition reads and writes both operands in long runs.",
+    ),
+    "cast": Advice(
+        rule="a copy between dtypes",
+        reason="a cast in a pass of its own ({arguments}), which the operator before or after it "
+        "could do on the way",
+        algorithmic="{chain}",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should read "
+        "several neighbouring elements at once.",
+        expected_pct=bandwidth.SIMPLE_PCT,
+    ),
+    "broadcast": Advice(
+        rule="operands of different shapes",
+        reason="one operand is smaller and repeated ({arguments}), which vectorized kernels do not "
+        "take",
+        algorithmic="{chain}",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should keep the "
+        "smaller operand at hand and read the larger one several elements at once.",
+    ),
+    "small tensor": Advice(
+        rule=f"less than {SMALL_BYTES // 2**20} MB per call, yet not launch bound",
+        reason="{moved} per call are too little for the memory bandwidth to matter; the shortest "
+        f"kernels take {KERNEL_FLOOR_US:.0f} µs and this one {{floor_text}} times that",
+        algorithmic="{chain}",
+        kernel="Check in a replay package of {arguments} how many blocks {kernel} starts: a small "
+        "tensor must still occupy the whole GPU.",
+    ),
     "memory": Advice(
-        rule="bound by memory bandwidth",
-        reason="a plain pass over memory should use most of the bandwidth",
-        algorithmic="Fuse it with its neighbours so that the data crosses memory once, for "
-        "instance with torch.compile or a fused normalization or activation.",
-        kernel="Check strides and dtype casts of {arguments}, and give a replay package to the "
-        "kernel team if contiguous tensors are slow too.",
+        rule="bound by memory bandwidth, contiguous operands of one shape and dtype",
+        reason="a plain pass over contiguous memory should use most of the bandwidth",
+        algorithmic="{chain}",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} walks contiguous "
+        "memory and has no reason to stay below what copies reach.",
+        expected_pct=bandwidth.SIMPLE_PCT,
+    ),
+    LAUNCH_BOUND: Advice(
+        rule=LAUNCH_BOUND_RULE,
+        reason="the heaviest call moves {moved}, and the shortest kernels take "
+        f"{KERNEL_FLOOR_US:.0f} µs however little they do, so launching decides ({{floor_text}} "
+        "times that), not the bandwidth",
+        algorithmic="{chain}",
+        kernel="Use one multi-tensor (foreach) or fused call in place of the {calls} of {kernel}; "
+        "tuning the single kernel gains little.",
     ),
 }
 
 DETAILS = (
     Column("op_type", "Type", TEXT, meaning="what the operator does"),
+    Column("op_class", "Class", TEXT, meaning="arithmetic, copy, cast, activation, and so on"),
+    Column("access", "Access", TEXT, meaning="how the operands lie in memory"),
     Column("is_baseline", "Baseline", FLAG, meaning="counts for the bandwidth baseline"),
+    *bandwidth.DETAILS,
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type of each operator, and whether it counts for the bandwidth baseline."""
-    return rows.with_columns(
+    """Type, class and access of each operator, its place on the ladder, and its neighbours."""
+    described = bandwidth.rated(rows).with_columns(
         op_type=first_match(pl.col("name"), OP_TYPES, "other"),
-        is_baseline=pl.col("name").is_in(BASELINE_OPS)
-        & (pl.col("bytes") >= BASELINE_BYTES).fill_null(value=False),
+        op_class=_op_class(),
+        access=pl.Series(
+            [access(*pair) for pair in rows.select("input_dims", "input_strides").rows()],
+            dtype=pl.String,
+        ),
+        is_baseline=pl.col("uid").is_in(baseline_rows(rows)["uid"].to_list()),
+        strides=pl.col("input_strides").str.replace_all(r"\(\)(, )?", "").str.strip_chars(", "),
+        floor_text=pl.col("floor_ratio").map_elements(number, return_dtype=pl.String),
+    )
+    is_general = pl.col("main_kernel").str.to_lowercase().str.contains(GENERAL_KERNEL)
+    return described.with_columns(
+        _pattern(),
+        chain=_chain_advice(described),
+        **{
+            HYPOTHESIS: pl.when(is_general & ~pl.col("is_launch_bound")).then(
+                pl.lit(
+                    "The kernel's name is that of the general path, which works out a place in "
+                    "memory for every element, not of the vectorized one."
+                )
+            )
+        },
+    )
+
+
+def many_calls(data: CategoryData) -> Iterator[Finding]:
+    """Thousands of elementwise calls in one trace.
+
+    Symptom: the model is made of many single elementwise operators, each with a launch and a pass
+    over memory of its own.
+    Rule: more than MANY_CALLS calls of the whole category.
+    Threshold: 1000 calls; at least 0.5% of compute.
+    """
+    group = OperationGroup(data.operations)
+    if group.calls <= MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
+        return
+    by_name = (
+        data.operations.group_by("name")
+        .agg(pl.col("operation_count").sum(), pl.col("kernel_time_us").sum())
+        .sort("operation_count", "name", descending=[True, False])
+    )
+    top = [f"{quoted(name)} {count:,} times" for name, count, _ in by_name.rows()]
+    mean_us = 1000 * group.time_ms / group.calls
+    launching_us = float(data.operations.filter("is_launch_bound")["kernel_time_us"].sum())
+    is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
+    priority = Priority.MEDIUM if is_large else Priority.LOW
+    yield Finding(
+        check="many_calls",
+        category=data.key,
+        title=f"{group.calls:,} elementwise calls",
+        operations=group.operations,
+        evidence={
+            "Calls": group.calls,
+            "Launches": group.launches,
+            "Operators": by_name.height,
+            "Mean GPU time per call (µs)": mean_us,
+            GPU_TIME: group.time_ms,
+            "Share of compute (%)": group.compute_pct,
+            "Launch-bound time (% of category)": impact.share_pct(
+                launching_us / 1000, group.time_ms
+            ),
+        },
+        issue=f"{group.calls:,} elementwise calls ({listed(top)}) take {number(mean_us)} µs of GPU "
+        f"time on average, {ms(group.time_ms)} together ({pct(group.compute_pct)} of compute).",
+        algorithmic=f"Compile the model or fuse by hand where the {by_name['name'].len()} "
+        f"operators follow each other; {top[0]} is where to start.",
+        kernel=f"Multi-tensor (foreach) calls take lists of tensors at once: the {group.launches:,}"
+        " launches can become a few for parameters and statistics of the same kind.",
+        priority_local=priority,
+        priority=priority,
+        caveat="The saving is not quantified here: the cards of the operators count it.",
+        verify=f"Record the trace again: the category must have fewer than "
+        f"{counted(group.calls, 'call')} for the same number of steps.",
+        capture="Record with `with_stack=True` to see which lines of the model make the calls of "
+        f"{quoted(by_name['name'][0])}.",
     )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """The bandwidth that simple operators on large tensors reach, and the naive mean beside it."""
-    simple = data.operations.filter(
-        pl.col("name").is_in(BASELINE_OPS) & pl.col("tb_per_s").is_not_null()
-    )
-    large = simple.filter("is_baseline")
-    time_us = float(large["kernel_time_us"].sum())
-    moved = float((large["tb_per_s"] * large["kernel_time_us"]).sum())
-    by_type = data.operations.group_by("op_type").agg(pl.col("kernel_time_us").sum() / 1000)
+    """The bandwidth that simple operators on large tensors reach, and the plain mean beside it."""
     return {
-        "baseline_bandwidth_tbs": moved / time_us if time_us > 0 else None,
-        "baseline_efficiency_percent": weighted_efficiency(large),
-        "baseline_row_count": large.height,
-        "mean_bandwidth_of_simple_ops_tbs": simple.select(pl.col("tb_per_s").mean()).item(),
+        **baseline_metrics(data.baseline),
+        "mean_bandwidth_of_simple_ops_tbs": plain_mean_tb_per_s(data.operations),
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
         "launch_bound_percent": impact.share_pct(
             float(data.operations.filter("is_launch_bound")["kernel_time_us"].sum()),
             float(data.operations["kernel_time_us"].sum()),
         ),
-        "time_ms_by_type": dict(by_type.sort("op_type").iter_rows()),
+        "time_ms_by_type": time_ms_by(data.operations, "op_type"),
+        "time_ms_by_class": time_ms_by(data.operations, "op_class"),
+        "time_ms_by_rating": time_ms_by(data.operations, "rating"),
     }
+
+
+def _op_class() -> pl.Expr:
+    is_cast = (
+        pl.col("input_types").str.extract_all(r"c10::\w+|float|double|int|char").list.n_unique() > 1
+    )
+    by_name = first_match(pl.col("name"), OP_CLASSES, "other")
+    runs_in_activation = pl.col("called_from").str.contains(r"(?:ReLU|Hardtanh)\d*$")
+    return (
+        pl.when((by_name == "copy") & is_cast.fill_null(value=False))
+        .then(pl.lit("cast"))
+        .when(pl.col("name").str.contains("clamp") & runs_in_activation)
+        .then(pl.lit("activation"))
+        .otherwise(by_name)
+    )
+
+
+def _pattern() -> pl.Expr:
+    judged = ~pl.col("is_launch_bound") & pl.col("bytes").is_not_null()
+    small = pl.col("bytes") * pl.col("operation_count") / pl.col("kernel_count") < SMALL_BYTES
+    return (
+        pl.when(~judged)
+        .then(None)
+        .when(small)
+        .then(pl.lit("small tensor"))
+        .when(pl.col("access") == "strided")
+        .then(pl.lit("strided"))
+        .when(pl.col("op_class") == "cast")
+        .then(pl.lit("cast"))
+        .when(pl.col("access") == "broadcast")
+        .then(pl.lit("broadcast"))
+        .alias("pattern")
+    )
+
+
+def _chain_advice(rows: pl.DataFrame) -> pl.Series:
+    """What to fuse each row with: the operators of this category called from the same place.
+
+    The backward operators of a module are no neighbours of its forward ones.
+    """
+    calls = [
+        (name, place, "backward" in name, is_small)
+        for name, place, is_small in rows.select("name", "called_from", "is_launch_bound").rows()
+    ]
+    places: dict[tuple[str | None, bool], list[str]] = {}
+    for name, place, is_backward, _ in calls:
+        names = places.setdefault((place, is_backward), [])
+        if place is not None and name not in names:
+            names.append(name)
+    return pl.Series(
+        [
+            _fuse(name, place, [n for n in places[place, is_backward] if n != name], is_small)
+            for name, place, is_backward, is_small in calls
+        ],
+        dtype=pl.String,
+    )
+
+
+def _fuse(name: str, place: str | None, others: list[str], is_small: bool) -> str:
+    where = f" in {quoted(place)}" if place else ""
+    if others:
+        neighbours = listed([quoted(other) for other in others], NEIGHBOURS_SHOWN)
+        return (
+            f"Fuse it with {neighbours}{where}, so that the data crosses memory once; the kernel "
+            "fusion analysis measures the chain."
+        )
+    if is_small:
+        return (
+            f"Gather the tensors that {quoted(name)} takes one by one{where}, such as parameters "
+            "or statistics, and handle them in one call."
+        )
+    return f"Fuse {quoted(name)} into the operator that makes its input or reads its result{where}."
 
 
 ANALYSIS = Analysis(
@@ -79,7 +297,8 @@ ANALYSIS = Analysis(
         op_names=("*elementwise*", "*act_and_mul*", "*silu_and_mul*", "*gelu*", "*memcpy*"),
         order=80,
     ),
-    checks=SHARED_CHECKS,
+    specific=(slow_kernel,),
+    checks=(low_baseline, many_calls, *SHARED_CHECKS),
     advice=ADVICE,
     classify=classify,
     details=DETAILS,

@@ -1,0 +1,269 @@
+"""Checks of memory-bound categories against the bandwidth that the trace itself shows possible."""
+
+from collections.abc import Iterator
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis import impact
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.baseline import Baseline
+from jarvis.analyses.inefficiency import evidence_of, facts_of
+from jarvis.analyses.operations import (
+    KERNEL_FLOOR_US,
+    MIN_COMPUTE_PCT,
+    SHORT_CALL_US,
+    OperationGroup,
+    groups,
+)
+from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
+from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.schemas import NUMBER, TEXT, Column
+
+HIGH_BASELINE_PCT = 70.0
+LOW_BASELINE_PCT = 50.0
+SLOW_KERNEL_PCT = 20.0
+"""Where simple operators reach the first, the hardware is fine; below the second, little can be
+expected of others; a kernel below the third is slow."""
+
+SLOW_SHARE = SLOW_KERNEL_PCT / HIGH_BASELINE_PCT
+"""The same distance from a baseline that is not high."""
+
+CONTIGUOUS_PCT = 50.0
+"""Below this share of its time in contiguous operands, a low baseline is put down to the others."""
+
+LADDER = ((70.0, "excellent"), (50.0, "good"), (30.0, "fuse"))
+"""Efficiency of a plain pass over memory: above the first excellent, above the last a case for
+fusion, at or below it as slow as an anomaly."""
+
+SLOWEST, LAUNCHING, DOUBTFUL = "slow", "launch bound", "above the peak"
+SIMPLE_PCT = (70.0, 80.0)
+"""What a plain pass over contiguous memory is expected to reach."""
+
+DETAILS = (
+    Column("rating", "Rating", TEXT, meaning="place on the ladder of memory-bound operators"),
+    Column(
+        "floor_ratio",
+        "x kernel floor",
+        NUMBER,
+        format=",.1f",
+        meaning=f"mean GPU time of a launch over the {KERNEL_FLOOR_US:.0f} µs of shortest kernels",
+    ),
+)
+"""The columns that ``rated`` adds."""
+
+
+def rated(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with ``rating`` and ``floor_ratio``; small calls are compared with the kernel floor."""
+    efficiency = pl.when(impact.is_judged()).then(pl.col("pct_roofline"))
+    rungs = [pl.when(efficiency > above).then(pl.lit(word)) for above, word in LADDER]
+    launches = pl.col("kernel_count").cast(pl.Float64)
+    return rows.with_columns(
+        rating=pl.coalesce(
+            pl.when("is_launch_bound").then(pl.lit(LAUNCHING)),
+            pl.when(efficiency > impact.FULL_PCT).then(pl.lit(DOUBTFUL)),
+            *rungs,
+            pl.when(efficiency.is_not_null()).then(pl.lit(SLOWEST)),
+        ),
+        floor_ratio=pl.when(launches > 0).then(
+            pl.col("kernel_time_us") / launches / KERNEL_FLOOR_US
+        ),
+    )
+
+
+def slow_kernel(data: CategoryData) -> Iterator[Finding]:
+    """Operators far below what simple operators reach in the same trace.
+
+    Symptom: an operator leaves most of the bandwidth unused that additions, multiplications and
+    copies of large tensors do reach, so its kernel is slow and not the hardware.
+    Rule: rows bound by memory of one operator and pattern below SLOW_KERNEL_PCT and below
+    SLOW_SHARE of the bandwidth baseline, not launch bound, that pass the time test of
+    ``low_efficiency``, which then leaves them out. That the hardware is not the limit is only said
+    from HIGH_BASELINE_PCT on. Saved is the time above what the baseline would take.
+    Threshold: 20% of the roofline and 2/7 of the baseline; baseline 70%; 50 ms or 5% of category
+    time; at least 0.5% of compute.
+    """
+    baseline = data.baseline
+    if baseline is None or baseline.efficiency_pct is None:
+        return
+    limit = min(SLOW_KERNEL_PCT, SLOW_SHARE * baseline.efficiency_pct)
+    is_low = pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT
+    judged = impact.is_judged() & (pl.col("bound") == "memory")
+    for group in groups(data.operations.filter(judged & is_low & (pl.col("kernel_time_us") > 0))):
+        efficiency = group.efficiency_pct
+        is_slow = efficiency is not None and efficiency < limit and not group.is_launch_bound
+        is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)
+        if is_slow and is_relevant and group.compute_pct >= MIN_COMPUTE_PCT:
+            yield _slow_kernel(data, group, baseline)
+
+
+def low_baseline(data: CategoryData) -> Iterator[Finding]:
+    """Simple operators that do not reach half of the bandwidth themselves.
+
+    Symptom: additions, multiplications and copies of large tensors, which the hardware should run
+    at 70 to 80% of its bandwidth, stay far below.
+    Rule: bandwidth baseline below LOW_BASELINE_PCT. The likely cause is told from the rows: short
+    calls, operands that do not lie in one order, or neither.
+    Threshold: 50% of the peak; the rows take at least 0.5% of compute.
+    """
+    baseline = data.baseline
+    if baseline is None or baseline.efficiency_pct is None:
+        return
+    rows = data.operations.filter(pl.col("uid").is_in(baseline.uids))
+    group = OperationGroup(rows.sort("kernel_time_us", "uid", descending=[True, False]))
+    if baseline.efficiency_pct < LOW_BASELINE_PCT and group.compute_pct >= MIN_COMPUTE_PCT:
+        yield _low_baseline(data, group, baseline, baseline.efficiency_pct)
+
+
+def time_ms_by(rows: pl.DataFrame, column: str) -> dict[str, JsonValue]:
+    """GPU time in ms by the values of a column."""
+    times = rows.drop_nulls(column).group_by(column).agg(pl.col("kernel_time_us").sum() / 1000)
+    return dict(times.sort(column).iter_rows())
+
+
+def baseline_metrics(baseline: Baseline | None) -> dict[str, JsonValue]:
+    """The baseline as the metrics of a category name it; None where there is none."""
+    return {
+        "baseline_bandwidth_tbs": baseline.tb_per_s if baseline else None,
+        "baseline_efficiency_percent": baseline.efficiency_pct if baseline else None,
+        "baseline_row_count": len(baseline.uids) if baseline else 0,
+    }
+
+
+def _slow_kernel(data: CategoryData, group: OperationGroup, baseline: Baseline) -> Finding:
+    efficiency, reference_pct = group.efficiency_pct or 0.0, baseline.efficiency_pct or 0.0
+    facts = facts_of(group)
+    gain = impact.modelled_impact(
+        group.time_ms, efficiency, min(reference_pct, impact.FULL_PCT), **data.bases
+    )
+    at_baseline = ms(group.time_ms - gain.saved_ms.mid)
+    achieved = number(group.rate[0]) if group.rate else "?"
+    reference = f"{pct(reference_pct)} ({number(baseline.tb_per_s)} TB/s)"
+    is_high = reference_pct >= HIGH_BASELINE_PCT
+    verdict = (
+        "so the kernel is slow, not the hardware"
+        if is_high
+        else f"{number(reference_pct / efficiency) if efficiency else 'many'} times as much"
+    )
+    take, reach = ("takes", "reaches") if group.calls == 1 else ("take", "reach")
+    advice = data.advice.get(group.pattern or "") or data.advice["memory"]
+    caveats = [advice.caveat.format_map(facts)] if advice.caveat else []
+    if not is_high:
+        caveats.append(
+            f"Simple operators stay below {HIGH_BASELINE_PCT:.0f}% themselves, so the middle "
+            "estimate only counts what they reach."
+        )
+    local = impact.local_priority(compute_pct=group.compute_pct, efficiency_pct=efficiency)
+    final = impact.final_priority(
+        is_top_operation=group.is_top,
+        compute_pct=group.compute_pct,
+        category_pct=group.category_pct,
+        efficiency_pct=efficiency,
+        saved_compute_pct=gain.compute_pct.mid,
+        saved_ms=gain.saved_ms.mid,
+    )
+    return Finding(
+        check="slow_kernel",
+        category=data.key,
+        title=("Slow kernel: " if is_high else "Far below the bandwidth baseline: ")
+        + quoted(group.name),
+        operations=group.operations,
+        evidence=evidence_of(group)
+        | {
+            "Bandwidth baseline (TB/s)": baseline.tb_per_s,
+            "Bandwidth baseline (% of peak)": reference_pct,
+            "Time at the baseline (ms)": group.time_ms - gain.saved_ms.mid,
+        },
+        issue=f"{facts['calls']} of {quoted(group.name)} over "
+        f"{counted(group.rows.height, 'signature')} {take} {ms(group.time_ms)} "
+        f"({pct(group.compute_pct)} of compute) and {reach} {pct(efficiency)} of the bandwidth "
+        f"({achieved} TB/s), where simple operators on large tensors of this trace reach "
+        f"{reference}, {verdict}.",
+        algorithmic=advice.algorithmic.format_map(facts),
+        kernel=advice.kernel.format_map(facts),
+        priority_local=local,
+        priority=final,
+        impact=gain,
+        caveat=" ".join(caveats) or None,
+        hypothesis=group.heaviest["hypothesis"],
+        verify=f"Record the trace again: the {facts['calls']} of {quoted(group.name)} must come "
+        f"from {ms(group.time_ms)} towards the {at_baseline} that they take at "
+        f"{number(baseline.tb_per_s)} TB/s.",
+        capture=f"Run the replay package of {facts['arguments']} under the platform's "
+        f"hardware-counter profiler: more bytes than the modelled {facts['moved']} per call "
+        "mean that the kernel reads its input again, as many mean that it waits.",
+    )
+
+
+def _low_baseline(
+    data: CategoryData, group: OperationGroup, baseline: Baseline, reached_pct: float
+) -> Finding:
+    best = baseline.best_efficiency_pct or reached_pct
+    names = list(dict.fromkeys(quoted(name) for name in group.rows["name"]))
+    mean_us = baseline.time_us / baseline.calls
+    heaviest = facts_of(group)
+    hypothesis, algorithmic, kernel = _why_low(baseline, mean_us, heaviest)
+    priority = Priority.MEDIUM if group.compute_pct > impact.MEDIUM_COMPUTE_PCT else Priority.LOW
+    return Finding(
+        check="low_baseline",
+        category=data.key,
+        title=f"Low bandwidth baseline: {pct(reached_pct)}",
+        operations=group.operations,
+        evidence={
+            GPU_TIME: group.time_ms,
+            "Share of compute (%)": group.compute_pct,
+            "Bandwidth baseline (TB/s)": baseline.tb_per_s,
+            "Bandwidth baseline (% of peak)": reached_pct,
+            "Best row (% of peak)": best,
+            "Calls": baseline.calls,
+            "Mean GPU time per call (µs)": mean_us,
+            "Time in contiguous operands (%)": baseline.contiguous_pct,
+            "Operators": ", ".join(names),
+        },
+        issue=f"Even {listed(names)} on large tensors reach only {pct(reached_pct)} of the memory "
+        f"bandwidth ({number(baseline.tb_per_s)} TB/s over {counted(baseline.calls, 'call')}, "
+        f"{pct(best)} at best), where 70-80% is to be expected.",
+        algorithmic=algorithmic,
+        kernel=kernel,
+        priority_local=priority,
+        priority=priority,
+        hypothesis=hypothesis,
+        caveat="The saving is not quantified here: the cards of the operators count it.",
+        verify="Record the trace again and read the baseline on the page of this category: it must "
+        f"leave the {pct(reached_pct)} of today.",
+        capture="Time a plain copy of 1 GB on this GPU alone: below 70% of its bandwidth, clocks, "
+        "power limit or partitioning of the device are the next thing to look at.",
+    )
+
+
+def _why_low(
+    baseline: Baseline, mean_us: float, heaviest: dict[str, object]
+) -> tuple[str, str, str]:
+    """The likely cause of a low baseline, and what to do on both paths."""
+    arguments, name, kernel = heaviest["arguments"], heaviest["name"], heaviest["kernel"]
+    if mean_us < SHORT_CALL_US:
+        return (
+            f"The calls are short ({number(mean_us)} µs on average): starting and ending a kernel "
+            f"takes about {KERNEL_FLOOR_US:.0f} µs of each, whatever the bandwidth.",
+            f"Give each call more data than {heaviest['moved']}, with a larger batch or one "
+            "multi-tensor call, before judging other operators by this baseline.",
+            f"Replay {name} with {arguments} and with a batch four times as large: if the "
+            f"bandwidth rises, {kernel} is fine and only short of work.",
+        )
+    if baseline.contiguous_pct < CONTIGUOUS_PCT:
+        return (
+            f"{pct(impact.FULL_PCT - baseline.contiguous_pct)} of their time is in operands that "
+            "are broadcast or lie in different orders in memory.",
+            f"Keep one memory order through the chain{heaviest['place']}, so that {arguments} is "
+            "walked in one sweep.",
+            f"Replay {name} with {arguments} as recorded and contiguous: the difference is what a "
+            f"better {kernel} can gain.",
+        )
+    return (
+        "The calls are long and contiguous, so the GPU itself delivers less: a lower clock, a "
+        "power limit, a partitioned device, or other work at the same time.",
+        f"Record a window in which {name}{heaviest['place']} runs alone, to see whether work "
+        "beside it takes the bandwidth.",
+        f"Replay {name} with {arguments} alone: below {HIGH_BASELINE_PCT:.0f}% there too, the "
+        "device is the thing to look at, not the kernels.",
+    )

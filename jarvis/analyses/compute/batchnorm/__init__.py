@@ -1,0 +1,260 @@
+"""Normalization: batch, layer, group, instance and RMS norm, forward and backward."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis.analyses import bandwidth
+from jarvis.analyses.access import CHANNELS_FIRST, CHANNELS_LAST, channel_order, tensor
+from jarvis.analyses.bandwidth import baseline_metrics, slow_kernel, time_ms_by
+from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.compute.batchnorm.estimates import (
+    BACKWARD,
+    INFERENCE,
+    TRAINING,
+    estimated_bandwidth,
+    estimated_bytes,
+)
+from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.operations import HYPOTHESIS, PATTERN, parameters
+from jarvis.analyses.wording import pct
+from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+
+BATCH_NORM = "batch_norm"
+GROUPED = ("group_norm", "instance_norm")
+NORM_TYPES = (
+    (BATCH_NORM, r"batch_?norm"),
+    ("layer_norm", r"layer_?norm|fused_ln"),
+    ("group_norm", r"group_?norm"),
+    ("instance_norm", r"instance_?norm"),
+    ("rms_norm", r"rms_?norm"),
+)
+
+USUAL_COMPUTE_PCT = (10.0, 50.0)
+"""Share of compute that batch normalization usually takes in convolutional networks."""
+
+NATIVE_KERNEL = r"batch_norm_(?:collect_statistics|backward)_kernel"
+"""The framework's own kernels for channels-first input, which give each channel one block."""
+
+ADVICE = {
+    "training": Advice(
+        rule="batch normalization on the statistics of the batch, and its backward pass",
+        reason="two or three passes over the activation should use most of the bandwidth",
+        algorithmic="{norm_advice}",
+        kernel="Have the DNN library's fused batch normalization chosen in place of {kernel}, or "
+        "give a replay package of {arguments} to the kernel team.",
+        caveat="{share_note}",
+    ),
+    "inference": Advice(
+        rule="batch normalization on recorded statistics",
+        reason="with recorded statistics it is one multiplication and addition per element",
+        algorithmic="Fold it into the convolution before it{place} when the model is loaded: its "
+        "scale and shift are constants, and {calls} disappear.",
+        kernel="Where it cannot be folded, choose a convolution kernel that applies scale and "
+        "shift; a faster {kernel} still passes {moved} through memory.",
+        caveat="{share_note}",
+    ),
+    "groups": Advice(
+        rule="group or instance normalization",
+        reason="{rows_text} are reduced each on its own",
+        algorithmic="Fuse it with the activation after it{place}, so that the {moved} of a call "
+        "cross memory once.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split "
+        "large groups over several blocks.",
+    ),
+    "memory": Advice(
+        rule="bound by memory bandwidth",
+        reason="a normalization is a pass or two over memory and should use most of the bandwidth",
+        algorithmic="Fuse it with the elementwise work before and after it{place}, so that the "
+        "{moved} of a call cross memory once.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should spread "
+        "{rows_text} evenly over the GPU.",
+    ),
+}
+
+DETAILS = (
+    Column("norm_type", "Norm", TEXT, meaning="kind of normalization"),
+    Column("mode", "Mode", TEXT, meaning="training, inference or backward; empty if not known"),
+    Column(
+        "reductions", "Reductions", INTEGER, format=",d", meaning="channels or rows, each alone"
+    ),
+    Column("extent", "Extent", INTEGER, format=",d", meaning="elements of each"),
+    Column("layout", "Input layout", TEXT, meaning="order of the input in memory"),
+    Column(
+        "estimated_bytes",
+        "Estimated bytes",
+        NUMBER,
+        "bytes",
+        ",.0f",
+        "passes over the input, where no perf model says it",
+    ),
+    *bandwidth.DETAILS,
+)
+
+
+def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
+    """Type, mode, layout and extent of each normalization, and what follows from them."""
+    typed = bandwidth.rated(rows).with_columns(
+        norm_type=first_match(pl.col("name"), NORM_TYPES, "other_norm")
+    )
+    calls = zip(typed.iter_rows(named=True), parameters(rows), strict=True)
+    facts = pl.DataFrame(
+        [asdict(_facts(row, params, compute_units)) for row, params in calls],
+        schema={
+            "mode": pl.String,
+            "layout": pl.String,
+            "reductions": pl.Int64,
+            "extent": pl.Int64,
+            "estimated_bytes": pl.Float64,
+            "rows_text": pl.String,
+            "norm_advice": pl.String,
+            HYPOTHESIS: pl.String,
+        },
+    )
+    described = typed.drop(HYPOTHESIS).hstack(facts)
+    batch_norms = described.filter(pl.col("norm_type") == BATCH_NORM)
+    share = _share_note(float(batch_norms["percent_of_compute"].sum()))
+    return described.with_columns(_pattern(), share_note=pl.lit(share))
+
+
+def measure(data: CategoryData) -> dict[str, JsonValue]:
+    """GPU time by type, the share of batch normalization, and the bandwidth to compare with."""
+    rows = data.operations
+    batch_norms = rows.filter(pl.col("norm_type") == BATCH_NORM)
+    return {
+        "time_ms_by_type": time_ms_by(rows, "norm_type"),
+        "time_ms_by_mode": time_ms_by(rows, "mode"),
+        "batch_norm_percent_of_compute": float(batch_norms["percent_of_compute"].sum()),
+        **baseline_metrics(data.baseline),
+        "peak_hbm_bw_tbs": data.peak_tb_per_s,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the arguments of one call tell, and the texts that follow; None where they do not."""
+
+    mode: str | None = None
+    layout: str | None = None
+    reductions: int | None = None
+    extent: int | None = None
+    estimated_bytes: float | None = None
+    rows_text: str = "its groups"
+    norm_advice: str = "Fuse it with the activation after it, so that its output is written once."
+    hypothesis: str | None = None
+
+
+def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int | None) -> _Facts:
+    norm_type = row["norm_type"]
+    mode = BACKWARD if row["direction"] == "backward" else None
+    if mode is None and norm_type == BATCH_NORM and "is_training" in params:
+        mode = TRAINING if params["is_training"] else INFERENCE
+    recorded = tensor(row["input_dims"], row["input_strides"])
+    if recorded is None:
+        return _Facts(mode)
+    shape, strides = recorded
+    layout = channel_order(shape, strides)
+    is_modelled = row["has_perf_model"]
+    estimate = None if is_modelled else estimated_bytes(shape, row["input_types"], mode)
+    count = _reductions(norm_type, shape, params.get("num_channels"))
+    if not count:
+        return _Facts(mode, layout, estimated_bytes=estimate)
+    extent = prod(shape) // count
+    unit = "channels" if norm_type == BATCH_NORM else "rows"
+    is_native = re.search(NATIVE_KERNEL, row["main_kernel"] or "") is not None
+    is_narrow = is_native and layout == CHANNELS_FIRST and count < (compute_units or 0)
+    return _Facts(
+        mode,
+        layout,
+        count,
+        extent,
+        estimate,
+        rows_text=f"{count:,} {unit} of {extent:,} elements",
+        norm_advice=_norm_advice(layout, count, extent),
+        hypothesis=f"The framework's own kernel gives each channel one block, so {count:,} of them "
+        f"use at most {count:,} of {compute_units:,} compute units."
+        if is_narrow
+        else None,
+    )
+
+
+def _reductions(norm_type: str, shape: tuple[int, ...], channels: int | None) -> int | None:
+    """How many parts of the input are reduced each on its own; None where that is not known."""
+    if len(shape) > 1 and norm_type == BATCH_NORM:
+        return shape[1]
+    if len(shape) > 1 and norm_type == "instance_norm":
+        return shape[0] * shape[1]
+    if norm_type in ("layer_norm", "rms_norm") and channels:
+        return prod(shape) // channels
+    return None
+
+
+def _norm_advice(layout: str | None, channels: int, extent: int) -> str:
+    if layout == CHANNELS_FIRST:
+        return (
+            "Convert the model and its input to channels_last "
+            "(`model.to(memory_format=torch.channels_last)`): kernels for that order split the "
+            f"{extent:,} positions of a channel too, not only the {channels:,} channels."
+        )
+    if layout == CHANNELS_LAST:
+        return (
+            "Its input is in channels_last already: if the model may change, a layer or group "
+            f"normalization needs no statistics over the {extent:,} positions of a channel."
+        )
+    return _Facts().norm_advice
+
+
+def _pattern() -> pl.Expr:
+    is_batch_norm = pl.col("norm_type") == BATCH_NORM
+    return (
+        pl.when(is_batch_norm & (pl.col("mode") == INFERENCE))
+        .then(pl.lit(INFERENCE))
+        .when(is_batch_norm)
+        .then(pl.lit(TRAINING))
+        .when(~pl.col("is_launch_bound") & pl.col("norm_type").is_in(GROUPED))
+        .then(pl.lit("groups"))
+        .alias(PATTERN)
+    )
+
+
+def _share_note(share_pct: float) -> str:
+    low, high = USUAL_COMPUTE_PCT
+    place = "below" if share_pct < low else "above" if share_pct > high else "within"
+    return (
+        f"Batch normalization takes {pct(share_pct)} of compute in all, {place} the "
+        f"{low:.0f}-{high:.0f}% that is usual in convolutional networks."
+    )
+
+
+ANALYSIS = Analysis(
+    title="Normalization",
+    icon=":material/equalizer:",
+    claim=Claim(
+        op_categories=("NORM_fwd", "NORM_bwd", "RMSNorm"),
+        op_names=(
+            "*batch_norm*",
+            "*batchnorm*",
+            "*layer_norm*",
+            "*layernorm*",
+            "*group_norm*",
+            "*groupnorm*",
+            "*instance_norm*",
+            "*rms_norm*",
+            "*rmsnorm*",
+        ),
+        order=20,
+    ),
+    specific=(slow_kernel, estimated_bandwidth),
+    checks=SHARED_CHECKS,
+    advice=ADVICE,
+    classify=classify,
+    details=DETAILS,
+    measure=measure,
+    panels=(Panel("roofline", "Roofline"), Panel("savings", "Largest savings at the target")),
+)

@@ -1,0 +1,105 @@
+"""Normalizations that no perf model covers: their traffic, estimated from the passes they make."""
+
+import ast
+from collections.abc import Iterator
+from math import prod
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.inefficiency import facts_of
+from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
+from jarvis.analyses.wording import counted, ms, number, pct, quoted
+from jarvis.findings import GPU_TIME, Finding
+from jarvis.perf_models.dtypes import REAL_BYTES
+
+TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
+
+PASSES = {TRAINING: 3, INFERENCE: 2, BACKWARD: 5}
+"""Tensors as large as the input that cross memory: read for the statistics, read again, written;
+read and written; backward, gradient and input twice and the gradient of the input once."""
+
+
+def estimated_bytes(
+    shape: tuple[int, ...], input_types: str | None, mode: str | None
+) -> float | None:
+    """Traffic of one call in bytes, taken for training where the mode is not known; None where the
+    dtype of the first argument is not recorded."""
+    types = ast.literal_eval(input_types) if input_types else ()
+    element = REAL_BYTES.get(str(types[0]).lower()) if types else None
+    return None if element is None else float(PASSES[mode or TRAINING] * prod(shape) * element)
+
+
+def estimated_bandwidth(data: CategoryData) -> Iterator[Finding]:
+    """Normalizations without a perf model that seem far below the memory bandwidth.
+
+    Symptom: a normalization that no perf model covers takes time.
+    Rule: rows without a perf model whose estimated traffic (PASSES times the size of the input) is
+    below BOTTLENECK_EFFICIENCY_PCT of the bandwidth, that together pass the time test of
+    ``low_efficiency``; ``no_perf_model`` then leaves them out. The saving is an upper bound.
+    Threshold: 40% of the bandwidth; 50 ms or 5% of category time; at least 0.5% of compute.
+    """
+    if data.peak_tb_per_s is None:
+        return
+    rows = data.operations.filter(
+        ~pl.col("has_perf_model") & pl.col("estimated_bytes").is_not_null()
+    ).sort("kernel_time_us", "uid", descending=[True, False])
+    for part in rows.partition_by("name", "mode", maintain_order=True):
+        group = OperationGroup(part)
+        moved = float((part["estimated_bytes"] * part["operation_count"]).sum())
+        tb_per_s = moved / 1e9 / group.time_ms if group.time_ms > 0 else 0.0
+        reached_pct = impact.share_pct(tb_per_s, data.peak_tb_per_s)
+        is_slow = 0 < reached_pct < impact.BOTTLENECK_EFFICIENCY_PCT
+        is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)
+        if is_slow and is_relevant and group.compute_pct >= MIN_COMPUTE_PCT:
+            yield _card(data, group, tb_per_s, reached_pct)
+
+
+def _card(
+    data: CategoryData, group: OperationGroup, tb_per_s: float, reached_pct: float
+) -> Finding:
+    facts, mode = facts_of(group), group.heaviest["mode"]
+    gain = impact.bounded_impact(
+        group.time_ms, group.time_ms * (1 - reached_pct / impact.FULL_PCT), **data.bases
+    )
+    passes = PASSES[mode or TRAINING]
+    kind = f" ({mode})" if mode else ""
+    return Finding(
+        check="estimated_bandwidth",
+        category=data.key,
+        title=f"Low estimated bandwidth: {quoted(group.name)}{kind}",
+        operations=group.operations,
+        evidence={
+            GPU_TIME: group.time_ms,
+            "Share of compute (%)": group.compute_pct,
+            "Share of category (%)": group.category_pct,
+            "Estimated passes over the input": passes,
+            "Estimated bandwidth (TB/s)": tb_per_s,
+            "Estimated efficiency (% of bandwidth)": reached_pct,
+            "Calls": group.calls,
+        },
+        issue=f"{counted(group.calls, 'call')} of {quoted(group.name)} take {ms(group.time_ms)} "
+        f"({pct(group.compute_pct)} of compute); counted as {passes} passes over the input they "
+        f"reach about {pct(reached_pct)} of the memory bandwidth ({number(tb_per_s)} TB/s).",
+        algorithmic=f"Fuse {facts['name']}{facts['place']} with what follows it, so that "
+        f"{facts['arguments']} is written once less.",
+        kernel=f"Give a replay package of {facts['arguments']} to the kernel team, with the "
+        f"{facts['mean_time']} of {facts['kernel']} per call.",
+        priority_local=impact.local_priority(
+            compute_pct=group.compute_pct, efficiency_pct=reached_pct
+        ),
+        priority=impact.final_priority(
+            is_top_operation=group.is_top,
+            compute_pct=group.compute_pct,
+            category_pct=group.category_pct,
+            efficiency_pct=reached_pct,
+            saved_compute_pct=gain.compute_pct.mid,
+        ),
+        impact=gain,
+        caveat="No perf model covers it: the traffic is an estimate, and the saving at most what "
+        "the bandwidth allows.",
+        verify=f"Replay {facts['arguments']} alone and compare with {facts['mean_time']} per call.",
+        capture=f"Measure the bytes that {facts['kernel']} moves with the platform's "
+        "hardware-counter profiler on the replay package, in place of the estimate.",
+    )
