@@ -3,9 +3,17 @@
 import polars as pl
 import pytest
 
-from jarvis.analyses.system.cpu_idle import gpu_idle, measure, short_kernels
-from jarvis.findings import Priority, Severity
+from jarvis.analyses import load_analyses
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.runner import divide, run_analyses
+from jarvis.analyses.system.cpu_idle import gpu_idle, idle_causes, measure, short_kernels
+from jarvis.analyses.system.cpu_idle.wording import CAUSES
+from jarvis.findings import AnalysisResult, Priority, Severity
+from jarvis.impact import disjoint_findings
+from jarvis.perf_report import PerfReport
+from jarvis.perf_report.idle_gaps import IdleCause
 from tests.analyses.rows import system, table, totals
+from tests.builders import TraceBuilder, trace
 
 KEY = "cpu_idle"
 
@@ -96,3 +104,139 @@ def test_advice_on_graphs_knows_whether_there_are_any() -> None:
 
     assert advice("aten::mul").startswith("Replay steady parts")
     assert "100.0% of the kernels are replayed" in advice("hipGraphLaunch")
+
+
+def gap(cause: str, ms: float, **values: object) -> dict[str, object]:
+    known = {"launch_uid": 1, "launch_name": "cudaLaunchKernel", "launcher_name": "aten::mul"}
+    return {"start_ns": 0, "dur_ns": round(ms * 1e6), "cause": cause, **known, **values}
+
+
+def by_cause(*gaps: dict[str, object], work: pl.DataFrame | None = None) -> CategoryData:
+    """100 ms of wall time with these gaps."""
+    idle_ms = sum(row["dur_ns"] for row in gaps) / 1e6
+    tables = {"idle_gaps": table("idle_gaps", *gaps)}
+    if work is not None:
+        tables["gpu_work"] = work
+    return system(KEY, idle(idle_ms), tables=tables)
+
+
+def test_each_cause_from_five_percent_on_has_a_finding_of_its_own() -> None:
+    data = by_cause(gap("data_loading", 30), gap("data_loading", 2), gap("allocator", 4.9))
+    (finding,) = idle_causes(data)
+    assert finding.title == CAUSES[IdleCause.DATA_LOADING].title
+    assert finding.severity is Severity.MEDIUM
+    assert finding.evidence["Idle (ms)"] == pytest.approx(32)
+    assert finding.evidence["Gaps"] == 2
+    assert finding.evidence["Longest gap (ms)"] == pytest.approx(30)
+    assert finding.evidence["Share of idle time (%)"] == pytest.approx(100 * 32 / 36.9)
+    assert finding.impact.saved_ms.high == pytest.approx(32)
+    assert "num_workers" in finding.algorithmic
+
+
+@pytest.mark.parametrize("cause", [*IdleCause])
+def test_every_cause_has_words_for_both_paths(cause: IdleCause) -> None:
+    (finding,) = idle_causes(by_cause(gap(cause, 40)))
+    words = CAUSES[cause]
+    assert finding.algorithmic == words.algorithmic
+    assert finding.kernel == words.kernel
+    assert words.what in finding.issue
+    assert (finding.impact is None) is not words.is_idle
+
+
+def test_causes_add_up_to_the_idle_time_and_are_not_counted_twice() -> None:
+    data = by_cause(gap("host_work", 20), gap("launch_bound", 25), gap("queued", 1))
+    findings = [*gpu_idle(data), *idle_causes(data)]
+    assert sum(measure(data)["idle_by_cause_ms"].values()) == pytest.approx(46)
+    assert sum(f.impact.saved_ms.high for f in idle_causes(data)) <= 46
+    assert [f.check for f in disjoint_findings(findings)] == ["gpu_idle"]
+
+
+def test_host_calls_and_operators_are_named() -> None:
+    call = {"host_call": "cudaStreamSynchronize", "host_call_us": 9000.0, "host_op": "aten::item"}
+    data = by_cause(
+        gap("synchronization", 30, **call),
+        gap("synchronization", 10, launcher_name="aten::add", **call),
+    )
+    (finding,) = idle_causes(data)
+    named = "`cudaStreamSynchronize` of `aten::item`"
+    assert finding.evidence["Host calls"] == f"2 x {named} (up to 9.00 ms)"
+    assert finding.evidence["Waits before"] == "`aten::mul` (30.0 ms), `aten::add` (10.0 ms)"
+    assert f"beside the longest stands {named} with 9.00 ms" in finding.issue
+
+
+def test_a_launch_bound_finding_counts_the_kernels() -> None:
+    work = kernels(5.0, 6.0, 50.0)
+    data = by_cause(gap("launch_bound", 40), work=work)
+    (finding,) = idle_causes(data)
+    assert finding.evidence["Kernels"] == 3
+    assert finding.evidence["Kernels below 10 µs"] == 2
+    assert not list(short_kernels(data))
+
+
+def replayed(launcher: str) -> pl.DataFrame:
+    return kernels(5.0, 5.0).with_columns(launcher_name=pl.lit(launcher))
+
+
+def test_queued_work_that_does_not_start_is_no_certain_idle_time() -> None:
+    call = {"host_call": "hipMemcpyWithStream", "host_call_us": 463e3, "host_op": "aten::copy_"}
+    stalled = gap("stalled_queue", 90, **call)
+    data = by_cause(stalled, gap("launch_bound", 4), work=replayed("hipGraphLaunch"))
+    (cause,) = idle_causes(data)
+    assert "blocking copy `hipMemcpyWithStream` of `aten::copy_`" in cause.issue
+    assert cause.hypothesis.startswith("Likely an under-recorded graph")
+    assert "GPU graphs turned off" in cause.capture
+    assert cause.priority is Priority.HIGH
+    (total,) = gpu_idle(data)
+    assert total.severity is Severity.CRITICAL
+    assert total.priority is Priority.LOW
+    assert total.title == "The GPU seems to idle"
+    assert total.impact.saved_ms.high == pytest.approx(4)
+    (plain,) = idle_causes(by_cause(stalled, work=replayed("aten::mul")))
+    assert "graph" not in plain.hypothesis
+
+
+def test_the_total_points_to_the_largest_cause() -> None:
+    (finding,) = gpu_idle(by_cause(gap("host_work", 30), gap("synchronization", 20)))
+    assert finding.evidence["Host work (ms)"] == pytest.approx(30)
+    assert finding.evidence["Synchronization (ms)"] == pytest.approx(20)
+    assert "host work (30.0 ms)" in finding.algorithmic
+    assert "60.0% of that time the host runs Python" in finding.issue
+
+
+def test_without_host_calls_no_cause_is_named() -> None:
+    nothing = {"launch_uid": None, "launch_name": None, "launcher_name": None}
+    data = by_cause(gap("unknown", 40, **nothing), work=kernels(5.0))
+    assert not list(idle_causes(data))
+    (finding,) = gpu_idle(data)
+    assert "no host calls" in finding.hypothesis
+    assert "CPU activity" in finding.capture
+    assert list(short_kernels(data))
+
+
+def test_recorded_python_frames_need_no_second_recording() -> None:
+    frame = gap("host_work", 40, host_call="train.py(30): tokenize", host_call_us=40e3)
+    operator = gap("host_work", 40, host_call="aten::randperm", host_call_us=40e3)
+    (named,) = idle_causes(by_cause(frame))
+    assert named.capture is None
+    (unnamed,) = idle_causes(by_cause(operator))
+    assert "with_stack" in unnamed.capture
+
+
+def analysed(builder: TraceBuilder) -> AnalysisResult:
+    report = PerfReport(builder.read(), None)
+    analyses = {KEY: load_analyses()[KEY]}
+    return run_analyses(report, analyses, divide(report, load_analyses()))[KEY].result
+
+
+def test_from_a_trace_to_the_finding() -> None:
+    builder = trace().op("aten::mul").launches("mul_kernel", us=10).up()
+    builder.op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", us=5000)
+    builder.op("aten::mul").launches("mul_kernel", us=10)
+    result = analysed(builder)
+    assert [finding.check for finding in result.findings] == ["gpu_idle", "idle_causes"]
+    loading = result.findings[1]
+    assert loading.title == "The GPU waits for data"
+    assert result.metrics["idle_by_cause_ms"] == {
+        "data_loading": pytest.approx(loading.evidence["Idle (ms)"])
+    }
+    assert loading.evidence["Idle (ms)"] == pytest.approx(5.0, rel=0.01)

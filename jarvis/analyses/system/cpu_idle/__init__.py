@@ -1,0 +1,251 @@
+"""CPU and idle: time in which the GPU has nothing to do, why, and kernels too short to fill it."""
+
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from jarvis import impact
+from jarvis.analyses.base import Analysis, CategoryData, Target
+from jarvis.analyses.severity import grade, priority_of, worst
+from jarvis.analyses.system.cpu_idle import kernels
+from jarvis.analyses.system.cpu_idle.causes import (
+    IDLE_PCT,
+    IDLE_POOL,
+    Cause,
+    causes,
+    has_host_evidence,
+    idle_causes,
+    launch_advice,
+    reported_causes,
+)
+from jarvis.analyses.system.cpu_idle.wording import WITH_HOST
+from jarvis.analyses.wording import counted, ms, number, pct
+from jarvis.findings import Finding, Priority, Severity
+from jarvis.perf_report import Totals
+from jarvis.perf_report.idle_gaps import IdleCause
+
+IDLE_FINDING_PCT = 15.0
+"""From this share of GPU wall time on, idle time is worth a finding."""
+
+TARGET_IDLE_PCT = 20.0
+"""What a well fed GPU idles at most; the speedup is projected to it."""
+
+WINDOW_CAVEAT = (
+    "Idle time is counted between the first and the last GPU event of the trace, so it depends on "
+    "what was recorded; open the trace in a timeline viewer such as Perfetto to see each gap."
+)
+NO_HOST_EVIDENCE = "The trace holds no host calls, so nothing says what the GPU waits for."
+
+
+def gpu_idle(data: CategoryData) -> Iterator[Finding]:
+    """A GPU that waits for work.
+
+    Symptom: no kernel, copy or communication runs for a good part of the recorded window.
+    Rule: idle time as a share of GPU wall time, from the GPU timeline; the saving is idle time
+    beyond TARGET_IDLE_PCT, and no more than the gaps in which the GPU was not busy with work that
+    the timeline leaves out or the trace lacks.
+    Threshold: a finding from 15% on; above 70 / 50 / 30 / 20%: CRITICAL / HIGH / MEDIUM / LOW, the
+    priority by the share without those gaps.
+    """
+    totals = data.totals
+    idle_pct = totals.idle_pct or 0.0
+    if idle_pct < IDLE_FINDING_PCT:
+        return
+    parts = causes(data)
+    doubtful_ms = sum(cause.idle_ms for cause in parts if not cause.words.is_idle)
+    idle_ms, true_ms = totals.idle_time_ms, max(0.0, totals.idle_time_ms - doubtful_ms)
+    priority = priority_of(grade(impact.share_pct(true_ms, totals.total_time_ms), IDLE_PCT))
+    is_doubtful = doubtful_ms > true_ms
+    yield Finding(
+        check="gpu_idle",
+        category=data.key,
+        title="The GPU seems to idle" if is_doubtful else "The GPU idles",
+        evidence={
+            "Idle (ms)": idle_ms,
+            "Idle (% of GPU wall time)": idle_pct,
+            "Compute (% of GPU wall time)": totals.compute_pct or 0.0,
+            "Exposed communication (% of GPU wall time)": totals.exposed_comm_pct or 0.0,
+            "Exposed copies (% of GPU wall time)": totals.exposed_memcpy_pct or 0.0,
+            "Possible speedup": _speedup(idle_pct),
+            **{f"{cause.words.label} (ms)": cause.idle_ms for cause in parts},
+        },
+        issue=f"The GPU idles for {ms(idle_ms)}, {pct(idle_pct)} of its wall time: no kernel, copy "
+        f"or communication runs.{_mostly(parts, idle_ms)}",
+        priority_local=priority,
+        priority=priority,
+        severity=grade(idle_pct, IDLE_PCT),
+        impact=impact.bounded_impact(
+            idle_ms,
+            true_ms,
+            mid_ms=min(true_ms, to_target_ms(totals, TARGET_IDLE_PCT)),
+            **data.bases,
+        ),
+        hypothesis=_hypothesis(data, parts),
+        caveat=WINDOW_CAVEAT,
+        verify=f"Record several steps after warm-up; idle time below {TARGET_IDLE_PCT:.0f}% is the "
+        "aim.",
+        capture=_capture(data, parts),
+        time_pool=IDLE_POOL,
+        **_actions(data),
+    )
+
+
+def short_kernels(data: CategoryData) -> Iterator[Finding]:
+    """Kernels too short to hide the launch of the next one.
+
+    Symptom: most kernels end before the host can launch the next.
+    Rule: the share of kernels shorter than SHORT_KERNEL_US, counted from the GPU events, where the
+    GPU idles from IDLE_FINDING_PCT on and no host calls are recorded: where they are, the gaps say
+    whether launches hold the GPU back.
+    Threshold: more than 50 / 30% of the kernels: HIGH / MEDIUM.
+    """
+    rows = kernels.kernels(data)
+    if rows.is_empty() or (data.totals.idle_pct or 0.0) < IDLE_FINDING_PCT:
+        return
+    if has_host_evidence(data):
+        return
+    share = kernels.short_share_pct(rows)
+    severity = grade(share, kernels.SHORT_SHARE_PCT)
+    if severity is Severity.ACCEPTABLE:
+        return
+    priority = priority_of(severity).at_most(Priority.MEDIUM)
+    yield Finding(
+        check="short_kernels",
+        category=data.key,
+        title="Most kernels are shorter than a launch"
+        if severity is Severity.HIGH
+        else "Many short kernels",
+        evidence=kernels.evidence(rows),
+        issue=f"{kernels.short_kernels(rows).height:,} of {counted(rows.height, 'kernel')} "
+        f"({pct(share)}) are shorter than {kernels.SHORT_KERNEL_US:.0f} µs, "
+        f"{number(kernels.mean_us(rows))} µs on average over all.",
+        algorithmic="Fuse small operators with a compiler, use multi-tensor optimizers, and batch "
+        "small tensors together.",
+        kernel=_graph_advice(data),
+        priority_local=priority,
+        priority=priority,
+        severity=severity,
+        caveat="The saving is part of the idle time and not counted twice.",
+        verify="Record the trace again: fewer kernels, a higher mean time, less idle time.",
+        time_pool=IDLE_POOL,
+    )
+
+
+def measure(data: CategoryData) -> dict[str, JsonValue]:
+    """Severity, utilization, idle time by cause, true kernel statistics, patterns and the possible
+    speedup."""
+    totals, rows = data.totals, kernels.kernels(data)
+    idle_pct = totals.idle_pct or 0.0
+    parts = causes(data)
+    return {
+        "severity": grade(idle_pct, IDLE_PCT),
+        "gpu_utilization": {
+            "total_time_ms": totals.total_time_ms,
+            "idle_time_ms": totals.idle_time_ms,
+            "idle_time_percent": totals.idle_pct,
+            "computation_percent": totals.compute_pct,
+            "communication_percent": totals.exposed_comm_pct,
+            "memcpy_percent": totals.exposed_memcpy_pct,
+        },
+        "idle_by_cause_ms": {cause.cause.value: cause.idle_ms for cause in parts},
+        "gap_count_by_cause": {cause.cause.value: cause.gaps.height for cause in parts},
+        "longest_gap_ms": max((cause.longest_ms for cause in parts), default=None),
+        "kernel_analysis": kernels.statistics(rows),
+        "patterns_detected": _patterns(idle_pct, kernels.patterns(rows)),
+        "potential_speedup": _speedup(idle_pct),
+        "target_idle_percent": TARGET_IDLE_PCT,
+    }
+
+
+def to_target_ms(totals: Totals, idle_pct: float) -> float:
+    """Idle time that goes when the GPU idles for ``idle_pct`` of what is left."""
+    if idle_pct >= 100:
+        return 0.0
+    return max(0.0, totals.total_time_ms - totals.busy_time_ms / (1 - idle_pct / 100))
+
+
+def _mostly(parts: list[Cause], idle_ms: float) -> str:
+    """The largest cause as a sentence; nothing where the causes are not known."""
+    if not parts or parts[0].cause is IdleCause.UNKNOWN:
+        return ""
+    main = parts[0]
+    share = impact.share_pct(main.idle_ms, idle_ms)
+    return f" For {pct(share)} of that time {main.words.what}."
+
+
+def _hypothesis(data: CategoryData, parts: list[Cause]) -> str | None:
+    if not parts:
+        return (
+            "The host does not feed the GPU fast enough: launch overhead, synchronization or host "
+            "work between launches."
+        )
+    if not has_host_evidence(data):
+        return NO_HOST_EVIDENCE
+    named = [f"{cause.words.label.lower()} {ms(cause.idle_ms)}" for cause in parts]
+    return f"By what the trace records of the host: {', '.join(named[:3])}."
+
+
+def _capture(data: CategoryData, parts: list[Cause]) -> str | None:
+    return WITH_HOST if parts and not has_host_evidence(data) else None
+
+
+def _actions(data: CategoryData) -> dict[str, str]:
+    """Both paths; where causes have findings of their own, these say what to do."""
+    if not has_host_evidence(data) and "idle_gaps" in data.tables:
+        return {
+            "algorithmic": "Find out first why the GPU waits: the same step, recorded with CPU "
+            "activity, says so.",
+            "kernel": "No kernel needs to change before that.",
+        }
+    reported = reported_causes(data)
+    if not reported:
+        return {
+            "algorithmic": "Compile the model or enlarge the batch, so that each launch carries "
+            "more work, and take synchronizing calls such as `.item()` out of the step.",
+            "kernel": _graph_advice(data),
+        }
+    main = reported[0]
+    return {
+        "algorithmic": f"Start with the largest cause, {main.words.label.lower()} "
+        f"({ms(main.idle_ms)}): its own finding says what to do.",
+        "kernel": "Faster kernels alone gain nothing while the GPU waits: they only make the gaps "
+        "longer.",
+    }
+
+
+def _graph_advice(data: CategoryData) -> str:
+    return launch_advice(data) or (
+        "Replay steady parts of the step from a GPU graph, which launches them at once, and "
+        "prepare input data in background workers."
+    )
+
+
+def _speedup(idle_pct: float) -> float:
+    """How much faster the window would be if the GPU idled at the target; 1 below it."""
+    busy_pct = 100 - idle_pct
+    return max(1.0, (100 - TARGET_IDLE_PCT) / busy_pct) if busy_pct > 0 else 1.0
+
+
+def _patterns(idle_pct: float, of_kernels: list[kernels.Pattern]) -> list[JsonValue]:
+    idle = ("idle", grade(idle_pct, IDLE_PCT), f"{pct(idle_pct)} of GPU wall time is idle")
+    return [
+        {"name": name, "severity": severity, "evidence": evidence}
+        for name, severity, evidence in (idle, *of_kernels)
+        if worst(severity, Severity.ACCEPTABLE) is not Severity.ACCEPTABLE
+    ]
+
+
+ANALYSIS = Analysis(
+    title="CPU / idle",
+    icon=":material/hourglass_empty:",
+    checks=(gpu_idle, idle_causes, short_kernels),
+    needs=("gpu_work", "idle_gaps"),
+    measure=measure,
+    target=Target(
+        label="Target idle",
+        meaning="Your assumption: the share of GPU wall time in which the GPU may still idle.",
+        default_pct=TARGET_IDLE_PCT,
+        recovered_ms=to_target_ms,
+        check=gpu_idle.__name__,
+    ),
+)

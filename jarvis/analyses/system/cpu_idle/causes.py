@@ -1,0 +1,214 @@
+"""Idle time by cause: what the gaps of a cause add up to, and a finding for each that matters."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.severity import Ladder, grade, priority_of
+from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
+from jarvis.analyses.system.cpu_idle.wording import (
+    CAUSES,
+    UNDER_RECORDED_GRAPH,
+    WITHOUT_GRAPHS,
+    CauseWords,
+)
+from jarvis.analyses.wording import counted, listed, ms, pct, quoted
+from jarvis.findings import Finding, Priority, Severity
+from jarvis.perf_report.idle_gaps import IdleCause
+
+CAUSE_FINDING_PCT = 5.0
+"""From this share of GPU wall time on a cause has a finding of its own."""
+
+IDLE_PCT: Ladder = (
+    (70.0, Severity.CRITICAL),
+    (50.0, Severity.HIGH),
+    (30.0, Severity.MEDIUM),
+    (20.0, Severity.LOW),
+)
+CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
+IDLE_POOL = "idle"
+PYTHON_FRAME = r"\.py\(\d+\): "
+"""How the name of a Python frame reads."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The gaps of one cause (rows of ``idle_gaps``) and the words for them."""
+
+    cause: IdleCause
+    gaps: pl.DataFrame
+
+    @property
+    def words(self) -> CauseWords:
+        """What to say about it."""
+        return CAUSES[self.cause]
+
+    @property
+    def idle_ms(self) -> float:
+        """The sum of the gaps."""
+        return float(self.gaps["dur_ns"].sum()) / 1e6
+
+    @property
+    def longest_ms(self) -> float:
+        """The longest gap."""
+        return float(self.gaps["dur_ns"].max() or 0) / 1e6  # type: ignore[arg-type]
+
+    def waits_before(self) -> str:
+        """The operators or calls whose launch ended most of the time."""
+        ended = self.gaps.drop_nulls("launcher_name").group_by("launcher_name")
+        most = ended.agg(pl.col("dur_ns").sum()).sort(
+            "dur_ns", "launcher_name", descending=[True, False]
+        )
+        return listed([f"{quoted(name)} ({ms(ns / 1e6)})" for name, ns in most.iter_rows()])
+
+    def host_calls(self) -> str:
+        """The calls that the cause rests on, those with the longest gaps first."""
+        by_call = self.gaps.drop_nulls("host_call").group_by("host_call", "host_op")
+        most = by_call.agg(pl.len(), pl.col("dur_ns").sum(), pl.col("host_call_us").max()).sort(
+            "dur_ns", "host_call", "host_op", descending=[True, False, False]
+        )
+        return listed([_call_text(*row) for row in most.drop("dur_ns").iter_rows()])
+
+
+def causes(data: CategoryData) -> list[Cause]:
+    """The causes of the gaps, most time first; empty without the table of gaps."""
+    if "idle_gaps" not in data.tables:
+        return []
+    gaps = data.tables["idle_gaps"]
+    found = [
+        Cause(IdleCause(cause), rows)
+        for (cause,), rows in gaps.group_by("cause", maintain_order=True)
+    ]
+    return sorted(found, key=lambda cause: (-cause.idle_ms, cause.cause))
+
+
+def has_host_evidence(data: CategoryData) -> bool:
+    """Whether the trace says anything about the launches that ended the gaps."""
+    gaps = data.tables.get("idle_gaps")
+    return gaps is not None and bool(gaps["launch_uid"].is_not_null().any())
+
+
+def reported_causes(data: CategoryData) -> list[Cause]:
+    """The causes that have a finding of their own."""
+    if not has_host_evidence(data):
+        return []
+    return [
+        cause
+        for cause in causes(data)
+        if impact.share_pct(cause.idle_ms, data.totals.total_time_ms) >= CAUSE_FINDING_PCT
+    ]
+
+
+def idle_causes(data: CategoryData) -> Iterator[Finding]:
+    """What the GPU waits for.
+
+    Symptom: the gaps of the GPU timeline have one cause for a good part of the recorded window.
+    Rule: each gap has one cause, the first that fits what the trace records of the host and of the
+    queue (the table `idle_gaps` says which); the finding is about all gaps of a cause. The causes
+    add up to the idle time.
+    Threshold: from 5% of GPU wall time on: LOW; above 70 / 50 / 30%: CRITICAL / HIGH / MEDIUM.
+    Where the GPU may have been busy, the priority is HIGH at most, and LOW where it was.
+    """
+    for cause in reported_causes(data):
+        yield _finding(data, cause)
+
+
+def _finding(data: CategoryData, cause: Cause) -> Finding:
+    words, idle_ms = cause.words, cause.idle_ms
+    share = impact.share_pct(idle_ms, data.totals.total_time_ms)
+    severity = grade(share, CAUSE_PCT)
+    is_under_recorded = _is_under_recorded(data, cause)
+    priority = priority_of(severity)
+    if not words.is_idle:
+        cap = Priority.LOW if cause.cause is IdleCause.UNLINKED_WORK else Priority.HIGH
+        priority = priority.at_most(cap)
+    return Finding(
+        check="idle_causes",
+        category=data.key,
+        title=words.title,
+        evidence=_evidence(data, cause, share),
+        issue=f"The GPU idles for {ms(idle_ms)} ({pct(share)} of its wall time) in "
+        f"{counted(cause.gaps.height, 'gap')} in which {words.what}{_named_calls(cause)}.",
+        algorithmic=words.algorithmic,
+        kernel=_kernel_advice(data, cause),
+        priority_local=priority,
+        priority=priority,
+        severity=severity,
+        impact=impact.bounded_impact(idle_ms, idle_ms, **data.bases) if words.is_idle else None,
+        hypothesis=UNDER_RECORDED_GRAPH if is_under_recorded else words.hypothesis,
+        caveat="Part of the idle time of the GPU, not counted twice."
+        if words.is_idle
+        else "No saving can be estimated: the GPU may have been busy.",
+        verify=words.verify,
+        capture=WITHOUT_GRAPHS if is_under_recorded else _capture(cause),
+        time_pool=IDLE_POOL,
+    )
+
+
+def _evidence(data: CategoryData, cause: Cause, share: float) -> dict[str, float | int | str]:
+    found: dict[str, float | int | str] = {
+        "Idle (ms)": cause.idle_ms,
+        "Idle (% of GPU wall time)": share,
+        "Share of idle time (%)": impact.share_pct(cause.idle_ms, data.totals.idle_time_ms),
+        "Gaps": cause.gaps.height,
+        "Longest gap (ms)": cause.longest_ms,
+    }
+    if calls := cause.host_calls():
+        found["Host calls"] = calls
+    if waits := cause.waits_before():
+        found["Waits before"] = waits
+    rows = kernels(data)
+    if cause.cause is IdleCause.LAUNCH_BOUND and rows.height:
+        found |= evidence(rows)
+    return found
+
+
+def _named_calls(cause: Cause) -> str:
+    """The host call beside the longest gap, as the end of a sentence."""
+    calls = cause.gaps.drop_nulls("host_call")
+    if calls.is_empty():
+        return ""
+    longest = calls.sort("dur_ns", "start_ns", descending=[True, False]).row(0, named=True)
+    call, length = _call(longest["host_call"], longest["host_op"]), longest["host_call_us"] / 1000
+    if cause.cause is not IdleCause.STALLED_QUEUE:
+        return f"; beside the longest stands {call} with {ms(length)}"
+    kind = "copy" if "memcpy" in longest["host_call"].lower() else "call"
+    return f"; meanwhile the host waits {ms(length)} in the blocking {kind} {call}"
+
+
+def _capture(cause: Cause) -> str | None:
+    """What to record; Python frames need no second recording where they are there already."""
+    has_frames = cause.gaps["host_call"].str.contains(PYTHON_FRAME).any()
+    return None if cause.cause is IdleCause.HOST_WORK and has_frames else cause.words.capture
+
+
+def _call_text(call: str, operator: str | None, count: int, longest_us: float) -> str:
+    return f"{count:,} x {_call(call, operator)} (up to {ms(longest_us / 1000)})"
+
+
+def _call(call: str, operator: str | None) -> str:
+    return f"{quoted(call)} of {quoted(operator)}" if operator else quoted(call)
+
+
+def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
+    return cause.cause is IdleCause.STALLED_QUEUE and graph_replay_pct(kernels(data)) > 0
+
+
+def _kernel_advice(data: CategoryData, cause: Cause) -> str:
+    if cause.cause is IdleCause.LAUNCH_BOUND:
+        return launch_advice(data) or cause.words.kernel
+    return cause.words.kernel
+
+
+def launch_advice(data: CategoryData) -> str | None:
+    """What to do about launches where most kernels are replayed from graphs already."""
+    replayed_pct = graph_replay_pct(kernels(data))
+    if replayed_pct <= 50:
+        return None
+    return (
+        f"{pct(replayed_pct)} of the kernels are replayed from GPU graphs already: look at the "
+        "host work between the replays, and capture more of the step in one graph."
+    )

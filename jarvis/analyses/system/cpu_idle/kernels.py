@@ -1,0 +1,96 @@
+"""The kernels of the timeline's window, counted from the GPU events: how many, how short."""
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis import impact
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.severity import Ladder, grade
+from jarvis.analyses.unmodelled import GRAPH_LAUNCH
+from jarvis.analyses.window import timeline_window
+from jarvis.analyses.wording import number, pct
+from jarvis.findings import Severity
+
+SHORT_KERNEL_US = 10.0
+SHORT_SHARE_PCT: Ladder = ((50.0, Severity.HIGH), (30.0, Severity.MEDIUM))
+KERNEL_COUNT: Ladder = ((5000, Severity.HIGH), (1000, Severity.MEDIUM))
+MEAN_KERNEL_US: Ladder = ((20.0, Severity.MEDIUM), (0.0, Severity.HIGH))
+MEAN_KERNEL_LIMIT_US = 50.0
+"""Kernels shorter on average are MEDIUM, shorter than 20 µs HIGH."""
+
+Pattern = tuple[str, Severity, str]
+"""Name, grade, evidence."""
+
+
+def kernels(data: CategoryData) -> pl.DataFrame:
+    """The kernels (no copies, no fills) of the timeline's window; empty without single events."""
+    if "gpu_work" not in data.tables:
+        return pl.DataFrame(
+            schema={"kind": pl.String, "dur_ns": pl.Int64, "launcher_name": pl.String}
+        )
+    return timeline_window(data.tables["gpu_work"]).filter(pl.col("cat") == "kernel")
+
+
+def short_kernels(rows: pl.DataFrame) -> pl.DataFrame:
+    """Those shorter than SHORT_KERNEL_US."""
+    return rows.filter(pl.col("dur_ns") < SHORT_KERNEL_US * 1000)
+
+
+def short_share_pct(rows: pl.DataFrame) -> float:
+    """The share of kernels shorter than SHORT_KERNEL_US; 0 where there are none."""
+    return impact.share_pct(short_kernels(rows).height, rows.height)
+
+
+def mean_us(rows: pl.DataFrame) -> float:
+    """The mean duration of some kernels in µs."""
+    return float(rows["dur_ns"].sum()) / 1000 / rows.height
+
+
+def evidence(rows: pl.DataFrame) -> dict[str, float | int | str]:
+    """How many kernels there are and how short they are, as a finding shows it."""
+    return {
+        "Kernels": rows.height,
+        f"Kernels below {SHORT_KERNEL_US:.0f} µs": short_kernels(rows).height,
+        "Share of short kernels (%)": short_share_pct(rows),
+        "Mean kernel time (µs)": mean_us(rows),
+    }
+
+
+def graph_replay_pct(rows: pl.DataFrame) -> float:
+    """The share of the kernels that GPU graphs launch."""
+    replayed = rows.filter(pl.col("launcher_name").str.contains(GRAPH_LAUNCH))
+    return impact.share_pct(replayed.height, rows.height)
+
+
+def statistics(rows: pl.DataFrame) -> dict[str, JsonValue]:
+    """True counts and times of the kernels."""
+    by_kind = rows.group_by("kind").agg(pl.len()).sort("kind")
+    return {
+        "total_kernel_count": rows.height,
+        "short_kernel_count": short_kernels(rows).height,
+        "short_kernel_percent": short_share_pct(rows),
+        "short_kernel_limit_us": SHORT_KERNEL_US,
+        "avg_kernel_time_us": mean_us(rows) if rows.height else None,
+        "kernel_count_by_kind": dict(by_kind.iter_rows()),
+    }
+
+
+def patterns(rows: pl.DataFrame) -> list[Pattern]:
+    """Grades of the share of short kernels, the number of kernels and their mean time."""
+    if rows.is_empty():
+        return []
+    short_pct, mean = short_share_pct(rows), mean_us(rows)
+    is_short = mean < MEAN_KERNEL_LIMIT_US
+    return [
+        (
+            "short_kernels",
+            grade(short_pct, SHORT_SHARE_PCT),
+            f"{pct(short_pct)} of the kernels are shorter than {SHORT_KERNEL_US:.0f} µs",
+        ),
+        ("kernel_count", grade(rows.height, KERNEL_COUNT), f"{rows.height:,} kernels"),
+        (
+            "mean_kernel_time",
+            grade(mean, MEAN_KERNEL_US) if is_short else Severity.ACCEPTABLE,
+            f"{number(mean)} µs per kernel on average",
+        ),
+    ]
