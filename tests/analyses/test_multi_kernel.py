@@ -224,3 +224,27 @@ def test_advice_on_gradients_needs_a_backward_pass(direction: str, is_gradient: 
     data = system(KEY, comm(30.0, 40.0), tables={"operations": rows})
     for finding in (*exposed_communication(data), *poor_overlap(data)):
         assert ("backward pass" in finding.algorithmic) is is_gradient
+
+
+def test_copies_through_pageable_memory_are_counted() -> None:
+    single = {"kind": "copy", "cat": "gpu_memcpy", "linked": True, "ts_ns": 0, "dur_ns": 5_000}
+    pinned, pageable = {"src_kind": "Pinned"}, {"src_kind": "Pageable"}
+    rows = [{**single, "direction": "H2D", **kind} for kind in (pinned, pageable, pageable)]
+    tables = {"memory_copies": memory_copies_table(copy("H2D", 60, 5_000.0))}
+    tables["gpu_work"] = table("gpu_work", *rows)
+    (finding,) = memory_copies(system(KEY, totals(100.0), tables=tables))
+    assert finding.evidence["Copies from or to pageable memory"] == 2
+    tables["gpu_work"] = table("gpu_work", rows[0])
+    (finding,) = memory_copies(system(KEY, totals(100.0), tables=tables))
+    assert "Copies from or to pageable memory" not in finding.evidence
+
+
+def test_without_single_events_the_totals_speak_and_the_limits_are_said() -> None:
+    data = system(KEY, comm(30.0, 40.0))
+    (finding,) = exposed_communication(data)
+    assert "sizes" in finding.caveat
+    assert "all ranks" in finding.capture
+    metrics = measure(data)
+    assert metrics["nccl_summary"] == {"total_count": None, "total_time_us": 40_000.0}
+    assert metrics["cross_validation"]["status"] == "NOT_AVAILABLE"
+    assert metrics["nccl_blocking_assessment"]["recoverable_ms"] == 30.0

@@ -36,6 +36,12 @@ TOP_COLLECTIVES = 10
 
 EXPOSED_COMMUNICATION = "exposed communication"
 
+ALL_RANKS = (
+    "Record the same step on all ranks: the last rank to reach a collective waits for nobody, so "
+    "only all of them tell transfer from waiting."
+)
+NO_DETAILS = "Types, message sizes and groups of the collectives are not available."
+
 SINGLE_RANK = (
     "One rank cannot tell the transfer from waiting for slower ranks; compare all ranks before "
     "naming a cause."
@@ -85,9 +91,10 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             **data.bases,
         ),
         hypothesis="Collectives start late, or ranks wait for each other.",
-        caveat=SINGLE_RANK,
+        caveat=SINGLE_RANK if "collectives" in data.tables else f"{SINGLE_RANK} {NO_DETAILS}",
         verify="Record the trace again, on all ranks if possible: exposed communication must fall "
         "while total communication stays.",
+        capture=ALL_RANKS,
         time_pool=EXPOSED_COMMUNICATION,
     )
 
@@ -144,6 +151,7 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
         hypothesis="Communication is issued only when the compute that could hide it has ended.",
         caveat=caveat,
         verify="Record the trace again: the overlap ratio rises and the total time falls.",
+        capture=ALL_RANKS,
         time_pool=EXPOSED_COMMUNICATION,
     )
 
@@ -205,9 +213,8 @@ def _collective_evidence(data: CategoryData) -> dict[str, float | int | str]:
     return {"Communication kernels": kernels.height, **named}
 
 
-def top_collectives(kernels: pl.DataFrame | None) -> list[JsonValue]:
-    if kernels is None:
-        return []
+def top_collectives(kernels: pl.DataFrame) -> list[JsonValue]:
+    """The longest communication kernels: name, time in µs, stream, collective, message, group."""
     columns = {
         "name": "name",
         "duration_us": "dur_us",
@@ -221,9 +228,12 @@ def top_collectives(kernels: pl.DataFrame | None) -> list[JsonValue]:
 
 
 def summary(data: CategoryData) -> dict[str, JsonValue]:
-    """Count, time and the longest communication kernels of the window, in µs."""
+    """Count, time and the longest communication kernels of the window, in µs; the total of the GPU
+    timeline alone where single kernels are not known."""
     kernels = communication_kernels(data)
-    durations_us = [] if kernels is None else kernels["dur_us"].to_list()
+    if kernels is None:
+        return {"total_count": None, "total_time_us": data.totals.total_comm_time_ms * 1000}
+    durations_us = kernels["dur_us"].to_list()
     return {
         "total_count": len(durations_us),
         "total_time_us": sum(durations_us),
@@ -241,6 +251,7 @@ def blocking_assessment(totals: Totals) -> dict[str, JsonValue]:
         "exposed_comm_time_ms": totals.exposed_comm_time_ms,
         "total_comm_time_ms": totals.total_comm_time_ms,
         "exposed_percent_of_total": share,
+        "recoverable_ms": totals.exposed_comm_time_ms,
         "description": f"Communication is exposed for {pct(share)} of GPU wall time.",
     }
 

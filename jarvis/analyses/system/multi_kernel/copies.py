@@ -30,6 +30,12 @@ COPY_COUNT: Ladder = (
 time alone is HIGH, since they wait for no host."""
 
 
+WITH_STACKS = "Record with `with_stack=True`: the stacks name the lines of code that copy."
+
+PAGEABLE = "Pageable"
+"""What the profiler calls host memory that is not pinned."""
+
+
 @dataclass(frozen=True, slots=True)
 class CopyAdvice:
     """What to say about copies in one direction."""
@@ -151,6 +157,8 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
     single = _single_copies(data, copies.direction)
     if launchers := _launchers(single):
         evidence["Copied by"] = launchers
+    if pageable := _pageable(single):
+        evidence["Copies from or to pageable memory"] = pageable
     return Finding(
         check="memory_copies",
         category=data.key,
@@ -170,6 +178,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         else None,
         verify=f"Record the trace again and compare count and exposed time of {copies.direction} "
         "copies.",
+        capture=WITH_STACKS,
         time_pool=f"exposed copies {copies.direction}",
         shared_uids=tuple(single["operation_uid"].drop_nulls().unique().sort()),
     )
@@ -178,7 +187,8 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
 def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
     """The copies of the timeline's window in one direction."""
     if "gpu_work" not in data.tables:
-        return pl.DataFrame(schema={"launcher_name": pl.String, "operation_uid": pl.Int64})
+        texts = ("launcher_name", "src_kind", "dst_kind")
+        return pl.DataFrame(schema={"operation_uid": pl.Int64, **dict.fromkeys(texts, pl.String)})
     is_one = (pl.col("kind") == "copy") & (pl.col("direction") == direction)
     return timeline_window(data.tables["gpu_work"]).filter(is_one)
 
@@ -188,6 +198,12 @@ def _launchers(copies: pl.DataFrame) -> str:
     counts = copies.drop_nulls("launcher_name").group_by("launcher_name").len("copies")
     most = counts.sort("copies", "launcher_name", descending=[True, False])
     return listed([f"{n:,} x {quoted(name)}" for name, n in most.iter_rows()])
+
+
+def _pageable(copies: pl.DataFrame) -> int:
+    """How many copies read or write host memory that is not pinned, where the trace says."""
+    is_pageable = pl.any_horizontal(pl.col("src_kind", "dst_kind") == PAGEABLE)
+    return copies.filter(is_pageable).height
 
 
 def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
