@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from jarvis.validation import fair_report, files, findings_files, numbers, wording
+from jarvis.validation import analysis_report, fair_report, files, findings_files, numbers, wording
 from jarvis.validation.check import Check, Outcome, Problem, Verdict
 from jarvis.validation.run_files import RunFiles
 
@@ -15,6 +15,7 @@ CHECKS: tuple[Check, ...] = (
     *files.CHECKS,
     *fair_report.CHECKS,
     *findings_files.CHECKS,
+    *analysis_report.CHECKS,
     *numbers.CHECKS,
     *wording.CHECKS,
 )

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from jarvis.validation.check import Check, Problem
-from jarvis.validation.markdown import Part, own_words, plain
+from jarvis.validation.markdown import Part, Row, own_words, plain
 from jarvis.validation.run_files import RunFiles
 
 MOST_SUMMARY_LINES = 20
@@ -115,12 +115,11 @@ def efficiencies_above_the_peak_are_marked(run: RunFiles) -> Iterator[Problem]:
     for report in run.reports:
         for table in report.tables:
             for row in table.rows:
-                for header, cell in row.cells.items():
-                    first = plain(next(iter(row.cells.values())))
-                    label = first if header == "Value" else header
-                    if label.startswith("Efficiency") and _is_unmarked(plain(cell)):
-                        text = f"The efficiency {plain(cell)!r} lacks a mark."
-                        yield Problem(report.file, text, row.number)
+                for cell in _efficiencies(row):
+                    if _is_unmarked(cell):
+                        yield Problem(
+                            report.file, f"The efficiency {cell!r} lacks a mark.", row.number
+                        )
 
 
 def cards_of(run: RunFiles) -> Iterator[Part]:
@@ -144,6 +143,16 @@ def _parts(run: RunFiles, title: str) -> Iterator[tuple[Part, Part]]:
 
 def _filled(part: Part) -> list[str]:
     return [line.text for line in part.lines if line.text.strip()]
+
+
+def _efficiencies(row: Row) -> Iterator[str]:
+    """The cells that are efficiencies, by their column or, of evidence, by their row."""
+    for header, cell in row.cells.items():
+        is_one = header.startswith("Efficiency")
+        if header == "Value":
+            is_one = next(iter(row.cells.values())).startswith("Efficiency")
+        if is_one:
+            yield plain(cell)
 
 
 def _is_unmarked(cell: str) -> bool:

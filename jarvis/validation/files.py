@@ -30,9 +30,12 @@ def folders_are_there(run: RunFiles) -> Iterator[Problem]:
 
 
 def reports_are_there(run: RunFiles) -> Iterator[Problem]:
-    """Both reports are there: fair for stakeholders, rough for those who audit it."""
+    """The reports are there: fair for stakeholders, rough for audits, and that for other tools."""
     for kind in REPORT_KINDS:
         yield from _missing(run, run.paths.standalone_report(kind), f"the {kind} report")
+    yield from _missing(run, run.paths.analysis_report, "the report for other tools")
+    yield from _missing(run, run.paths.priority_data[0], "the findings by score")
+    yield from _missing(run, run.paths.model_info, "what the trace says of the model")
 
 
 def sheets_are_there(run: RunFiles) -> Iterator[Problem]:

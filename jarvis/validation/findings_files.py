@@ -66,10 +66,7 @@ def recommendations_have_their_labels(run: RunFiles) -> Iterator[Problem]:
     """Each recommendation of a findings file says insight, action and impact."""
     for _, document in run.findings_files():
         for item in _items(document):
-            for names in ITEM_LABELS:
-                if not any(_has_label(item, name) for name in names):
-                    text = f"The recommendation has no label {names[0]!r}."
-                    yield Problem(document.file, text, item.number)
+            yield from missing_labels(item)
 
 
 def details_match_recommendations(run: RunFiles) -> Iterator[Problem]:
@@ -155,6 +152,13 @@ def failed_analyses_recommend_nothing(run: RunFiles) -> Iterator[Problem]:
             line, _ = markers.items(document)[0]
             text = f"Its status is {category['status']}; no recommendation expected."
             yield Problem(document.file, text, line)
+
+
+def missing_labels(item: Part) -> Iterator[Problem]:
+    """Labels that a recommendation lacks."""
+    for names in ITEM_LABELS:
+        if not any(_has_label(item, name) for name in names):
+            yield Problem(item.file, f"The recommendation has no label {names[0]!r}.", item.number)
 
 
 def details_of(document: Part) -> list[Part]:

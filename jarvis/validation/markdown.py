@@ -9,7 +9,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,})")
 _HEADING = re.compile(r"^(#{1,6}) (.+)$")
 _CODE_SPAN = re.compile(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _CODE_MARKS = re.compile(r"(?<![\\`])(`+)(?!`) ?(.+?) ?(?<!`)\1(?!`)")
-_ESCAPE = re.compile(r"\\([^\w\s])")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _COMMENT = re.compile(r"<!--.*?-->")
 _BORDER = re.compile(r"(?<!\\)\|")
 _DIVIDER = re.compile(r"^\|(?: *:?-+:? *\|)+$")
@@ -100,14 +100,16 @@ class Part:
         """Its lines outside code blocks."""
         return (line for line in self.lines if not line.is_code)
 
-    @property
-    def own_words(self) -> Iterator[tuple[int, str]]:
+    @cached_property
+    def own_words(self) -> tuple[tuple[int, str], ...]:
         """Line number and words of its lines, without code and what a table quotes."""
         rows = {row.number: row.cells for table in self.tables for row in table.rows}
+        own = []
         for line in self.prose:
             cells = rows.get(line.number, {"": line.text})
-            own = (own_words(text) for name, text in cells.items() if name not in NAME_COLUMNS)
-            yield line.number, " | ".join(own)
+            told = (text for name, text in cells.items() if name not in NAME_COLUMNS)
+            own.append((line.number, own_words(" | ".join(told))))
+        return tuple(own)
 
     def headings(self, level: int) -> list[tuple[int, str]]:
         """Line number and text of the headings of a level, as they are written."""

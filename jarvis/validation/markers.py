@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from jarvis.validation.check import Problem
 from jarvis.validation.markdown import Part
 
-FIGURES = {"p_item": ("low", "mid", "high"), "detail_estimate": ("low", "high")}
-"""The figures of each kind of impact marker."""
+FIGURES: dict[str, tuple[str, ...]] = {
+    "p_item": ("low", "mid", "high"),
+    "detail_estimate": ("low", "high"),
+    "top_ops": (),
+}
+"""The figures of each kind of impact marker; those of ``top_ops`` stand in its rows."""
 
 _ITEM = re.compile(r"^### .*?\bP(\d+):")
 _CANDIDATE = re.compile(r"<!-- reasoning-candidate tier=(\w+) rank=(\d+) -->")

@@ -33,7 +33,9 @@ def words_are_vendor_neutral(run: RunFiles) -> Iterator[Problem]:
     names = _given_names(run)
     for report in run.reports:
         for line, words in report.own_words:
-            if found := VENDOR_WORDS.search(_without(names, words)):
+            if VENDOR_WORDS.search(words) and (
+                found := VENDOR_WORDS.search(_without(names, words))
+            ):
                 text = f"{found[0]!r} is a vendor's word; neutral words or a quoted name expected."
                 yield Problem(report.file, text, line)
 
@@ -66,7 +68,9 @@ def placeholders_are_filled(run: RunFiles) -> Iterator[Problem]:
     names = _given_names(run)
     for report in run.reports:
         for line in report.prose:
-            if found := PLACEHOLDER.search(_without(names, own_words(_unescaped(line.text)))):
+            if PLACEHOLDER.search(line.text) and (
+                found := PLACEHOLDER.search(_without(names, own_words(_unescaped(line.text))))
+            ):
                 text = f"The placeholder {found[0]!r} is not filled."
                 yield Problem(report.file, text, line.number)
 
@@ -76,7 +80,7 @@ def reports_are_text(run: RunFiles) -> Iterator[Problem]:
     for report in run.reports:
         text = report.text.strip()
         size = len(text.encode())
-        foreign = sum(not character.isascii() for character in text)
+        foreign = len(text) - len(text.encode("ascii", "ignore"))
         if size < LEAST_BYTES:
             yield Problem(report.file, f"It has {size} bytes; at least {LEAST_BYTES} expected.")
         elif text.startswith(("{", "[")):
