@@ -38,14 +38,20 @@ def _integer(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return orjson.dumps(value).decode()
+    return value if value is None or isinstance(value, str) else _json(value)
 
 
 def _arguments(value: Any) -> str | None:
     """A list with an entry for each argument, as JSON text; anything else is no such list."""
-    return orjson.dumps(value).decode() if isinstance(value, list) else None
+    return _json(value) if isinstance(value, list) else None
+
+
+def _json(value: Any) -> str | None:
+    """``value`` as JSON text; None where it is nested too deep or holds more than 64 bits."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return None
 
 
 def _name(value: Any) -> str:

@@ -147,3 +147,14 @@ def test_a_trace_without_device_names_has_none() -> None:
     built.header = {}
     info = built.read().info
     assert (info.device_name, info.gpu_only) == (None, True)
+
+
+@pytest.mark.parametrize("value", ["[" * 300 + "]" * 300, "[NaN, 18446744073709551617]"])
+def test_what_no_json_writer_takes_is_missing(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(
+        f'[{{"ph": "X", "cat": "cpu_op", "name": {value}, "pid": {value}, "ts": 0, "dur": 1, '
+        f'"args": {{"Input Dims": {value}}}}}]'
+    )
+    read = read_trace(path).cpu_ops
+    assert read.select("name", "pid", "input_dims").rows() == [("", None, None)]
