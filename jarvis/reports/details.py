@@ -115,18 +115,6 @@ class Details:
             return MISSING
         return f"{milliseconds(impact.saved_ms.mid)} ({percent(impact.e2e_pct.mid)} of wall time)"
 
-    def marked_saving(self, kind: str) -> Markdown:
-        """``saving`` between markers that hold its share of GPU wall time in percent."""
-        impact = self.finding.impact
-        points = impact.e2e_pct if impact else None
-        names = ("low", "mid", "high") if kind == "p_item" else ("low", "high")
-        values = " ".join(
-            f"{name}={f'{getattr(points, name):.2f}' if points else 'null'}" for name in names
-        )
-        return Markdown(
-            f"<!-- impact-begin kind={kind} {values} -->{prose(self.saving)}<!-- impact-end -->"
-        )
-
     @property
     def evidence(self) -> Markdown:
         """The numbers behind it; where it is called from is told apart."""
@@ -137,23 +125,6 @@ class Details:
             ("Evidence", "Value"),
             ((name, sections.measured(name, value)) for name, value in facts.items()),
         )
-
-    @property
-    def data(self) -> Markdown | None:
-        """The heaviest of its rows."""
-        if self.rows is None or self.rows.is_empty():
-            return None
-        return sections.data_table(self.rows.head(sections.RELEVANT_ROWS))
-
-    @property
-    def left_out(self) -> str | None:
-        """What ``data`` does not show."""
-        return None if self.rows is None else sections.left_out(self.rows, sections.RELEVANT_ROWS)
-
-    @property
-    def library(self) -> str | None:
-        """The library that the name of the heaviest kernel points to."""
-        return None if self.rows is None or self.rows.is_empty() else self.rows["library"][0]
 
     @property
     def called_from(self) -> Markdown | None:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Status, Tier
 from jarvis.reports import sections
+from jarvis.reports.cards import NO_HYPOTHESIS, cards_of
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.markup import Markdown, table
 from jarvis.reports.quantities import milliseconds, percent
@@ -16,12 +17,6 @@ from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
-
-NO_HYPOTHESIS = (
-    "A trace shows what is slow, not why. Profile a replay package with the platform's "
-    "hardware-counter profiler to diagnose it."
-)
-DEFAULT_VERIFY = "Record the trace again after the change and compare the same rows."
 
 TIER_TITLES: Mapping[Tier, str] = {
     "compute": "Compute Kernels",
@@ -66,8 +61,8 @@ def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) 
         "tier_title": TIER_TITLES[result.tier],
         "hardware_line": sections.hardware_line(run.manifest.hardware),
         "trace_line": sections.trace_line(run),
+        "cards": cards_of(details),
         "no_hypothesis": NO_HYPOTHESIS,
-        "default_verify": DEFAULT_VERIFY,
     }
     if result.status is Status.ERROR:
         return render("findings_error", **facts)

@@ -44,18 +44,6 @@ OPERATION_COLUMNS = (
     "FLOPS/Byte",
     "Type",
 )
-DATA_COLUMNS = (
-    "Operation",
-    "Args",
-    "Kernel Path",
-    "Kernel Name",
-    "Time (ms)",
-    "%E2E",
-    "Count",
-    "FLOPS/Byte",
-    "Efficiency",
-    "Bound",
-)
 
 
 def model_name(run: Run) -> str:
@@ -123,37 +111,6 @@ def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
         decimal(row["flops_per_byte"]),
         row["bound"] or MISSING,
     )
-
-
-def data_table(rows: pl.DataFrame) -> Markdown:
-    """Rows of a finding with the arguments, kernel and peak behind each efficiency."""
-    return table(
-        DATA_COLUMNS,
-        (
-            (
-                cell(row["name"]),
-                cell(row["arguments"]) if row["arguments"] else MISSING,
-                row["called_from"] or MISSING,
-                cell(row["main_kernel"][:NAME_LENGTH]) if row["main_kernel"] else MISSING,
-                decimal(row["kernel_time_us"] / 1000),
-                percent(row["percent_of_total"]),
-                count(row["operation_count"]),
-                decimal(row["flops_per_byte"]),
-                efficiency_of_peak(row),
-                f"{row['bound']}-bound" if row["bound"] else MISSING,
-            )
-            for row in rows.iter_rows(named=True)
-        ),
-    )
-
-
-def efficiency_of_peak(row: Mapping[str, Any]) -> str:
-    """``18.2% of 708 TFLOPS/s``: the efficiency with the peak that it refers to."""
-    if row["pct_roofline"] is None:
-        return MISSING
-    is_compute = row["bound"] == "compute"
-    peak = tflops_per_s(row["peak_tflops"]) if is_compute else tb_per_s(row["peak_tb_per_s"])
-    return f"{efficiency(row['pct_roofline'])} of {peak}"
 
 
 def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:

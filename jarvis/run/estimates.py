@@ -35,12 +35,15 @@ def recommended(result: AnalysisResult) -> list[Finding]:
 
 
 def scores(finding: Finding) -> Range | None:
-    """The scores of a finding; None where nothing is known."""
+    """The scores of a finding; None where nothing is known.
+
+    A gap of operations to their roofline is scored as tools do; any other estimate is its own.
+    """
     gain = finding.impact
     if gain is None:
         return None
-    share = gain.e2e_pct
-    return impact.gap_scores(share.high) if gain.method == "perf model" else share
+    is_gap = gain.method == "perf model" and bool(finding.operations)
+    return impact.gap_scores(gain.e2e_pct.high) if is_gap else gain.e2e_pct
 
 
 def score_fields(found: Range | None) -> dict[str, float | None]:

@@ -38,7 +38,7 @@ def category_metrics(
     """
     metrics = _head(result)
     if result.status is not Status.OK:
-        return metrics
+        return {**metrics, "operations": [], "impact_estimates": [], "category_findings": []}
     unsteady = unsteady_uids(result)
     paths = call_paths if rows.height <= CHAINED_ROWS else {}
     return {

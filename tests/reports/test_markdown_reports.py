@@ -20,7 +20,6 @@ from jarvis.reports.rough import rough_markdown
 from jarvis.reports.sections import trace_stem
 from jarvis.run import PerfModelFailure, Run
 from jarvis.trace_health import Fact, Severity
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.reports.conftest import Analysed
 
@@ -185,40 +184,6 @@ def test_findings_of_a_category(sample: Analysed) -> None:
         assert bottlenecks.count(f"- **{label}:**") == len(result.findings)
 
 
-@pytest.mark.parametrize("tier", ["compute", "system"])
-def test_markers_and_labels_agree(hostile: Analysed, tier: str) -> None:
-    """What other tools validate: as many items as candidates, markers in pairs, five labels."""
-    ranks_by_file = []
-    for result in hostile.run.results.values():
-        name = str(RunPaths(Path()).findings(result.key, tier))
-        if result.tier != tier or result.status is not Status.OK:
-            continue
-        text = hostile.text(name)
-        recommended, detailed = section(text, "Recommendations"), section(text, "Detailed Analysis")
-        items = len(re.findall(r"^### .*P\d+:", recommended, re.MULTILINE))
-        ranks = re.findall(rf"<!-- reasoning-candidate tier={tier} rank=(\d+) -->", detailed)
-        assert len(ranks) == items, name
-        assert text.count("<!-- impact-begin kind=p_item low=") == items
-        assert text.count("<!-- impact-begin kind=detail_estimate low=") == items
-        assert text.count("<!-- impact-end -->") == 2 * items
-        for label in ("Identification", "Data", "Reasoning for Slowdown", "Resolution"):
-            assert detailed.count(f"**{label}:**") == items, (name, label)
-        ranks_by_file.append([int(rank) for rank in ranks])
-    assert any(ranks_by_file)
-    if tier == "system":  # numbered through the whole tier
-        ranks_by_file = [sorted(rank for ranks in ranks_by_file for rank in ranks)]
-    assert all(ranks == list(range(1, len(ranks) + 1)) for ranks in ranks_by_file)
-
-
-def test_data_tables_start_with_the_canonical_columns(sample: Analysed) -> None:
-    text = section(sample.text("category_findings/gemm_findings.md"), "Detailed Analysis")
-    columns = (
-        "| Operation | Args | Kernel Path | Kernel Name | Time (ms) | %E2E | Count | FLOPS/Byte "
-        "| Efficiency | Bound |"
-    )
-    assert text.count(columns) == len(sample.run.results["gemm"].findings)
-
-
 def test_findings_of_the_system(hostile: Analysed) -> None:
     text = hostile.text("system_findings/multi_kernel_findings.md")
     assert "- **Status**: SUCCESS" in text
@@ -240,7 +205,7 @@ def test_a_category_without_operations_says_so(sample: Analysed) -> None:
     text = sample.text("category_findings/moe_fused_findings.md")
     assert "- **Status**: NO_DATA" in text
     assert "No MoE operations found in the trace." in text
-    assert "## " not in text
+    assert headings(text, 2) == ["Recommendations", "Detailed Analysis"]
 
 
 def test_a_failed_analysis_is_told_and_left_out(sample: Analysed) -> None:
@@ -518,7 +483,10 @@ def test_no_name_becomes_markup(hostile: Analysed) -> None:
         kinds |= {child.type for token in tokens for child in token.children or []}
         html = [t.content for t in tokens if t.type == "html_block"]
         html += [c.content for t in tokens for c in t.children or [] if c.type == "html_inline"]
-        ours = r"<!-- (reasoning-candidate|impact-begin|impact-end)[a-z0-9_=. ]*-->\n?"
+        ours = (
+            r"<!-- (reasoning-candidate|impact-begin|impact-end|top-ops-row)[a-z0-9_=. ]*-->\n?"
+            r'|<a id="detailed-analysis-[a-z]+-[pP]\d+">|</a>|<br>'
+        )
         assert all(re.fullmatch(ours, content) for content in html), name
         assert "image" not in kinds, name
         links = [c.attrs["href"] for t in tokens for c in t.children or [] if c.type == "link_open"]

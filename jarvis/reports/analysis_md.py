@@ -1,0 +1,236 @@
+"""``analysis.md``: the report in the layout of TraceLens's agent, for the tools that read it.
+
+Headings, markers and anchors are part of that layout. Each tier has its own numbers: compute by
+score, fusion by confidence, system in the order of its findings.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jarvis.findings import Status, Tier
+from jarvis.impact import GAP_PARTS, time_sources
+from jarvis.reports import sections
+from jarvis.reports.cards import CONFIDENCE_ICONS, Card, cards_of
+from jarvis.reports.details import details_of
+from jarvis.reports.findings import TIER_TITLES
+from jarvis.reports.gaps import warnings_of
+from jarvis.reports.markup import Markdown, cell, table
+from jarvis.reports.quantities import NOT_AVAILABLE
+from jarvis.reports.rendering import render
+from jarvis.reports.reporter import Reporter
+from jarvis.run import Run
+from jarvis.run.cells import MISSING
+from jarvis.run.metrics import operation_entry, unsteady_uids
+from jarvis.run.model_info import UNKNOWN, model_info
+from jarvis.run.priorities import priority_data
+from jarvis.workspace import RunPaths
+
+NO_MODEL = "Workload"
+"""The title's model where neither the user nor the trace names one."""
+
+NO_FUSION_ESTIMATE = "No fusion impact estimates available."
+
+
+class AnalysisReporter(Reporter):
+    """The report for tools that read the layout of TraceLens's agent."""
+
+    name = "analysis"
+    suffix = ".md"
+
+    def place(self, paths: RunPaths) -> Path:
+        return paths.analysis_report
+
+    def render(self, run: Run, out: Path) -> None:
+        out.write_text(analysis_markdown(run, out.parent), encoding="utf-8")
+
+
+def analysis_markdown(run: Run, root: Path) -> str:
+    """The report of a run whose directory is ``root``."""
+    data, model = priority_data(run), model_info(run.table("operations"))
+    cards = _cards_by_tier(run)
+    compute = _by_score(cards["compute"], data["findings"])
+    fusion = _by_confidence(cards["fusion"])
+    system = _renumbered(cards["system"])
+    plot = RunPaths(root).perf_plot
+    return render(
+        "analysis",
+        model=_title(run, model),
+        platform=run.manifest.hardware.name if run.manifest.hardware else sections.NO_PLATFORM,
+        summary=_summary(run, compute, fusion, system),
+        metrics=list(_metrics(run)),
+        plot=plot.name if plot.is_file() else None,
+        warnings=warnings_of(run),
+        failures=[r for r in run.results.values() if r.status is Status.ERROR],
+        tier_titles=TIER_TITLES,
+        unsteady=_unsteady(run),
+        parts=[f"{100 * part:g}" for part in GAP_PARTS],
+        top_operations=_top_operations(run, data["priorities"]),
+        compute=compute,
+        fused=_fused(compute, fusion),
+        fusion=fusion,
+        system=system,
+        low_priority=_low_priority(run),
+        activity=f"{_activity(run)}.",
+        details=(
+            ("Compute Kernel Insights", compute, "No compute kernel finding to detail."),
+            ("Kernel Fusion Insights", fusion, NO_FUSION_ESTIMATE),
+            ("System-Level Insights", system, "No system-level finding to detail."),
+        ),
+        model_facts=[(name.capitalize(), value) for name, value in model.items()],
+        hardware_facts=list(_hardware(run)),
+    )
+
+
+def _cards_by_tier(run: Run) -> dict[Tier, list[Card]]:
+    """All cards as their findings files number them."""
+    details = details_of(run)
+    found: dict[Tier, list[Card]] = {"compute": [], "fusion": [], "system": []}
+    for key, result in run.results.items():
+        mine = [d for d in details if d.finding.category == key]
+        found[result.tier] += cards_of(mine)
+    return found
+
+
+def _by_score(cards: list[Card], findings: list[dict[str, Any]]) -> list[Card]:
+    """Cards in the order of ``priority_data``."""
+    by_place = {(card.finding.category, card.number): card for card in cards}
+    return [
+        replace(
+            by_place[finding["category"], finding["category_rank"]],
+            number=finding["global_rank"],
+            category=finding["category"],
+        )
+        for finding in findings
+    ]
+
+
+def _by_confidence(cards: list[Card]) -> list[Card]:
+    order = [*CONFIDENCE_ICONS, None]
+    return _renumbered(sorted(cards, key=lambda c: (order.index(c.confidence), c.number)))
+
+
+def _renumbered(cards: list[Card]) -> list[Card]:
+    """Cards numbered from 1, under the plain label of the tier's section."""
+    ordered = enumerate(cards, start=1)
+    return [
+        replace(card, number=number, prefix="", category=card.finding.category)
+        for number, card in ordered
+    ]
+
+
+def _fused(compute: list[Card], fusion: list[Card]) -> dict[int, str]:
+    """The fusion cards that would save time of a compute card, by its number."""
+    covering: dict[int, str] = {}
+    for card in compute:
+        mine = time_sources(card.finding)
+        labels = [f"P{f.number}" for f in fusion if mine & time_sources(f.finding)]
+        if labels:
+            covering[card.number] = " and ".join(labels)
+    return covering
+
+
+def _title(run: Run, model: dict[str, str]) -> str:
+    named = run.manifest.model_name or model["model"]
+    return NO_MODEL if named == UNKNOWN else named
+
+
+def _summary(run: Run, *tiers: list[Card]) -> str:
+    compute, fusion, system = (len(cards) for cards in tiers)
+    trace = sections.trace_line(run)
+    return (
+        f"{_activity(run)}. The {trace} gives {compute} compute, {fusion} fusion and {system} "
+        f"system-level recommendations, judged against "
+        f"{sections.hardware_line(run.manifest.hardware)}."
+    )
+
+
+def _activity(run: Run) -> str:
+    totals = run.manifest.totals
+    return (
+        f"The GPU computes for {_pct(totals.compute_pct)} of the timeline of "
+        f"{totals.total_time_ms:.2f} ms and idles for {_pct(totals.idle_pct)}; exposed "
+        f"communication takes {_pct(totals.exposed_comm_pct)}, exposed copies "
+        f"{_pct(totals.exposed_memcpy_pct)}"
+    )
+
+
+def _metrics(run: Run) -> Iterator[tuple[str, str]]:
+    """The five rows that tools look for; numbers without separators."""
+    totals = run.manifest.totals
+    yield "Total Time", f"{totals.total_time_ms:.2f} ms"
+    yield "Compute %", _pct(totals.compute_pct)
+    yield "Idle %", _pct(totals.idle_pct)
+    yield "Exposed Communication %", _pct(totals.exposed_comm_pct)
+    top = next(iter(sections.compute_results(run)), None)
+    yield (
+        "Top Bottleneck Category",
+        f"{top.title} ({_pct(top.percent_of_compute)})" if top else NOT_AVAILABLE,
+    )
+
+
+def _pct(value: float | None) -> str:
+    return NOT_AVAILABLE if value is None else f"{value:.2f}%"
+
+
+def _top_operations(run: Run, priorities: list[dict[str, Any]]) -> Markdown:
+    """Categories by time; the comment at the end of a row holds its scores."""
+
+    def row(entry: dict[str, Any]) -> tuple[str, ...]:
+        result = run.results[entry["category"]]
+        low, high = (_score(entry[f"impact_score_{end}"]) for end in ("low", "high"))
+        marker = f"<!-- top-ops-row low={low} high={high} -->"
+        return (
+            str(entry["rank"]),
+            result.title,
+            f"{result.gpu_time_ms:.3f}",
+            _pct(result.percent_of_compute),
+            Markdown(f"{result.row_count} {marker}"),
+        )
+
+    columns = ("Rank", "Category", "Time (ms)", "% of Compute Time", "Ops")
+    return table(columns, map(row, priorities))
+
+
+def _score(value: float | None) -> str:
+    return "null" if value is None else f"{value:.2f}"
+
+
+def _unsteady(run: Run) -> Markdown | None:
+    rows = []
+    for result in sections.compute_results(run):
+        uids = unsteady_uids(result)
+        for row in run.category_operations(result.key).iter_rows(named=True):
+            if row["uid"] in uids:
+                entry: dict[str, Any] = operation_entry(row)
+                times = (f"{entry['cov']:.2f}", f"{entry['time_ms']:.3f}")
+                rows.append((cell(row["name"]), result.title, *times))
+    columns = ("Operation", "Category", "CoV", "Reported Time (ms)")
+    return table(columns, rows) if rows else None
+
+
+def _low_priority(run: Run) -> str:
+    has_low = any(r.findings for r in run.results.values() if r.tier == "compute")
+    return (
+        "What was found is of low priority and stands in the findings of its category."
+        if has_low
+        else "No check of any category finds something to act on."
+    )
+
+
+def _hardware(run: Run) -> Iterator[tuple[str, str]]:
+    hardware = run.manifest.hardware
+    if hardware is None:
+        yield "Platform", sections.NO_PLATFORM
+        return
+    yield "Platform", sections.preset_name(hardware)
+    yield "Peak HBM BW", f"{hardware.tb_per_s:g} TB/s"
+    for compute, peak in hardware.max_achievable_tflops.items():
+        unit, _, precision = compute.partition("_")
+        name = precision.upper() if unit == "matrix" else f"{unit} {precision.upper()}"
+        yield f"Peak MAF ({name})", f"{peak:g} TFLOPS"
+    yield "Memory", f"{hardware.memory_gb:g} GB" if hardware.memory_gb else MISSING
+
+
+REPORTER = AnalysisReporter()

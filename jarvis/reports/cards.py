@@ -1,0 +1,342 @@
+"""Findings in the layout that other tools read: numbered items, their scores, their rows.
+
+The scores of an item stand in HTML comments around its impact and come from ``run.estimates``.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from jarvis.analyses.wording import counted
+from jarvis.findings import Finding, Priority, Range
+from jarvis.impact import FULL_PCT
+from jarvis.reports import sections
+from jarvis.reports.details import Details
+from jarvis.reports.markup import Markdown, code, prose, table
+from jarvis.reports.quantities import decimal, milliseconds, percent
+from jarvis.run.cells import MISSING, cell_text
+from jarvis.run.estimates import scores
+from jarvis.run.metrics import operation_entry
+from jarvis.workspace import RunPaths
+
+COLUMNS = (
+    "Operation",
+    "Args",
+    "Kernel Path",
+    "Kernel Name",
+    "Time (ms)",
+    "%E2E",
+    "Count",
+    "FLOPS/Byte",
+    "Efficiency",
+    "Bound",
+)
+ROWS_SHOWN = 25
+"""Rows of an item's table; the metrics have all."""
+
+NUMBER_ICONS = ("🔴", "🟡")
+LATER_ICON = "🟢"
+CONFIDENCE = "Confidence"
+"""The evidence of a fusion finding that says how sure it is, before a colon."""
+
+CONFIDENCE_ICONS = {"high": "🔴", "medium": "🟡", "low": "🟢"}
+
+NOT_QUANTIFIED = "Not quantifiable from trace data"
+"""The words by which tools know an item without scores."""
+
+NO_HYPOTHESIS = (
+    "A trace shows what is slow, not why: profile a replay package with the platform's "
+    "hardware-counter profiler to diagnose it."
+)
+DEFAULT_VERIFY = "Record the trace again after the change and compare the same rows."
+HEURISTIC_WARNING = (
+    "the scores come from experience with such changes, not from a model of this trace."
+)
+ITEM, ESTIMATE = "p_item", "detail_estimate"
+
+_END_IN_PARENTHESES = re.compile(r" \(([^()]*)\)$")
+_EFFICIENCY_SOURCE = "operations[].efficiency.efficiency_percent"
+
+
+@dataclass(frozen=True)
+class Card:
+    """One recommendation under its number in a section; ``prefix`` goes before the number.
+
+    ``confidence`` and ``coverage`` (kernels with a perf model, all kernels) are those of a fusion.
+    """
+
+    details: Details
+    number: int
+    prefix: str = ""
+    category: str | None = None
+    confidence: str | None = None
+    coverage: tuple[int, int] | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """What it is about."""
+        return self.details.finding
+
+    @property
+    def tier(self) -> str:
+        """``compute``, ``fusion`` or ``system``."""
+        return self.details.recommendation.result.tier
+
+    @property
+    def icon(self) -> str:
+        """By number, of a fusion by confidence."""
+        if self.tier == "fusion":
+            return CONFIDENCE_ICONS.get(self.confidence or "", LATER_ICON)
+        return [*NUMBER_ICONS, LATER_ICON][min(self.number, len(NUMBER_ICONS) + 1) - 1]
+
+    @property
+    def heading(self) -> Markdown:
+        """``P1: title (library)``; tools take what stands in parentheses at the end as library."""
+        title = _END_IN_PARENTHESES.sub(r", \1", self.finding.title)
+        library = self._heaviest["library"] if self._heaviest else None
+        suffix = f" ({code(library)})" if library else ""
+        return Markdown(f"{self.prefix}P{self.number}: {prose(title)}{suffix}")
+
+    @property
+    def anchor(self) -> str:
+        """The name of its details in ``analysis.md``."""
+        mark = "P" if self.tier == "fusion" else "p"
+        return f"detailed-analysis-{self.tier}-{mark}{self.number}"
+
+    @property
+    def action(self) -> str:
+        """Both paths."""
+        return f"(A) {self.finding.algorithmic} (B) {self.finding.kernel}"
+
+    @property
+    def impact(self) -> Markdown:
+        """The line of its middle score."""
+        found = self._scores
+        if found is None:
+            text = f"{NOT_QUANTIFIED}."
+        elif self.coverage:
+            modelled, kernels = self.coverage
+            text = (
+                f"impact_score: {found.mid:.2f} (perf-model coverage {modelled}/{kernels} kernels)"
+            )
+        else:
+            text = f"impact_score: {found.mid:.2f} ({self._saved(found.mid)})"
+        return _marked(ITEM, found, f"**Impact**: {prose(text)}", self.category)
+
+    @property
+    def estimate(self) -> Markdown:
+        """Its low and high score."""
+        found = self._scores
+        if found is None:
+            return Markdown(f"Impact estimate is {NOT_QUANTIFIED.lower()}.")
+        lines = [
+            f"- {end} end impact_score: {score:.2f} ({self._saved(score)})"
+            for end, score in (("Low", found.low), ("High", found.high))
+        ]
+        return _marked(ESTIMATE, found, "\n".join(lines))
+
+    @property
+    def warning(self) -> str | None:
+        """That the scores are no measurement."""
+        gain = self.finding.impact
+        return HEURISTIC_WARNING if gain and gain.method == "heuristic" else None
+
+    @property
+    def identification(self) -> Markdown:
+        """How it was found, from which file and keys."""
+        result = self.details.recommendation.result
+        found = f"The check {code(self.finding.check)} of the analysis {prose(result.title)}"
+        metrics = RunPaths(Path()).metrics(result.key).name
+        if self._rows is None or self._rows.is_empty():
+            place = "the tree of calls" if self.tier == "fusion" else "the GPU timeline"
+            sentences = [f"{found} finds it in {place}."]
+            keys = ["category_findings[].evidence"]
+        else:
+            sentences = [f"{found} finds {self._extent(self._rows)}.", *self._origin()]
+            keys = ["operations[].time_ms", _EFFICIENCY_SOURCE]
+            keys += ["operations[].library"] if self._heaviest and self._heaviest["library"] else []
+        source = f"(source: {code(metrics)} → {', '.join(code(key) for key in keys)})"
+        return Markdown(" ".join([*sentences, source]))
+
+    @property
+    def data(self) -> Markdown:
+        """The rows that it speaks of, or what was measured of the whole."""
+        if self._rows is None or self._rows.is_empty():
+            return self.details.evidence
+        entries = (operation_entry(row) for row in self._rows.head(ROWS_SHOWN).to_dicts())
+        return operations_table(entries)
+
+    @property
+    def evidence(self) -> Markdown | None:
+        """The numbers of its text, where ``data`` shows rows."""
+        is_of_rows = self._rows is not None and not self._rows.is_empty()
+        return self.details.evidence if is_of_rows else None
+
+    @property
+    def left_out(self) -> str | None:
+        """What ``data`` does not show."""
+        return None if self._rows is None else sections.left_out(self._rows, ROWS_SHOWN)
+
+    @property
+    def reasoning(self) -> str:
+        """What the trace shows of the slowdown, and the likely cause if there is one."""
+        cause = self.finding.hypothesis
+        return (
+            f"{self._observed}{f'Likely cause (hypothesis): {cause}' if cause else NO_HYPOTHESIS}"
+        )
+
+    @property
+    def resolution(self) -> str:
+        """How much time either path can win back, and how to tell."""
+        finding = self.finding
+        parts = [self._potential, finding.verify or DEFAULT_VERIFY, finding.caveat, finding.capture]
+        return " ".join(part for part in parts if part)
+
+    @property
+    def _rows(self) -> pl.DataFrame | None:
+        return self.details.rows
+
+    @property
+    def _heaviest(self) -> dict[str, Any] | None:
+        has_rows = self._rows is not None and not self._rows.is_empty()
+        return self._rows.row(0, named=True) if self._rows is not None and has_rows else None
+
+    @property
+    def _scores(self) -> Range | None:
+        return scores(self.finding)
+
+    def _saved(self, score: float) -> str:
+        total_ms = self.details.totals.total_time_ms
+        return (
+            f"{milliseconds(score / FULL_PCT * total_ms)} of {milliseconds(total_ms)} GPU wall time"
+        )
+
+    def _extent(self, rows: pl.DataFrame) -> str:
+        calls = counted(int(rows["operation_count"].sum()), "call")
+        time_ms = float(rows["kernel_time_us"].sum()) / 1000
+        share = percent(float(rows["percent_of_total"].sum()))
+        return (
+            f"{counted(rows.height, 'row')} with {calls} that take {milliseconds(time_ms)}, "
+            f"{share} of GPU wall time"
+        )
+
+    def _origin(self) -> list[str]:
+        heaviest = self._heaviest or {}
+        library, modules = heaviest.get("library"), heaviest.get("called_from")
+        return [
+            *([f"The name of its main kernel points to {code(library)}."] if library else []),
+            *([f"The heaviest row is called from {code(modules)}."] if modules else []),
+        ]
+
+    @property
+    def _observed(self) -> str:
+        heaviest = self._heaviest
+        if heaviest is None or heaviest["pct_roofline"] is None or heaviest["bound"] is None:
+            return ""
+        return (
+            f"The heaviest row reaches {efficiency_of_peak(operation_entry(heaviest))} at "
+            f"{decimal(heaviest['flops_per_byte'])} FLOPS/Byte. "
+        )
+
+    @property
+    def _potential(self) -> str:
+        gain = self.finding.impact
+        if gain is None:
+            return "No saving can be estimated from this trace."
+        time, saved = milliseconds(gain.time_ms), milliseconds(gain.saved_ms.high)
+        if gain.method == "perf model":
+            return f"{saved} of the {time} lie between the measured time and the roofline."
+        if gain.method == "upper bound":
+            return f"At most {saved} of the {time} can be won back."
+        return f"Such changes win back up to {saved} of the {time}, by experience."
+
+
+def cards_of(details: Iterable[Details]) -> list[Card]:
+    """The cards of one analysis under its own numbers; findings of low priority get none."""
+    shown = [d for d in details if d.finding.priority is not Priority.LOW]
+    return [
+        Card(
+            d,
+            number,
+            prefix=d.recommendation.local_label.removesuffix(f"P{number}"),
+            **fusion_facts(d),
+        )
+        for d in sorted(shown, key=lambda d: d.recommendation.local_number)
+        for number in (d.recommendation.local_number,)
+    ]
+
+
+def fusion_facts(details: Details) -> dict[str, Any]:
+    """``confidence`` and ``coverage`` of a fusion finding, nothing of another."""
+    result, finding = details.recommendation.result, details.finding
+    if result.tier != "fusion":
+        return {}
+    rated = str(finding.evidence.get(CONFIDENCE, "")).partition(":")[0]
+    return {
+        "confidence": rated if rated in CONFIDENCE_ICONS else None,
+        "coverage": _coverage(result.metrics.get("impact_estimates"), finding),
+    }
+
+
+def _coverage(estimates: Any, finding: Finding) -> tuple[int, int] | None:
+    """Kernels with a perf model and all kernels of the chain behind a fusion finding."""
+    gain = finding.impact
+    for estimate in estimates or () if gain else ():
+        is_same = gain is not None and estimate["saved_ms"] == gain.saved_ms.mid
+        if is_same and estimate["operation"] in finding.title:
+            return estimate["modeled_kernel_count"], estimate["kernel_count"]
+    return None
+
+
+def operations_table(entries: Iterable[Mapping[str, Any]]) -> Markdown:
+    """Rows of operations as the metrics have them, cell by cell."""
+    return table(COLUMNS, map(_cells, entries))
+
+
+def _cells(entry: Mapping[str, Any]) -> Sequence[str]:
+    efficiency = entry["efficiency"]
+    cells = (
+        cell_text(entry["name"]),
+        entry["args"],
+        entry["launcher_path"],
+        entry["kernel_name_trunc"],
+        _fixed(entry["time_ms"], 3),
+        _fixed(entry["percent_of_total"], 2),
+        str(entry["count"]),
+        _fixed(efficiency["flops_per_byte"], 2),
+        efficiency_of_peak(entry),
+        f"{efficiency['bound_type']}-bound" if efficiency["bound_type"] else None,
+    )
+    return [Markdown(cell or MISSING) for cell in cells]
+
+
+def efficiency_of_peak(entry: Mapping[str, Any]) -> str:
+    """``18.24% of 708 TFLOPS``; a mark above the peak, MISSING where it is not known."""
+    efficiency = entry["efficiency"]
+    value, is_compute = efficiency["efficiency_percent"], efficiency["bound_type"] == "compute"
+    peak = efficiency["resolved_peak_maf" if is_compute else "resolved_peak_hbm_bw"]
+    if value is None or peak is None:
+        return MISSING
+    mark = f" ⚠ {efficiency['assessment'].partition(':')[0]}" if value > FULL_PCT else ""
+    return f"{value:.2f}% of {peak:g} {'TFLOPS' if is_compute else 'TB/s'}{mark}"
+
+
+def _fixed(value: float | None, digits: int) -> str | None:
+    """A number that tools read as it stands: no separators, more digits where it is small."""
+    if value is None:
+        return None
+    is_small = 0 < abs(value) < 10 ** (1 - digits)
+    return f"{value:.{digits}g}" if is_small else f"{value:.{digits}f}"
+
+
+def _marked(kind: str, found: Range | None, text: str, category: str | None = None) -> Markdown:
+    """``text`` between the comments that hold its scores."""
+    names = ("low", "mid", "high") if kind == ITEM else ("low", "high")
+    fields = {"kind": kind} | ({"category": category} if category else {})
+    fields |= {name: f"{getattr(found, name):.2f}" if found else "null" for name in names}
+    attributes = " ".join(f"{name}={value}" for name, value in fields.items())
+    return Markdown(f"<!-- impact-begin {attributes} -->\n{text}\n<!-- impact-end -->")
