@@ -15,46 +15,6 @@ def metrics(key: str, *rows: dict) -> dict:
     return load_analyses()[key].measure(category(key, *rows))
 
 
-def attention(n_q: int, n_kv: int, heads_kv: int = 16, **values) -> dict:
-    params = {"N_Q": n_q, "N_KV": n_kv, "H_Q": 16, "H_KV": heads_kv, "d_h_qk": 64}
-    name = values.pop("name", "aten::_scaled_dot_product_flash_attention")
-    return operation(name, time_us=1000.0, params=params, **values)
-
-
-@pytest.mark.parametrize(
-    ("row", "pattern"),
-    [
-        (attention(512, 512), "short sequence"),
-        (attention(1024, 1024), None),
-        (attention(1, 4096), None),
-    ],
-)
-def test_attention_over_short_sequences(row: dict, pattern: str | None) -> None:
-    assert column("sdpa_fwd", "pattern", row) == pattern
-
-
-def test_low_efficiency_of_short_attention_says_what_to_expect() -> None:
-    data = category("sdpa_fwd", attention(512, 512, pct_roofline=10.0, bound="memory"))
-    (finding,) = low_efficiency(data)
-    assert "512 queries" in finding.issue
-    assert "8-15%" in finding.issue
-    assert finding.caveat
-
-
-def test_attention_kinds() -> None:
-    assert column("sdpa_fwd", "attention_pattern", attention(512, 512, heads_kv=4)) == "GQA"
-    assert column("sdpa_fwd", "attention_pattern", attention(512, 512)) == "MHA"
-    counted = metrics(
-        "sdpa_fwd",
-        attention(512, 512),
-        operation("x", time_us=1.0, kernels=[("void paged_attention_v2<1>", 1.0)]),
-        operation("aten::attention", time_us=1.0),
-    )
-    assert counted["flash_attention_count"] == 1
-    assert counted["paged_attention_count"] == 1
-    assert counted["flash_attention_detected"] is True
-
-
 def test_softmax_stands_in_reduce_with_advice_of_its_own() -> None:
     row = operation("aten::_softmax", time_us=1000.0, pct_roofline=20.0, bound="memory")
     (finding,) = low_efficiency(category("reduce", row))

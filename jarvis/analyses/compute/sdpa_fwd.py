@@ -1,43 +1,105 @@
 """Attention: fused and paged attention, forward and backward, and attention for inference."""
 
+from dataclasses import replace
+
 import polars as pl
 from pydantic import JsonValue
 
+from jarvis import impact
+from jarvis.analyses import kernel_names
+from jarvis.analyses.attention_copies import contiguous_copies
+from jarvis.analyses.attention_shapes import (
+    BANDS,
+    CACHE_KERNELS,
+    DECODE_SHARE,
+    FORWARD_KERNELS,
+    LARGE_HEAD_DIM,
+    PAGED_KERNELS,
+    PREFILL_SHARE,
+    Band,
+    cache_writes,
+    classify,
+    profile_type,
+)
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.operations import parameter
-from jarvis.schemas import FLAG, INTEGER, TEXT, Column
+from jarvis.analyses.unfused_attention import TABLES as UNFUSED_TABLES
+from jarvis.analyses.unfused_attention import unfused_attention
+from jarvis.schemas import FLAG, INTEGER, NUMBER, TEXT, Column
 
-SHORT_SEQUENCE = 1024
-"""Below this many queries a fused attention kernel cannot hide its memory traffic."""
 
-FLASH_NAMES = r"flash|fmha|attn_fwd|attn_bwd"
-PAGED_NAMES = r"unified_attention|paged_attention|vllm"
+def _of_length(band: Band) -> Advice:
+    if not band.is_short:
+        return replace(LONG, rule=band.rule, expected_pct=band.expected_pct)
+    return Advice(
+        rule=band.rule,
+        reason="fused attention loses efficiency on short sequences, here of {n_q} queries"
+        "{head_note}",
+        algorithmic="Batch more sequences than {b} or pack short ones together, so that each of "
+        "the {calls} has more work than {n_q} queries per sequence.",
+        kernel="Compare {kernel} with another GPU at N={n_q} before tuning, and give a replay "
+        "package of {arguments} to the kernel team.",
+        expected_pct=band.expected_pct,
+        expected_of="compute peak",
+    )
+
+
+def _paged(rule: str, reason: str, expected_pct: tuple[float, float]) -> Advice:
+    return Advice(
+        rule=rule,
+        reason=f"{reason}{{head_note}}",
+        algorithmic="Check how the engine mixes prefill and decode: {workload_note}. Larger chunks "
+        "of prefill, or steps of one kind, change what {kernel} has to do.",
+        kernel="Give a replay package of {arguments} to the kernel team to tune block sizes and "
+        "the split of the keys of {kernel}.",
+        expected_pct=expected_pct,
+        expected_of="compute peak",
+        capture="Record the step annotations of the engine and the lengths of the requests: they "
+        "decide how much work {kernel} has in each step.",
+    )
+
+
+LONG = Advice(
+    rule="bound by the compute peak, length not known",
+    reason="the attention kernel stays below what its arithmetic allows{head_note}",
+    algorithmic="Check that causal={causal}, head dimension {head_dim} and the layout are those "
+    "that the fastest attention backend takes, and that no mask forces a slower one than {kernel}.",
+    kernel="Give a replay package of {arguments} to the kernel team to compare attention backends "
+    "and tile sizes with {kernel}.",
+    expected_of="compute peak",
+)
 
 ADVICE = {
-    "short sequence": Advice(
-        rule=f"fewer than {SHORT_SEQUENCE} queries per sequence",
-        reason="fused attention loses efficiency on short sequences, here of {n_q} queries",
-        algorithmic="Batch more sequences or pack short ones together, so that each launch has "
-        "more queries.",
-        kernel="Compare with another GPU at the same length before tuning, and give a replay "
-        "package of {arguments} to the kernel team.",
-        expected_pct=(8.0, 15.0),
+    "prefill heavy": _paged(
+        f"paged, more than {PREFILL_SHARE:.0%} of the tokens in their context phase",
+        "a step of mostly prefill has enough arithmetic for the matrix units",
+        (30.0, 50.0),
     ),
-    "compute": Advice(
-        rule="bound by the compute peak, long sequence",
-        reason="the attention kernel stays below what its arithmetic allows",
-        algorithmic="Check that the causal flag, head dimension and layout are those that the "
-        "fastest attention backend takes, and that no mask forces a slower one.",
-        kernel="Give a replay package of {arguments} to the kernel team to compare attention "
-        "backends and tile sizes.",
+    "decode heavy": _paged(
+        f"paged, less than {DECODE_SHARE:.0%} of the tokens in their context phase",
+        "each generated token reads the whole cache of its request",
+        (5.0, 15.0),
     ),
+    "mixed prefill and decode": _paged(
+        "paged, in between", "long and single-token requests share a step", (10.0, 30.0)
+    ),
+    "backward": Advice(
+        rule="the backward pass",
+        reason="the backward pass computes the scores again and writes three gradients{head_note}",
+        algorithmic="Keep {n_q} queries by {n_kv} keys in one fused backward call; where memory "
+        "allows, checkpoint less around attention, so that its forward pass is not repeated.",
+        kernel="Give a replay package of {arguments} to the kernel team to tune {kernel}.",
+        caveat="A backward pass usually reaches less than its forward pass.",
+    ),
+    **{band.pattern: _of_length(band) for band in BANDS},
+    "compute": LONG,
     "memory": Advice(
         rule="bound by memory bandwidth, as decoding is",
-        reason="keys and values are read once per few queries, and bandwidth is left unused",
-        algorithmic="Share keys and values between more queries: grouped heads, larger batches, or "
-        "a quantized cache.",
-        kernel="Give a replay package of {arguments} to the kernel team to split the keys over "
+        reason="keys and values are read once per few queries, and bandwidth is left unused"
+        "{head_note}",
+        algorithmic="Share keys and values between more than {n_q} queries: grouped heads ("
+        "{heads_q} query heads read {heads_kv} of keys), larger batches, or a quantized cache.",
+        kernel="Give a replay package of {arguments} to the kernel team to split {n_kv} keys over "
         "more of the GPU.",
     ),
 }
@@ -47,39 +109,18 @@ DETAILS = (
     Column("n_kv", "Keys", INTEGER, format=",d", meaning="keys and values per sequence"),
     Column("heads_q", "Heads", INTEGER, format=",d", meaning="query heads"),
     Column("heads_kv", "KV heads", INTEGER, format=",d", meaning="key and value heads"),
+    Column("gqa_ratio", "Heads per KV head", INTEGER, meaning="query heads that share one KV head"),
     Column("head_dim", "Head dim", INTEGER, format=",d", meaning="length of a query vector"),
     Column("attention_pattern", "Heads share KV", TEXT, meaning="GQA where heads share keys"),
     Column("is_flash", "Fused", FLAG, meaning="the operator or its kernel is a fused attention"),
     Column("is_paged", "Paged", FLAG, meaning="the operator or its kernel reads a paged cache"),
+    Column("ctx_ratio", "Prefill share", NUMBER, meaning="share of tokens in their context phase"),
     Column("pattern", "Pattern", TEXT, meaning="what is special about the shape"),
 )
 
 
-def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Shape and kind of each attention call."""
-    names = pl.concat_str("name", pl.col("main_kernel").fill_null(""), separator=" ")
-    lower = names.str.to_lowercase()
-    return rows.with_columns(
-        n_q=parameter("N_Q"),
-        n_kv=parameter("N_KV"),
-        heads_q=parameter("H_Q"),
-        heads_kv=parameter("H_KV"),
-        head_dim=parameter("d_h_qk"),
-        is_flash=lower.str.contains(FLASH_NAMES),
-        is_paged=lower.str.contains(PAGED_NAMES),
-    ).with_columns(
-        attention_pattern=pl.when(pl.col("heads_kv") < pl.col("heads_q"))
-        .then(pl.lit("GQA"))
-        .when(pl.col("heads_q").is_not_null())
-        .then(pl.lit("MHA")),
-        pattern=pl.when((pl.col("n_q") < SHORT_SEQUENCE) & (pl.col("n_kv") < SHORT_SEQUENCE)).then(
-            pl.lit("short sequence")
-        ),
-    )
-
-
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """How many rows use fused and paged attention."""
+    """How many rows use fused and paged attention; the kernels and the workload of paged ones."""
     rows = data.operations
     flash, paged = int(rows["is_flash"].sum()), int(rows["is_paged"].sum())
     return {
@@ -88,7 +129,40 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
         "has_perf_model_count": int(rows["has_perf_model"].sum()),
         "flash_attention_detected": flash > 0,
         "paged_attention_detected": paged > 0,
+        "large_head_dim_count": rows.filter(pl.col("head_dim") > LARGE_HEAD_DIM).height,
+        "gqa_count": rows.filter(pl.col("attention_pattern") == "GQA").height,
+        **_paged_metrics(rows.filter("is_paged")),
     }
+
+
+def _paged_metrics(rows: pl.DataFrame) -> dict[str, JsonValue]:
+    if rows.is_empty():
+        return {}
+    time_us = float(rows["kernel_time_us"].sum())
+
+    def share(pattern: str) -> float:
+        part_us = rows.select(kernel_names.time_us(pattern).sum()).item()
+        return impact.share_pct(part_us, time_us)
+
+    metrics: dict[str, JsonValue] = {
+        "kernel_breakdown_avg": {
+            "avg_reshape_cache_percent": share(CACHE_KERNELS),
+            "avg_fwd_kernel_percent": share(FORWARD_KERNELS),
+            "avg_paged_attention_percent": share(PAGED_KERNELS),
+        }
+    }
+    known = rows.drop_nulls("ctx_ratio")
+    if known.height:
+        context = int((known["ctx_tokens"] * known["operation_count"]).sum())
+        generated = int((known["gen_tokens"] * known["operation_count"]).sum())
+        ratio = context / (context + generated)
+        metrics["workload_profile"] = {
+            "total_ctx_tokens": context,
+            "total_gen_tokens": generated,
+            "ctx_ratio": ratio,
+            "profile_type": profile_type(ratio),
+        }
+    return metrics
 
 
 ANALYSIS = Analysis(
@@ -109,7 +183,10 @@ ANALYSIS = Analysis(
         ),
         order=60,
     ),
-    checks=SHARED_CHECKS,
+    checks=(*SHARED_CHECKS, contiguous_copies, cache_writes),
+    specific=(unfused_attention,),
+    needs=("operations", *UNFUSED_TABLES),
+    also_in=UNFUSED_TABLES[:1],
     advice=ADVICE,
     classify=classify,
     details=DETAILS,

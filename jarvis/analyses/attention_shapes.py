@@ -1,0 +1,205 @@
+"""Kinds of attention calls: by phase, by length, by heads; and what their caches cost."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses import kernel_names
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.inefficiency import facts_of
+from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, parameter
+from jarvis.analyses.wording import ms, pct, quoted
+from jarvis.findings import GPU_TIME, Finding, Priority
+
+FLASH_NAMES = r"flash|fmha|attn_fwd|attn_bwd"
+PAGED_NAMES = r"unified_attention|paged_attention|vllm"
+
+CACHE_KERNELS = r"reshape_and_cache|store_kv_?cache"
+FORWARD_KERNELS = r"_fwd_kernel|fwd_kernel"
+PAGED_KERNELS = r"paged_attention|unified_attention"
+
+USUAL_CACHE_PCT = 5.0
+HIGH_CACHE_PCT = 10.0
+"""Share of writing the cache in a paged operator's time: usually 3 to 5%, worth a word above 10."""
+
+PREFILL_SHARE = 0.8
+DECODE_SHARE = 0.2
+"""Share of tokens in their context phase above and below which a step is of one kind."""
+
+LARGE_HEAD_DIM = 128
+"""Fewer kernels are tuned for a longer query vector."""
+
+DECODE_RATIO = 8
+"""With so many more keys than queries, a call reads its cache rather than computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Lengths ``at_least <= N < below`` and the share of the compute peak to expect of them."""
+
+    at_least: int
+    below: int | None
+    expected_pct: tuple[float, float]
+
+    @property
+    def pattern(self) -> str:
+        """``N 512-1023``, ``N under 512``, ``N from 4096``."""
+        if self.below is None:
+            return f"N from {self.at_least}"
+        return f"N {self.at_least}-{self.below - 1}" if self.at_least else f"N under {self.below}"
+
+    @property
+    def rule(self) -> str:
+        """When it applies, for the documentation."""
+        return f"{self.pattern}, the longer of queries and keys per sequence"
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the length itself keeps the efficiency low."""
+        return self.below is not None and self.below <= SHORT_SEQUENCE
+
+
+SHORT_SEQUENCE = 1024
+"""Below this length a fused attention kernel cannot hide its memory traffic."""
+
+BANDS = (
+    Band(0, 512, (5.0, 15.0)),
+    Band(512, SHORT_SEQUENCE, (8.0, 15.0)),
+    Band(SHORT_SEQUENCE, 2048, (20.0, 40.0)),
+    Band(2048, 4096, (40.0, 60.0)),
+    Band(4096, None, (50.0, 70.0)),
+)
+
+
+def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
+    """Shape, phase and kind of each attention call."""
+    names = pl.concat_str("name", pl.col("main_kernel").fill_null(""), separator=" ")
+    lower = names.str.to_lowercase()
+    shaped = rows.with_columns(
+        b=parameter("B"),
+        n_q=parameter("N_Q"),
+        n_kv=parameter("N_KV"),
+        heads_q=parameter("H_Q"),
+        heads_kv=parameter("H_KV"),
+        head_dim=parameter("d_h_qk"),
+        causal=pl.col("params").str.json_path_match("$.causal"),
+        ctx_tokens=parameter("c_sq"),
+        gen_tokens=parameter("g_sq"),
+        is_flash=lower.str.contains(FLASH_NAMES),
+        is_paged=lower.str.contains(PAGED_NAMES),
+    )
+    tokens = pl.col("ctx_tokens") + pl.col("gen_tokens")
+    derived = shaped.with_columns(
+        gqa_ratio=pl.when(pl.col("heads_kv") > 0).then(pl.col("heads_q") // pl.col("heads_kv")),
+        ctx_ratio=pl.when(tokens > 0).then(pl.col("ctx_tokens") / tokens),
+    )
+    return derived.with_columns(
+        attention_pattern=pl.when(pl.col("heads_kv") < pl.col("heads_q"))
+        .then(pl.lit("GQA"))
+        .when(pl.col("heads_q").is_not_null())
+        .then(pl.lit("MHA")),
+        pattern=_pattern(),
+        head_note=_head_note(),
+        workload_note=pl.format(
+            "{} of {} tokens are in their context phase", "ctx_tokens", tokens
+        ).fill_null("the trace does not say how many tokens are in which phase"),
+    )
+
+
+def profile_type(ctx_ratio: float) -> str:
+    """The kind of a workload by the share of its tokens in their context phase."""
+    if ctx_ratio > PREFILL_SHARE:
+        return "prefill_heavy"
+    return "decode_heavy" if ctx_ratio < DECODE_SHARE else "mixed"
+
+
+def _pattern() -> pl.Expr:
+    share = pl.col("ctx_ratio")
+    longest = pl.max_horizontal("n_q", "n_kv")
+    pattern = (
+        pl.when(share > PREFILL_SHARE)
+        .then(pl.lit("prefill heavy"))
+        .when(share < DECODE_SHARE)
+        .then(pl.lit("decode heavy"))
+        .when(share.is_not_null())
+        .then(pl.lit("mixed prefill and decode"))
+        .when(pl.col("op_category").str.ends_with("_bwd"))
+        .then(pl.lit("backward"))
+        .when(pl.col("n_q") * DECODE_RATIO <= pl.col("n_kv"))
+        .then(None)
+    )
+    for band in BANDS:
+        is_below = pl.lit(value=True) if band.below is None else longest < band.below
+        pattern = pattern.when((longest >= band.at_least) & is_below).then(pl.lit(band.pattern))
+    return pattern.otherwise(None)
+
+
+def _head_note() -> pl.Expr:
+    """What the heads add to the reason: shared keys, a long query vector."""
+    shared = pl.when(pl.col("gqa_ratio") > 1).then(
+        pl.format(
+            "; {} query heads share each of {} heads of keys and values", "gqa_ratio", "heads_kv"
+        )
+    )
+    is_large = pl.col("head_dim") > LARGE_HEAD_DIM
+    large = pl.when(is_large).then(
+        pl.format(
+            f"; head dimension {{}} is above {LARGE_HEAD_DIM}, for which fewer kernels are tuned",
+            "head_dim",
+        )
+    )
+    return pl.concat_str(shared, large, ignore_nulls=True).fill_null("")
+
+
+def cache_writes(data: CategoryData) -> Iterator[Finding]:
+    """Paged attention that spends much time on writing its cache.
+
+    Symptom: kernels that store new keys and values take more than the few percent that are usual.
+    Rule: kernels named like CACHE_KERNELS take more than HIGH_CACHE_PCT of a paged operator's time.
+    Threshold: 10% of the operator's time, where 3 to 5% are usual; at least 0.5% of compute.
+    """
+    rows = data.operations.with_columns(cache_us=kernel_names.time_us(CACHE_KERNELS))
+    for group in groups(rows.filter("is_paged")):
+        cache_ms = float(group.rows["cache_us"].sum()) / 1000
+        compute_pct = impact.share_pct(cache_ms, data.totals.compute_time_ms)
+        share = impact.share_pct(cache_ms, group.time_ms)
+        if share > HIGH_CACHE_PCT and compute_pct >= MIN_COMPUTE_PCT:
+            yield _cache_finding(data, group, cache_ms, share)
+
+
+def _cache_finding(
+    data: CategoryData, group: OperationGroup, cache_ms: float, share: float
+) -> Finding:
+    facts, name = facts_of(group), quoted(group.name)
+    usual_ms = group.time_ms * USUAL_CACHE_PCT / impact.FULL_PCT
+    compute_pct = impact.share_pct(cache_ms, data.totals.compute_time_ms)
+    is_relevant = compute_pct > impact.RELEVANT_COMPUTE_PCT
+    priority = Priority.MEDIUM if is_relevant else Priority.LOW
+    return Finding(
+        check="cache_writes",
+        category=data.key,
+        title=f"Writing the cache: {name}",
+        operations=group.operations,
+        evidence={
+            "Time of cache writes (ms)": cache_ms,
+            "Share of the operator (%)": share,
+            GPU_TIME: group.time_ms,
+            "Calls": group.calls,
+        },
+        issue=f"Storing new keys and values takes {ms(cache_ms)} ({pct(share)}) of the "
+        f"{ms(group.time_ms)} of {name}, where up to {USUAL_CACHE_PCT:.0f}% are usual.",
+        algorithmic="Write the cache in the kernel that makes keys and values of "
+        f"{facts['arguments']} (rotary embedding or projection), and check whether its type needs "
+        "a conversion.",
+        kernel=f"Give the cache kernel of the {facts['calls']} to the kernel team: it only moves "
+        "data and should run at the speed of a copy.",
+        priority_local=priority,
+        priority=priority,
+        impact=impact.bounded_impact(cache_ms, cache_ms - usual_ms, **data.bases),
+        verify=f"Record the trace again: the cache writes of {name} must take less than "
+        f"{ms(cache_ms)}.",
+        capture="Run the cache kernel of the replay package under the platform's hardware-counter "
+        "profiler and compare the bytes that it moves with those of the new keys and values.",
+    )
