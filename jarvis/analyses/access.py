@@ -50,6 +50,20 @@ def channel_order(shape: Sequence[int], strides: Sequence[int]) -> Order | None:
     return CHANNELS_LAST if strides[1] == 1 else CHANNELS_FIRST
 
 
+def reduced_dims(name: str, concrete_inputs: str | None, rank: int) -> tuple[int, ...]:
+    """The dims that a reduction or softmax of a tensor of ``rank`` dims reduces, counted from 0.
+
+    All of them where the call names none, as the operators themselves take it.
+    """
+    values = _parsed(concrete_inputs)
+    index = 2 if "norm" in name or "softmax_backward" in name else 1
+    text = str(values[index]).strip() if index < len(values) else ""
+    numbers = text.strip("[]").split(",")
+    if not rank or not all(n.strip().lstrip("-").isdigit() for n in numbers):
+        return tuple(range(rank))
+    return tuple(sorted({int(n) % rank for n in numbers}))
+
+
 def _tensors(input_dims: str | None, input_strides: str | None) -> list[Tensor]:
     """The operands of more than one element."""
     count = len(_parsed(input_dims))

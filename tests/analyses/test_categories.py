@@ -15,13 +15,6 @@ def metrics(key: str, *rows: dict) -> dict:
     return load_analyses()[key].measure(category(key, *rows))
 
 
-def test_softmax_stands_in_reduce_with_advice_of_its_own() -> None:
-    row = operation("aten::_softmax", time_us=1000.0, pct_roofline=20.0, bound="memory")
-    (finding,) = low_efficiency(category("reduce", row))
-    assert "scaled_dot_product_attention" in finding.algorithmic
-    assert metrics("reduce", row)["softmax_count"] == 1
-
-
 @pytest.mark.parametrize(
     ("key", "name", "column_name", "expected"),
     [

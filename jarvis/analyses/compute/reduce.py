@@ -1,60 +1,236 @@
 """Reduce: sums, means, extrema and softmax, bound by memory bandwidth."""
 
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from typing import Any
+
 import polars as pl
 from pydantic import JsonValue
 
+from jarvis.analyses import bandwidth
+from jarvis.analyses.access import reduced_dims, tensor
+from jarvis.analyses.bandwidth import baseline_metrics, slow_kernel, time_ms_by
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.name_patterns import first_match
-from jarvis.schemas import TEXT, Column
+from jarvis.analyses.operations import (
+    HYPOTHESIS,
+    KERNEL_FLOOR_US,
+    LAUNCH_BOUND,
+    LAUNCH_BOUND_RULE,
+    PATTERN,
+)
+from jarvis.analyses.wording import counted
+from jarvis.schemas import FLAG, INTEGER, TEXT, Column
 
-REDUCE_TYPES = ("softmax", "sum", "mean", "max", "min")
+SOFTMAX = "softmax"
+REDUCE_TYPES = (SOFTMAX, "sum", "mean", "max", "min")
+
+SHORT_AXIS = 128
+"""A reduction over fewer elements leaves a block with less than an element for each thread."""
+
+ATTENTION_PLACE = r"(?i)attn|attention"
+"""Modules and functions that compute attention, by name."""
+
+EXPECTED_PCT = (50.0, 70.0)
+"""What a reduction over long, contiguous rows usually reaches."""
 
 ADVICE = {
-    "softmax": Advice(
-        rule="the operator is a softmax",
-        reason="a softmax of its own reads and writes the whole matrix of scores",
-        algorithmic="Where it belongs to attention, use a fused attention operator "
-        "(`scaled_dot_product_attention`), which never writes the scores.",
-        kernel="Little to gain in the kernel alone; give a replay package of {arguments} to the "
-        "kernel team.",
-        expected_pct=(50.0, 70.0),
+    "attention softmax": Advice(
+        rule="a softmax inside attention, by its place or by square scores for each head",
+        reason="a softmax of its own reads and writes all {moved} of attention scores",
+        algorithmic="Use a fused attention operator (`scaled_dot_product_attention`){place}, which "
+        "never writes the scores; the attention analysis measures the whole group.",
+        kernel="Little to gain in {kernel} alone: a replay package of {arguments} shows the kernel "
+        "team what is left between it and the bandwidth.",
+        expected_pct=EXPECTED_PCT,
+    ),
+    SOFTMAX: Advice(
+        rule="any other softmax",
+        reason="{rows_text} are read and written once each",
+        algorithmic="Fuse it with the scaling before it or the loss after it{place}, so that the "
+        "{moved} of a call do not cross memory once more.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should keep a "
+        "row on chip between finding its maximum and dividing by its sum.",
+        expected_pct=EXPECTED_PCT,
+    ),
+    "few rows": Advice(
+        rule="fewer results than compute units, not launch bound",
+        reason="{rows_text} are too few to give every compute unit one",
+        algorithmic="Reduce while the input is made{place}, part by part, so that only the partial "
+        "results of {arguments} are read again.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split a "
+        "row over several blocks and combine their results.",
+    ),
+    "short axis": Advice(
+        rule=f"fewer than {SHORT_AXIS} elements for each result, not launch bound",
+        reason="{rows_text} are too short to fill a block each",
+        algorithmic="Fuse it with the operator that makes its input{place}, which has the few "
+        "elements of a row at hand.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should take "
+        "several rows in a block.",
+    ),
+    "strided axis": Advice(
+        rule="the elements of a result do not lie side by side in memory, not launch bound",
+        reason="the {rows_text} lie across memory (strides {strides_text})",
+        algorithmic="Have the reduced axis innermost when the input is made{place}, or reduce "
+        "before the tensor is transposed.",
+        kernel="Give a replay package of {arguments} with its strides to the kernel team: {kernel} "
+        "should walk neighbouring results together.",
+    ),
+    "one result": Advice(
+        rule="all elements become one value, not launch bound",
+        reason="all of {arguments} becomes one value, for which every part of the GPU has to wait",
+        algorithmic="Add up parts where the input is made{place}, so that the {moved} are not read "
+        "again for one value.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should combine "
+        "the results of its blocks in the same launch.",
+    ),
+    LAUNCH_BOUND: Advice(
+        rule=LAUNCH_BOUND_RULE,
+        reason="{moved} per call are little work, and the shortest kernels take "
+        f"{KERNEL_FLOOR_US:.0f} µs however little they do",
+        algorithmic="Fuse it into the operator that makes its input{place}, so that no launch of "
+        "its own is needed.",
+        kernel="Leave {kernel} as it is: at {mean_time} per call only fewer launches help, such as "
+        "one for several tensors.",
     ),
     "memory": Advice(
-        rule="bound by memory bandwidth",
-        reason="a reduction reads its input once and should use most of the bandwidth",
-        algorithmic="Fuse it with the elementwise work before and after it, for instance with "
-        "torch.compile or a fused normalization.",
-        kernel="Give a replay package of {arguments} to the kernel team: reductions over short or "
-        "strided axes often need another split of the work.",
-        expected_pct=(50.0, 70.0),
+        rule="bound by memory bandwidth, long contiguous rows",
+        reason="it reads {rows_text} once and should use most of the bandwidth",
+        algorithmic="Fuse it with the elementwise work before it{place}, so that the {moved} of a "
+        "call are not written and read for it.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} reads long rows "
+        "and has no reason to stay below what copies reach.",
+        expected_pct=EXPECTED_PCT,
     ),
 }
 
-DETAILS = (Column("reduce_type", "Type", TEXT, meaning="what is reduced to"),)
+DETAILS = (
+    Column("reduce_type", "Type", TEXT, meaning="what is reduced to"),
+    Column("is_softmax", "Softmax", FLAG, meaning="the operator is a softmax"),
+    Column("results", "Results", INTEGER, format=",d", meaning="rows that are reduced each alone"),
+    Column("extent", "Extent", INTEGER, format=",d", meaning="elements reduced to one result"),
+    Column("axis", "Axis", TEXT, meaning="inner: side by side in memory; outer: across; all"),
+    *bandwidth.DETAILS,
+)
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type of each reduction."""
+    """Type of each reduction, its axis and extent, and what decides its efficiency."""
     patterns = [(kind, kind) for kind in REDUCE_TYPES]
-    reduce_type = first_match(pl.col("name"), patterns, "other")
-    return rows.with_columns(reduce_type=reduce_type).with_columns(
-        pattern=pl.when(pl.col("reduce_type") == "softmax").then(pl.lit("softmax"))
+    typed = bandwidth.rated(rows).with_columns(
+        reduce_type=first_match(pl.col("name"), patterns, "other")
+    )
+    facts = pl.DataFrame(
+        [asdict(_facts(row, compute_units)) for row in typed.iter_rows(named=True)],
+        schema={
+            "results": pl.Int64,
+            "extent": pl.Int64,
+            "axis": pl.String,
+            "rows_text": pl.String,
+            "strides_text": pl.String,
+            PATTERN: pl.String,
+            HYPOTHESIS: pl.String,
+        },
+    )
+    return (
+        typed.drop(PATTERN, HYPOTHESIS)
+        .hstack(facts)
+        .with_columns(is_softmax=pl.col("reduce_type") == SOFTMAX)
     )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """How many rows are softmaxes."""
+    """Softmaxes, time by type and rating, and the bandwidth to compare with."""
+    rows = data.operations
     return {
-        "softmax_count": data.operations.filter(pl.col("reduce_type") == "softmax").height,
+        "softmax_count": rows.filter("is_softmax").height,
+        "softmax_time_ms": float(rows.filter("is_softmax")["kernel_time_us"].sum()) / 1000,
+        "time_ms_by_type": time_ms_by(rows, "reduce_type"),
+        "time_ms_by_rating": time_ms_by(rows, "rating"),
+        **baseline_metrics(data.baseline),
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the arguments of one call tell; None where they do not."""
+
+    results: int | None = None
+    extent: int | None = None
+    axis: str | None = None
+    rows_text: str = "its rows"
+    strides_text: str = ""
+    pattern: str | None = None
+    hypothesis: str | None = None
+
+
+def _facts(row: Mapping[str, Any], compute_units: int | None) -> _Facts:
+    is_softmax, is_small = row["reduce_type"] == SOFTMAX, row["is_launch_bound"]
+    # the backward pass has the gradient first; it is as large as the output
+    recorded = tensor(row["input_dims"], row["input_strides"])
+    if recorded is None:
+        return _Facts(pattern=_softmax_pattern(row, ()) if is_softmax else None)
+    shape, strides = recorded
+    dims = reduced_dims(row["name"], row["concrete_inputs"], len(shape))
+    extent = prod(shape[dim] for dim in dims)
+    results = prod(shape) // extent if extent else 0
+    facts = _Facts(
+        results,
+        extent,
+        _axis(shape, strides, dims),
+        rows_text=f"{counted(results, 'row')} of {extent:,} elements",
+        strides_text=str(list(strides)).replace(" ", ""),
+    )
+    if is_softmax:
+        return replace(facts, pattern=_softmax_pattern(row, shape))
+    if is_small or not row["has_perf_model"]:
+        return facts
+    pattern = _pattern(facts, compute_units)
+    if pattern != "few rows":
+        return replace(facts, pattern=pattern)
+    return replace(
+        facts,
+        pattern=pattern,
+        hypothesis=f"Only {results:,} of {compute_units:,} compute units have a row of their own.",
+    )
+
+
+def _axis(shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]) -> str:
+    """Where the reduced elements lie; dims of one element lie nowhere."""
+    wide = [dim for dim in range(len(shape)) if shape[dim] > 1]
+    if all(dim in dims for dim in wide):
+        return "all"
+    innermost = min(wide, key=lambda dim: strides[dim])
+    return "inner" if innermost in dims else "outer"
+
+
+def _pattern(facts: _Facts, compute_units: int | None) -> str | None:
+    if facts.axis == "all":
+        return "one result"
+    if compute_units is not None and (facts.results or 0) < compute_units:
+        return "few rows"
+    if facts.axis == "outer":
+        return "strided axis"
+    return "short axis" if (facts.extent or 0) < SHORT_AXIS else None
+
+
+def _softmax_pattern(row: Mapping[str, Any], shape: tuple[int, ...]) -> str:
+    place = " ".join(filter(None, (row["called_from"], row["entry_point"])))
+    are_scores = len(shape) == 4 and shape[-1] == shape[-2] > 1
+    is_attention = are_scores or re.search(ATTENTION_PLACE, place) is not None
+    return "attention softmax" if is_attention else SOFTMAX
 
 
 ANALYSIS = Analysis(
     title="Reduce",
     icon=":material/compress:",
     claim=Claim(op_categories=("reduce",), op_names=("*softmax*",), order=40),
+    specific=(slow_kernel,),
     checks=SHARED_CHECKS,
     advice=ADVICE,
     classify=classify,

@@ -22,8 +22,15 @@ from jarvis.analyses.compute.batchnorm.estimates import (
     estimated_bytes,
 )
 from jarvis.analyses.name_patterns import first_match
-from jarvis.analyses.operations import HYPOTHESIS, PATTERN, parameters
-from jarvis.analyses.wording import pct
+from jarvis.analyses.operations import (
+    HYPOTHESIS,
+    KERNEL_FLOOR_US,
+    LAUNCH_BOUND,
+    LAUNCH_BOUND_RULE,
+    PATTERN,
+    parameters,
+)
+from jarvis.analyses.wording import counted, pct
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 
 BATCH_NORM = "batch_norm"
@@ -67,6 +74,15 @@ ADVICE = {
         "cross memory once.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split "
         "large groups over several blocks.",
+    ),
+    LAUNCH_BOUND: Advice(
+        rule=LAUNCH_BOUND_RULE,
+        reason="{moved} per call are little work, and the shortest kernels take "
+        f"{KERNEL_FLOOR_US:.0f} µs however little they do",
+        algorithmic="Fuse it with the elementwise work before or after it{place}, so that they "
+        "share a launch.",
+        kernel="Leave {kernel} as it is: at {mean_time} per call only a launch that does more, "
+        "such as addition and normalization in one, helps.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth",
@@ -166,7 +182,7 @@ def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int
     if not count:
         return _Facts(mode, layout, estimated_bytes=estimate)
     extent = prod(shape) // count
-    unit = "channels" if norm_type == BATCH_NORM else "rows"
+    unit = "channel" if norm_type == BATCH_NORM else "row"
     is_native = re.search(NATIVE_KERNEL, row["main_kernel"] or "") is not None
     is_narrow = is_native and layout == CHANNELS_FIRST and count < (compute_units or 0)
     return _Facts(
@@ -175,7 +191,7 @@ def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int
         count,
         extent,
         estimate,
-        rows_text=f"{count:,} {unit} of {extent:,} elements",
+        rows_text=f"{counted(count, unit)} of {extent:,} elements",
         norm_advice=_norm_advice(layout, count, extent),
         hypothesis=f"The framework's own kernel gives each channel one block, so {count:,} of them "
         f"use at most {count:,} of {compute_units:,} compute units."
