@@ -177,6 +177,56 @@ def bounded_impact(
     return _impact(time_ms, savings, "upper bound", compute_ms, total_ms)
 
 
+def fused_impact(
+    time_ms: float,
+    fused_ms: float,
+    traffic_pct: float,
+    target_pct: float,
+    *,
+    floor_ms: float,
+    shortest_ms: float,
+    compute_ms: float,
+    total_ms: float,
+) -> Impact:
+    """The impact of one kernel in place of several that take ``time_ms``.
+
+    ``fused_ms`` is that kernel's time at its roofline, ``traffic_pct`` its memory traffic in
+    percent of theirs; it takes at least ``floor_ms``, as any launch does, and hardly less than the
+    shortest of them, ``shortest_ms``. It moves its bytes as fast as they do (low), runs at the
+    target (mid), at its roofline (high).
+    """
+
+    def saved(at_ms: float, least_ms: float) -> float:
+        return max(0.0, time_ms - max(at_ms, least_ms))
+
+    high = saved(fused_ms, floor_ms)
+    mid = min(high, saved(fused_ms * FULL_PCT / target_pct, shortest_ms))
+    low = min(mid, saved(time_ms * traffic_pct / FULL_PCT, shortest_ms))
+    efficiency_pct = share_pct(max(fused_ms, floor_ms), time_ms)
+    savings = Range(low=low, mid=mid, high=high)
+    return _impact(time_ms, savings, "perf model", compute_ms, total_ms, efficiency_pct, target_pct)
+
+
+def sped_up_impact(
+    time_ms: float,
+    speedups: tuple[float, float],
+    mid_ms: float | None,
+    *,
+    compute_ms: float,
+    total_ms: float,
+) -> Impact:
+    """The impact of running ``speedups`` times as fast, from least to most, as experience says.
+
+    ``mid_ms`` is a modelled time after the change; it stays within the range. Without one the
+    middle is the geometric mean of the speed-ups.
+    """
+    least, most = speedups
+    low, high = time_ms * (1 - 1 / least), time_ms * (1 - 1 / most)
+    usual_ms = time_ms / (least * most) ** 0.5 if mid_ms is None else mid_ms
+    savings = Range(low=low, mid=min(max(time_ms - usual_ms, low), high), high=high)
+    return _impact(time_ms, savings, "heuristic", compute_ms, total_ms)
+
+
 def gap_scores(gap_pct: float) -> Range:
     """The scores that TraceLens's agent gives a gap to the roofline, taken as a share of GPU wall
     time: parts of the gap (GAP_PARTS), whatever the target."""

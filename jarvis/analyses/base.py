@@ -140,7 +140,9 @@ class Analysis:
     metrics. Analyses of other tiers claim nothing and name the tables that they need; ``prepare``
     gives the numbers that they start from, kept beside their metrics, ``target`` what their page's
     slider stands for (that of the compute tier is always the efficiency). Rows that ``specific``
-    checks report are explained: the shared checks do not call them inefficient once more.
+    checks report are explained: the shared checks do not call them inefficient once more. A
+    category without operations has a result all the same where a table of ``also_in``, some of its
+    ``needs``, has rows.
     """
 
     title: str
@@ -150,6 +152,7 @@ class Analysis:
     claim: Claim | None = None
     panels: tuple[Panel, ...] = ()
     needs: tuple[str, ...] = ()
+    also_in: tuple[str, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
     classify: Classify | None = None
     details: tuple[Column, ...] = ()

@@ -11,6 +11,8 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
+from jarvis.analyses.chain_context import with_chains
+from jarvis.analyses.chains import Chain, chains
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.analyses.nothing_to_fix import without_contradiction
 from jarvis.analyses.operations import describe, weighted_efficiency
@@ -102,7 +104,29 @@ def run_analyses(
             outcomes[key] = _run(analysis, report, mine, slices.baseline, target_pct)
         except Exception as error:  # the isolation that the tests and reports rely on
             outcomes[key] = Outcome(_failed(analysis, error))
-    return outcomes
+    worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
+    return {
+        key: replace(outcome, result=with_chains(outcome.result, worth_fusing))
+        for key, outcome in outcomes.items()
+    }
+
+
+def _worth_fusing(
+    report: ReportTables,
+    analyses: Mapping[str, Analysis],
+    outcomes: Mapping[str, Outcome],
+    target_pct: float,
+) -> list[Chain]:
+    """The chains that are findings of the fusion tier; none where it failed."""
+    totals = report.totals
+    bases = {"compute_ms": totals.compute_time_ms, "total_ms": totals.total_time_ms}
+    found = (
+        chain
+        for key, analysis in analyses.items()
+        if analysis.tier == "fusion" and outcomes[key].result.status is Status.OK
+        for chain in chains(_needed(analysis, report), report.hardware, bases, target_pct)
+    )
+    return [chain for chain in found if chain.is_worth_fusing]
 
 
 def _run(
@@ -124,7 +148,7 @@ def _run(
         target_pct=target_pct,
         baseline=baseline,
     )
-    has_data = rows.height > 0 if is_compute else report.totals.total_time_ms > 0
+    has_data = _has_data(analysis, data)
     findings = _findings(analysis, data) if has_data else []
     result = AnalysisResult(
         key=analysis.key,
@@ -145,6 +169,13 @@ def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:
     rest = replace(data, explained_uids=explained)
     shared = [finding for check in analysis.checks for finding in check(rest)]
     return without_contradiction([*specific, *shared])
+
+
+def _has_data(analysis: Analysis, data: CategoryData) -> bool:
+    if analysis.tier != "compute":
+        return data.totals.total_time_ms > 0
+    others = (data.tables[name] for name in analysis.also_in if name in data.tables)
+    return data.operations.height > 0 or any(table.height > 0 for table in others)
 
 
 def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]:

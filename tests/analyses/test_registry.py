@@ -26,7 +26,7 @@ COMPUTE = (
     "triton",
     "other",
 )
-FUSION: tuple[str, ...] = ()
+FUSION = ("kernel_fusion",)
 SYSTEM = ("cpu_idle", "multi_kernel")
 TIERS = {"compute": COMPUTE, "fusion": FUSION, "system": SYSTEM}
 

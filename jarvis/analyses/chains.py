@@ -1,0 +1,243 @@
+"""Chains of operators that one kernel could replace: what they do, and what fusing would gain."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.operations import KERNEL_FLOOR_US
+from jarvis.findings import Impact
+from jarvis.hardware import HardwareSpec
+
+TABLES = ("fusion_chains", "fusion_steps")
+"""The tables of a report that this module reads."""
+
+MIN_SHARE_PCT = 2.0
+MIN_TIME_MS = 0.1
+"""A chain is worth a finding from this share of compute time and this time on: of what it would
+save at best, or of what it takes where no saving is known."""
+
+LONG_CHAIN, LONG_MODELLED_PCT, SHORT_MODELLED_PCT = 5, 75.0, 50.0
+"""Shares of a chain's time whose memory traffic must be known, from this number of steps on and
+below."""
+
+OVERLAP_PART = 0.15
+"""Part of the shorter of memory and arithmetic time that a fused kernel does not hide."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a chain computes, told from its operators, and which fused operator does the same.
+
+    It applies where each group of ``operators`` (names without ``aten::``) has one in the chain.
+    ``category`` is the key of the analysis that readers would look for it in.
+    """
+
+    title: str
+    operators: tuple[frozenset[str], ...]
+    algorithmic: str
+    category: str | None = None
+
+
+def _any(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+COMPOSITIONS = (
+    Composition(
+        "normalization by the mean",
+        (_any("rsqrt", "sqrt", "std"), _any("mean"), _any("sub")),
+        "Replace the code of {name} by one fused layer normalization "
+        "(`torch.nn.functional.layer_norm`), or compile it with torch.compile.",
+        "batchnorm",
+    ),
+    Composition(
+        "normalization by the root mean square",
+        (_any("rsqrt", "sqrt"), _any("mean", "sum")),
+        "Replace the code of {name} by one fused operator (`torch.nn.functional.rms_norm` computes "
+        "the same), or compile it with torch.compile.",
+        "batchnorm",
+    ),
+    Composition(
+        "rotary embedding",
+        (_any("neg"), _any("cat", "stack")),
+        "Replace {name} by a fused rotary embedding that turns queries and keys in one pass, or "
+        "compile it with torch.compile.",
+        "sdpa_fwd",
+    ),
+    Composition(
+        "softmax",
+        (_any("exp"), _any("sum"), _any("div")),
+        "Replace these operators by one `torch.softmax`, or compile {name} with torch.compile.",
+        "reduce",
+    ),
+    Composition(
+        "residual addition and normalization",
+        (_any("add"), _any("layer_norm", "native_layer_norm", "rms_norm")),
+        "Use a fused kernel that adds the residual and normalizes in one pass, or compile {name} "
+        "with torch.compile.",
+        "batchnorm",
+    ),
+    Composition(
+        "gated activation",
+        (_any("silu", "gelu", "sigmoid", "relu", "tanh"), _any("mul")),
+        "Use a fused kernel that activates and multiplies in one pass, or compile {name} with "
+        "torch.compile.",
+        "elementwise",
+    ),
+    Composition(
+        "residual addition and activation",
+        (_any("add"), _any("relu", "clamp_min", "silu", "gelu")),
+        "Compile {name} with torch.compile, which adds and activates in one pass.",
+        "elementwise",
+    ),
+    Composition(
+        "optimizer update",
+        (_any("addcmul"), _any("addcdiv")),
+        "Switch the optimizer to its fused implementation (`fused=True`), which updates all "
+        "parameters in few kernels.",
+    ),
+)
+OTHERWISE = (
+    "Compile {name} with torch.compile, which fuses such operators, or write one kernel for them."
+)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A row of ``fusion_chains`` with its ``steps``, and what a fused kernel would gain.
+
+    ``fused_ms`` is the time of the fused kernels of all instances at their roofline; ``gain`` and
+    it are None where ``unknown`` says why.
+    """
+
+    row: Mapping[str, Any]
+    steps: pl.DataFrame
+    compute_pct: float
+    fused_ms: float | None = None
+    gain: Impact | None = None
+    unknown: str | None = None
+
+    @property
+    def operators(self) -> list[str]:
+        """Names of the steps of one instance, in order."""
+        names: list[str] = self.row["step_names"]
+        return names
+
+    @property
+    def name(self) -> str:
+        """The module, function or operator, else the first and the last step."""
+        name: str | None = self.row["scope_name"]
+        return name or f"{self.operators[0]} ... {self.operators[-1]}"
+
+    @property
+    def instances(self) -> int:
+        """How often it runs."""
+        return int(self.row["instance_count"])
+
+    @property
+    def kernels(self) -> int:
+        """GPU launches of all instances."""
+        return int(self.row["kernel_count"])
+
+    @property
+    def time_ms(self) -> float:
+        """GPU time of all instances."""
+        return float(self.row["kernel_time_us"]) / 1000
+
+    @property
+    def uids(self) -> tuple[int, ...]:
+        """The rows of the operations table that its steps belong to."""
+        return tuple(self.steps["operation_uid"].unique().sort())
+
+    @property
+    def step_times(self) -> list[tuple[str, float]]:
+        """Operator and GPU time in ms of each step, over all instances."""
+        steps = self.steps.group_by("position", maintain_order=True).agg(
+            pl.col("name").first(), pl.col("kernel_time_us").sum()
+        )
+        return [(name, time_us / 1000) for _, name, time_us in steps.iter_rows()]
+
+    @property
+    def composition(self) -> Composition | None:
+        """What it computes, where the operators tell."""
+        names = {name.rpartition("::")[2].strip("_") for name in self.operators}
+        return next((c for c in COMPOSITIONS if all(g & names for g in c.operators)), None)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What speaks for it being a chain that one kernel can replace."""
+        kind = self.row["scope_kind"]
+        found = self.composition
+        named = (
+            (self.row["is_bounded"], f"it is all that the {kind} does"),
+            (self.row["has_data_flow"], "each step takes the shape that the one before makes"),
+            (found is not None, f"its operators compute a {found.title}" if found else ""),
+        )
+        return tuple(reason for applies, reason in named if applies)
+
+    @property
+    def confidence(self) -> str:
+        """``high`` for three reasons, ``medium`` for two, else ``low``."""
+        return {3: "high", 2: "medium"}.get(len(self.reasons), "low")
+
+    @property
+    def is_worth_fusing(self) -> bool:
+        """Whether it passes MIN_SHARE_PCT and MIN_TIME_MS."""
+        if self.gain is None:
+            return self.compute_pct >= MIN_SHARE_PCT and self.time_ms >= MIN_TIME_MS
+        at_best = self.gain.saved_ms.high, self.gain.compute_pct.high
+        return at_best[0] >= MIN_TIME_MS and at_best[1] >= MIN_SHARE_PCT
+
+
+def chains(
+    tables: Mapping[str, pl.DataFrame],
+    hardware: HardwareSpec | None,
+    bases: Mapping[str, float],
+    target_pct: float,
+) -> Iterator[Chain]:
+    """The chains of a report, most time first."""
+    if any(name not in tables for name in TABLES):
+        return
+    steps = tables["fusion_steps"].partition_by("chain", as_dict=True)
+    for row in tables["fusion_chains"].iter_rows(named=True):
+        share = impact.share_pct(row["kernel_time_us"] / 1000, bases["compute_ms"])
+        chain = Chain(row, steps[(row["chain"],)], share)
+        yield _estimated(chain, hardware, bases, target_pct)
+
+
+def _estimated(
+    chain: Chain, hardware: HardwareSpec | None, bases: Mapping[str, float], target_pct: float
+) -> Chain:
+    row = chain.row
+    if (unknown := _unknown(chain, hardware)) is not None or hardware is None:
+        return Chain(row, chain.steps, chain.compute_pct, unknown=unknown)
+    memory_ms = row["fused_bytes"] / hardware.mem_bw_gbps / 1e6
+    peak = hardware.max_achievable_tflops.get(row["compute"] or "")
+    arithmetic_ms = row["flops"] / peak / 1e9 if peak else 0.0
+    longer, shorter = max(memory_ms, arithmetic_ms), min(memory_ms, arithmetic_ms)
+    fused_ms = longer + OVERLAP_PART * shorter
+    gain = impact.fused_impact(
+        chain.time_ms,
+        fused_ms,
+        impact.share_pct(row["fused_bytes"], row["step_bytes"]),
+        target_pct,
+        floor_ms=chain.instances * KERNEL_FLOOR_US / 1000,
+        shortest_ms=min(time_ms for _, time_ms in chain.step_times),
+        compute_ms=bases["compute_ms"],
+        total_ms=bases["total_ms"],
+    )
+    return Chain(row, chain.steps, chain.compute_pct, fused_ms, gain)
+
+
+def _unknown(chain: Chain, hardware: HardwareSpec | None) -> str | None:
+    if hardware is None:
+        return "the hardware is not known, so there is no bandwidth to model a fused kernel with"
+    if chain.row["fused_bytes"] is None:
+        return "the trace does not say shape and dtype of every operand"
+    needed = LONG_MODELLED_PCT if len(chain.operators) >= LONG_CHAIN else SHORT_MODELLED_PCT
+    if chain.row["modelled_pct"] < needed or not chain.row["step_bytes"]:
+        return f"the memory traffic of less than {needed:.0f}% of its time is known"
+    return None

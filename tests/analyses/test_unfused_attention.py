@@ -1,0 +1,74 @@
+"""Unfused attention as a finding of the attention category, with or without fused attention."""
+
+from pathlib import Path
+
+import pytest
+
+from jarvis.findings import Finding, Status
+from jarvis.pipeline import analyze
+from jarvis.run import Run
+from tests.builders import TraceBuilder, trace
+from tests.perf_report.test_attention_groups import fused, layers, no_product_after, no_softmax
+
+GROUP_MS = 3 * (100 + 10 + 20 + 30 + 5 + 90) / 1000
+
+
+def analysed(built: TraceBuilder, folder: Path, device: str = "AMD Instinct MI300X") -> Run:
+    built.header["deviceProperties"][0]["name"] = device
+    return analyze(built.write(folder / "trace.json"), output_dir=folder / "run")
+
+
+def findings(run: Run) -> list[Finding]:
+    return [f for f in run.results["sdpa_fwd"].findings if f.check == "unfused_attention"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return analysed(layers(3), tmp_path_factory.mktemp("attention"))
+
+
+def test_the_category_has_a_result_without_any_fused_operator(run: Run) -> None:
+    result = run.results["sdpa_fwd"]
+    assert (result.status, result.row_count) == (Status.OK, 0)
+    assert len(findings(run)) == 1
+
+
+def test_the_finding_speaks_of_the_whole_group(run: Run) -> None:
+    (finding,) = findings(run)
+    assert finding.title == "Unfused attention in `SelfAttention`, 3 calls"
+    assert finding.evidence["GPU time (ms)"] == pytest.approx(GROUP_MS)
+    assert finding.evidence["Shape"] == (
+        "batch 2 of 4 heads, 128 queries, 128 keys, head dimension 64, bf16"
+    )
+    assert set(finding.shared_uids) <= set(run.table("operations")["uid"])
+
+
+def test_fused_attention_saves_what_three_to_ten_times_as_fast_saves(run: Run) -> None:
+    (finding,) = findings(run)
+    assert finding.impact is not None
+    assert finding.impact.method == "heuristic"
+    assert finding.impact.saved_ms.low == pytest.approx(GROUP_MS * 2 / 3)
+    assert finding.impact.saved_ms.high == pytest.approx(GROUP_MS * 9 / 10)
+    assert finding.impact.saved_ms.low <= finding.impact.saved_ms.mid
+    assert finding.impact.saved_ms.mid <= finding.impact.saved_ms.high
+
+
+def test_both_paths_are_named(run: Run) -> None:
+    (finding,) = findings(run)
+    assert "scaled_dot_product_attention" in finding.algorithmic
+    assert "10 to 30%" in finding.kernel
+    assert "`aten::bmm` of [8,128,64] bf16, [8,64,128] bf16" in finding.kernel
+
+
+def test_without_known_hardware_the_middle_has_no_model(tmp_path: Path) -> None:
+    (finding,) = findings(analysed(layers(3), tmp_path, "Unknown GPU"))
+    assert finding.impact is not None
+    assert finding.impact.saved_ms.mid == pytest.approx(GROUP_MS * (1 - 30**-0.5))
+    assert "no model" in (finding.caveat or "")
+
+
+@pytest.mark.parametrize("near_miss", [fused, no_product_after, no_softmax])
+def test_near_misses_give_no_finding(near_miss: object, tmp_path: Path) -> None:
+    built = trace().python("run.py(1): main")
+    near_miss(built)  # type: ignore[operator]
+    assert findings(analysed(built, tmp_path)) == []
