@@ -11,12 +11,14 @@ from broken_inputs import broken_inputs_markdown
 
 from jarvis.analyses import checks_markdown
 from jarvis.schemas import schemas_markdown
+from jarvis.validation import validation_markdown
 
 HERE = Path(__file__).parent
 PAGES = {
     "broken-traces.md": broken_inputs_markdown,
     "checks.md": checks_markdown,
     "metrics.md": schemas_markdown,
+    "validation.md": validation_markdown,
 }
 
 

@@ -63,7 +63,7 @@ def _as_json(outcomes: list["Outcome"]) -> dict[str, object]:
                 "verdict": str(outcome.verdict),
                 "problems": [
                     {"file": problem.file, "line": problem.line, "text": problem.text}
-                    for problem in outcome.problems or ()
+                    for problem in outcome.problems
                 ],
             }
             for outcome in outcomes
@@ -76,10 +76,9 @@ def _print(outcomes: list["Outcome"]) -> None:
 
     for outcome in outcomes:
         print(f"{outcome.verdict:<8}{outcome.check.name}")
-        problems = outcome.problems or ()
-        for problem in problems[:PROBLEMS_SHOWN]:
+        for problem in outcome.problems[:PROBLEMS_SHOWN]:
             print(f"        {problem}")
-        if (hidden := len(problems) - PROBLEMS_SHOWN) > 0:
+        if (hidden := len(outcome.problems) - PROBLEMS_SHOWN) > 0:
             print(f"        and {hidden} more")
     counts = {v: sum(outcome.verdict is v for outcome in outcomes) for v in Verdict}
     told = ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number)

@@ -5,20 +5,22 @@
 
 from pathlib import Path
 
-from jarvis.validation import analysis_report, fair_report, files, findings_files, numbers, wording
 from jarvis.validation.check import Check, Outcome, Problem, Verdict
+from jarvis.validation.documentation import GROUPS, validation_markdown
 from jarvis.validation.run_files import RunFiles
 
-__all__ = ["CHECKS", "Check", "Outcome", "Problem", "Verdict", "is_valid", "validate"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Outcome",
+    "Problem",
+    "Verdict",
+    "is_valid",
+    "validate",
+    "validation_markdown",
+]
 
-CHECKS: tuple[Check, ...] = (
-    *files.CHECKS,
-    *fair_report.CHECKS,
-    *findings_files.CHECKS,
-    *analysis_report.CHECKS,
-    *numbers.CHECKS,
-    *wording.CHECKS,
-)
+CHECKS: tuple[Check, ...] = tuple(check for checks in GROUPS.values() for check in checks)
 
 
 def validate(root: Path | str) -> list[Outcome]:
@@ -33,9 +35,7 @@ def is_valid(outcomes: list[Outcome]) -> bool:
     return all(outcome.verdict is not Verdict.FAIL for outcome in outcomes)
 
 
-def _problems(check: Check, run: RunFiles) -> tuple[Problem, ...] | None:
-    if not check.applies(run):
-        return None
+def _problems(check: Check, run: RunFiles) -> tuple[Problem, ...]:
     try:
         return tuple(check.find(run))
     except (AttributeError, LookupError, TypeError, ValueError) as error:

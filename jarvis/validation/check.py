@@ -24,21 +24,15 @@ class Problem:
 Find = Callable[[RunFiles], Iterator[Problem]]
 
 
-def always(_: RunFiles) -> bool:
-    """Applies to every run."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """A function that finds problems; its name and the first line of its docstring describe it.
 
-    ``is_warning`` problems do not fail a run. A run that the check does not apply to is skipped.
+    ``is_warning`` problems do not fail a run.
     """
 
     find: Find
     is_warning: bool = False
-    applies: Callable[[RunFiles], bool] = always
 
     @property
     def name(self) -> str:
@@ -57,21 +51,18 @@ class Verdict(StrEnum):
     PASS = "pass"
     WARN = "warn"
     FAIL = "fail"
-    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A check and the problems that it found; None where it does not apply."""
+    """A check and the problems that it found."""
 
     check: Check
-    problems: tuple[Problem, ...] | None
+    problems: tuple[Problem, ...]
 
     @property
     def verdict(self) -> Verdict:
         """Whether the run passes."""
-        if self.problems is None:
-            return Verdict.SKIPPED
         if not self.problems:
             return Verdict.PASS
         return Verdict.WARN if self.check.is_warning else Verdict.FAIL

@@ -70,12 +70,13 @@ def recommendations_have_their_labels(run: RunFiles) -> Iterator[Problem]:
 
 
 def details_match_recommendations(run: RunFiles) -> Iterator[Problem]:
-    """Each recommendation has its details, with the tier of the file and ranks from 1 on."""
+    """Each recommendation has marked details, with its number for rank and the file's tier."""
     for category, document in run.findings_files():
         tier = "compute" if category["tier"] == "compute_kernel" else category["tier"]
-        items, found = markers.items(document), markers.candidates(document)
-        if len(found) != len(items):
-            text = f"It marks details of {len(found)} recommendations; {len(items)} expected."
+        numbers = [number for _, number in markers.items(document)]
+        found = markers.candidates(document)
+        if (ranks := [rank for _, _, rank in found]) != numbers:
+            text = f"It marks details of the ranks {ranks}; {numbers} expected."
             yield Problem(document.file, text)
         for line, marked_tier, _ in found:
             if marked_tier != tier:

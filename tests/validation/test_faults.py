@@ -218,6 +218,10 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
         findings_files.details_match_recommendations,
         lambda p: substitute(gemm(p), "candidate tier=compute", "candidate tier=system"),
     ),
+    "details of another number": (
+        findings_files.details_match_recommendations,
+        lambda p: substitute(gemm(p), "tier=compute rank=1", "tier=compute rank=4"),
+    ),
     "details unmarked": (
         findings_files.details_match_recommendations,
         lambda p: substitute(gemm(p), r"<!-- reasoning-candidate .*-->\n", ""),
@@ -387,7 +391,7 @@ def told(outcomes: list[Outcome]) -> set[Find]:
 
 
 def test_the_good_run_passes(made_once: Path) -> None:
-    problems = [str(p) for o in validate(made_once) for p in o.problems or ()]
+    problems = [str(p) for o in validate(made_once) for p in o.problems]
     assert problems == []
 
 
@@ -399,7 +403,7 @@ def test_a_planted_fault_fails_its_check_and_no_other(name: str, good_run: Path)
     assert {f.__name__ for f in told(outcomes)} == {find.__name__}
     outcome = next(outcome for outcome in outcomes if outcome.problems)
     assert is_valid(outcomes) == outcome.check.is_warning
-    for problem in outcome.problems or ():
+    for problem in outcome.problems:
         assert problem.file
         assert problem.text.endswith(".")
 
@@ -411,7 +415,7 @@ def test_every_check_has_a_fault() -> None:
 def test_a_file_of_another_layout_is_a_problem_and_no_crash(good_run: Path) -> None:
     change_manifests(RunPaths(good_run), lambda m: m.update(categories=[{"name": "gemm"}]))
     outcomes = validate(good_run)
-    texts = [problem.text for outcome in outcomes for problem in outcome.problems or ()]
+    texts = [problem.text for outcome in outcomes for problem in outcome.problems]
     assert any("has not the expected layout" in text for text in texts)
     assert not is_valid(outcomes)
 
@@ -421,7 +425,7 @@ def test_problems_name_file_and_line(good_run: Path) -> None:
     substitute(report, r"\]\(#p1-", "](#p0-")
     line = 1 + report.read_text(encoding="utf-8").partition("](#p0-")[0].count("\n")
     failed = [o for o in validate(good_run) if o.verdict is Verdict.FAIL]
-    assert [str(p) for p in failed[0].problems or ()] == [
+    assert [str(p) for p in failed[0].problems] == [
         f"standalone_analysis_fair.md:{line}: The link #p0-low-efficiency-atenmm leads to no "
         "heading of this name."
     ]

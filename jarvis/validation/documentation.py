@@ -1,0 +1,58 @@
+"""The page ``docs/validation.md``, from the checks themselves."""
+
+from jarvis.validation import (
+    analysis_report,
+    fair_report,
+    files,
+    findings_files,
+    numbers,
+    wording,
+)
+from jarvis.validation.check import Check
+
+INTRODUCTION = """\
+# Validation
+
+`jarvis validate RUN` reads the files of a run directory and checks them against each other: no
+number is taken from the analyses, each is worked out anew. Every check is a line with its verdict:
+`pass`, `warn` (worth a look, no failure) or `fail`. Below a check that fails stand the file, the
+line, what is wrong and what was expected.
+
+```sh
+jarvis validate out              # a line for each check
+jarvis validate out --json       # the same for a script, with every problem
+```
+
+| exit code | meaning |
+|---|---|
+| 0 | every check passes; warnings are no failure |
+| 1 | a check fails |
+| 2 | the folder is no run directory, or one of another layout |
+
+The tests run these checks on every run that they make, and plant a fault of each kind to show that
+its check finds it. This page is made from the code by `make docs`.
+"""
+
+GROUPS: dict[str, tuple[Check, ...]] = {
+    "Files": files.CHECKS,
+    "The report for stakeholders": fair_report.CHECKS,
+    "Findings files": findings_files.CHECKS,
+    "The report for other tools": analysis_report.CHECKS,
+    "Numbers": numbers.CHECKS,
+    "Words": wording.CHECKS,
+}
+"""The checks by what they are about, in the order in which they run."""
+
+
+def validation_markdown() -> str:
+    """The page."""
+    return "\n".join([INTRODUCTION, *(_group(title, GROUPS[title]) for title in GROUPS)])
+
+
+def _group(title: str, checks: tuple[Check, ...]) -> str:
+    rows = (f"| {check.name} | {check.description}{_note(check)} |" for check in checks)
+    return "\n".join([f"## {title}", "", "| check | what must hold |", "|---|---|", *rows, ""])
+
+
+def _note(check: Check) -> str:
+    return " A warning, no failure." if check.is_warning else ""
