@@ -282,6 +282,8 @@ FAULTY = {
     "return OpCost(1, 1, compute=5)": "TypeError: compute is 5, not a text",
     "return OpCost(1, 1, params=[1])": "TypeError: the parameters are list, not a dict",
     "return OpCost(1, 1, params={'x': '\\ud800'})": "TypeError: str is not valid UTF-8",
+    "x = []\n                for _ in range(220):\n                    x = [x]\n"
+    "                return OpCost(1, 1, params={'x': x})": "too many nested parentheses",
     "return OpCost(1, 1, compute='\\ud800')": "UnicodeEncodeError: 'utf-8' codec can't encode",
     "raise ValueError('\\ud800')": "ValueError: ?",
     "raise type('E', (Exception,), {'__str__': lambda self: 5})": ": E",

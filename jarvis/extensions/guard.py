@@ -1,6 +1,7 @@
 """Formulas that are not ours: what they raise or return must not end a report."""
 
 import math
+from ast import literal_eval
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
@@ -63,7 +64,8 @@ def _checked(cost: object) -> OpCost:
     if not isinstance(cost.params, Mapping):
         raise TypeError(f"the parameters are {type(cost.params).__name__}, not a dict")
     params = {str(name): _literal(value) for name, value in cost.params.items()}
-    orjson.dumps(params)  # the tables keep them as JSON
+    orjson.dumps(params)  # the tables keep them as JSON, the sheets as Python text
+    literal_eval(repr(params))
     return OpCost(
         flops=_quantity("FLOPs", cost.flops),
         bytes=_quantity("bytes", cost.bytes),

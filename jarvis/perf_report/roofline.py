@@ -4,6 +4,7 @@ Formulas run once for each distinct signature; repeats are joined back.
 """
 
 from collections.abc import Callable
+from math import inf, isfinite
 from typing import Any
 
 import orjson
@@ -123,14 +124,14 @@ def _cost(row: dict[str, Any], formula: Formula | None, strict: bool) -> dict[st
     if row["input_dims"] is None:
         return {"modelled": True, "failure": NO_ARGUMENTS}
     try:
-        cost = formula(_signature(row))
+        columns = _cost_columns(formula(_signature(row)))
     except NoModelForCallError as error:
         return {"modelled": False, "uncovered": str(error)}
     except FORMULA_ERRORS as error:
         if strict:
             raise
         return {"modelled": True, "failure": str(error) or type(error).__name__}
-    return {"modelled": True, **_cost_columns(cost)}
+    return {"modelled": True, **columns}
 
 
 def _signature(row: dict[str, Any]) -> OpSignature:
@@ -148,18 +149,30 @@ def _signature(row: dict[str, Any]) -> OpSignature:
 
 
 def _cost_columns(cost: OpCost) -> dict[str, Any]:
+    """The cost as columns; one of FORMULA_ERRORS where odd arguments made it what none can hold."""
     exact = cost.exact()
     params = dict(cost.params)
+    for name, value in params.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"the parameter {name} is {value}")
+    moved = _quantity("bytes", cost.bytes)
     return {
         "failure": "the perf model knows no FLOPs for the call" if cost.flops is None else None,
-        "flops": cost.flops,
-        "bytes": None if cost.flops is None else cost.bytes,
-        "exact_flops": exact.flops,
-        "exact_bytes": exact.bytes,
+        "flops": _quantity("FLOPs", cost.flops),
+        "bytes": None if cost.flops is None else moved,
+        "exact_flops": _quantity("FLOPs", exact.flops),
+        "exact_bytes": _quantity("bytes", exact.bytes),
         "compute_spec": cost.compute,
         "perf_params": repr(params) if params else None,
         "params": orjson.dumps(params, option=orjson.OPT_NON_STR_KEYS).decode(),
     }
+
+
+def _quantity(what: str, value: float | None) -> float | None:
+    number = None if value is None else float(value)
+    if number is not None and not 0 <= number < inf:
+        raise ValueError(f"its {what} would be {number}")
+    return number
 
 
 def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:

@@ -1,5 +1,9 @@
 """The roofline sheets: which calls stand where, and by which time."""
 
+from typing import Any
+
+import pytest
+
 from jarvis.perf_report import PerfReport
 from jarvis.trace.links import BACKWARD_PREFIX
 from tests.builders import TraceBuilder, trace
@@ -38,6 +42,34 @@ def test_calls_with_equal_parameters_are_one_row() -> None:
     sheet = report(builder).roofline_sheets["GEMM"]
     columns = ("param_M", "param_N", "param_K", "name_count", "kernel_time_us_sum", "uid_first")
     assert sheet.select(columns).rows() == [(8, 2, 4, 2, 40.0, 0), (8, 6, 4, 1, 5.0, 10)]
+
+
+ATTENTION = ("aten::_scaled_dot_product_flash_attention", [[2, 4, 8, 16]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("op", "dims", "concrete", "reason"),
+    [
+        (*ATTENTION, ["", "", "", "nan"], "the parameter dropout is nan"),
+        (*ATTENTION, ["", "", "", "-inf"], "the parameter dropout is -inf"),
+        ("aten::mm", [[-8, 4], [4, 2]], [], "its bytes would be -80.0"),
+        ("aten::mm", [[1e300, 1e300], [1e300, 2]], [], "its bytes would be inf"),
+    ],
+)
+def test_arguments_that_make_no_sense_leave_the_other_rows_alone(
+    op: str, dims: list[Any], concrete: list[str], reason: str
+) -> None:
+    builder = trace().op(op, dims, concrete=concrete).launches("odd", us=10)
+    builder.op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=5)
+    found = PerfReport(builder.read(), None)
+    assert found.sheets()["GEMM"]["Kernel Time (µs)_sum"].to_list() == [5.0]
+    assert found.perf_model_failures["reason"].to_list() == [reason]
+
+
+def test_shapes_beyond_all_measure_give_a_number_all_the_same() -> None:
+    builder = trace().op("aten::mm", [[2**62] * 2] * 2).launches("gemm", us=10)
+    (gflops,) = PerfReport(builder.read(), None).sheets()["GEMM"]["GFLOPS_first"]
+    assert gflops == pytest.approx(2 * 2.0**186 / 1e9)
 
 
 def test_nested_ops_of_one_family_stand_side_by_side() -> None:
