@@ -49,6 +49,8 @@ def methodology(hardware: HardwareSpec | None) -> list[str]:
         f"Ranges from a perf model reach from half of the way to the target (by default "
         f"{impact.TARGET_PCT:g}% of the roofline) to the whole roofline; an upper bound is time "
         "that the trace shows and that a change could at most remove.",
+        "The time of a category includes copies that its operators make, which compute time does "
+        "not: the shares of the categories may add up to more than 100%.",
         "A trace shows what is slow, not why: likely causes are hypotheses, to be tested with the "
         "platform's hardware-counter profiler on a replay package.",
     ]

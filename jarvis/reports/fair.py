@@ -167,7 +167,7 @@ def _kernels(rows: pl.DataFrame) -> Markdown | None:
             (
                 count(number),
                 cell(kernel["name"]),
-                decimal(kernel["count"] / calls),
+                _per_call(kernel["count"], calls),
                 microseconds(kernel["mean_us"]),
                 percent(share_pct(kernel["total_us"], row["kernel_time_us"])),
             )
@@ -175,6 +175,11 @@ def _kernels(rows: pl.DataFrame) -> Markdown | None:
         ]
     headers = ("#", "Kernel", "Launches per call", "Mean", "% of the operation")
     return table(headers, lines) if lines else None
+
+
+def _per_call(launches: int, calls: int) -> str:
+    whole, rest = divmod(launches, calls)
+    return decimal(launches / calls) if rest else count(whole)
 
 
 REPORTER = FairReporter()

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
+from jarvis.analyses.wording import listed
 from jarvis.findings import AnalysisResult, Status
+from jarvis.impact import disjoint_findings, disjoint_saving_ms
 from jarvis.perf_report import CallPath
 from jarvis.reports import sections
+from jarvis.reports.arithmetic import worked
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.health import health_line, health_of, health_table, health_values
@@ -35,6 +38,9 @@ PATHS_SHOWN = 3
 
 SUBTREE_ENTRIES = 40
 """Calls below an operation that are printed."""
+
+UIDS_SHOWN = 6
+"""Rows of operations named beside a top operation."""
 
 LINE_LENGTH = 160
 RAW_SHEETS = ("gpu_timeline", "ops_summary_by_category", "ops_summary")
@@ -73,6 +79,7 @@ def rough_markdown(run: Run) -> str:
     sheets = run.sheets()
     gaps = gaps_of(run)
     health = health_of(run)
+    details = details_of(run)
     return render(
         "rough",
         model=sections.model_name(run),
@@ -88,9 +95,12 @@ def rough_markdown(run: Run) -> str:
         analyze_command=_analyze_command(run),
         sheets=[(name, frame.height, frame.width) for name, frame in sheets.items()],
         totals=_totals(run),
+        top_operations=_top_operations(run),
         categories=_categories(run),
         analyses=_analyses(run),
-        paths=_paths(details_of(run)),
+        paths=_paths(details),
+        arithmetic=[worked(detail) for detail in details],
+        saving=_saving(details),
         raw_sheets=[(name, _raw(sheets[name])) for name in RAW_SHEETS if name in sheets],
         raw_operations=[
             (result, _operations(run.category_operations(result.key)))
@@ -142,6 +152,41 @@ def _totals(run: Run) -> Markdown:
         ("GPU time", "Time (ms)", "% of Total"),
         ((name, decimal(time_ms), percent(share)) for name, time_ms, share in lines),
     )
+
+
+def _top_operations(run: Run) -> Markdown:
+    """The launchers of the trace with most time, and the rows of operations that they stand for."""
+    return table(
+        (
+            "Rank",
+            "Operation",
+            "Time (ms)",
+            "Calls",
+            "% of Compute",
+            "% of Total",
+            "Efficiency",
+            "Bound",
+            "Rows (uid)",
+        ),
+        (
+            (
+                count(top.rank),
+                cell(top.name),
+                decimal(top.time_ms),
+                count(top.count),
+                percent(top.percent_of_compute),
+                percent(top.percent_of_total),
+                efficiency(top.efficiency_pct),
+                top.bound or MISSING,
+                _uids(top.operation_uids),
+            )
+            for top in run.manifest.top_operations
+        ),
+    )
+
+
+def _uids(uids: tuple[int, ...]) -> str:
+    return listed([str(uid) for uid in uids], UIDS_SHOWN) or MISSING
 
 
 def _categories(run: Run) -> Markdown:
@@ -201,6 +246,20 @@ def _paths(details: list[Details]) -> Markdown | None:
             )
             for d in details
         ),
+    )
+
+
+def _saving(details: list[Details]) -> str | None:
+    """Which estimates the report for stakeholders adds up."""
+    findings = [detail.finding for detail in details]
+    chosen = disjoint_findings(findings)
+    if not chosen:
+        return None
+    labels = [d.recommendation.label for d in details if d.finding in chosen]
+    total = milliseconds(disjoint_saving_ms(findings))
+    return (
+        f"Added up, {total}: {', '.join(labels)}. The others would save time that one of these "
+        "saves already, or no known time."
     )
 
 

@@ -23,7 +23,12 @@ def paragraph(run: Run, details: list[Details]) -> str:
     """What was judged, what to do first, and what all of it would gain."""
     return " ".join(
         part
-        for part in (_source(run), _first(details), _all(run, details), _before_kernels(run))
+        for part in (
+            _source(run),
+            _first(details),
+            _all(run, details),
+            _before_kernels(run, details),
+        )
         if part
     )
 
@@ -98,17 +103,21 @@ def _all(run: Run, details: list[Details]) -> str | None:
     )
 
 
-def _before_kernels(run: Run) -> str | None:
+def _before_kernels(run: Run, details: list[Details]) -> str | None:
     totals = run.manifest.totals
     if totals.compute_pct is None or totals.compute_pct >= impact.GOOD_COMPUTE_PCT:
         return None
-    felt = [name for name, pct in _beside_compute(totals) if pct >= FELT_PCT]
+    felt = " and ".join(name for name, pct in _beside_compute(totals) if pct >= FELT_PCT)
     if not felt:
         return None
-    return (
-        f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the wall time, so look at "
-        f"{' and '.join(felt)} before single kernels."
+    intro = f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the wall time"
+    has_card = any(
+        d.recommendation.result.tier == "system" and d.finding.priority is not Priority.LOW
+        for d in details
     )
+    if has_card:
+        return f"{intro}, so look at {felt} before single kernels."
+    return f"{intro}, but {felt} stay{'' if ' and ' in felt else 's'} below what calls for a card."
 
 
 def _beside_compute(totals: Totals) -> list[tuple[str, float]]:

@@ -55,4 +55,6 @@ def test_what_a_trace_of_graph_replay_shows(recorded: Analysed) -> None:
     fair = recorded.text("standalone_analysis_fair.md")
     assert "| 1 | `hipGraphLaunch` | GEMM and 4 more |" in fair
     assert "Record one step without GPU graphs" in fair
-    assert "replayed from GPU graphs already" in fair
+    assert "### 🟡 P1 (High): Work is queued, and the GPU seems to idle" in fair
+    assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in fair
+    assert "Likely an under-recorded graph" in fair
