@@ -50,7 +50,7 @@ def _card(finding: Finding, gain: Impact | None, number: int) -> None:
         st.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
-    for name in ("hypothesis", "caveat", "verify"):
+    for name in ("hypothesis", "caveat", "verify", "capture"):
         if text := getattr(finding, name):
             st.caption(f"**{name.capitalize()}** · {prose(text)}")
     evidence = " · ".join(f"{escape(k)}: {_value(v)}" for k, v in finding.evidence.items())

@@ -68,7 +68,8 @@ def reprojected(finding: Finding, target_pct: float, totals: Totals) -> Impact |
 
 
 def recovered(finding: Finding, target: Target | None, pct: float, totals: Totals) -> Impact | None:
-    """The impact at the slider of a system page where the finding follows it, else as found."""
+    """The impact at the slider of a system page where the finding follows it, else as found; never
+    more than the finding says at most."""
     found = finding.impact
     if found is None or target is None or finding.check != target.check:
         return found
@@ -76,7 +77,7 @@ def recovered(finding: Finding, target: Target | None, pct: float, totals: Total
         found.time_ms,
         found.saved_ms.high,
         low_ms=found.saved_ms.low,
-        mid_ms=target.recovered_ms(totals, pct),
+        mid_ms=min(target.recovered_ms(totals, pct), found.saved_ms.high),
         compute_ms=totals.compute_time_ms,
         total_ms=totals.total_time_ms,
     )

@@ -13,6 +13,7 @@ from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.controls import percent_slider
 from jarvis.dashboard.figures import figure
 from jarvis.dashboard.finding_cards import finding_cards
+from jarvis.dashboard.idle_gaps import idle_gap_cards
 from jarvis.dashboard.page_head import page_head
 from jarvis.dashboard.panels import panel_card
 from jarvis.dashboard.projection import recovered
@@ -60,7 +61,7 @@ def render(analysis: Analysis) -> None:
     if result.status is Status.ERROR:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")
         return
-    target_pct = _target_card(analysis.key, analysis.target, now.run.manifest.totals)
+    target_pct = _target_card(analysis, result, now.run.manifest.totals)
     _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
     st.subheader("Findings")
     finding_cards(
@@ -69,15 +70,16 @@ def render(analysis: Analysis) -> None:
     )
 
 
-def _target_card(page: str, target: Target | None, totals: Totals) -> float:
+def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> float:
     """The slider of the page and what reaching it would recover; the target in percent."""
+    page, target = analysis.key, analysis.target
     if target is None:
         return 0.0
     with st.container(border=True):
         slider, recovery = st.columns([3, 2], vertical_alignment="center")
         with slider:
             pct = percent_slider(f"{page}_target", target.label, target.default_pct, target.meaning)
-        saved_ms = target.recovered_ms(totals, pct)
+        saved_ms = _recoverable_ms(result, target, totals, pct)
         with recovery:
             figure(
                 f"Recovered at {pct}%",
@@ -86,6 +88,17 @@ def _target_card(page: str, target: Target | None, totals: Totals) -> float:
                 help_text="What reaching the target would save, measured in the trace.",
             )
     return pct
+
+
+def _recoverable_ms(result: AnalysisResult, target: Target, totals: Totals, pct: float) -> float:
+    """What the target recovers, as the finding has it that follows the slider, if there is one."""
+    impacts = (
+        recovered(finding, target, pct, totals)
+        for finding in result.findings
+        if finding.check == target.check
+    )
+    found = next((impact for impact in impacts if impact is not None), None)
+    return target.recovered_ms(totals, pct) if found is None else found.saved_ms.mid
 
 
 def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -206,6 +219,7 @@ def _cpu_idle(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
             f"{count(facts.get('short_kernel_count'))} kernels",
             help_text="Kernels so short that launching the next one takes about as long.",
         )
+    idle_gap_cards(now.run)
     window = timeline_window(now.run.table("gpu_work"))
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):

@@ -50,6 +50,30 @@ def test_the_slider_moves_figure_and_finding(
         assert any(expected[chosen] in card.label for card in page.expander)
 
 
+def test_the_slider_promises_no_more_than_the_finding_says_at_most(
+    registered: Draw, tmp_path: Path
+) -> None:
+    """A kernel queued at once that starts 900 ms later: the GPU may have been busy."""
+    built = trace().op("aten::mm", MM).launches("gemm", us=40)
+    built.op("aten::mm", MM).launches("gemm", us=40, at_us=900_000).up()
+    built.op("aten::item").runtime("cudaStreamSynchronize", us=900_000)
+    submitted = submit(Submission(built.write(tmp_path / "stalled.json")))
+    page = registered("cpu_idle", analysis=submitted.id)
+    figures = {m.label: m.value for m in page.metric}
+    assert figures["Recovered at 20%"] == milliseconds(0)
+    assert any("nothing at this target" in card.label for card in page.expander)
+
+
 def test_a_link_carries_the_target(registered: Draw, stalling_id: str) -> None:
     page = registered("cpu_idle", analysis=stalling_id, cpu_idle_target="35")
     assert page.slider(key="cpu_idle_target").value == 35
+
+
+def test_the_idle_page_lists_the_gaps_with_their_cause(registered: Draw, stalling_id: str) -> None:
+    page = registered("cpu_idle", analysis=stalling_id)
+    assert not page.exception
+    gaps = Run.load(analysis_root(stalling_id)).table("idle_gaps")
+    shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
+    assert shown["idle_ms"].sum() == pytest.approx(gaps["dur_ns"].sum() / 1e6)
+    assert set(shown["cause"]) == {"Waiting for communication"}
+    assert set(gaps["cause"]) == {"communication"}

@@ -1,0 +1,50 @@
+"""Idle time of the GPU by its likely cause, and the longest gaps."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.analyses.system.cpu_idle.wording import CAUSES
+from jarvis.dashboard.small_table import small_table
+from jarvis.dashboard.state import palette
+from jarvis.run import Run
+from jarvis.schemas import TABLES
+from jarvis.schemas.columns import number
+
+_TABLE = "idle_gaps"
+_LONGEST = 20
+_LABELS = {cause.value: words.label for cause, words in CAUSES.items()}
+_COLUMNS = charts.columns_of(
+    (*TABLES[_TABLE], number("idle_ms", "Idle time (ms)", "ms", "in which no GPU event runs"))
+)
+_SHOWN = (
+    "idle_ms",
+    "cause",
+    "host_call",
+    "host_call_us",
+    "host_op",
+    "launcher_name",
+    "prev_name",
+    "next_name",
+    "launch_lead_us",
+    "host_time_us",
+)
+_WIDTHS = {"host_call": 170, "launcher_name": 150, "prev_name": 150, "next_name": 150}
+
+
+def idle_gap_cards(run: Run) -> None:
+    """What the gaps add up to by cause, and the longest of them; nothing where there are none."""
+    if _TABLE not in run.tables or run.table(_TABLE).is_empty():
+        return
+    gaps = run.table(_TABLE).with_columns(
+        pl.col("cause").replace(_LABELS), idle_ms=pl.col("dur_ns") / 1e6
+    )
+    with st.container(border=True):
+        st.markdown("**Idle time by likely cause**: all gaps, each with one cause")
+        chart = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y="cause", limit=len(_LABELS))
+        st.altair_chart(chart, alt="Idle time by likely cause")
+        st.caption("One trace cannot prove a cause: each is what the recorded host calls fit best.")
+    with st.container(border=True):
+        st.markdown(f"**The longest {_LONGEST} gaps**")
+        longest = gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(_LONGEST)
+        small_table(longest, _COLUMNS, "The longest gaps", _SHOWN, _WIDTHS)
