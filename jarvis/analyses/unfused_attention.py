@@ -112,7 +112,7 @@ def _evidence(
         "Calls": row["instance_count"],
         "Kernels": row["kernel_count"],
         "Shape": _shape_text(row),
-        "Operators of one call": _steps_text(steps),
+        "Operators, time of all calls": _steps_text(steps),
         "Roofline time of a fused kernel, all calls (ms)": fused_ms,
     }
     return {label: value for label, value in evidence.items() if value is not None}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
@@ -121,7 +122,7 @@ def _evidence(data: CategoryData, chain: Chain) -> dict[str, float | int | str]:
         "Share of compute (%)": chain.compute_pct,
         "Instances": chain.instances,
         "Kernels": chain.kernels,
-        "Steps of one instance": ", ".join(
+        "Steps, time of all instances": ", ".join(
             f"{quoted(name)} {ms(time_ms)}" for name, time_ms in chain.step_times
         ),
         "Computes": composition.title if composition else None,
@@ -130,8 +131,8 @@ def _evidence(data: CategoryData, chain: Chain) -> dict[str, float | int | str]:
     }
     if chain.gain and chain.fused_ms is not None:
         evidence |= {
-            "Memory traffic now (MB)": row["step_bytes"] / 1e6,
-            "Memory traffic when fused (MB)": row["fused_bytes"] / 1e6,
+            "Memory traffic now, all instances (MB)": row["step_bytes"] / 1e6,
+            "Memory traffic when fused, all instances (MB)": row["fused_bytes"] / 1e6,
             "Time at the roofline when fused (ms)": chain.fused_ms,
         }
     return {label: value for label, value in evidence.items() if value is not None}
@@ -151,7 +152,7 @@ def _caveat(data: CategoryData, chain: Chain) -> str:
     if chain.unknown:
         return f"No saving is estimated: {chain.unknown}."
     return (
-        "The estimate takes it that nothing else reads the results in between, which a trace "
+        "The estimate assumes that nothing else reads the results in between, which a trace "
         f"cannot show, and that the fused kernel reaches {data.target_pct:g}% of its roofline but "
         "is no shorter than the shortest of these; low is one that moves its bytes no faster than "
         "they do."
@@ -175,6 +176,7 @@ def _candidate(chain: Chain) -> dict[str, JsonValue]:
         "launch_count": chain.kernels,
         "kernels": [{"name": name, "dur_us": 1000 * time_ms} for name, time_ms in chain.step_times],
         "total_kernel_time_us": row["kernel_time_us"],
+        "time_ms": chain.time_ms,
         "input_dims": row["input_dims"],
         "confidence": chain.confidence,
         "is_worth_fusing": chain.is_worth_fusing,
@@ -187,7 +189,7 @@ def _candidate(chain: Chain) -> dict[str, JsonValue]:
 def _estimate(chain: Chain) -> dict[str, JsonValue]:
     gain = chain.gain
     assert gain is not None
-    modelled = int((chain.steps["bytes"].is_not_null()).sum())
+    known = chain.steps.group_by("position").agg(pl.col("bytes").is_not_null().all())
     return {
         "operation": chain.name,
         "category": "kernel_fusion",
@@ -203,7 +205,7 @@ def _estimate(chain: Chain) -> dict[str, JsonValue]:
         "saved_ms_high": gain.saved_ms.high,
         "instance_count": chain.instances,
         "kernel_count": len(chain.operators),
-        "modeled_kernel_count": modelled,
+        "modeled_kernel_count": int(known["bytes"].sum()),
         "confidence": chain.confidence,
         "affected_gpu_kernels": chain.steps["kernel"].unique(maintain_order=True).to_list(),
         "fusion_type": "memory_bound",
