@@ -172,3 +172,16 @@ def test_a_sum_that_is_normalized_is_still_written(tmp_path: Path) -> None:
     moved_mb = 10 * (2 * ROWS * WIDTH + ROWS * WIDTH + 2 * WIDTH + ROWS * WIDTH) * 2 / 1e6
     assert finding.evidence["Memory traffic when fused, all instances (MB)"] == pytest.approx(moved_mb)
     assert finding.capture is not None  # no module is named
+
+
+def test_a_kernel_counts_once_whatever_shapes_the_instances_have(tmp_path: Path) -> None:
+    built = trace("AMD Instinct MI300X").python("run.py(1): main")
+    for index in range(60):
+        shape = [4096, 4096 if index % 2 else 2048]
+        built.python(f"nn.Module: Scale_{index}")
+        for name in ("exp", "neg"):
+            built.child(f"aten::{name}", [shape]).launches(ELEMENTWISE, us=90).up()
+        built.up()
+    metrics = analysed(built, tmp_path).results["kernel_fusion"].metrics
+    (estimate,) = metrics["impact_estimates"]  # type: ignore[misc]
+    assert estimate["kernel_count"] == estimate["modeled_kernel_count"] == 2  # type: ignore[index, call-overload]
