@@ -220,8 +220,8 @@ class Card:
         time_ms = float(rows["kernel_time_us"].sum()) / 1000
         share = percent(float(rows["percent_of_total"].sum()))
         return (
-            f"{counted(rows.height, 'row')} with {calls} that take {milliseconds(time_ms)}, "
-            f"{share} of GPU wall time"
+            f"{counted(rows.height, 'row')} with {calls}: {milliseconds(time_ms)}, {share} of GPU "
+            "wall time"
         )
 
     def _origin(self) -> list[str]:
