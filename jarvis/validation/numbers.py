@@ -91,7 +91,7 @@ def ranks_are_contiguous(run: RunFiles) -> Iterator[Problem]:
 
 
 def impacts_stay_within_their_share(run: RunFiles) -> Iterator[Problem]:
-    """No finding would save more than the GPU time of the operations that it is about."""
+    """No finding would save more than the GPU time of the operations that it concerns."""
     computed_ms, total_ms = run.time_ms("computation_time"), run.time_ms("total_time")
     for finding in _quantified(run):
         time_ms = _operations_ms(run, finding) if finding["operations"] else total_ms
@@ -171,7 +171,9 @@ def _quantified(run: RunFiles) -> list[Json]:
 
 
 def _operations_ms(run: RunFiles, finding: Json) -> float:
+    """The GPU time of its own operations and of those that its time is shared with."""
     uids = {operation["uid"] for operation in finding["operations"]}
+    uids.update(finding.get("shared_uids") or ())
     return sum(run.kernel_time_us.get(uid, 0.0) for uid in uids) / 1000
 
 
