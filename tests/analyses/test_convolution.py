@@ -2,8 +2,8 @@
 
 import pytest
 
-from jarvis.analyses.checks import low_efficiency
-from jarvis.analyses.compute.convolution import layout_transposes, measure
+from jarvis.analyses.checks import low_efficiency, opportunity
+from jarvis.analyses.compute.convolution import fills_and_casts, layout_transposes, measure
 from jarvis.findings import Finding, Priority, Severity
 from tests.analyses.rows import category, operation, totals
 
@@ -25,13 +25,16 @@ def conv(
         "filter_shape": list(filter_shape),
         "input_stride": stride,
         "groups": groups,
-        "dilation": [1, 1],
+        "stride": values.pop("step", [1, 1]),
+        "padding": values.pop("padding", [0, 0]),
+        "dilation": values.pop("dilation", [1, 1]),
         "transposed_conv": values.pop("transposed", False),
     }
     time_us = values.pop("time_us", 1000.0)
     kernels = [("igemm_fwd_gtcx3_nhwc", time_us - transposes_us)]
     if transposes_us:
         kernels.append(("batched_transpose_32x16_half", transposes_us))
+    kernels += values.pop("others", [])
     name = values.pop("name", "aten::convolution")
     return operation(name, time_us=time_us, params=params, kernels=kernels, **values)
 
@@ -44,10 +47,17 @@ def kind(row) -> str | None:
     ("row", "expected"),
     [
         (conv((64, 64, 3, 3)), "3x3"),
-        (conv((64, 64, 3, 1)), "3x3"),
+        (conv((64, 64, 2, 2)), "3x3"),
+        (conv((64, 64, 3, 1)), "asymmetric"),
         (conv((64, 64, 1, 1)), "1x1"),
         (conv((64, 3, 7, 7)), "large filter"),
-        (conv((64, 64, 1, 5)), "large filter"),
+        (conv((64, 64, 1, 5)), "asymmetric"),
+        (conv((64, 64, 4, 4)), "large filter"),
+        (conv((64, 3, 16, 16), step=[16, 16]), "patches"),
+        (conv((64, 3, 16, 16), step=[16, 16], padding=[1, 1]), "large filter"),
+        (conv((64, 3, 16, 16), step=[8, 8]), "large filter"),
+        (conv((64, 64, 3, 3), dilation=[2, 2]), "dilated"),
+        (conv((64, 64, 1, 1), dilation=[2, 2]), "1x1"),
         (conv((64, 1, 3, 3), groups=64), "depthwise"),
         (conv((64, 2, 3, 3), groups=32), "3x3"),
         (conv((64, 64, 3, 3), transposed=True), "transposed"),
@@ -129,20 +139,101 @@ def test_forward_and_backward_are_told_apart() -> None:
     assert len(finding.operations) == 2
 
 
-def test_expected_band_of_each_kind_stands_in_the_finding() -> None:
-    row = conv((64, 64, 3, 3), pct_roofline=10.0, bound="compute")
+@pytest.mark.parametrize(
+    ("made", "band"),
+    [
+        ({"filter_shape": (64, 64, 3, 3)}, "where 50-70% is to be expected"),
+        ({"filter_shape": (64, 64, 5, 5)}, "where 60-80% of the compute peak (here 10.0%)"),
+        ({"filter_shape": (64, 64, 1, 1)}, "where 40-60% is to be expected"),
+        ({"filter_shape": (64, 1, 3, 3), "groups": 64}, "where 30-50% is to be expected"),
+        ({"filter_shape": (64, 64, 3, 3), "dilation": [2, 2]}, "where 50-70% is to be expected"),
+        ({"filter_shape": (64, 64, 1, 3)}, "where 50-70% is to be expected"),
+    ],
+)
+def test_expected_band_of_each_kind_stands_in_the_finding(made: dict, band: str) -> None:
+    row = conv(**made, pct_roofline=10.0, bound="compute", flops=7.08e10)
     (finding,) = low_efficiency(category("convolution", row))
-    assert "where 50-70% is to be expected" in finding.issue
-    assert "(3x3)" in finding.title
+    assert band in finding.issue
+
+
+def test_a_transposed_convolution_has_no_band() -> None:
+    row = conv(transposed=True, pct_roofline=10.0, bound="compute")
+    (finding,) = low_efficiency(category("convolution", row))
+    assert "expected" not in finding.issue
+    assert "upsampling" in finding.algorithmic
+
+
+def test_inside_its_band_a_kind_is_less_urgent() -> None:
+    def finding(pct: float, filter_shape: tuple[int, ...], groups: int) -> Finding:
+        row = conv(filter_shape, groups=groups, pct_roofline=pct, bound="memory")
+        (found,) = opportunity(category("convolution", row, top={1}))
+        return found
+
+    depthwise, small = finding(45.0, (64, 1, 3, 3), 64), finding(45.0, (64, 64, 3, 3), 1)
+    assert "within the 30-50%" in depthwise.issue
+    assert depthwise.priority.rank == small.priority.rank + 1
+
+
+def test_the_convolving_kernels_are_judged_alone_too() -> None:
+    others = [("SubTensorOpWithCastTensor1d", 100.0)]
+    row = conv(transposes_us=400.0, others=others, pct_roofline=20.0, bound="compute")
+    seen = category("convolution", row).operations.row(0, named=True)
+    assert seen["main_kernel"] == "igemm_fwd_gtcx3_nhwc"
+    assert seen["convolving_pct"] == pytest.approx(40.0)
+    (finding,) = low_efficiency(category("convolution", row))
+    assert "the heaviest call reaches 40.0%" in finding.issue
+    assert "igemm_fwd" in finding.kernel
+
+
+def test_a_call_of_nothing_but_transposes_keeps_its_main_kernel() -> None:
+    kernels = [("batched_transpose_32x16_half", 100.0)]
+    row = operation("aten::convolution", time_us=100.0, kernels=kernels)
+    seen = category("convolution", row).operations.row(0, named=True)
+    assert seen["main_kernel"] == "batched_transpose_32x16_half"
+    assert seen["convolving_pct"] is None
+
+
+def fills(share: float, **values) -> list[Finding]:
+    others = [("SubTensorOpWithCastTensor1d", 50 * share)]
+    row = conv(time_us=5000.0, others=others, **values)
+    return list(fills_and_casts(category("convolution", row)))
+
+
+def test_fills_and_casts_are_an_overhead_from_ten_percent_on() -> None:
+    (finding,) = fills(10.0, direction="backward")
+    assert "10.0% of convolution time" in finding.issue
+    assert "`SubTensorOpWithCastTensor1d`" in finding.verify
+    assert finding.evidence["Backward (ms)"] == pytest.approx(0.5)
+    assert finding.impact.saved_ms.high == pytest.approx(0.5)
+    assert finding.impact.saved_ms.low == 0.0
+    assert not fills(9.9)
+
+
+def test_transposes_are_no_fills_and_fills_no_transposes() -> None:
+    row = conv(transposes_us=400.0)
+    assert category("convolution", row).operations["fill_us"][0] == 0.0
+    row = conv(others=[("SubTensorOpWithScalar1d", 50.0)])
+    assert category("convolution", row).operations["transpose_us"][0] == 0.0
+
+
+@pytest.mark.parametrize(("share", "is_said"), [(42.0, True), (15.0, False)])
+def test_the_usual_gain_is_stated_where_the_overhead_is_high(share: float, is_said: bool) -> None:
+    (finding,) = layout(share)
+    assert ("30-45% of convolution time" in finding.algorithmic) is is_said
 
 
 def test_measure() -> None:
-    rows = [conv(transposes_us=400.0), conv((64, 64, 1, 1), time_us=600.0)]
+    rows = [
+        conv(transposes_us=400.0, direction="forward"),
+        conv((64, 64, 1, 1), time_us=600.0, direction="backward"),
+    ]
     metrics = measure(category("convolution", *rows))
     assert metrics["transpose_overhead_percent"] == pytest.approx(25.0)
     assert metrics["transpose_time_ms"] == pytest.approx(0.4)
     assert metrics["transpose_count"] == 1
     assert metrics["time_ms_by_kind"] == {"1x1": 0.6, "3x3": 1.0}
+    assert metrics["time_ms_by_direction"] == {"backward": 0.6, "forward": 1.0}
+    assert metrics["fill_and_cast_time_ms"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,243 @@
+"""Convolutions, forward and backward: efficiency by kind, and the cost of a mismatched layout."""
+
+from dataclasses import asdict
+
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis.analyses.access import CHANNELS_LAST
+from jarvis.analyses.bandwidth import time_ms_by
+from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.compute.convolution.overheads import (
+    MODERATE_OVERHEAD_PCT,
+    fills_and_casts,
+    layout_transposes,
+    overhead,
+    with_overheads,
+)
+from jarvis.analyses.compute.convolution.shapes import (
+    ASYMMETRIC,
+    DEPTHWISE,
+    DILATED,
+    LARGE,
+    PATCHES,
+    POINTWISE,
+    SMALL,
+    SMALL_KERNEL,
+    TRANSPOSED,
+    convolution_facts,
+)
+from jarvis.analyses.operations import PATTERN, parameters
+from jarvis.analyses.wording import pct
+from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+
+ADVICE = {
+    LARGE: Advice(
+        rule=f"a side of the filter is longer than {SMALL_KERNEL}",
+        reason="a {filter} filter over {channels} channels gives each input element much "
+        "arithmetic, which optimized kernels turn into compute{convolving_text}",
+        algorithmic="{layout_advice}",
+        kernel="Give a replay package of {arguments} to the kernel team to tune the tiles of "
+        "{kernel} for a {filter} filter.",
+        expected_pct=(60.0, 80.0),
+        expected_of="compute peak",
+    ),
+    SMALL: Advice(
+        rule=f"no side of the filter is longer than {SMALL_KERNEL}",
+        reason="the common {filter} filter ({channels} channels) has optimized kernels that should "
+        "be chosen here{convolving_text}",
+        algorithmic="{layout_advice}",
+        kernel="Check which algorithm the DNN library selected beside {kernel} (autotuning on) and "
+        "give a replay package of {arguments} to the kernel team.",
+        expected_pct=(50.0, 70.0),
+    ),
+    POINTWISE: Advice(
+        rule="a filter of a single point",
+        reason="a pointwise convolution ({channels} channels) moves much data for its "
+        "arithmetic{convolving_text}",
+        algorithmic="{layout_advice}",
+        kernel="Compare {kernel} with a plain matrix product of the same size in a replay package "
+        "of {arguments}: a pointwise convolution is one.",
+        expected_pct=(40.0, 60.0),
+    ),
+    DEPTHWISE: Advice(
+        rule="as many groups as input channels",
+        reason="each of {groups} channels is convolved alone, which leaves little work for one "
+        "another",
+        algorithmic="Limited potential: fuse it with the pointwise convolution after it{place}, or "
+        "use fewer, wider groups than {groups} if the model allows.",
+        kernel="Ask for a kernel specialized for depthwise {filter} filters in place of {kernel}, "
+        "with a replay package of {arguments}.",
+        expected_pct=(30.0, 50.0),
+    ),
+    PATCHES: Advice(
+        rule="a filter that moves by its own size without padding",
+        reason="patches of {filter} do not overlap, so that it is a matrix product over patches",
+        algorithmic="Compute it as a matrix product: reshape the input into patches of {filter} "
+        "and use a linear layer{place}.",
+        kernel="Give a replay package of {arguments} to the kernel team and compare {kernel} with "
+        "a matrix product of the same size.",
+        expected_pct=(60.0, 80.0),
+        expected_of="compute peak",
+    ),
+    DILATED: Advice(
+        rule="a step inside the filter that is not 1; expected like a filter of up to 3x3",
+        reason="a dilation of {dilation} spreads the {filter} filter over memory, for which there "
+        "are fewer optimized kernels",
+        algorithmic="{layout_advice}",
+        kernel="Give a replay package of {arguments} with dilation {dilation} to the kernel team, "
+        "beside the same call without dilation for comparison.",
+        expected_pct=(50.0, 70.0),
+    ),
+    ASYMMETRIC: Advice(
+        rule="sides of different length; expected like a filter of up to 3x3",
+        reason="a {filter} filter has fewer optimized kernels than a square one",
+        algorithmic="Replace the pair of one-sided filters by a square one if the model allows"
+        "{place}, where {channels} channels are few enough.",
+        kernel="Give a replay package of {arguments} to the kernel team, beside a square filter "
+        "for comparison with {kernel}.",
+        expected_pct=(50.0, 70.0),
+    ),
+    TRANSPOSED: Advice(
+        rule="a transposed (fractionally strided) convolution",
+        reason="transposed convolutions with a {filter} filter have fewer optimized kernels",
+        algorithmic="Consider upsampling followed by an ordinary {filter} convolution{place} if "
+        "the model allows.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should gather "
+        "each output once instead of scattering each input.",
+    ),
+}
+
+DETAILS = (
+    Column("conv_type", "Convolution", TEXT, meaning="conv1d, conv2d, conv3d, by the weight"),
+    Column("filter", "Filter", TEXT, meaning="sides of the filter"),
+    Column("pattern", "Kind", TEXT, meaning="what decides the efficiency to expect"),
+    Column("channels", "Channels", TEXT, meaning="of one group, from input to output"),
+    Column("groups", "Groups", INTEGER, format=",d", meaning="groups of channels"),
+    Column("dilation", "Dilation", TEXT, meaning="step inside the filter, where not 1"),
+    Column("layout", "Input layout", TEXT, meaning="order of the input in memory"),
+    Column("transpose_us", "Transposes (µs)", NUMBER, "µs", ",.1f", "kernels that change a layout"),
+    Column("transpose_count", "Transposes", INTEGER, format=",d", meaning="their launches"),
+    Column("transpose_pct", "Transposes (%)", NUMBER, "%", ",.1f", "their share of the row's time"),
+    Column("fill_us", "Fills and casts (µs)", NUMBER, "µs", ",.1f", "kernels that only fill, cast"),
+    Column(
+        "convolving_pct",
+        "Efficiency without them (%)",
+        NUMBER,
+        "%",
+        ",.1f",
+        "of the kernels that convolve, as if transposes, fills and casts were gone",
+    ),
+)
+
+
+def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
+    """Kind, filter and layout from the perf model's parameters; overheads from the kernels."""
+    facts = pl.DataFrame(
+        [asdict(convolution_facts(params)) for params in parameters(rows)],
+        schema={
+            "conv_type": pl.String,
+            "filter": pl.String,
+            "groups": pl.Int64,
+            "dilation": pl.String,
+            "layout": pl.String,
+            "channels": pl.String,
+            PATTERN: pl.String,
+        },
+    )
+    described = with_overheads(rows.drop(PATTERN).hstack(facts))
+    return described.with_columns(
+        layout_advice=_layout_advice(), convolving_text=_convolving_text()
+    )
+
+
+def measure(data: CategoryData) -> dict[str, JsonValue]:
+    """Transposes, fills, kinds, directions and the peaks of the hardware."""
+    rows = data.operations
+    transpose_ms, overhead_pct = overhead(rows, "transpose_us")
+    fill_ms, fill_pct = overhead(rows, "fill_us")
+    kinds = rows.with_columns(pl.col(PATTERN).fill_null("unknown"))
+    return {
+        "transpose_count": int(rows["transpose_count"].sum()),
+        "transpose_time_ms": transpose_ms,
+        "transpose_overhead_percent": overhead_pct,
+        "fill_and_cast_time_ms": fill_ms,
+        "fill_and_cast_percent": fill_pct,
+        "time_ms_by_kind": time_ms_by(kinds, PATTERN),
+        "time_ms_by_direction": time_ms_by(rows, "direction"),
+        "peak_maf_tflops": data.hardware.peak_tflops("matrix_bf16") if data.hardware else None,
+        "peak_hbm_bw_tbs": data.peak_tb_per_s,
+    }
+
+
+def _convolving_text() -> pl.Expr:
+    """The efficiency of the convolving kernels, where others take part of the time."""
+    has_others = pl.col("transpose_us") + pl.col("fill_us") > 0
+    alone = pl.col("convolving_pct").map_elements(pct, return_dtype=pl.String)
+    said = pl.format("; without transposes, fills and casts the heaviest call reaches {}", alone)
+    return pl.coalesce(pl.when(has_others).then(said), pl.lit(""))
+
+
+def _layout_advice() -> pl.Expr:
+    """What the heaviest call needs first: another layout, or a fused neighbour."""
+    share = pl.col("transpose_pct").round(0).cast(pl.Int64)
+    is_last = pl.col("layout") == CHANNELS_LAST
+    has_transposes = pl.col("transpose_pct") >= MODERATE_OVERHEAD_PCT
+    return (
+        pl.when(has_transposes & is_last)
+        .then(
+            pl.format(
+                "{}% of the heaviest call are layout transposes although its input is in "
+                "channels_last: convert weights and gradients too.",
+                share,
+            )
+        )
+        .when(has_transposes)
+        .then(
+            pl.format(
+                "{}% of the heaviest call are layout transposes: convert the model to "
+                "channels_last first.",
+                share,
+            )
+        )
+        .otherwise(
+            pl.format(
+                "Keep the layout, since hardly any of its time goes to transposes, and fuse the "
+                "normalization and activation after the {} filter into it.",
+                "filter",
+            )
+        )
+    )
+
+
+ANALYSIS = Analysis(
+    title="Convolution",
+    icon=":material/filter_center_focus:",
+    claim=Claim(
+        op_categories=("CONV_fwd", "CONV_bwd"),
+        op_names=(
+            "*convolution*",
+            "*conv1d*",
+            "*conv2d*",
+            "*conv3d*",
+            "*conv_transpose*",
+            "*miopen_conv*",
+            "*cudnn_conv*",
+            "*igemm_*_gtc*",
+            "*grouped_conv*",
+            "*batched_transpose_*",
+        ),
+        order=30,
+    ),
+    checks=(layout_transposes, fills_and_casts, *SHARED_CHECKS),
+    advice=ADVICE,
+    classify=classify,
+    details=DETAILS,
+    measure=measure,
+    panels=(
+        Panel("roofline", "Roofline"),
+        Panel("savings", "Largest savings at the target"),
+        Panel("bars", "Layout transposes", x="transpose_us", y="arguments", color="direction"),
+    ),
+)
