@@ -216,7 +216,7 @@ def _caveat(
         said.append("The efficiency is what such calls usually reach, so little may be left.")
     elif (group.efficiency_pct or 0.0) > good_pct:
         said.append(f"Above {good_pct:.0f}% an operator is good already: the potential is limited.")
-    return " ".join(said) or None
+    return " ".join(filter(None, said)) or None
 
 
 def _verify(group: OperationGroup, gain: Impact) -> str:

@@ -50,6 +50,11 @@ KERNEL_FLOOR_US = 2.0
 """The shortest kernels of real traces take 1.5 to 2 µs, however little they do: a call whose
 roofline time is below cannot reach its roofline."""
 
+LIKELY_COMPUTE = 100.0
+LIKELY_MEMORY = 50.0
+"""FLOPs/byte above and below which arithmetic or memory most likely decides on any GPU; the ridge
+of the hardware is better where it is known."""
+
 LAUNCH_BOUND_RULE = (
     f"calls below {SHORT_CALL_US:.0f} µs whose roofline time is below {KERNEL_FLOOR_US:.0f} µs, "
     "no pattern"
@@ -113,6 +118,21 @@ def _shape(shape: tuple[Any, ...]) -> str:
     if isinstance(shape[0], tuple):
         return f"{len(shape)} x {_shape(shape[0])}" if shape[0] else f"{len(shape)} x []"
     return f"[{','.join(map(str, shape))}]"
+
+
+def likely_bound() -> pl.Expr:
+    """``compute``, ``memory`` or ``mixed``: the bound, or what FLOPs/byte alone suggest where no
+    hardware is known; null without either."""
+    intensity = pl.col("flops_per_byte")
+    by_intensity = (
+        pl.when(intensity >= LIKELY_COMPUTE)
+        .then(pl.lit("compute"))
+        .when(intensity >= LIKELY_MEMORY)
+        .then(pl.lit("mixed"))
+        .when(intensity.is_not_null())
+        .then(pl.lit("memory"))
+    )
+    return pl.coalesce("bound", by_intensity)
 
 
 def parameter(name: str) -> pl.Expr:

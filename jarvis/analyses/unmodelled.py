@@ -8,7 +8,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import facts_of
-from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
+from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
 from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import GPU_TIME, Finding, Priority
 
@@ -89,7 +89,9 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
         & ~pl.col("uid").is_in(data.explained_uids)
         & (pl.col("kernel_time_us") > 0)
     )
-    is_communication = pl.col("comm_time_us") > pl.col("kernel_time_us") / 2
+    is_communication = (pl.col("comm_time_us") > pl.col("kernel_time_us") / 2) | (
+        pl.col(PATTERN) == COMMUNICATION.key
+    )
     reason = (
         pl.when(pl.col("name").str.contains(GRAPH_LAUNCH))
         .then(pl.lit(REPLAYED.key))

@@ -5,58 +5,144 @@ from pydantic import JsonValue
 
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.schemas import TEXT, Column
+from jarvis.analyses.operations import HYPOTHESIS, parameter
+from jarvis.schemas import INTEGER, TEXT, Column
 
 FUSED = r"(?:^|[^n])fused"
-ROUTING = r"gate|rout|topk|sort|align|append|permute|dispatch|combine|aux"
+ROUTING = r"gate|rout|topk|sort|align|append|permute|dispatch|combine"
+TYPES = {
+    "MoE_fused": "fused",
+    "MoE_unfused": "unfused",
+    "MoE_comm_fwd": "routing",
+    "MoE_comm_bwd": "routing",
+}
+"""What the op categories say; the others are told by name."""
+
+GOOD_PCT = 50.0
+BALANCE_PCT = 30.0
+"""Expert products usually reach more than the first; below the second the kernel is suspect too."""
+
+_EXPECTED = (GOOD_PCT, 80.0)
+_COUNTERS = (
+    "Log how many tokens each of the {experts} experts receives per step: a trace shows no "
+    "balance. Then run the replay package of {arguments} under the platform's hardware-counter "
+    "profiler with even and with recorded routing."
+)
+_UNIFORM = (
+    "The modelled bytes assume that tokens spread evenly over the experts; an uneven step reads "
+    "fewer weights than modelled."
+)
 
 ADVICE = {
     "routing": Advice(
-        rule="gating, sorting and dispatch of tokens",
+        rule="gating, sorting, permuting and dispatch of tokens",
         reason="routing moves little data in many steps",
-        algorithmic="Use a fused routing operator, and batch more tokens per step.",
-        kernel="Give a replay package of {arguments} to the kernel team.",
+        algorithmic="Use one fused routing operator in place of {name}{place}, and batch more "
+        "tokens into each of the {calls}.",
+        kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} with the "
+        "routing kernels beside it.",
+    ),
+    "aux": Advice(
+        rule="helpers of the expert products, such as quantization of their inputs",
+        reason="it prepares data that the expert products read again",
+        algorithmic="Use a fused operator that does the work of {name} inside the expert products"
+        "{place}.",
+        kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} into the "
+        "kernel that reads its output.",
+    ),
+    "unfused": Advice(
+        rule="expert products in stages, each an operator of its own",
+        reason="each stage writes its result to memory for the next one to read ({experts_note})",
+        algorithmic="Use a fused operator for all stages of the experts in place of {name}{place}, "
+        "and batch more tokens into each of the {calls}.",
+        kernel="Tune {kernel} for {experts_note}; a replay package of {arguments} reproduces it.",
+        expected_pct=_EXPECTED,
+        caveat="{uniform_note}",
+        capture=_COUNTERS,
     ),
     "compute": Advice(
-        rule="bound by the compute peak",
-        reason="the expert products stay below what their arithmetic allows",
-        algorithmic="Check the balance of tokens over experts, and use a fused operator where the "
-        "experts run as separate products.",
-        kernel="Tune tile sizes for the tokens per expert of {arguments}; a replay package "
+        rule="fused, bound by the compute peak",
+        reason="the expert products stay below what their arithmetic allows ({experts_note})",
+        algorithmic="Check the balance of tokens over the experts{place}: an expert with many "
+        "tokens makes the others wait in each of the {calls}.",
+        kernel="Tune tile sizes of {kernel} for {experts_note}; a replay package of {arguments} "
         "reproduces it.",
+        expected_pct=_EXPECTED,
+        capture=_COUNTERS,
     ),
     "memory": Advice(
-        rule="bound by memory bandwidth",
-        reason="few tokens per expert read whole weight matrices; the modelled bytes assume that "
-        "tokens spread evenly over experts",
-        algorithmic="Batch more tokens per step so that each expert's weights are read for more of "
-        "them.",
-        kernel="Give a replay package of {arguments} to the kernel team to raise the bandwidth "
-        "that weight loading reaches.",
+        rule="fused, bound by memory bandwidth",
+        reason="few tokens per expert read whole weight matrices ({experts_note})",
+        algorithmic="Batch more tokens into each of the {calls}{place}, so that each expert's "
+        "weights are read for more of them.",
+        kernel="Give a replay package of {arguments} to the kernel team to raise the bandwidth at "
+        "which {kernel} loads weights.",
+        expected_pct=_EXPECTED,
+        caveat="{uniform_note}",
+        capture=_COUNTERS,
     ),
 }
 
-DETAILS = (Column("moe_type", "Type", TEXT, meaning="routing, expert products or fused"),)
+DETAILS = (
+    Column("moe_type", "Type", TEXT, meaning="routing, aux, fused, unfused or expert products"),
+    Column("tokens", "Tokens", INTEGER, format=",d", meaning="tokens in one call"),
+    Column("experts", "Experts", INTEGER, format=",d", meaning="experts with weights"),
+    Column("per_token", "Experts per token", INTEGER, meaning="experts that a token goes through"),
+)
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type of each operator; the balance of experts cannot be seen in a trace."""
-    text = pl.concat_str("name", "op_category", separator=" ").str.to_lowercase()
-    is_routing = text.str.contains(ROUTING)
-    return rows.with_columns(
-        moe_type=pl.when(is_routing)
-        .then(pl.lit("routing"))
-        .when(text.str.contains(FUSED))
-        .then(pl.lit("fused"))
-        .otherwise(pl.lit("expert")),
-        pattern=pl.when(is_routing).then(pl.lit("routing")),
+    """Type and extents of each operator; the balance of experts cannot be seen in a trace."""
+    name = pl.col("name").str.to_lowercase()
+    moe_type = pl.coalesce(
+        pl.col("op_category").replace_strict(TYPES, default=None, return_dtype=pl.String),
+        pl.when(name.str.contains(ROUTING)).then(pl.lit("routing")),
+        pl.when(pl.col("op_category") == "MoE_aux").then(pl.lit("aux")),
+        pl.when(name.str.contains(FUSED)).then(pl.lit("fused")),
+        pl.lit("expert"),
+    )
+    typed = rows.with_columns(
+        moe_type=moe_type,
+        tokens=parameter("M"),
+        experts=parameter("E"),
+        per_token=parameter("topk"),
+    )
+    is_product = pl.col("moe_type").is_in(["fused", "unfused", "expert"])
+    return typed.with_columns(
+        pattern=pl.when(pl.col("moe_type").is_in(["routing", "aux", "unfused"])).then("moe_type"),
+        experts_note=pl.format(
+            "{} tokens, each through {} of {} experts", "tokens", "per_token", "experts"
+        ).fill_null("the tokens and experts are not known"),
+        uniform_note=pl.when(pl.col("bound") == "memory")
+        .then(pl.lit(_UNIFORM))
+        .otherwise(pl.lit("")),
+        **{HYPOTHESIS: pl.when(is_product).then(_hypothesis())},
+    )
+
+
+def _hypothesis() -> pl.Expr:
+    efficiency = pl.col("pct_roofline")
+    return (
+        pl.when(efficiency < BALANCE_PCT)
+        .then(
+            pl.lit("Tokens are spread unevenly over the experts, or the kernel does not fit them.")
+        )
+        .when(efficiency < GOOD_PCT)
+        .then(pl.lit("Tokens may be spread unevenly over the experts: check the balance first."))
     )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """GPU time by type."""
-    by_type = data.operations.group_by("moe_type").agg(pl.col("kernel_time_us").sum() / 1000)
-    return {"time_ms_by_type": dict(by_type.sort("moe_type").iter_rows())}
+    """Rows and GPU time by type."""
+    by_type = (
+        data.operations.group_by("moe_type")
+        .agg(rows=pl.len(), time_ms=pl.col("kernel_time_us").sum() / 1000)
+        .sort("moe_type")
+    )
+    return {
+        "rows_by_type": dict(by_type.select("moe_type", "rows").iter_rows()),
+        "time_ms_by_type": dict(by_type.select("moe_type", "time_ms").iter_rows()),
+    }
 
 
 ANALYSIS = Analysis(

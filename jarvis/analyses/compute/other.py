@@ -1,37 +1,190 @@
 """Other: everything that no other analysis claims, so that no operation is lost."""
 
+from collections.abc import Iterator
+
 import polars as pl
 from pydantic import JsonValue
 
-from jarvis.analyses.base import Analysis, CategoryData, Claim, Panel
+from jarvis import impact
+from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.operations import OperationGroup
+from jarvis.analyses.unmodelled import COMMUNICATION, GRAPH_LAUNCH
+from jarvis.analyses.wording import counted, listed, ms, pct, quoted
+from jarvis.findings import GPU_TIME, Finding, Priority
 from jarvis.schemas import TEXT, Column
 
+MISCELLANEOUS = "miscellaneous"
 SUB_CATEGORIES = (
-    ("communication", r"all_?reduce|collective|nccl|rccl|broadcast|all_?gather|reduce_scatter"),
+    (
+        "communication",
+        r"all_?reduce|collective|nccl|rccl|broadcast_coalesced|c10d::|all_?gather|reduce_scatter"
+        r"|cross_device_reduce",
+    ),
     ("graph", r"graph"),
+    ("pooling", r"pool"),
     ("indexing", r"index|gather|scatter|embedding|masked|where|topk|sort|slice"),
     ("concatenation", r"\bcat\b|::cat|stack|split"),
 )
 
-DETAILS = (Column("sub_category", "Type", TEXT, meaning="what the name suggests"),)
+LOOKS_LIKE = (
+    ("Attention", r"fmha|flash_(?:fwd|bwd|attn)|attn_(?:fwd|bwd)|paged_attention"),
+    ("Convolution", r"igemm_|conv[123]d|_conv_|convolve"),
+    ("GEMM", r"cijk_|nvjet|gemm|splitkreduce"),
+    ("Normalization", r"rms_?norm|layer_?norm|batch_?norm|group_?norm"),
+    ("Reduce", r"softmax|reduce_kernel"),
+    ("Elementwise", r"elementwise_kernel|act_and_mul"),
+    ("rotary embedding", r"rotary|rotate_half|(?:^|[^a-z])rope"),
+    ("cache write", r"reshape_and_cache|kv_?cache"),
+)
+CATEGORIES = ("Attention", "Convolution", "GEMM", "Normalization", "Reduce", "Elementwise")
+"""What a kernel's name makes of an operator, and which of that has an analysis of its own."""
+
+ROTARY = "rotary embedding"
+
+ADVICE = {
+    ROTARY: Advice(
+        rule="concatenation or indexing in a function that rotates queries and keys",
+        reason="it only re-arranges the halves of queries and keys for a rotary embedding",
+        algorithmic="Use one fused rotary embedding in place of {at}: its {calls} of {name} write "
+        "{arguments} to memory for the next operator to read.",
+        kernel="Rotate in the kernel that reads the result, which saves {moved} per call; until "
+        "then compare {kernel} on {arguments} with a plain copy.",
+        is_notable=True,
+    ),
+    "concatenation": Advice(
+        rule="cat, stack and split",
+        reason="it copies {moved} per call only to place them side by side",
+        algorithmic="Let the operators before {name} write {arguments} straight into views of one "
+        "preallocated output{place}.",
+        kernel="Compare {kernel} on {arguments} with a plain copy of {moved}; a replay package "
+        "reproduces it.",
+    ),
+    "indexing": Advice(
+        rule="embedding, index, gather, scatter, sort and their kin",
+        reason="it reads what an index picks, which memory decides",
+        algorithmic="Batch the {calls} of {name}{place} that read one table, and keep the indices "
+        "in order, so that neighbours are read together.",
+        kernel="Give a replay package of {arguments} with real indices to the kernel team: the "
+        "speed of {kernel} depends on them.",
+        caveat="The modelled bytes count each picked element once; repeated indices may come from "
+        "a cache.",
+    ),
+    "pooling": Advice(
+        rule="pooling, forward and backward",
+        reason="it reads each element for a few windows, which memory decides",
+        algorithmic="Keep {arguments} in channels-last layout{place}, or use a strided convolution "
+        "in place of {name} where the model may change.",
+        kernel="Give a replay package of {arguments} to the kernel team to compare {kernel} in "
+        "both memory layouts.",
+    ),
+}
+
+DETAILS = (
+    Column("sub_category", "Type", TEXT, meaning="what the name suggests"),
+    Column("looks_like", "Looks like", TEXT, meaning="what kernel and call site suggest it is"),
+)
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """What kind of operator each row seems to be."""
-    sub_category = first_match(pl.col("name"), SUB_CATEGORIES, "miscellaneous")
-    return rows.with_columns(sub_category=sub_category)
+    """What kind of operator each row seems to be: by its name, its kernel and its call site."""
+    is_replayed = pl.col("name").str.contains(GRAPH_LAUNCH)
+    by_name = first_match(pl.col("name"), SUB_CATEGORIES, MISCELLANEOUS)
+    call_site = pl.concat_str(
+        pl.col("entry_point"), pl.col("module_path").list.last(), separator=" ", ignore_nulls=True
+    )
+    places = rows.select("entry_point", "called_from").rows()
+    typed = rows.with_columns(
+        sub_category=pl.when(is_replayed).then(pl.lit("graph")).otherwise(by_name),
+        looks_like=pl.coalesce(
+            first_match(pl.col("main_kernel"), LOOKS_LIKE),
+            first_match(call_site, LOOKS_LIKE[-2:]),
+        ),
+        at=pl.Series([_at(*place) for place in places], dtype=pl.String),
+    )
+    is_rotary = (pl.col("looks_like") == ROTARY) & pl.col("sub_category").is_in(
+        ["concatenation", "indexing"]
+    )
+    named = pl.col("sub_category").is_in([*ADVICE, COMMUNICATION.key])
+    return typed.with_columns(
+        pattern=pl.when(is_rotary).then(pl.lit(ROTARY)).when(named).then("sub_category")
+    )
+
+
+def _at(entry_point: str | None, called_from: str | None) -> str:
+    place = entry_point or called_from
+    return quoted(place) if place else "its chain of operators"
+
+
+def miscategorised(data: CategoryData) -> Iterator[Finding]:
+    """Operators that belong to another category by what they launch.
+
+    Symptom: the time of an operator is missing where one would look for it.
+    Rule: rows of an operator that no analysis knows, whose heaviest kernel is named like the work
+    of a category; kernels of a GPU graph are left to ``no_perf_model``.
+    Threshold: 1% of compute per category.
+    """
+    rows = data.operations.filter(
+        pl.col("looks_like").is_in(CATEGORIES) & (pl.col("sub_category") == MISCELLANEOUS)
+    )
+    ordered = rows.sort("kernel_time_us", "uid", descending=[True, False])
+    for part in ordered.partition_by("looks_like", maintain_order=True):
+        group = OperationGroup(part)
+        if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT:
+            yield _miscategorised(data, group)
+
+
+def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
+    facts, kind = facts_of(group), group.heaviest["looks_like"]
+    names = list(dict.fromkeys(quoted(name) for name in group.rows["name"]))
+    return Finding(
+        check="miscategorised",
+        category=data.key,
+        title=f"Looks like {kind}: {names[0]}",
+        operations=group.operations,
+        evidence={
+            GPU_TIME: group.time_ms,
+            "Share of compute (%)": group.compute_pct,
+            "Operators": listed(names),
+            "Main kernel": str(facts["kernel"]),
+            "Looks like": kind,
+        },
+        issue=f"{listed(names)} launch {facts['kernel']} and stand under {data.title} because no "
+        f"category knows them: {kind} is {ms(group.time_ms)} ({pct(group.compute_pct)} of compute) "
+        "larger than its own page says.",
+        algorithmic=f"Add the {ms(group.time_ms)} of {names[0]}{facts['place']} to those of {kind} "
+        "before choosing where to work.",
+        kernel=f"Register {names[0]} in an extension with the category of {kind} and a perf model "
+        f"for {facts['arguments']}.",
+        priority_local=Priority.LOW,
+        priority=Priority.LOW,
+        hypothesis=f"The name of {facts['kernel']} suggests {kind}; what it computes is not in a "
+        "trace.",
+        verify=f"With the extension loaded, analyse the same trace again: the "
+        f"{counted(group.calls, 'call')} of {names[0]} stand under {kind}.",
+        capture=f"Record with `with_stack=True` and `record_shapes=True`: the code around "
+        f"{names[0]} says what it computes.",
+    )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Rows and GPU time by type."""
-    by_type = data.operations.group_by("sub_category").agg(
+    """Rows and GPU time by type; those of communication, graphs and the rest by name."""
+    rows = data.operations
+    by_type = rows.group_by("sub_category").agg(
         rows=pl.len(), time_ms=pl.col("kernel_time_us").sum() / 1000
     )
+    counts = {
+        f"{kind}_count": rows.filter(pl.col("sub_category") == kind).height
+        for kind in ("communication", "graph", MISCELLANEOUS)
+    }
     return {
-        str(row.pop("sub_category")): row
-        for row in by_type.sort("sub_category").iter_rows(named=True)
+        **counts,
+        **{
+            str(row.pop("sub_category")): row
+            for row in by_type.sort("sub_category").iter_rows(named=True)
+        },
     }
 
 
@@ -39,7 +192,8 @@ ANALYSIS = Analysis(
     title="Other",
     icon=":material/category:",
     claim=Claim(op_categories=("other",), rest=True),
-    checks=SHARED_CHECKS,
+    checks=(*SHARED_CHECKS, miscategorised),
+    advice=ADVICE,
     classify=classify,
     details=DETAILS,
     measure=measure,

@@ -1,52 +1,178 @@
 """Triton: kernels that a compiler fused from framework operators, or that users wrote."""
 
+from collections.abc import Iterator
+
 import polars as pl
 from pydantic import JsonValue
 
+from jarvis import impact
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.operations import (
+    MIN_COMPUTE_PCT,
+    SHORT_CALL_US,
+    OperationGroup,
+    likely_bound,
+)
+from jarvis.analyses.small_calls import MANY_CALLS
+from jarvis.analyses.unmodelled import NO_PERF_MODEL
+from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
+from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.perf_models.triton import fused_ops
 from jarvis.schemas import TEXT, Column
 
 KERNEL_TYPES = (
-    ("pointwise", r"^triton_poi_"),
-    ("reduction", r"^triton_red_"),
-    ("persistent reduction", r"^triton_per_"),
+    ("pointwise", r"(?:^|->)triton_poi_"),
+    ("reduction", r"(?:^|->)triton_red_"),
+    ("persistent reduction", r"(?:^|->)triton_per_"),
+    ("template", r"(?:^|->)triton_tem_"),
+    ("foreach", r"(?:^|->)triton_for_"),
+)
+OTHER = "other"
+PATTERNS = {"pointwise": "pointwise", "reduction": "reduction", "persistent reduction": "reduction"}
+"""Kernel types by the prefix that the compiler gives, and the patterns with a band of their own."""
+
+FUSION_LOG = (
+    "Compile with the compiler's log of its fusion decisions and of the generated code: it shows "
+    "why the fusion of {fused} in {name} ends where it does."
 )
 
 ADVICE = {
+    "pointwise": Advice(
+        rule="a compiled kernel of elementwise operators, prefix triton_poi_",
+        reason="a kernel that fuses {fused} moves each element once and should use most of the "
+        "bandwidth",
+        algorithmic="Let the compiler fuse more than {fused}: remove graph breaks and dynamic "
+        "shapes around {name}{place}, so that {moved} per call need not cross memory.",
+        kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
+        "reproduces it.",
+        expected_pct=(60.0, 80.0),
+        capture=FUSION_LOG,
+    ),
+    "reduction": Advice(
+        rule="a compiled kernel with a reduction or normalization, prefix triton_red_ or "
+        "triton_per_",
+        reason="a kernel that fuses {fused} reads its rows for the sum and again for the result",
+        algorithmic="Check whether one library operator does {fused} on {arguments}, such as a "
+        "normalization or a softmax, or let the compiler fuse what stands around {name}{place}.",
+        kernel="Autotune {name} for {arguments}, also as a persistent reduction that keeps a row "
+        "on chip; a replay package reproduces it.",
+        expected_pct=(30.0, 60.0),
+        capture=FUSION_LOG,
+    ),
     "compute": Advice(
         rule="bound by the compute peak",
-        reason="the fused kernel stays below what its arithmetic allows",
-        algorithmic="Compare it with the library operator for the same work, which is usually "
-        "better tuned for matrix units.",
-        kernel="Autotune block sizes and warps for {arguments}; a replay package reproduces it.",
+        reason="{name} stays below what its arithmetic allows",
+        algorithmic="Compare {name} with the library operator for the same work on {arguments}, "
+        "which is usually better tuned for matrix units.",
+        kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
+        "reproduces it.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth",
-        reason="a fused kernel should use most of the bandwidth",
-        algorithmic="Let the compiler fuse more around it: remove graph breaks and dynamic shapes "
-        "that split the fusion.",
-        kernel="Autotune block sizes and warps for {arguments}, and check that loads are along the "
-        "contiguous axis.",
+        reason="{name} leaves memory bandwidth unused",
+        algorithmic="Compare {name} with the library operator for the same work on {arguments}, "
+        "and fuse it with what stands around it{place}.",
+        kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
+        "reproduces it.",
+    ),
+    NO_PERF_MODEL: Advice(
+        rule="a kernel whose FLOPs and bytes are not known",
+        reason="it cannot be judged",
+        algorithmic="Compare {name} with the library operator that does the same work on "
+        "{arguments}: its {calls} take {mean_time} each.",
+        kernel="Add a perf model for {name} in an extension, so that its bytes and FLOPs are "
+        "known, and autotune it for {arguments}.",
     ),
 }
 
-DETAILS = (Column("kernel_type", "Type", TEXT, meaning="by the prefix that the compiler gives"),)
+DETAILS = (
+    Column("kernel_type", "Type", TEXT, meaning="by the prefix that the compiler gives"),
+    Column("fused", "Fused operators", TEXT, meaning="as the kernel name lists them"),
+)
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type of each compiled kernel."""
-    return rows.with_columns(kernel_type=first_match(pl.col("name"), KERNEL_TYPES, "other"))
+    """Type of each compiled kernel and the operators that its name lists."""
+    kernel_type = first_match(pl.col("name"), KERNEL_TYPES, OTHER)
+    fused = [", ".join(fused_ops(name.split("->")[-1])) or None for name in rows["name"]]
+    return rows.with_columns(
+        kernel_type=kernel_type,
+        fused=pl.Series(fused, dtype=pl.String).fill_null("several operators"),
+        pattern=kernel_type.replace_strict(PATTERNS, default=None, return_dtype=pl.String),
+    )
+
+
+def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
+    """Many compiled kernels, each too small for a finding of its own.
+
+    Symptom: the compiler makes many short kernels where few long ones would do.
+    Rule: kernels of a mean time below SHORT_CALL_US that each take less than MIN_COMPUTE_PCT of
+    compute: at least two different ones, together at least MANY_CALLS calls, and enough time.
+    Threshold: 10 µs, 0.5% of compute each; 100 calls; 5% of category time and 1% of compute.
+    """
+    per_name = pl.col("percent_of_compute").sum().over("name")
+    mean_us = pl.col("kernel_time_us").sum().over("name") / pl.col("operation_count").sum().over(
+        "name"
+    )
+    rows = data.operations.filter((per_name < MIN_COMPUTE_PCT) & (mean_us < SHORT_CALL_US))
+    if rows["name"].n_unique() < 2:
+        return
+    group = OperationGroup(rows.sort("kernel_time_us", "uid", descending=[True, False]))
+    is_relevant = group.compute_pct >= impact.RELEVANT_COMPUTE_PCT
+    if (
+        group.calls >= MANY_CALLS
+        and is_relevant
+        and impact.is_time_relevant(group.time_ms, group.category_pct)
+    ):
+        yield _short_kernels(data, group)
+
+
+def _short_kernels(data: CategoryData, group: OperationGroup) -> Finding:
+    names = [quoted(name) for name in group.rows["name"].unique(maintain_order=True)]
+    mean_us = 1000 * group.time_ms / group.calls
+    place = facts_of(group)["place"]
+    what = f"{counted(len(names), 'compiled kernel')} ({listed(names)})"
+    return Finding(
+        check="many_short_kernels",
+        category=data.key,
+        title=f"Many short compiled kernels: {names[0]} and {len(names) - 1} more",
+        operations=group.operations,
+        evidence={
+            GPU_TIME: group.time_ms,
+            "Share of compute (%)": group.compute_pct,
+            "Different kernels": len(names),
+            "Calls": group.calls,
+            "Mean GPU time per call (µs)": mean_us,
+        },
+        issue=f"{what} run {group.calls:,} times for {number(mean_us)} µs each, "
+        f"{ms(group.time_ms)} ({pct(group.compute_pct)} of compute) in all: launching takes about "
+        "as long.",
+        algorithmic=f"Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
+        f"split the work into {counted(len(names), 'kernel')}.",
+        kernel=f"Replay the {group.launches:,} launches from a GPU graph, or let the compiler "
+        "combine independent ones into one foreach or grouped kernel.",
+        priority_local=Priority.MEDIUM,
+        priority=Priority.MEDIUM,
+        caveat="The saving is not quantified: the gaps between launches are idle time of the GPU, "
+        "not time of these kernels.",
+        verify=f"Record the trace again: fewer than {group.calls:,} calls of compiled kernels, and "
+        "less idle time of the GPU.",
+        capture="Compile with the compiler's logs of graph breaks and of fusion decisions: they "
+        f"show what separates {listed(names, 2)}.",
+    )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Rows by bound and by type."""
-    rows = data.operations
+    """Rows by bound (from FLOPs/byte alone where the hardware is not known) and by type."""
+    rows = data.operations.with_columns(likely=likely_bound())
     by_type = rows["kernel_type"].value_counts(name="rows").sort("kernel_type")
     return {
-        "compute_bound_count": rows.filter(pl.col("bound") == "compute").height,
-        "memory_bound_count": rows.filter(pl.col("bound") == "memory").height,
+        "compute_bound_count": rows.filter(pl.col("likely") == "compute").height,
+        "memory_bound_count": rows.filter(pl.col("likely") == "memory").height,
+        "mixed_bound_count": rows.filter(pl.col("likely") == "mixed").height,
         "rows_by_type": dict(by_type.iter_rows()),
     }
 
@@ -55,7 +181,7 @@ ANALYSIS = Analysis(
     title="Triton",
     icon=":material/bolt:",
     claim=Claim(op_categories=("triton",), op_names=("*triton*",), order=70),
-    checks=SHARED_CHECKS,
+    checks=(*SHARED_CHECKS, many_short_kernels),
     advice=ADVICE,
     classify=classify,
     details=DETAILS,
