@@ -6,9 +6,10 @@ from typing import Any
 import polars as pl
 
 from jarvis import impact
+from jarvis.analyses.attention_shapes import SHORT_SEQUENCE
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, arguments, short_dtype
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
+from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import GPU_TIME, Finding
 from jarvis.hardware import HardwareSpec
 
@@ -85,7 +86,7 @@ def _finding(
         impact=gain,
         hypothesis="The model's code computes attention itself, or an option (a returned attention "
         "matrix, a mask or bias that no fused kernel takes) rules the fused one out.",
-        caveat=_caveat(fused_ms, data.target_pct),
+        caveat=_caveat(fused_ms, data.target_pct, row["n_q"]),
         verify="Record the trace again: one fused attention kernel must stand in place of the "
         f"{len(row['step_names'])} operators, and the softmax must be gone.",
         capture=_capture(row),
@@ -143,14 +144,18 @@ def _arguments(step: Mapping[str, Any]) -> str:
     return arguments(step["input_dims"], step["input_types"]) or "shapes not recorded"
 
 
-def _caveat(fused_ms: float | None, target_pct: float) -> str:
-    least, most = (number(speedup) for speedup in SPEEDUPS)
+def _caveat(fused_ms: float | None, target_pct: float, queries: int) -> str:
+    least, most = SPEEDUPS
     middle = (
         "the middle of the range has no model behind it"
         if fused_ms is None
         else f"the middle is a fused kernel at {target_pct:g}% of its roofline, kept within it"
     )
-    return f"The range is what {least} to {most} times as fast would save, not measured; {middle}."
+    short = " Short sequences gain least." if queries < SHORT_SEQUENCE else ""
+    return (
+        f"The range is what {least:.0f} to {most:.0f} times as fast would save, not measured; "
+        f"{middle}.{short}"
+    )
 
 
 def _capture(row: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.controls import percent_slider
 from jarvis.dashboard.figures import figure
 from jarvis.dashboard.finding_cards import finding_cards
+from jarvis.dashboard.fusion import fusion_section
 from jarvis.dashboard.idle_gaps import idle_gap_cards
 from jarvis.dashboard.page_head import page_head
 from jarvis.dashboard.panels import panel_card
@@ -240,4 +241,5 @@ def _cpu_idle(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
 _SECTIONS: Mapping[str, Callable[[Analysis, Opened, AnalysisResult], None]] = {
     "multi_kernel": _multi_kernel,
     "cpu_idle": _cpu_idle,
+    "kernel_fusion": fusion_section,
 }

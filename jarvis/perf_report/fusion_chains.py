@@ -22,6 +22,8 @@ _ARGUMENTS = ("name", "input_dims", "input_types")
 _CHAIN = ("scope_kind", "scope_name", "is_bounded", "step_names")
 """What makes two instances one chain."""
 
+_NORMALIZATIONS = ("layer_norm", "rms_norm")
+
 Call = tuple[str, str, str | None]
 """Name, shapes and dtypes of a step."""
 
@@ -180,24 +182,26 @@ def _chain(calls: tuple[Call, ...]) -> Chain:
     return Chain(
         length=len(calls),
         has_data_flow=all(flows(one, other) for one, other in pairwise(parts)),
-        fused_bytes=_fused_bytes(parts),
+        fused_bytes=_fused_bytes(calls, parts),
     )
 
 
-def _fused_bytes(parts: list[Traffic]) -> int | None:
+def _fused_bytes(calls: tuple[Call, ...], parts: list[Traffic]) -> int | None:
     """Bytes of what no step of the chain makes, and of the last step's result.
 
     An operand counts as made inside if it has the shape of an earlier result, and as read already
-    if it is a part of such a tensor.
+    if it is a part of such a tensor. What a normalization reads is written too: the next layer adds
+    to it.
     """
     made: list[Shape] = []
     seen: list[Shape] = []
     moved = 0
-    for part in parts:
+    for (name, *_), part in zip(calls, parts, strict=True):
         inside = list(made)
         for tensor in part.reads:
             if tensor.shape in inside:
                 inside.remove(tensor.shape)
+                moved += (tensor.bytes or 0) if name.endswith(_NORMALIZATIONS) else 0
                 continue
             if any(is_part(tensor.shape, shape) for shape in seen):
                 continue

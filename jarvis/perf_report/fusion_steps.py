@@ -93,7 +93,8 @@ def step_rows(placed: pl.DataFrame, groups: pl.DataFrame, group: str) -> pl.Data
     ``placed_steps``.
     """
     return (
-        placed.join(groups.select(group, "instance").explode("instance"), on="instance")
+        placed.drop(group, strict=False)  # calls have groups of their own
+        .join(groups.select(group, "instance").explode("instance"), on="instance")
         .group_by(group, "position", "operation_uid", maintain_order=True)
         .agg(
             pl.col("name", "input_dims", "input_types").first(),

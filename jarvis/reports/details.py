@@ -1,6 +1,7 @@
 """One recommendation in words, numbers and tables, as every Markdown report prints it."""
 
 from dataclasses import dataclass
+from math import isclose
 
 import polars as pl
 
@@ -11,11 +12,12 @@ from jarvis.impact import (
     efficiency_word,
     projection_table,
     share_pct,
+    time_at_target,
     time_sources,
 )
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
-from jarvis.reports.markup import Markdown, code, prose, table
+from jarvis.reports.markup import Markdown, cell, code, prose, table
 from jarvis.reports.quantities import (
     MISSING,
     NOT_AVAILABLE,
@@ -41,12 +43,14 @@ PROJECTION_COLUMNS = (
 class Details:
     """A recommendation with the rows that it speaks of (none outside the compute tier).
 
-    ``overlapping`` are the other recommendations that would save the same time.
+    ``operators`` are those of the rows that it shares with categories, most time first;
+    ``overlapping`` the other recommendations that would save the same time.
     """
 
     recommendation: Recommendation
     rows: pl.DataFrame | None
     totals: Totals
+    operators: tuple[str, ...] = ()
     overlapping: tuple[Recommendation, ...] = ()
 
     @property
@@ -58,7 +62,9 @@ class Details:
     def operation(self) -> Markdown:
         """What it is about: operators and calls, or the analysis of the whole system."""
         if not self.finding.operations:
-            return Markdown(f"system level ({prose(self.recommendation.result.title)})")
+            tier = self.recommendation.result.tier
+            level = "system level" if tier == "system" else "across operators"
+            return Markdown(f"{level} ({prose(self.recommendation.result.title)})")
         return sections.operation_line(self.finding.operations)
 
     @property
@@ -70,7 +76,7 @@ class Details:
             time_ms = float(self.rows["kernel_time_us"].sum()) / 1000
         else:
             return NOT_AVAILABLE
-        if self.rows is None:
+        if self.recommendation.result.tier == "system":
             share, whole = share_pct(time_ms, self.totals.total_time_ms), "GPU wall time"
         else:
             share, whole = share_pct(time_ms, self.totals.compute_time_ms), "compute"
@@ -138,14 +144,19 @@ class Details:
 
     @property
     def projection(self) -> Markdown | None:
-        """What each target would gain; None where no perf model stands behind the impact."""
+        """What each target would gain; None where the saving does not follow from the efficiency
+        alone, as without a perf model, or with a limit of its own."""
         impact = self.finding.impact
         if impact is None or impact.method != "perf model" or impact.efficiency_pct is None:
+            return None
+        target = TARGET_PCT if impact.target_pct is None else impact.target_pct
+        at_target_ms = time_at_target(impact.time_ms, impact.efficiency_pct, target)
+        if not isclose(impact.time_ms - at_target_ms, impact.saved_ms.mid, rel_tol=1e-6):
             return None
         rows = projection_table(
             impact.time_ms,
             impact.efficiency_pct,
-            TARGET_PCT if impact.target_pct is None else impact.target_pct,
+            target,
             compute_ms=self.totals.compute_time_ms,
             total_ms=self.totals.total_time_ms,
         )
@@ -158,7 +169,7 @@ class Details:
     def overlap(self) -> str | None:
         """Which recommendations concern the same time, so that the savings do not add up."""
         mine = time_sources(self.finding)
-        covering: dict[str, list[str]] = {}
+        by_kind: dict[str, list[str]] = {}
         for other in self.overlapping:
             is_fusion = (
                 other.result.tier == "fusion" and self.recommendation.result.tier != "fusion"
@@ -168,8 +179,11 @@ class Details:
             else:
                 is_whole = mine <= time_sources(other.finding)
                 kind = "covered by fusion card" if is_whole else "partly covered by fusion card"
-            covering.setdefault(kind, []).append(other.label)
-        parts = [f"{kind} {_labels(labels)}" for kind, labels in covering.items()]
+            by_kind.setdefault(kind, []).append(other.label)
+        parts = [
+            f"{kind}{'s' if kind.endswith('card') and len(labels) > 1 else ''} {_labels(labels)}"
+            for kind, labels in by_kind.items()
+        ]
         return f"{'; '.join(parts)}: the savings do not add up." if parts else None
 
 
@@ -186,6 +200,7 @@ def details_of(run: Run) -> list[Details]:
             if recommendation.result.tier == "compute"
             else None,
             run.manifest.totals,
+            sections.operator_names(run, recommendation.finding.shared_uids),
             tuple(
                 other
                 for other, theirs in zip(numbered, sources, strict=True)

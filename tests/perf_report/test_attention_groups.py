@@ -88,6 +88,7 @@ def test_the_steps_of_a_group_are_no_chain() -> None:
 def test_the_steps_name_their_operations() -> None:
     found = report(layers())
     steps = found.attention_steps
+    assert set(steps["group"]) == {1}
     assert steps["kernel_time_us"].sum() == found.attention_groups["kernel_time_us"][0]
     assert set(steps["operation_uid"]) <= set(found.operations["uid"])
 
