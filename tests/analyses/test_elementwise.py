@@ -97,9 +97,11 @@ def test_a_strided_copy_names_its_strides_and_asks_for_the_order_that_is_needed(
     made = row("aten::copy_", 30.0, **STRIDED, module_path=["Attention_0"])
     (card,) = cards(low_efficiency, made)
     assert "(strided)" in card.title
-    assert "(8, 1), (1, 64)" in card.issue
-    assert "`Attention`" in card.algorithmic
+    assert "(strides (8, 1) and (1, 64))" in card.issue
+    assert "Do without the reordering in `Attention`" in card.algorithmic
     assert "replay package of [64,8]" in card.kernel
+    (card,) = cards(low_efficiency, row("aten::add", 30.0, **STRIDED))
+    assert "operands in one memory order, so" in card.algorithmic
 
 
 @pytest.mark.parametrize(("kernels", "is_said"), [(GENERAL, True), (VECTORIZED, False)])

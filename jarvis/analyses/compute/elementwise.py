@@ -53,6 +53,9 @@ OP_CLASSES = (
 )
 """What an operator does, by its name; a copy between dtypes is a cast."""
 
+STRIDES = r"\(\d+(?:, ?\d+)+\)"
+"""The strides of a tensor of two or more dims, as they are recorded."""
+
 GENERAL_KERNEL = r"(?:^|::)elementwise_kernel|gpu_kernel_impl_nocast|legacy_elementwise"
 """The framework's kernels for operands of any strides, by lower-case name; those that read several
 neighbouring elements at once have ``vectorized`` in their name."""
@@ -60,10 +63,9 @@ neighbouring elements at once have ``vectorized`` in their name."""
 ADVICE = {
     "strided": Advice(
         rule="operands of one shape lie in different orders in memory, or have gaps",
-        reason="its operands lie in different orders in memory (strides {strides}), so that one of "
-        "them is walked in jumps",
-        algorithmic="Have the tensor made in the order that is needed{place}, so that {name} needs "
-        "no reordering: a view, a transposed matrix product or a fused consumer instead.",
+        reason="its operands lie in different orders in memory (strides {strides_text}), so that "
+        "one of them is walked in jumps",
+        algorithmic="{order_advice}",
         kernel="Give a replay package of {arguments} with its strides to the kernel team: a tiled "
         "transposition reads and writes both operands in long runs.",
     ),
@@ -130,13 +132,14 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
             dtype=pl.String,
         ),
         is_baseline=pl.col("uid").is_in(baseline_rows(rows)["uid"].to_list()),
-        strides=pl.col("input_strides").str.replace_all(r"\(\)(, )?", "").str.strip_chars(", "),
+        strides_text=pl.col("input_strides").str.extract_all(STRIDES).list.join(" and "),
         floor_text=pl.col("floor_ratio").map_elements(number, return_dtype=pl.String),
     )
     is_general = pl.col("main_kernel").str.to_lowercase().str.contains(GENERAL_KERNEL)
     return described.with_columns(
         _pattern(),
         chain=_chain_advice(described),
+        order_advice=_order_advice(),
         **{
             HYPOTHESIS: pl.when(is_general & ~pl.col("is_launch_bound")).then(
                 pl.lit(
@@ -247,6 +250,27 @@ def _pattern() -> pl.Expr:
         .when(pl.col("access") == "broadcast")
         .then(pl.lit("broadcast"))
         .alias("pattern")
+    )
+
+
+def _order_advice() -> pl.Expr:
+    """How to do without operands of different memory orders."""
+    place = pl.coalesce(pl.format(" in `{}`", "called_from"), pl.lit(""))
+    return (
+        pl.when(pl.col("op_class").is_in(["copy", "cast"]))
+        .then(
+            pl.format(
+                "Do without the reordering{}: let what reads the result take the strides as they "
+                "are, or write the tensor in the wanted order when it is made.",
+                place,
+            )
+        )
+        .otherwise(
+            pl.format(
+                "Make its operands in one memory order{}, so that all are walked in one sweep.",
+                place,
+            )
+        )
     )
 
 
