@@ -1,5 +1,8 @@
 """Normalization: types, modes and layouts, the bandwidth baseline, and traffic without a model."""
 
+from math import prod
+from pathlib import Path
+
 import pytest
 
 from jarvis.analyses.bandwidth import slow_kernel
@@ -13,9 +16,12 @@ from jarvis.analyses.compute.batchnorm.estimates import (
     estimated_bytes,
 )
 from jarvis.analyses.unmodelled import no_perf_model
+from jarvis.pipeline import analyze
+from jarvis.workspace import RunPaths
 from tests.analyses.rows import category, operation, totals
 from tests.analyses.test_elementwise import baseline
 from tests.analyses.test_runner import report, run
+from tests.builders import trace
 
 NCHW = "((200704, 3136, 56, 1), (64,))"
 NHWC = "((200704, 1, 3584, 64), (64,))"
@@ -209,3 +215,21 @@ def test_metrics() -> None:
     assert found["time_ms_by_mode"] == {"backward": 1.0, "training": 3.0}
     assert found["batch_norm_percent_of_compute"] == pytest.approx(40.0)
     assert found["baseline_efficiency_percent"] == 40.0
+
+
+def test_a_trace_with_a_slow_batch_normalization(tmp_path: Path) -> None:
+    images = [32, 64, 112, 112]
+    moved_bytes = 2 * 2 * prod(images)
+    builder = trace("AMD Instinct MI300X")
+    at_37_pct_us = moved_bytes / (0.37 * 5.3e12) * 1e6
+    builder.op("aten::copy_", [images, images]).launches("copy_kernel", us=at_37_pct_us)
+    arguments = [images, [64], [64], [64], [64], [], [], [], []]
+    values = ["", "", "", "", "", "True", "0.1", "1e-05", "True"]
+    builder.op("aten::batch_norm", arguments, concrete=values).launches(NATIVE, us=2000)
+    found = analyze(builder.write(tmp_path / "trace.json"), output_dir=tmp_path / "run")
+    (card,) = found.results["batchnorm"].findings
+    assert card.title == "Far below the bandwidth baseline: `aten::batch_norm`"
+    assert card.impact.target_pct == pytest.approx(37.0, abs=0.01)
+    assert "401,408 positions of a channel" in card.algorithmic
+    fair = RunPaths(tmp_path / "run").standalone_report("fair").read_text(encoding="utf-8")
+    assert " at 37% of the roofline" in fair
