@@ -32,6 +32,7 @@ _ALLOCATES = (
     r"|Mem(Alloc|Free|Create|Map|Unmap|Release))"
 )
 _LOADS_KERNELS = r"(?i)(Module|Library)(Load|Get)"
+_LAUNCHES = r"(?i)launch"
 _WAITS = r"(?i)synchronize|memcpy"
 _IS_ASYNC = r"(?i)async"
 
@@ -41,19 +42,18 @@ _THREAD = ["pid", "tid"]
 
 @dataclass(frozen=True)
 class HostActivity:
-    """The host's calls by what they stand for, and all its operators and long Python frames.
+    """The host's calls by what they stand for.
 
     ``by_activity``: calls by what they stand for, no two of a thread at the same time; where calls
     of two kinds nest and fill the same time, the earlier kind counts. Kinds without calls are
-    left out.
-    ``operators``: likewise for operators and long frames of any kind; ``long_calls``: every
-    operator and frame of at least LONG_CALL_NS, nested ones too. ``first_ns, last_ns``: from the
-    first to the last operator or runtime call of any thread; None without any.
+    left out. ``at_work``: all operators, and the Python frames of at least LONG_CALL_NS;
+    ``long_calls``: those of them that are as long. ``first_ns, last_ns``: from the first to the
+    last operator or runtime call of any thread; None without any.
     """
 
     threads: pl.DataFrame
     by_activity: dict[str, pl.DataFrame]
-    operators: pl.DataFrame
+    at_work: pl.DataFrame
     long_calls: pl.DataFrame
     first_ns: int | None
     last_ns: int | None
@@ -66,25 +66,18 @@ def host_activity(trace: Trace) -> HostActivity:
     operators = _calls(trace.cpu_ops, threads)
     marks = _calls(trace.annotations.filter(pl.col("cat") == "user_annotation"), threads)
     frames = _calls(trace.python_functions.filter(pl.col("dur_ns") >= LONG_CALL_NS), threads)
-    name, length_ns = pl.col("name"), pl.col("end_ns") - pl.col("ts_ns")
-    is_graph = name.is_in(GRAPH_LAUNCHES)
-    named = pl.concat([operators, marks])
-    is_slow_launch = name.str.contains("(?i)launch") & ~is_graph & (length_ns >= SLOW_LAUNCH_NS)
-    waits = name.str.contains(_WAITS) & (
-        ~name.str.contains(_IS_ASYNC) | (length_ns >= LONG_ASYNC_COPY_NS)
-    )
+    length_ns = pl.col("end_ns") - pl.col("ts_ns")
+    steps = pl.concat([operators, marks])
+    slow = _named(runtime.filter(length_ns >= SLOW_LAUNCH_NS), _LAUNCHES)
+    graphs = pl.col("name").is_in(GRAPH_LAUNCHES)
+    waits = ~pl.col("name").str.contains(_IS_ASYNC) | (length_ns >= LONG_ASYNC_COPY_NS)
     found = {
-        DATA_LOADING: pl.concat(
-            [
-                named.filter(name.str.contains(_LOADS_DATA)),
-                frames.filter(name.str.contains(_LOADER_FRAME)),
-            ]
-        ),
-        COMMUNICATION: named.filter(name.str.contains(_COMMUNICATES)),
-        ALLOCATOR: runtime.filter(name.str.contains(_ALLOCATES)),
-        KERNEL_LOADING: runtime.filter(name.str.contains(_LOADS_KERNELS) | is_slow_launch),
-        SYNCHRONIZATION: runtime.filter(waits),
-        GRAPH_LAUNCH: runtime.filter(is_graph),
+        DATA_LOADING: pl.concat([_named(steps, _LOADS_DATA), _named(frames, _LOADER_FRAME)]),
+        COMMUNICATION: _named(steps, _COMMUNICATES),
+        ALLOCATOR: _named(runtime, _ALLOCATES),
+        KERNEL_LOADING: pl.concat([_named(runtime, _LOADS_KERNELS), slow.filter(~graphs)]),
+        SYNCHRONIZATION: _named(runtime, _WAITS).filter(waits),
+        GRAPH_LAUNCH: runtime.filter(graphs),
     }
     is_long = length_ns >= LONG_CALL_NS
     recorded = pl.concat(
@@ -96,7 +89,7 @@ def host_activity(trace: Trace) -> HostActivity:
         by_activity={
             activity: outermost(calls) for activity, calls in found.items() if calls.height
         },
-        operators=outermost(pl.concat([operators, frames])),
+        at_work=pl.concat([operators, frames]),
         long_calls=pl.concat([operators.filter(is_long), frames]),
         first_ns=recorded["ts_ns"].min(),  # type: ignore[arg-type]
         last_ns=recorded["end_ns"].max(),  # type: ignore[arg-type]
@@ -111,7 +104,7 @@ def thread_numbers(trace: Trace) -> pl.DataFrame:
 
 def outermost(calls: pl.DataFrame) -> pl.DataFrame:
     """Calls that run inside no other one of the same thread, by thread and time."""
-    ordered = calls.sort("thread", "ts_ns", "end_ns", descending=[False, False, True])
+    ordered = calls.sort("thread", "ts_ns", "end_ns", "uid", descending=[False, False, True, False])
     reached = pl.col("end_ns").cum_max().shift(1).over("thread")
     return ordered.filter((pl.col("end_ns") > reached).fill_null(True))
 
@@ -165,16 +158,23 @@ def deepest(spans: pl.DataFrame, calls: pl.DataFrame, share: float) -> pl.DataFr
     overlap = pl.min_horizontal("to_ns", "end_ns") - pl.max_horizontal("from_ns", "ts_ns")
     return (
         spans.join_where(
-            calls.select("ts_ns", "end_ns", "name", call_thread="thread"),
+            calls.select("uid", "ts_ns", "end_ns", "name", call_thread="thread"),
             pl.col("thread") == pl.col("call_thread"),
             pl.col("ts_ns") < pl.col("to_ns"),
             pl.col("end_ns") > pl.col("from_ns"),
         )
         .filter(overlap >= share * (pl.col("to_ns") - pl.col("from_ns")))
-        .sort("gap", "ts_ns", "end_ns", descending=[False, True, False])
+        .sort("gap", "ts_ns", "end_ns", "uid", descending=[False, True, False, True])
         .unique("gap", keep="first", maintain_order=True)
         .select("gap", host_call="name", host_call_ns=pl.col("end_ns") - pl.col("ts_ns"))
     )
+
+
+def _named(calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """The calls whose name matches; each distinct name is looked at once."""
+    names = calls["name"].unique()
+    matching = names.filter(names.str.contains(pattern))
+    return calls.filter(pl.col("name").is_in(matching.implode()))
 
 
 def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:

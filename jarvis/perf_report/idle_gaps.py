@@ -20,6 +20,7 @@ from jarvis.perf_report.host_spans import (
     HostActivity,
     deepest,
     host_activity,
+    outermost,
     overlaps,
     union,
 )
@@ -250,7 +251,9 @@ def _at_work(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     if gaps.is_empty():
         return pl.DataFrame(schema=_FOUND)
     spans = _spans(gaps, "from_ns", "to_ns")
-    busy = overlaps(spans, activity.operators).group_by("gap").agg(pl.col("overlap_ns").sum())
+    busy = (
+        overlaps(spans, outermost(activity.at_work)).group_by("gap").agg(pl.col("overlap_ns").sum())
+    )
     is_busy = (pl.col("overlap_ns") >= MOST * pl.col("host_ns")).fill_null(False)
     return (
         gaps.select("gap", "host_ns")
