@@ -16,8 +16,8 @@ from jarvis.dashboard.panels import panel_card
 from jarvis.dashboard.projection import judged, operation_columns, reprojected, saved_ms
 from jarvis.dashboard.state import Opened, opened
 from jarvis.findings import AnalysisResult, Status
-from jarvis.impact import efficiency_word, share_pct
-from jarvis.reports.markup import escape
+from jarvis.impact import TARGET_PCT, efficiency_word, share_pct
+from jarvis.reports.markup import escape, prose
 from jarvis.reports.quantities import count, milliseconds, percent
 
 
@@ -38,18 +38,29 @@ def render(analysis: Analysis) -> None:
         )
         st.dataframe(now.run.category_operations(analysis.key), hide_index=True)
         return
-    if result.status is Status.NO_DATA:
-        _empty(analysis, now)
+    if result.status is Status.NO_DATA or not result.row_count:
+        _empty(analysis, now, result)
         return
     _page(analysis, now, result)
 
 
-def _empty(analysis: Analysis, now: Opened) -> None:
+def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+    """No rows of its own; what other operators do in their place stands in notes and findings."""
     st.info(
         f"This trace holds no {analysis.title} operations. The overview shows where its time goes.",
         icon=":material/inbox:",
     )
+    _notes(result)
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+    if result.findings:
+        st.subheader("Findings")
+        totals = now.run.manifest.totals
+        finding_cards(result.findings, lambda f: reprojected(f, TARGET_PCT, totals))
+
+
+def _notes(result: AnalysisResult) -> None:
+    for note in result.notes:
+        st.info(prose(note), icon=":material/info:")
 
 
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -59,8 +70,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         now.run.category_operations(analysis.key), controls.target_pct, controls.below_pct
     )
     _figures(analysis, rows, result, controls, totals.total_time_ms)
-    for note in result.notes:
-        st.info(escape(note), icon=":material/info:")
+    _notes(result)
     shown = controls.chosen(rows)
     selection.follow_click(analysis.key, _charts(analysis, shown, controls))
     st.subheader("Findings")

@@ -15,7 +15,7 @@ from jarvis.findings import AnalysisResult
 from jarvis.impact import disjoint_saving_ms, share_pct
 from jarvis.reports.markup import code
 from jarvis.reports.quantities import count, milliseconds, percent
-from jarvis.schemas import FLAG, NUMBER, TABLES, TEXT, Column
+from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 
 _STEPS_OF = 5
 """Chains whose steps the page lists."""
@@ -23,22 +23,22 @@ _STEPS_OF = 5
 _ESTIMATE = (
     Column("saved_ms", "Saving at best (ms)", NUMBER, "ms", ",.3f", "a fused kernel at its peak"),
     Column("confidence", "Confidence", TEXT, meaning="how much speaks for one kernel doing it all"),
-    Column("is_worth_fusing", "Finding", FLAG, meaning="takes enough time to be a finding"),
+    Column("verdict", "Finding", TEXT, meaning="whether it takes enough time to be a finding"),
 )
 _CHAIN_COLUMNS = (
     "chain",
     "scope_name",
-    "scope_kind",
     "steps",
     "instance_count",
-    "kernel_count",
     "kernel_time_us",
     *(column.name for column in _ESTIMATE),
+    "scope_kind",
+    "kernel_count",
     "input_dims",
 )
 _STEP_COLUMNS = ("position", "name", "kernel_time_us", "calls", "input_dims", "bytes", "kernel")
 _STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
-_WIDTHS = {"scope_name": 180, "steps": 320, "input_dims": 200, "kernel": 320, "name": 120}
+_WIDTHS = {"scope_name": 170, "steps": 260, "input_dims": 200, "kernel": 320, "name": 120}
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -55,7 +55,7 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
         .list.join(" "),
         saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64),
         confidence=pl.Series([c["confidence"] for c in candidates]),
-        is_worth_fusing=pl.Series([c["is_worth_fusing"] for c in candidates]),
+        verdict=pl.Series(["yes" if c["is_worth_fusing"] else "too small" for c in candidates]),
     )
     with st.container(border=True):
         st.markdown("**Chains**: neighbouring operators that one kernel could replace")

@@ -1,0 +1,55 @@
+"""The page on kernel fusion, and pages of categories that other operators stand in for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jarvis.server.submission import Submission, submit
+from tests.analyses.test_kernel_fusion import layers as normalized_layers
+from tests.builders import TraceBuilder
+from tests.dashboard.conftest import Draw
+from tests.perf_report.test_attention_groups import layers as attention_layers
+
+Analysed = Callable[[TraceBuilder], str]
+
+
+@pytest.fixture
+def analysed(home: Path, tmp_path: Path) -> Analysed:
+    """Analyses a built trace and gives its id."""
+
+    def analyse(built: TraceBuilder) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JARVIS_HOME", str(home))
+            return submit(Submission(built.write(tmp_path / "trace.json"))).id
+
+    return analyse
+
+
+def test_the_page_counts_chains_and_lists_their_steps(registered: Draw, analysed: Analysed) -> None:
+    page = registered("kernel_fusion", analysed(normalized_layers(4)))
+    assert not page.exception
+    assert [metric.value for metric in page.metric][:2] == ["1", "0.460 ms"]
+    chains, steps = page.dataframe[0].value, page.dataframe[1].value
+    assert chains["scope_name"].to_list() == ["RMSNorm"]
+    assert chains["verdict"].to_list() == ["yes"]
+    assert len(steps) == 8
+    assert "`RMSNorm`" in page.expander[-1].label
+
+
+def test_the_page_of_a_category_that_a_chain_stands_in_for_says_so(
+    registered: Draw, analysed: Analysed
+) -> None:
+    page = registered("batchnorm", analysed(normalized_layers(4)))
+    assert not page.exception
+    assert any("normalization by the root mean square" in info.value for info in page.info)
+
+
+def test_the_attention_page_shows_unfused_attention_without_rows_of_its_own(
+    registered: Draw, analysed: Analysed
+) -> None:
+    built = attention_layers(3)
+    built.header["deviceProperties"][0]["name"] = "AMD Instinct MI300X"
+    page = registered("sdpa_fwd", analysed(built))
+    assert not page.exception
+    assert any("Unfused attention in `SelfAttention`" in e.label for e in page.expander)
