@@ -89,7 +89,7 @@ def _cards_by_tier(run: Run) -> dict[Tier, list[Card]]:
     found: dict[Tier, list[Card]] = {"compute": [], "fusion": [], "system": []}
     for key, result in run.results.items():
         mine = [d for d in details if d.finding.category == key]
-        found[result.tier] += cards_of(mine)
+        found[result.tier] += cards_of(run, mine)
     return found
 
 

@@ -18,8 +18,10 @@ from jarvis.reports import sections
 from jarvis.reports.details import Details
 from jarvis.reports.markup import Markdown, code, prose, table
 from jarvis.reports.quantities import decimal, milliseconds, percent
+from jarvis.run import Run
 from jarvis.run.cells import MISSING, cell_text
 from jarvis.run.estimates import scores
+from jarvis.run.finding_rows import finding_rows
 from jarvis.run.metrics import operation_entry
 from jarvis.workspace import RunPaths
 
@@ -66,11 +68,13 @@ _EFFICIENCY_SOURCE = "operations[].efficiency.efficiency_percent"
 class Card:
     """One recommendation under its number in a section; ``prefix`` goes before the number.
 
-    ``confidence`` and ``coverage`` (kernels with a perf model, all kernels) are those of a fusion.
+    ``rows`` are those that it speaks of (none outside the compute tier); ``confidence`` and
+    ``coverage`` (kernels with a perf model, all kernels) are those of a fusion.
     """
 
     details: Details
     number: int
+    rows: pl.DataFrame | None = None
     prefix: str = ""
     category: str | None = None
     confidence: str | None = None
@@ -151,12 +155,12 @@ class Card:
         result = self.details.recommendation.result
         found = f"The check {code(self.finding.check)} of the analysis {prose(result.title)}"
         metrics = RunPaths(Path()).metrics(result.key).name
-        if self._rows is None or self._rows.is_empty():
+        if self.rows is None:
             place = "the tree of calls" if self.tier == "fusion" else "the GPU timeline"
             sentences = [f"{found} finds it in {place}."]
             keys = ["category_findings[].evidence"]
         else:
-            sentences = [f"{found} finds {self._extent(self._rows)}.", *self._origin()]
+            sentences = [f"{found} finds {self._extent(self.rows)}.", *self._origin()]
             keys = ["operations[].time_ms", _EFFICIENCY_SOURCE]
             keys += ["operations[].library"] if self._heaviest and self._heaviest["library"] else []
         source = f"(source: {code(metrics)} → {', '.join(code(key) for key in keys)})"
@@ -165,21 +169,20 @@ class Card:
     @property
     def data(self) -> Markdown:
         """The rows that it speaks of, or what was measured of the whole."""
-        if self._rows is None or self._rows.is_empty():
+        if self.rows is None:
             return self.details.evidence
-        entries = (operation_entry(row) for row in self._rows.head(ROWS_SHOWN).to_dicts())
+        entries = (operation_entry(row) for row in self.rows.head(ROWS_SHOWN).to_dicts())
         return operations_table(entries)
 
     @property
     def evidence(self) -> Markdown | None:
         """The numbers of its text, where ``data`` shows rows."""
-        is_of_rows = self._rows is not None and not self._rows.is_empty()
-        return self.details.evidence if is_of_rows else None
+        return None if self.rows is None else self.details.evidence
 
     @property
     def left_out(self) -> str | None:
         """What ``data`` does not show."""
-        return None if self._rows is None else sections.left_out(self._rows, ROWS_SHOWN)
+        return None if self.rows is None else sections.left_out(self.rows, ROWS_SHOWN)
 
     @property
     def reasoning(self) -> str:
@@ -197,13 +200,9 @@ class Card:
         return " ".join(part for part in parts if part)
 
     @property
-    def _rows(self) -> pl.DataFrame | None:
-        return self.details.rows
-
-    @property
     def _heaviest(self) -> dict[str, Any] | None:
-        has_rows = self._rows is not None and not self._rows.is_empty()
-        return self._rows.row(0, named=True) if self._rows is not None and has_rows else None
+        rows = self.rows
+        return None if rows is None or rows.is_empty() else rows.row(0, named=True)
 
     @property
     def _scores(self) -> Range | None:
@@ -255,13 +254,14 @@ class Card:
         return f"Such changes win back up to {saved} of the {time}, by experience."
 
 
-def cards_of(details: Iterable[Details]) -> list[Card]:
+def cards_of(run: Run, details: Iterable[Details]) -> list[Card]:
     """The cards of one analysis under its own numbers; findings of low priority get none."""
     shown = [d for d in details if d.finding.priority is not Priority.LOW]
     return [
         Card(
             d,
             number,
+            finding_rows(run, d.finding) if d.recommendation.result.tier == "compute" else None,
             prefix=d.recommendation.local_label.removesuffix(f"P{number}"),
             **fusion_facts(d),
         )

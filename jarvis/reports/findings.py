@@ -61,7 +61,7 @@ def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) 
         "tier_title": TIER_TITLES[result.tier],
         "hardware_line": sections.hardware_line(run.manifest.hardware),
         "trace_line": sections.trace_line(run),
-        "cards": cards_of(details),
+        "cards": cards_of(run, details),
         "no_hypothesis": NO_HYPOTHESIS,
     }
     if result.status is Status.ERROR:

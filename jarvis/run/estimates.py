@@ -13,6 +13,8 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.findings import AnalysisResult, Finding, Priority, Range
 from jarvis.perf_report.efficiency import MEMORY_ONLY
+from jarvis.run.finding_rows import finding_rows
+from jarvis.run.run import Run
 
 MIN_OPERATION_SCORE = 0.01
 """Rows that would save less have no estimate."""
@@ -86,26 +88,23 @@ def _estimate(category: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def finding_entries(result: AnalysisResult, rows: pl.DataFrame | None = None) -> list[JsonValue]:
-    """The findings that get a card with rank, group and scores; ``rows`` are the category's."""
+def finding_entries(run: Run, result: AnalysisResult) -> list[JsonValue]:
+    """The findings of an analysis that get a card, with rank, group and scores."""
     return [
         {
             **finding.model_dump(mode="json"),
             "rank": rank,
             **score_fields(scores(finding)),
             "estimate_method": _METHODS[finding.impact.method] if finding.impact else None,
-            **_group(finding, rows),
+            **(_group(finding, finding_rows(run, finding)) if result.tier == "compute" else {}),
         }
         for rank, finding in enumerate(recommended(result), start=1)
     ]
 
 
-def _group(finding: Finding, rows: pl.DataFrame | None) -> Json:
+def _group(finding: Finding, rows: pl.DataFrame) -> Json:
     """What the rows of a finding have in common: that of the heaviest one."""
-    if rows is None or not finding.operations:
-        return {"member_count": 0, "members": []}
-    uids = [reference.uid for reference in finding.operations]
-    members = rows.filter(pl.col("uid").is_in(uids)).to_dicts()
+    members = rows.to_dicts()
     heaviest: Mapping[str, Any] = members[0] if members else {}
     efficiency = finding.impact.efficiency_pct if finding.impact else None
     return {

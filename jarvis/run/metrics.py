@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
@@ -11,7 +10,9 @@ from jarvis.findings import AnalysisResult, Status
 from jarvis.perf_report import CallPath, Totals
 from jarvis.perf_report.call_paths import own_frames
 from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
-from jarvis.run.estimates import bound_type, finding_entries, operation_estimates
+from jarvis.run.estimates import bound_type, finding_entries, operation_estimates, recommended
+from jarvis.run.finding_rows import finding_rows
+from jarvis.run.run import Run
 
 COMPARISON_SCOPE = "standalone"
 """What tools call an analysis of one trace."""
@@ -24,23 +25,31 @@ HIGH_VARIANCE = "high_variance"
 
 
 def category_metrics(
-    result: AnalysisResult,
-    rows: pl.DataFrame,
-    totals: Totals,
-    details: tuple[str, ...],
-    call_paths: Mapping[int, CallPath],
-    fused: Mapping[int, str],
+    run: Run, result: AnalysisResult, details: tuple[str, ...], fused: Mapping[int, str]
 ) -> dict[str, JsonValue]:
     """The metrics of a category of operations.
 
-    ``details`` are the columns that it added, ``call_paths`` the surroundings of its main rows,
-    ``fused`` the fusion finding that covers a row, both by uid.
+    ``details`` are the columns that it added, ``fused`` the fusion finding that covers a row, by
+    uid. Rows of other categories that its findings speak of stand at the end of ``operations``
+    and say whose they are.
     """
     metrics = _head(result)
     if result.status is not Status.OK:
         return {**metrics, "operations": [], "impact_estimates": [], "category_findings": []}
-    unsteady = unsteady_uids(result)
-    paths = call_paths if rows.height <= CHAINED_ROWS else {}
+    rows, unsteady = run.category_operations(result.key), unsteady_uids(result)
+    paths = run.call_paths(result.key) if rows.height <= CHAINED_ROWS else {}
+    own: list[JsonValue] = [
+        {
+            **operation_entry(row),
+            "saved_ms_at_target": _saved_ms(row, run.manifest.totals),
+            "call_chain": _call_chain(paths.get(row["uid"])),
+            "high_variance": row["uid"] in unsteady,
+            "fusion_flagged": row["uid"] in fused,
+            "fusion_candidate_name": fused.get(row["uid"]),
+            "classification": {name: row[name] for name in details},
+        }
+        for row in rows.iter_rows(named=True)
+    ]
     return {
         **metrics,
         "total_time_ms": round(result.gpu_time_ms, 3),
@@ -52,28 +61,27 @@ def category_metrics(
         "average_efficiency_percent": result.efficiency_pct,
         "mean_efficiency_percent": result.mean_efficiency_pct,
         "efficiency_coverage_percent": result.efficiency_coverage_pct,
-        "operations": [
-            {
-                **operation_entry(row),
-                "saved_ms_at_target": _saved_ms(row, totals),
-                "call_chain": _call_chain(paths.get(row["uid"])),
-                "high_variance": row["uid"] in unsteady,
-                "fusion_flagged": row["uid"] in fused,
-                "fusion_candidate_name": fused.get(row["uid"]),
-                "classification": {name: row[name] for name in details},
-            }
-            for row in rows.iter_rows(named=True)
-        ],
+        "operations": [*own, *_shared(run, result)],
         "category_specific": dict(result.metrics),
         "notes": list(result.notes),
         "impact_estimates": operation_estimates(result.key, rows),
-        "category_findings": finding_entries(result, rows),
+        "category_findings": finding_entries(run, result),
     }
 
 
-def system_metrics(result: AnalysisResult) -> dict[str, JsonValue]:
+def _shared(run: Run, result: AnalysisResult) -> list[JsonValue]:
+    """The rows of other categories that findings of this one speak of, each once."""
+    entries: dict[int, JsonValue] = {}
+    for finding in recommended(result):
+        for row in finding_rows(run, finding).iter_rows(named=True):
+            if row["category"] != result.key:
+                entries[row["uid"]] = {**operation_entry(row), "shared_from": row["category"]}
+    return list(entries.values())
+
+
+def system_metrics(run: Run, result: AnalysisResult) -> dict[str, JsonValue]:
     """The metrics of an analysis across categories: its assessments stand at the top level."""
-    return {**_head(result), "category_findings": finding_entries(result), **result.metrics}
+    return {**_head(result), "category_findings": finding_entries(run, result), **result.metrics}
 
 
 def operation_entry(row: Mapping[str, Any]) -> dict[str, JsonValue]:

@@ -99,15 +99,13 @@ class Preparation:
         for key, result in self.run.results.items():
             _write_json(paths.metadata(key), self._metadata(result))
             if result.tier != "compute":
-                _write_json(paths.metrics(key), system_metrics(result))
+                _write_json(paths.metrics(key), system_metrics(self.run, result))
                 continue
             rows = self.run.category_operations(key)
             details = tuple(c.name for c in _details(key) if c.name in rows.columns)
             _write_json(
                 paths.metrics(key),
-                category_metrics(
-                    result, rows, self._manifest.totals, details, self.run.call_paths(key), fused
-                ),
+                category_metrics(self.run, result, details, fused),
             )
             if rows.height:
                 _write_csv(paths.operations_csv(key), _category_sheet(unified, rows, details))

@@ -37,7 +37,7 @@ def priority_data(run: Run) -> Entry:
     for result in results:
         rows = run.category_operations(result.key)
         estimates += operation_estimates(result.key, rows)
-        findings += _findings(result, finding_entries(result, rows))
+        findings += _findings(result, finding_entries(run, result))
     findings.sort(key=_order)
     for rank, finding in enumerate(findings, start=1):
         finding["global_rank"] = rank

@@ -17,7 +17,7 @@ from jarvis.pipeline import analyze
 from jarvis.reports.analysis_md import analysis_markdown
 from jarvis.reports.details import details_of
 from jarvis.reports.findings import findings_markdown
-from jarvis.run import Run
+from jarvis.run import Preparation, Run
 from jarvis.run.priorities import priority_data
 from jarvis.workspace import RunPaths
 from tests.builders import trace
@@ -348,12 +348,32 @@ def test_cells_are_those_of_the_metrics_letter_by_letter(analysed: Analysed) -> 
     assert checked
 
 
+def test_rows_of_other_categories_are_in_the_metrics_of_a_finding_that_shares_them(
+    sample: Analysed, tmp_path: Path
+) -> None:
+    row = sample.run.category_operations("elementwise").row(0, named=True)
+    finding = finding_of(sample.run.results["gemm"], row, operations=(), shared_uids=(row["uid"],))
+    run = with_findings(sample.run, "gemm", finding)
+    Preparation(run, tmp_path).write({})
+    found = json.loads(RunPaths(tmp_path).metrics("gemm").read_text(encoding="utf-8"))
+    (shared,) = [op for op in found["operations"] if "shared_from" in op]
+    assert (shared["ex_uid"], shared["shared_from"]) == (row["uid"], "elementwise")
+    assert found["category_findings"][0]["members"][0]["ex_uid"] == row["uid"]
+    own = sum(op["time_ms"] for op in found["operations"] if "shared_from" not in op)
+    assert own == pytest.approx(found["total_time_ms"], abs=0.001)
+    block = candidates(findings_markdown(run, run.results["gemm"], details_of(run)))[0][2]
+    header, cells = rows_of(block[block.index("**Data:**") :])
+    assert header == COLUMNS
+    assert cells[0][3] == shared["kernel_name_trunc"]
+
+
 def test_a_finding_s_rows_are_all_in_its_table(sample: Analysed) -> None:
     data = loaded(sample, Path("priority_data.json"))
     blocks = [b for tier, _, b in candidates(sample.text("analysis.md")) if tier == "compute"]
     for finding, block in zip(data["findings"], blocks, strict=True):
         _, rows = rows_of(block[block.index("**Data:**") :])
-        assert len(rows) == finding["member_count"] == len(finding["operations"])
+        spoken_of = finding["operations"] or finding["shared_uids"]
+        assert len(rows) == finding["member_count"] == len(spoken_of)
         total = sum(float(row[4]) for row in rows)
         assert total == pytest.approx(finding["time_ms"], abs=0.0006 * len(rows))
 
