@@ -122,6 +122,11 @@ def _add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--extension-file", "--extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP
     )
     command.add_argument(
+        "--plots",
+        action="store_true",
+        help="also draw images for the reports (with the extra jarvis-perf[plots])",
+    )
+    command.add_argument(
         "--id",
         action="store_true",
         help=f"keep the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis), where "
@@ -201,6 +206,10 @@ def _analyze(arguments: argparse.Namespace) -> int:
         "preset": arguments.preset,
         "extension_file": arguments.extension_file,
     }
+    if arguments.plots:
+        from jarvis.reports.plot import check_drawing
+
+        check_drawing()
     if arguments.id:
         from jarvis.run import read_manifest
         from jarvis.server.submission import Submission, submit
@@ -215,19 +224,25 @@ def _analyze(arguments: argparse.Namespace) -> int:
         from jarvis.pipeline import analyze
 
         root = arguments.output_dir or default_output_dir(arguments.trace)
-        run = analyze(
+        manifest = analyze(
             arguments.trace,
             model_name=arguments.model,
             output_dir=root,
             progress=print_step,
             **options,
-        )
-        manifest = run.manifest
+        ).manifest
     if manifest.platform_warning:
         warn([manifest.platform_warning])
     note(manifest.extension_notes)
     warn(manifest.extension_failures)
-    warn(warning_lines(Run.load(root).table(HEALTH)))
+    run = Run.load(root)
+    warn(warning_lines(run.table(HEALTH)))
+    if arguments.plots:
+        from jarvis.reports import add_plots
+
+        copies = [arguments.output_dir] if arguments.id and arguments.output_dir else []
+        for folder in (root, *copies):
+            add_plots(run, folder)
     paths = RunPaths(root)
     for path in (root, paths.standalone_report("fair"), paths.standalone_report("rough")):
         print(path)

@@ -11,7 +11,7 @@ from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
 
-__all__ = ["Reporter", "load_reporters", "write_reports"]
+__all__ = ["Reporter", "add_plots", "load_reporters", "write_reports"]
 
 
 @cache
@@ -33,3 +33,13 @@ def write_reports(run: Run, root: Path) -> None:
     for reporter in load_reporters().values():
         if reporter.in_run:
             reporter.render(run, reporter.place(RunPaths(root)))
+
+
+def add_plots(run: Run, root: Path) -> None:
+    """Draw the images into the run directory ``root``, and have its report show them.
+
+    Raises PlotError where they cannot be drawn.
+    """
+    for name in ("plot", "analysis"):
+        reporter = load_reporters()[name]
+        reporter.render(run, reporter.place(RunPaths(root)))

@@ -13,7 +13,16 @@ from tests.reports.conftest import Analysed
 
 
 def test_the_formats() -> None:
-    assert set(load_reporters()) == {"analysis", "csv", "fair", "findings", "json", "rough", "xlsx"}
+    assert set(load_reporters()) == {
+        "analysis",
+        "csv",
+        "fair",
+        "findings",
+        "json",
+        "plot",
+        "rough",
+        "xlsx",
+    }
 
 
 @pytest.mark.parametrize("name", load_reporters())

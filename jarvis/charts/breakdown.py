@@ -1,0 +1,40 @@
+"""Where the time of a trace goes, as one bar for a report on paper."""
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.marks import LINEAR, plain_axis
+from jarvis.charts.palette import Palette
+
+WIDTH, HEIGHT = 760, 44
+"""Pixels of the bar."""
+
+
+def time_breakdown(parts: pl.DataFrame, rest: str, palette: Palette) -> alt.Chart:
+    """One stacked bar of ``parts`` (``part``, ``time_ms``) in their order; ``rest`` is grey."""
+    order = parts["part"].to_list()
+    colours = [
+        palette.border if part == rest else palette.categorical[n % (len(palette.categorical) - 1)]
+        for n, part in enumerate(order)
+    ]
+    whole = float(parts["time_ms"].sum())
+    chart: alt.Chart = (
+        alt.Chart(parts.with_columns(order=pl.int_range(pl.len())))
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "time_ms:Q",
+                stack="zero",
+                axis=plain_axis("GPU time (ms)", format=LINEAR),
+                scale=alt.Scale(domain=[0, whole], nice=False),
+            ),
+            color=alt.Color(
+                "part:N",
+                scale=alt.Scale(domain=order, range=colours),
+                legend=alt.Legend(orient="bottom", title=None, columns=5, labelFontSize=12),
+            ),
+            order=alt.Order("order:Q"),
+        )
+        .properties(width=WIDTH, height=HEIGHT, background=palette.background)
+    )
+    return chart

@@ -1,0 +1,67 @@
+"""The image of a run: made on demand, shown by ``analysis.md``, refused without its library."""
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from jarvis.cli import main
+from jarvis.reports import add_plots, plot
+from jarvis.reports.plot import REST, time_parts
+from jarvis.workspace import RunPaths
+from tests.conftest import skip_or_fail
+from tests.reports.conftest import Analysed
+
+SHOWN = "![Wall time by category](perf_improvement.png)"
+
+
+@pytest.fixture
+def drawing() -> None:
+    if plot.find_spec("vl_convert") is None:
+        skip_or_fail("vl-convert is not installed")
+
+
+def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analysed) -> None:
+    parts = dict(time_parts(sample.run).iter_rows())
+    totals = sample.run.manifest.totals
+    assert parts.pop(REST) == pytest.approx(totals.total_time_ms - totals.compute_time_ms)
+    times = {r.title: r.gpu_time_ms for r in sample.run.results.values() if r.gpu_time_ms}
+    assert parts == times
+    assert list(parts.values()) == sorted(parts.values(), reverse=True)
+
+
+@pytest.mark.usefixtures("drawing")
+def test_the_report_shows_the_image_that_stands_beside_it(sample: Analysed, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(sample.root, root)
+    assert "![" not in sample.text("analysis.md")
+    add_plots(sample.run, root)
+    assert SHOWN in RunPaths(root).analysis_report.read_text(encoding="utf-8")
+    image = RunPaths(root).perf_plot.read_bytes()
+    assert image.startswith(b"\x89PNG\r\n")
+    width, height = struct.unpack(">II", image[16:24])
+    assert width > 4 * height > 400
+    add_plots(sample.run, root)
+    assert RunPaths(root).perf_plot.read_bytes() == image
+
+
+@pytest.mark.usefixtures("drawing")
+def test_the_command_draws_on_demand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, out = str(tmp_path / "sample.json"), str(tmp_path / "run")
+    assert main(["sample", "--output", trace, "--scale", "tiny", "--steps", "1"]) == 0
+    assert main(["analyze", trace, "--output-dir", out, "--plots"]) == 0
+    assert RunPaths(Path(out)).perf_plot.is_file()
+    assert SHOWN in RunPaths(Path(out)).analysis_report.read_text(encoding="utf-8")
+    assert main(["analyze", trace, "--output-dir", out]) == 0
+    assert not RunPaths(Path(out)).perf_plot.exists()
+    capsys.readouterr()
+
+
+def test_without_the_library_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plot, "find_spec", lambda _: None)
+    assert main(["analyze", "missing.json", "--output-dir", str(tmp_path / "r"), "--plots"]) == 1
+    assert "pip install 'jarvis-perf[plots]'" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
