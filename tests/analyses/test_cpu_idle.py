@@ -1,5 +1,7 @@
 """CPU / idle: idle share, short kernels, projected speedup."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -12,8 +14,9 @@ from jarvis.findings import AnalysisResult, Priority, Severity
 from jarvis.impact import disjoint_findings
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.trace import Trace, read_trace
 from tests.analyses.rows import system, table, totals
-from tests.builders import TraceBuilder, trace
+from tests.builders import trace
 
 KEY = "cpu_idle"
 
@@ -213,6 +216,16 @@ def test_without_host_calls_no_cause_is_named() -> None:
     assert list(short_kernels(data))
 
 
+def test_idle_time_before_the_first_kernel_is_told_apart() -> None:
+    copy = kernels(1.0, cat="gpu_memcpy")
+    first = kernels(1.0).with_columns(ts_ns=pl.lit(30_000_000, pl.Int64))
+    gaps = (gap("host_work", 20, start_ns=1000), gap("host_work", 10, start_ns=40_000_000))
+    (finding,) = idle_causes(by_cause(*gaps, work=pl.concat([copy, first])))
+    assert finding.evidence["Before the first kernel (ms)"] == pytest.approx(20)
+    (finding,) = idle_causes(by_cause(*gaps, work=kernels(1.0)))
+    assert "Before the first kernel (ms)" not in finding.evidence
+
+
 def test_recorded_python_frames_need_no_second_recording() -> None:
     frame = gap("host_work", 40, host_call="train.py(30): tokenize", host_call_us=40e3)
     operator = gap("host_work", 40, host_call="aten::randperm", host_call_us=40e3)
@@ -222,17 +235,17 @@ def test_recorded_python_frames_need_no_second_recording() -> None:
     assert "with_stack" in unnamed.capture
 
 
-def analysed(builder: TraceBuilder) -> AnalysisResult:
-    report = PerfReport(builder.read(), None)
-    analyses = {KEY: load_analyses()[KEY]}
-    return run_analyses(report, analyses, divide(report, load_analyses()))[KEY].result
+def analysed(read: Trace, key: str = KEY) -> AnalysisResult:
+    report = PerfReport(read, None)
+    analyses = {key: load_analyses()[key]}
+    return run_analyses(report, analyses, divide(report, load_analyses()))[key].result
 
 
 def test_from_a_trace_to_the_finding() -> None:
     builder = trace().op("aten::mul").launches("mul_kernel", us=10).up()
     builder.op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", us=5000)
     builder.op("aten::mul").launches("mul_kernel", us=10)
-    result = analysed(builder)
+    result = analysed(builder.read())
     assert [finding.check for finding in result.findings] == ["gpu_idle", "idle_causes"]
     loading = result.findings[1]
     assert loading.title == "The GPU waits for data"
@@ -240,3 +253,29 @@ def test_from_a_trace_to_the_finding() -> None:
         "data_loading": pytest.approx(loading.evidence["Idle (ms)"])
     }
     assert loading.evidence["Idle (ms)"] == pytest.approx(5.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "least_pct"),
+    [
+        ("h100-bert-small", "The GPU is faster than the host can launch", 92),
+        ("mi300-bert-small", "The GPU is faster than the host can launch", 87),
+        ("h100-vit-nsfw", "The GPU is faster than the host can launch", 83),
+        ("mi300-vit-nsfw", "The GPU is faster than the host can launch", 73),
+        ("sglang-qwen3-8b-decode", "Work is queued, and the GPU seems to idle", 97),
+        ("normalization-layers", "Launch calls take milliseconds", 92),
+    ],
+)
+def test_the_cause_in_real_traces(
+    reference_root: Path, name: str, title: str, least_pct: float
+) -> None:
+    result = analysed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
+    found = next(finding for finding in result.findings if finding.check == "idle_causes")
+    assert found.title == title
+    assert found.evidence["Idle (% of GPU wall time)"] > least_pct
+
+
+def test_exposed_communication_is_no_idle_time(reference_root: Path) -> None:
+    read = read_trace(reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz")
+    assert not analysed(read).findings
+    assert analysed(read, "multi_kernel").findings[0].check == "exposed_communication"

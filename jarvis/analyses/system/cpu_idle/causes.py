@@ -156,6 +156,8 @@ def _evidence(data: CategoryData, cause: Cause, share: float) -> dict[str, float
         "Gaps": cause.gaps.height,
         "Longest gap (ms)": cause.longest_ms,
     }
+    if early_ms := _before_first_kernel_ms(data, cause):
+        found["Before the first kernel (ms)"] = early_ms
     if calls := cause.host_calls():
         found["Host calls"] = calls
     if waits := cause.waits_before():
@@ -164,6 +166,13 @@ def _evidence(data: CategoryData, cause: Cause, share: float) -> dict[str, float
     if cause.cause is IdleCause.LAUNCH_BOUND and rows.height:
         found |= evidence(rows)
     return found
+
+
+def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
+    """How much of the idle time lies before the first kernel, where only copies and fills ran."""
+    first_ns = kernels(data)["ts_ns"].min()
+    early = cause.gaps.filter(pl.col("start_ns") < first_ns) if first_ns is not None else None
+    return 0.0 if early is None else float(early["dur_ns"].sum()) / 1e6
 
 
 def _named_calls(cause: Cause) -> str:

@@ -25,9 +25,8 @@ Pattern = tuple[str, Severity, str]
 def kernels(data: CategoryData) -> pl.DataFrame:
     """The kernels (no copies, no fills) of the timeline's window; empty without single events."""
     if "gpu_work" not in data.tables:
-        return pl.DataFrame(
-            schema={"kind": pl.String, "dur_ns": pl.Int64, "launcher_name": pl.String}
-        )
+        times = dict.fromkeys(("ts_ns", "dur_ns"), pl.Int64)
+        return pl.DataFrame(schema={"kind": pl.String, "launcher_name": pl.String, **times})
     return timeline_window(data.tables["gpu_work"]).filter(pl.col("cat") == "kernel")
 
 
