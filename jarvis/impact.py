@@ -323,15 +323,35 @@ def final_priority(
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings in the order of their P-numbers: by priority, then by what they would save; those
-    that save nothing known by the time that they concern."""
+    """Findings in the order of their P-numbers.
 
-    def order(finding: Finding) -> tuple[int, float, float, str, str]:
+    By priority; within one, those whose time another finding saves already come last. Then by what
+    they would save, and those that save nothing known by the time that they concern.
+    """
+    found = list(findings)
+    covered = [_is_covered(finding, found) for finding in found]
+
+    def order(place: int) -> tuple[int, bool, float, float, str, str]:
+        finding = found[place]
         saved_ms = finding.impact.saved_ms.mid if finding.impact else 0.0
         time_ms = float(finding.evidence.get(GPU_TIME, 0.0))
-        return finding.priority.rank, -saved_ms, -time_ms, finding.category, finding.title
+        names = finding.category, finding.title
+        return finding.priority.rank, covered[place], -saved_ms, -time_ms, *names
 
-    return sorted(findings, key=order)
+    return [found[place] for place in sorted(range(len(found)), key=order)]
+
+
+def _is_covered(finding: Finding, others: Iterable[Finding]) -> bool:
+    """Whether all that a finding would save, another one saves with more."""
+    if finding.impact is None or not (sources := time_sources(finding)):
+        return False
+    saved_ms = finding.impact.saved_ms.mid
+    return any(
+        other.impact is not None
+        and other.impact.saved_ms.mid > saved_ms
+        and sources <= time_sources(other)
+        for other in others
+    )
 
 
 def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:

@@ -206,6 +206,23 @@ def test_ranking_is_by_priority_then_by_saving() -> None:
     assert impact.ranked([low, unknown, small, large]) == [large, small, unknown, low]
 
 
+def test_what_another_finding_saves_already_comes_last_within_its_priority() -> None:
+    chain = finding(5.0, title="chain").model_copy(update={"shared_uids": (1, 2)})
+    inside, partly, other = (
+        finding(4.0, 1, title="inside"),
+        finding(3.0, 2, 3, title="partly"),
+        finding(1.0, 4, title="other"),
+    )
+    low = finding(0.5, 9, priority=Priority.LOW, title="low")
+    order = [f.title for f in impact.ranked([inside, low, other, partly, chain])]
+    assert order == ["chain", "partly", "other", "inside", "low"]
+
+
+def test_equal_savings_of_the_same_time_do_not_hide_each_other() -> None:
+    pair = [finding(5.0, 1, title="a"), finding(5.0, 1, title="b"), finding(1.0, 2, title="c")]
+    assert [f.title for f in impact.ranked(pair)] == ["a", "b", "c"]
+
+
 def test_savings_on_the_same_operations_are_not_added_up() -> None:
     findings = [finding(5.0, 1, 2), finding(4.0, 2, 3), finding(2.0, 4), finding(None, 5)]
     assert impact.disjoint_saving_ms(findings) == pytest.approx(7.0)

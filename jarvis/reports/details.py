@@ -60,12 +60,13 @@ class Details:
 
     @property
     def operation(self) -> Markdown:
-        """What it is about: operators and calls, or the analysis of the whole system."""
-        if not self.finding.operations:
-            tier = self.recommendation.result.tier
-            level = "system level" if tier == "system" else "across operators"
-            return Markdown(f"{level} ({prose(self.recommendation.result.title)})")
-        return sections.operation_line(self.finding.operations)
+        """What it is about: operators and calls, or the analysis and the operators it touches."""
+        if self.finding.operations:
+            return sections.operation_line(self.finding.operations)
+        result = self.recommendation.result
+        names = sections.listed_operators(cell(name) for name in self.operators)
+        analysis = f"{sections.SCOPES[result.tier]} ({prose(result.title)})"
+        return Markdown(f"{analysis}: {names}" if names else analysis)
 
     @property
     def time(self) -> str:
@@ -98,7 +99,9 @@ class Details:
         if impact is None:
             return f"{NOT_QUANTIFIED}."
         saved = impact.saved_ms
-        target = f" at {impact.target_pct:g}% of the roofline" if impact.target_pct else ""
+        target = (
+            f" at {round(impact.target_pct, 1):g}% of the roofline" if impact.target_pct else ""
+        )
         # What the whole system waits for is no part of compute.
         is_compute = self.recommendation.result.tier != "system"
         compute = f"{percent(impact.compute_pct.mid)} of compute, " if is_compute else ""
@@ -224,7 +227,7 @@ def _labels(labels: list[str]) -> str:
 
 
 def _projected(row: Projection) -> tuple[str, ...]:
-    target = f"{row.target_pct:g}% of peak"
+    target = f"{round(row.target_pct, 1):g}% of peak"
     if row.saved_ms == 0:
         return (target, "reached already", MISSING, MISSING, MISSING)
     shares = (row.op_improvement_pct, row.compute_pct, row.e2e_pct)

@@ -31,14 +31,12 @@ from jarvis.workspace import RunPaths
 KERNELS_SHOWN = 4
 """Kernels of each operation in the kernel breakdown."""
 
-SCOPES = {"system": "system level", "fusion": "across categories"}
-"""What an analysis that is not about one category looks at."""
-
 INSIDE = RunPaths(Path())
 """The run directory's layout, for paths relative to the report."""
 
 BASIS = (
-    "Numbered by priority, and within a priority by what they would save. The priority follows "
+    "Numbered by priority, and within a priority by what they would save; those whose time another "
+    "recommendation saves already come last. The priority follows "
     "from presence in the top operations, the efficiency gap and the share of compute; on the "
     "system level from the grade. Path A may change the model, path B leaves its code alone. The "
     "details below stand in another order: the system level first, then kernel fusion, then the "
@@ -147,7 +145,7 @@ def _category(run: Run, result: AnalysisResult, cards: list[Details]) -> Section
 def _across(result: AnalysisResult, cards: list[Details]) -> Section:
     template = f"_{result.key}_table"
     return Section(
-        title=f"{result.title} ({SCOPES[result.tier]})",
+        title=f"{result.title} ({sections.SCOPES[result.tier]})",
         overview=f"In full: `{INSIDE.findings(result.key, result.tier)}`.",
         table=Markdown(render(template, result=result))
         if has_template(template)

@@ -7,7 +7,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis.analyses.wording import counted
-from jarvis.findings import AnalysisResult, Finding, OpRef, Status
+from jarvis.findings import AnalysisResult, Finding, OpRef, Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.reports.markup import NAME_LENGTH, Markdown, cell, prose, shortened, table
 from jarvis.reports.quantities import (
@@ -34,6 +34,13 @@ TRACE_ENDINGS = (".zip", ".gz", ".json", ".pt.trace")
 
 MAIN_PRECISION = "matrix_bf16"
 NO_PLATFORM = "Hardware not known"
+
+SCOPES: Mapping[Tier, str] = {
+    "compute": "one category",
+    "fusion": "across operators",
+    "system": "system level",
+}
+"""What the analyses of each tier look at."""
 
 OPERATION_COLUMNS = (
     "Operation",
@@ -141,10 +148,26 @@ def operation_line(references: Iterable[OpRef]) -> Markdown:
     calls: dict[str, int] = {}
     for reference in references:
         calls[reference.name] = calls.get(reference.name, 0) + reference.operation_count
-    shown = [f"{cell(name)} ({counted(number, 'call')})" for name, number in calls.items()]
+    return listed_operators(
+        f"{cell(name)} ({counted(number, 'call')})" for name, number in calls.items()
+    )
+
+
+def listed_operators(operators: Iterable[str]) -> Markdown:
+    """The first of some operators, and how many more there are."""
+    shown = list(operators)
     hidden = len(shown) - OPERATORS_SHOWN
     more = f" and {counted(hidden, 'more operator')}" if hidden > 0 else ""
     return Markdown(", ".join(shown[:OPERATORS_SHOWN]) + more)
+
+
+def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
+    """The operators of these rows, each once, most time first."""
+    if not (wanted := list(uids)):
+        return ()
+    rows = run.table("operations").filter(pl.col("uid").is_in(wanted))
+    times = rows.group_by("name").agg(pl.col("kernel_time_us").sum())
+    return tuple(times.sort("kernel_time_us", "name", descending=[True, False])["name"])
 
 
 def measured(name: str, value: JsonValue) -> str:

@@ -291,11 +291,9 @@ def finding(category: str, *uids: int, saved_ms: float, **values: object) -> Fin
     return Finding.model_validate(facts | values)
 
 
-def with_findings(run: Run, *findings: Finding, **tiers: str) -> Run:
-    """A run whose analyses have these findings only, ``tiers`` naming those that are not there."""
+def with_findings(run: Run, *findings: Finding) -> Run:
+    """A run whose analyses have these findings only."""
     results = {key: r.model_copy(update={"findings": ()}) for key, r in run.results.items()}
-    for key, tier in tiers.items():
-        results[key] = AnalysisResult(key=key, title=key, tier=tier, status=Status.OK)
     for one in findings:
         old = results[one.category]
         results[one.category] = old.model_copy(update={"findings": (*old.findings, one)})
@@ -311,21 +309,22 @@ def test_a_card_says_with_which_others_its_saving_does_not_add_up(sample: Analys
     gemm = uids_of(sample.run, "gemm")[0]
     run = with_findings(
         sample.run,
-        finding("chains", saved_ms=4.0, shared_uids=(first,)),
+        finding("kernel_fusion", saved_ms=4.0, shared_uids=(first,)),
         finding("elementwise", first, saved_ms=3.0),
         finding("elementwise", first, second, saved_ms=2.0),
         finding("gemm", gemm, saved_ms=1.0),
-        chains="fusion",
     )
     fair = fair_markdown(run, sample.root)
     cards = re.split(r"^### ", section(fair, "Recommendations"), flags=re.MULTILINE)[1:]
     overlaps = [re.findall(r"\*\*Overlap\*\*: (.*)", card) for card in cards]
     assert overlaps == [
-        ["shares time with P2 and P3: the savings do not add up."],
-        ["covered by fusion card P1; shares time with P3: the savings do not add up."],
-        ["partly covered by fusion card P1; shares time with P2: the savings do not add up."],
+        ["shares time with P2 and P4: the savings do not add up."],
+        ["partly covered by fusion card P1; shares time with P4: the savings do not add up."],
         [],
+        ["covered by fusion card P1; shares time with P2: the savings do not add up."],
     ]
+    name = sample.run.category_operations("elementwise")["name"][0]
+    assert f"- **Operation**: across operators (Kernel fusion): `{name}`" in cards[0]
     assert "add up to 5.00 ms (" in section(fair, "Executive Summary")
 
 
@@ -354,12 +353,12 @@ def test_system_numbers_begin_with_what_the_gpu_waits_for(sample: Analysed) -> N
 
 
 def test_details_begin_with_the_system_level(sample: Analysed) -> None:
-    run = with_findings(sample.run, chains="fusion")
-    titles = headings(section(fair_markdown(run, sample.root), "Detailed Analysis"), 3)
+    fair = fair_markdown(with_findings(sample.run), sample.root)
+    titles = headings(section(fair, "Detailed Analysis"), 3)
     assert [title.split(". ")[1] for title in titles[:3]] == [
         "CPU / idle (system level)",
         "Multi-kernel (system level)",
-        "chains (across categories)",
+        "Kernel fusion (across operators)",
     ]
     assert titles[3].endswith("% of compute)")
 
@@ -429,6 +428,20 @@ def test_targets_that_are_reached_promise_nothing(sample: Analysed) -> None:
     )
     assert "| 50% of peak | reached already | — | — | — |" in fair
     assert "| 80% of peak | 0.750 ms | 25.0% | " in fair
+
+
+def test_no_projection_where_the_efficiency_alone_does_not_give_the_saving(
+    sample: Analysed,
+) -> None:
+    uid = uids_of(sample.run, "gemm")[0]
+    gain = modelled_impact(1.0, 60.0, 80.0, compute_ms=10.0, total_ms=20.0)
+    limited = gain.saved_ms.model_copy(update={"mid": 0.2})
+    gain = gain.model_copy(update={"saved_ms": limited})
+    fair = fair_markdown(
+        with_findings(sample.run, finding("gemm", uid, saved_ms=1.0, impact=gain)), sample.root
+    )
+    assert "about 0.200 ms at 80% of the roofline" in fair
+    assert "% of peak |" not in fair
 
 
 @pytest.mark.parametrize(
