@@ -10,7 +10,7 @@ from jarvis.analyses import kernel_names
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, arguments, groups
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
+from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import GPU_TIME, Finding, Priority
 
 COPY_OPERATORS = ("aten::copy_", "aten::clone", "aten::contiguous")
@@ -108,7 +108,7 @@ def _finding(
         },
         issue=f"Next to {name} ({ms(group.time_ms)} in {facts['calls']}), copies of its own "
         f"tensors{place} take {ms(copies_ms)} ({pct(compute_pct)} of compute): {what}, "
-        f"{number(calls / max(group.calls, 1))} for each call.",
+        f"{calls / max(group.calls, 1):.3g} for each call.",
         algorithmic=f"Pass query, key and value with the strides that they have and read the "
         f"output as it comes: remove the calls that make them contiguous{place}.",
         kernel=f"Use an attention kernel that takes the strides of {facts['arguments']}, and "

@@ -9,6 +9,7 @@ from jarvis import impact
 from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.operations import (
     HYPOTHESIS,
+    KERNEL_FLOOR_US,
     LAUNCH_BOUND,
     LAUNCH_BOUND_RULE,
     MIN_COMPUTE_PCT,
@@ -151,7 +152,7 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str, title: 
     usual = expectation(data, group)
     efficiency = group.efficiency_pct or 0.0
     facts = facts_of(group)
-    gain = _gain(data, group, efficiency)
+    gain = _gain(data, group, efficiency, usual)
     local = impact.local_priority(
         compute_pct=group.compute_pct, efficiency_pct=efficiency, is_pattern=advice.is_notable
     )
@@ -190,7 +191,7 @@ def facts_of(group: OperationGroup) -> dict[str, object]:
     heaviest = group.heaviest
     facts = {key: "?" if value is None else value for key, value in heaviest.items()}
     moved = heaviest["bytes"]
-    place = heaviest["called_from"]
+    place, places = heaviest["called_from"], group.rows["called_from"].n_unique()
     return facts | {
         "name": quoted(group.name),
         "arguments": heaviest["arguments"] or "the heaviest call",
@@ -198,7 +199,7 @@ def facts_of(group: OperationGroup) -> dict[str, object]:
         "calls": counted(group.calls, "call"),
         "mean_time": ms(group.time_ms / max(group.calls, 1)),
         "moved": size(moved) if moved else "traffic",
-        "place": f" in {quoted(place)}" if place else "",
+        "place": f" {'in' if places == 1 else 'mostly in'} {quoted(place)}" if place else "",
     }
 
 
@@ -319,8 +320,25 @@ def _parts(group: OperationGroup) -> str | None:
     return ", ".join(f"{part} {ms(us / 1000)}" for part, us in ordered.iter_rows()) or None
 
 
-def _gain(data: CategoryData, group: OperationGroup, efficiency_pct: float) -> Impact:
-    modelled = impact.modelled_impact(group.time_ms, efficiency_pct, data.target_pct, **data.bases)
+def _gain(
+    data: CategoryData, group: OperationGroup, efficiency_pct: float, usual: Expectation | None
+) -> Impact:
+    target_pct = _target_pct(data, group, efficiency_pct, usual)
+    modelled = impact.modelled_impact(group.time_ms, efficiency_pct, target_pct, **data.bases)
     if not group.is_launch_bound:
         return modelled
     return impact.bounded_impact(group.time_ms, modelled.saved_ms.mid, **data.bases)
+
+
+def _target_pct(
+    data: CategoryData, group: OperationGroup, efficiency_pct: float, usual: Expectation | None
+) -> float:
+    """The efficiency to aim at: the target, but no more than the upper end of what is usual, nor
+    than the calls would reach in the shortest time that kernels take."""
+    floor_us = KERNEL_FLOOR_US * max(group.launches, group.calls)
+    limits = [data.target_pct]
+    if not group.is_launch_bound:
+        limits.append(efficiency_pct * 1000 * group.time_ms / floor_us)
+    if usual is not None and usual.reached_pct > 0:
+        limits.append(efficiency_pct * usual.high_pct / usual.reached_pct)
+    return max(efficiency_pct, min(limits))

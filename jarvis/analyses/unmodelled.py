@@ -15,6 +15,8 @@ from jarvis.findings import GPU_TIME, Finding, Priority
 GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""
 
+KERNELS_SHOWN = 5
+
 NO_PERF_MODEL = "no perf model"
 """The advice of a category on operators without a perf model, where it has its own."""
 
@@ -64,14 +66,14 @@ WITHOUT_ARGUMENTS = _Kind(
 OPERATORS = _Kind(
     "operators",
     "No perf model covers them",
-    "Look at what calls {name}{place} and whether a fused or library operator does the same work "
-    "on {arguments}.",
-    "Add a perf model for {name}, or give a replay package of {arguments} to the kernel team to "
-    "measure {kernel} against the hardware.",
+    "Look at what calls {name}{place} and whether a fused or library operator does the same work"
+    "{on_arguments}.",
+    "Add a perf model for {name}, or give a replay package of it to the kernel team to measure "
+    "{kernel} against the hardware{on_arguments}.",
     "With a perf model for {name} registered, analyse the same trace again: its rows then carry an "
     "efficiency.",
-    "Run the replay package of {arguments} under the platform's hardware-counter profiler: the "
-    "bytes and FLOPs of {kernel} are what a perf model needs.",
+    "Run the replay package of {name}{on_arguments} under the platform's hardware-counter "
+    "profiler: the bytes and FLOPs of {kernel} are what a perf model needs.",
 )
 
 
@@ -117,7 +119,7 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
     facts = _facts(group)
-    algorithmic, kernel = _paths(data, kind)
+    algorithmic, kernel, capture = _texts(data, group, kind)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     yield Finding(
         check="no_perf_model",
@@ -134,22 +136,36 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
         priority=priority,
         caveat="No saving can be estimated without FLOPs and bytes.",
         verify=kind.verify.format_map(facts),
-        capture=kind.capture.format_map(facts),
+        capture=capture.format_map(facts),
     )
 
 
-def _paths(data: CategoryData, kind: _Kind) -> tuple[str, str]:
-    """Both paths: those of the category where it knows such operators."""
-    advice = data.advice.get(NO_PERF_MODEL)
+def _texts(data: CategoryData, group: OperationGroup, kind: _Kind) -> tuple[str, str, str]:
+    """Both paths and what to capture: those of the category where it knows such operators."""
+    advice = data.advice.get(group.pattern or NO_PERF_MODEL)
     if kind is not OPERATORS or advice is None:
-        return kind.algorithmic, kind.kernel
-    return advice.algorithmic, advice.kernel
+        return kind.algorithmic, kind.kernel, kind.capture
+    return advice.algorithmic, advice.kernel, advice.capture or kind.capture
+
+
+def _longest(group: OperationGroup) -> str:
+    """``36 x 67.2 µs of `kernel` ``, of the rows with most time."""
+    rows = group.rows.head(KERNELS_SHOWN).iter_rows(named=True)
+    return "; ".join(
+        f"{row['operation_count']:,} x {ms(row['kernel_time_us_mean'] / 1000)} of "
+        f"{quoted(row['main_kernel'] or row['name'])}"
+        for row in rows
+    )
 
 
 def _facts(group: OperationGroup) -> Mapping[str, object]:
     """Facts of the heaviest row, of which the texts speak."""
     first = OperationGroup(group.rows.head(1))
-    return facts_of(first) | {"launches": counted(first.launches, "launch")}
+    arguments = first.heaviest["arguments"]
+    return facts_of(first) | {
+        "launches": counted(first.launches, "launch"),
+        "on_arguments": f" on {arguments}" if arguments else "",
+    }
 
 
 def _evidence(group: OperationGroup, names: list[str]) -> dict[str, float | int | str]:
@@ -160,6 +176,7 @@ def _evidence(group: OperationGroup, names: list[str]) -> dict[str, float | int 
         "Share of compute (%)": group.compute_pct,
         "Operators": listed(names),
         "Launches": group.launches,
+        "Longest kernels": _longest(group),
         "Why there is none": heaviest["roofline_note"],
         "Library": quoted(heaviest["library"]) if heaviest["library"] else None,
         "Tile": heaviest.get("tile"),

@@ -223,7 +223,7 @@ def test_copies_around_attention_are_added_up() -> None:
     assert finding.impact.saved_ms.low == 0
     assert finding.shared_uids == (2, 3)
     assert "72 copies of [16,16,559,64]" in finding.issue
-    assert "4.00 for each call" in finding.issue
+    assert "4 for each call" in finding.issue
     assert finding.priority is Priority.HIGH
 
 

@@ -329,3 +329,31 @@ def test_cards_say_how_to_verify_and_what_to_measure() -> None:
     finding = only(low_efficiency(category("other", known)))
     assert "with_stack" not in finding.capture
     assert "`Net / Block`" in finding.algorithmic
+
+
+def test_a_saving_ends_where_calls_of_the_kind_usually_end() -> None:
+    params = {"filter_shape": [64, 64, 3, 3], "groups": 1, "input_shape": [8, 64, 56, 56]}
+    row = slow("aten::convolution", pct=35.0, params=params)
+    gain = only(low_efficiency(category("convolution", row))).impact
+    # 50-70% is usual: 2 ms at 35% are 1 ms at 70%
+    assert gain.target_pct == pytest.approx(70.0)
+    assert gain.saved_ms.mid == pytest.approx(1.0)
+
+
+def test_a_saving_ends_at_the_shortest_time_of_a_kernel() -> None:
+    # 100 calls of 20 µs at 1%: at 80% they would take 0.25 µs, no kernel takes less than 2 µs
+    row = slow(pct=1.0, count=100, roofline_time_us=0.2)
+    gain = only(low_efficiency(category("other", row))).impact
+    assert gain.saved_ms.mid == pytest.approx(1.8)
+    assert gain.target_pct == pytest.approx(10.0)
+
+
+def test_a_place_is_that_of_most_of_the_time() -> None:
+    def algorithmic(*modules: str) -> str:
+        rows = [
+            slow(module_path=["Net_0", f"{m}_0"], time_us=2000.0 - i) for i, m in enumerate(modules)
+        ]
+        return only(low_efficiency(category("other", *rows))).algorithmic
+
+    assert " in `Net / Block`" in algorithmic("Block", "Block")
+    assert " mostly in `Net / Block`" in algorithmic("Block", "Head")

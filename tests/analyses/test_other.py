@@ -85,7 +85,7 @@ def test_a_rotary_embedding_is_told_by_its_call_site() -> None:
 
 def test_looking_up_an_index_is_a_matter_of_memory() -> None:
     (finding,) = low_efficiency(category("other", other("aten::index_select", count=3)))
-    assert "which memory decides" in finding.issue
+    assert "memory decides" in finding.issue
     assert "real indices" in finding.kernel
     assert "repeated indices" in finding.caveat
 
@@ -125,3 +125,11 @@ def test_an_operator_that_belongs_to_another_category() -> None:
 )
 def test_near_misses_of_another_category(row: dict) -> None:
     assert not list(miscategorised(category("other", row)))
+
+
+def test_a_value_that_the_host_reads() -> None:
+    row = other("aten::_local_scalar_dense", pct_roofline=None, bound=None, input_dims="((),)")
+    (finding,) = no_perf_model(category("other", row))
+    assert "makes the host wait" in finding.algorithmic
+    assert "asynchronous copy" in finding.kernel
+    assert "which line reads the value" in finding.capture

@@ -24,6 +24,7 @@ SUB_CATEGORIES = (
         r"|cross_device_reduce",
     ),
     ("graph", r"graph"),
+    ("host read", r"_local_scalar_dense|::item\b|is_nonzero"),
     ("pooling", r"pool"),
     ("indexing", r"index|gather|scatter|embedding|masked|where|topk|sort|slice"),
     ("concatenation", r"\bcat\b|::cat|stack|split"),
@@ -47,7 +48,7 @@ ROTARY = "rotary embedding"
 ADVICE = {
     ROTARY: Advice(
         rule="concatenation or indexing in a function that rotates queries and keys",
-        reason="it only re-arranges the halves of queries and keys for a rotary embedding",
+        reason="a rotary embedding re-arranges the halves of queries and keys in memory",
         algorithmic="Use one fused rotary embedding in place of {at}: its {calls} of {name} write "
         "{arguments} to memory for the next operator to read.",
         kernel="Rotate in the kernel that reads the result, which saves {moved} per call; until "
@@ -56,7 +57,7 @@ ADVICE = {
     ),
     "concatenation": Advice(
         rule="cat, stack and split",
-        reason="it copies {moved} per call only to place them side by side",
+        reason="{moved} per call are copied only to stand side by side",
         algorithmic="Let the operators before {name} write {arguments} straight into views of one "
         "preallocated output{place}.",
         kernel="Compare {kernel} on {arguments} with a plain copy of {moved}; a replay package "
@@ -64,7 +65,7 @@ ADVICE = {
     ),
     "indexing": Advice(
         rule="embedding, index, gather, scatter, sort and their kin",
-        reason="it reads what an index picks, which memory decides",
+        reason="what an index picks is read and written with no arithmetic, so memory decides",
         algorithmic="Batch the {calls} of {name}{place} that read one table, and keep the indices "
         "in order, so that neighbours are read together.",
         kernel="Give a replay package of {arguments} with real indices to the kernel team: the "
@@ -72,11 +73,21 @@ ADVICE = {
         caveat="The modelled bytes count each picked element once; repeated indices may come from "
         "a cache.",
     ),
+    "host read": Advice(
+        rule="reads of one value by the host (item, a condition on a tensor)",
+        reason="the host waits for one value",
+        algorithmic="Keep the value on the GPU or read it later: each of the {calls} of {name}"
+        "{place} makes the host wait until the GPU has caught up.",
+        kernel="Gather the values of the {calls} in one asynchronous copy into pinned memory; the "
+        "{mean_time} of {kernel} itself are not the cost.",
+        capture="The wait stands in the host's timeline: record CPU activity and "
+        "`with_stack=True` to see which line reads the value.",
+    ),
     "pooling": Advice(
         rule="pooling, forward and backward",
-        reason="it reads each element for a few windows, which memory decides",
+        reason="each element is read for a few windows, so memory decides",
         algorithmic="Keep {arguments} in channels-last layout{place}, or use a strided convolution "
-        "in place of {name} where the model may change.",
+        "in place of the pooling where the model may change.",
         kernel="Give a replay package of {arguments} to the kernel team to compare {kernel} in "
         "both memory layouts.",
     ),

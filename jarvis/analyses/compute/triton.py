@@ -36,15 +36,15 @@ PATTERNS = {"pointwise": "pointwise", "reduction": "reduction", "persistent redu
 
 FUSION_LOG = (
     "Compile with the compiler's log of its fusion decisions and of the generated code: it shows "
-    "why the fusion of {fused} in {name} ends where it does."
+    "why the fusion of {ops} in {name} ends where it does."
 )
 
 ADVICE = {
     "pointwise": Advice(
         rule="a compiled kernel of elementwise operators, prefix triton_poi_",
-        reason="a kernel that fuses {fused} moves each element once and should use most of the "
+        reason="a kernel that fuses {ops} moves each element once and should use most of the "
         "bandwidth",
-        algorithmic="Let the compiler fuse more than {fused}: remove graph breaks and dynamic "
+        algorithmic="Let the compiler fuse more than {ops}: remove graph breaks and dynamic "
         "shapes around {name}{place}, so that {moved} per call need not cross memory.",
         kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
         "reproduces it.",
@@ -54,8 +54,8 @@ ADVICE = {
     "reduction": Advice(
         rule="a compiled kernel with a reduction or normalization, prefix triton_red_ or "
         "triton_per_",
-        reason="a kernel that fuses {fused} reads its rows for the sum and again for the result",
-        algorithmic="Check whether one library operator does {fused} on {arguments}, such as a "
+        reason="a kernel that fuses {ops} reads its rows for the sum and again for the result",
+        algorithmic="Check whether one library operator does {ops} on {arguments}, such as a "
         "normalization or a softmax, or let the compiler fuse what stands around {name}{place}.",
         kernel="Autotune {name} for {arguments}, also as a persistent reduction that keeps a row "
         "on chip; a replay package reproduces it.",
@@ -97,10 +97,13 @@ DETAILS = (
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Type of each compiled kernel and the operators that its name lists."""
     kernel_type = first_match(pl.col("name"), KERNEL_TYPES, OTHER)
-    fused = [", ".join(fused_ops(name.split("->")[-1])) or None for name in rows["name"]]
+    fused = [fused_ops(name.split("->")[-1]) for name in rows["name"]]
+    texts = [", ".join(ops) or None for ops in fused]
+    quotes = [quoted(text) if text else "several operators" for text in texts]
     return rows.with_columns(
         kernel_type=kernel_type,
-        fused=pl.Series(fused, dtype=pl.String).fill_null("several operators"),
+        fused=pl.Series(texts, dtype=pl.String),
+        ops=pl.Series(quotes, dtype=pl.String),
         pattern=kernel_type.replace_strict(PATTERNS, default=None, return_dtype=pl.String),
     )
 

@@ -96,8 +96,8 @@ ADVICE = {
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
         reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic needs",
-        algorithmic="{merge_note}Check whether torch.compile batches the {calls}{place}, and "
-        "whether another batch size than M={m} runs better. {narrower_note}",
+        algorithmic="{merge_note}Try another batch size than M={m}, which changes how evenly the "
+        "output tiles spread over the GPU. {narrower_note}",
         kernel="Tune tile sizes and kernel selection for M={m}, N={n}, K={k}, batch {b} "
         "({tile_note}); a replay package reproduces it.",
     ),
