@@ -127,19 +127,47 @@ def test_neighbours_of_the_same_module_are_what_to_fuse_with() -> None:
 
 def test_without_a_place_no_neighbours_are_invented() -> None:
     (first, second) = cards(low_efficiency, row("aten::mul"), row("aten::pow"))
-    assert "Fuse `aten::mul` into the operator" in first.algorithmic
+    assert "Fuse `aten::mul` into what makes its input" in first.algorithmic
     assert "aten::mul" not in second.algorithmic
 
 
 def test_small_calls_are_compared_with_the_kernel_floor() -> None:
     made = row("aten::add_", 0.1, time_us=800.0, count=200, bytes=24.0, roofline_time_us=0.001)
     (card,) = cards(low_efficiency, made)
-    assert "(launch bound)" in card.title
-    assert "moves 24 bytes" in card.issue
-    assert "2.00 times that" in card.issue
+    assert "(tiny tensors)" in card.title
+    assert "moves 24 bytes in 4.00 µs" in card.issue
+    assert "multi-tensor" in card.kernel
     assert card.impact.method == "upper bound"
     assert column("rating", made) == "launch bound"
     assert column("floor_ratio", made) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "pattern"),
+    [
+        ("aten::add_", {"bytes": 2.0**16 - 1, "module_path": ["Net_0"]}, "tiny tensors"),
+        ("aten::add_", {"bytes": 2.0**16, "module_path": ["Net_0"]}, None),
+        ("aten::add_", {"bytes": 2.0**20 - 1}, "tiny tensors"),
+        ("aten::add_", {"bytes": 2.0**20}, None),
+        ("aten::gelu", {"bytes": 24.0}, None),
+        ("aten::copy_", {"bytes": 2.0**21, "kernel_count": 600}, "tiny tensors"),
+    ],
+)
+def test_only_tiny_tensors_are_gathered(name: str, values: dict, pattern: str | None) -> None:
+    made = row(name, 0.1, time_us=800.0, count=200, roofline_time_us=0.01, **values)
+    assert column("pattern", made) == pattern
+    (card,) = cards(low_efficiency, made)
+    assert ("multi-tensor" in card.kernel) is (pattern is not None)
+
+
+def test_tiny_tensors_with_neighbours_are_fused() -> None:
+    place = {"module_path": ["RMSNorm_1"], "roofline_time_us": 0.1, "bytes": 24.0}
+    rows = [
+        row(name, 0.1, time_us=800.0, count=200, **place) for name in ("aten::add", "aten::mul")
+    ]
+    (first, _) = cards(low_efficiency, *rows)
+    assert "(launch bound)" in first.title
+    assert "Fuse it with `aten::mul` in `RMSNorm`" in first.algorithmic
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from jarvis.analyses.operations import (
     LAUNCH_BOUND,
     LAUNCH_BOUND_RULE,
     MIN_COMPUTE_PCT,
+    PATTERN,
     OperationGroup,
 )
 from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
@@ -27,6 +28,10 @@ from jarvis.schemas import FLAG, TEXT, Column
 
 SMALL_BYTES = 2**20
 """A call that moves less is judged by the shortest kernels, not by the bandwidth."""
+
+TINY_BYTES = 2**16
+"""Calls of operators without neighbours that move less are likely one for each parameter; outside
+all modules, where no activations are made, that holds up to SMALL_BYTES."""
 
 MANY_CALLS = 1000
 """From here on the number of elementwise calls is a finding of its own."""
@@ -89,7 +94,7 @@ ADVICE = {
     "small tensor": Advice(
         rule=f"less than {SMALL_BYTES // 2**20} MB per call, yet not launch bound",
         reason="{moved} per call are too little for the memory bandwidth to matter; the shortest "
-        f"kernels take {KERNEL_FLOOR_US:.0f} µs and this one {{floor_text}} times that",
+        f"kernels take about {KERNEL_FLOOR_US:.0f} µs and this one {{call_text}}",
         algorithmic="{chain}",
         kernel="Check in a replay package of {arguments} how many blocks {kernel} starts: a small "
         "tensor must still occupy the whole GPU.",
@@ -102,14 +107,24 @@ ADVICE = {
         "memory and has no reason to stay below what copies reach.",
         expected_pct=bandwidth.SIMPLE_PCT,
     ),
+    "tiny tensors": Advice(
+        rule=f"launch bound, no neighbours, less than {TINY_BYTES // 2**10} kB per call "
+        f"({SMALL_BYTES // 2**20} MB outside all modules)",
+        reason="the heaviest call moves {moved} in {call_text}, where the shortest kernels take "
+        f"about {KERNEL_FLOOR_US:.0f} µs however little they do",
+        algorithmic="Gather the tensors that {name} takes one by one{place}, such as parameters or "
+        "statistics, and handle them in one call.",
+        kernel="Use one multi-tensor (foreach) call in place of the {calls} of {kernel}; tuning "
+        "the single kernel gains little.",
+    ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="the heaviest call moves {moved}, and the shortest kernels take "
-        f"{KERNEL_FLOOR_US:.0f} µs however little they do, so launching decides ({{floor_text}} "
-        "times that), not the bandwidth",
+        reason="the heaviest call moves {moved} in {call_text}, where the shortest kernels take "
+        f"about {KERNEL_FLOOR_US:.0f} µs however little they do, so launching decides, not the "
+        "bandwidth",
         algorithmic="{chain}",
-        kernel="Use one multi-tensor (foreach) or fused call in place of the {calls} of {kernel}; "
-        "tuning the single kernel gains little.",
+        kernel="Leave {kernel} as it is: at {mean_time} per call tuning gains little, and only a "
+        "launch that does the work of its neighbours too helps.",
     ),
 }
 
@@ -124,7 +139,7 @@ DETAILS = (
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Type, class and access of each operator, its place on the ladder, and its neighbours."""
-    described = bandwidth.rated(rows).with_columns(
+    described = bandwidth.rated(rows.hstack(_chains(rows))).with_columns(
         op_type=first_match(pl.col("name"), OP_TYPES, "other"),
         op_class=_op_class(),
         access=pl.Series(
@@ -133,12 +148,11 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         ),
         is_baseline=pl.col("uid").is_in(baseline_rows(rows)["uid"].to_list()),
         strides_text=pl.col("input_strides").str.extract_all(STRIDES).list.join(" and "),
-        floor_text=pl.col("floor_ratio").map_elements(number, return_dtype=pl.String),
+        call_text=(pl.col("kernel_time_us_mean") / 1000).map_elements(ms, return_dtype=pl.String),
     )
     is_general = pl.col("main_kernel").str.to_lowercase().str.contains(GENERAL_KERNEL)
     return described.with_columns(
         _pattern(),
-        chain=_chain_advice(described),
         order_advice=_order_advice(),
         **{
             HYPOTHESIS: pl.when(is_general & ~pl.col("is_launch_bound")).then(
@@ -236,12 +250,19 @@ def _op_class() -> pl.Expr:
 
 
 def _pattern() -> pl.Expr:
-    judged = ~pl.col("is_launch_bound") & pl.col("bytes").is_not_null()
-    small = pl.col("bytes") * pl.col("operation_count") / pl.col("kernel_count") < SMALL_BYTES
+    bytes_per_launch = pl.col("bytes") * pl.col("operation_count") / pl.col("kernel_count")
+    in_module = pl.col("called_from").is_not_null()
+    is_tiny = (
+        (bytes_per_launch < pl.when(in_module).then(TINY_BYTES).otherwise(SMALL_BYTES))
+        & pl.col("op_class").is_in(["arithmetic", "copy", "cast", "other"])
+        & ~pl.col("has_neighbours")
+    )
     return (
-        pl.when(~judged)
+        pl.when("is_launch_bound")
+        .then(pl.when(is_tiny).then(pl.lit("tiny tensors")))
+        .when(pl.col("bytes").is_null())
         .then(None)
-        .when(small)
+        .when(bytes_per_launch < SMALL_BYTES)
         .then(pl.lit("small tensor"))
         .when(pl.col("access") == "strided")
         .then(pl.lit("strided"))
@@ -249,7 +270,7 @@ def _pattern() -> pl.Expr:
         .then(pl.lit("cast"))
         .when(pl.col("access") == "broadcast")
         .then(pl.lit("broadcast"))
-        .alias("pattern")
+        .alias(PATTERN)
     )
 
 
@@ -274,43 +295,43 @@ def _order_advice() -> pl.Expr:
     )
 
 
-def _chain_advice(rows: pl.DataFrame) -> pl.Series:
-    """What to fuse each row with: the operators of this category called from the same place.
-
-    The backward operators of a module are no neighbours of its forward ones.
-    """
+def _chains(rows: pl.DataFrame) -> pl.DataFrame:
+    """``chain``: what to fuse each row with, and whether it ``has_neighbours``: operators of this
+    category called from the same place. Backward operators are no neighbours of forward ones."""
     calls = [
-        (name, place, "backward" in name, is_small)
-        for name, place, is_small in rows.select("name", "called_from", "is_launch_bound").rows()
+        (name, place, "backward" in name)
+        for name, place in rows.select("name", "called_from").rows()
     ]
-    places: dict[tuple[str | None, bool], list[str]] = {}
-    for name, place, is_backward, _ in calls:
-        names = places.setdefault((place, is_backward), [])
-        if place is not None and name not in names:
-            names.append(name)
-    return pl.Series(
-        [
-            _fuse(name, place, [n for n in places[place, is_backward] if n != name], is_small)
-            for name, place, is_backward, is_small in calls
-        ],
-        dtype=pl.String,
+    places: dict[tuple[str | None, bool], dict[str, None]] = {}
+    for name, place, is_backward in calls:
+        names = places.setdefault((place, is_backward), {})
+        if place is not None:
+            names[name] = None
+    neighbours = [
+        [other for other in places[place, is_backward] if other != name]
+        for name, place, is_backward in calls
+    ]
+    return pl.DataFrame(
+        {
+            "chain": [
+                _fuse(name, place, others)
+                for (name, place, _), others in zip(calls, neighbours, strict=True)
+            ],
+            "has_neighbours": [bool(others) for others in neighbours],
+        },
+        schema={"chain": pl.String, "has_neighbours": pl.Boolean},
     )
 
 
-def _fuse(name: str, place: str | None, others: list[str], is_small: bool) -> str:
+def _fuse(name: str, place: str | None, others: list[str]) -> str:
     where = f" in {quoted(place)}" if place else ""
-    if others:
-        neighbours = listed([quoted(other) for other in others], NEIGHBOURS_SHOWN)
-        return (
-            f"Fuse it with {neighbours}{where}, so that the data crosses memory once; the kernel "
-            "fusion analysis measures the chain."
-        )
-    if is_small:
-        return (
-            f"Gather the tensors that {quoted(name)} takes one by one{where}, such as parameters "
-            "or statistics, and handle them in one call."
-        )
-    return f"Fuse {quoted(name)} into the operator that makes its input or reads its result{where}."
+    if not others:
+        return f"Fuse {quoted(name)} into what makes its input or reads its result{where}."
+    neighbours = listed([quoted(other) for other in others], NEIGHBOURS_SHOWN)
+    return (
+        f"Fuse it with {neighbours}{where}, so that the data crosses memory once; the kernel "
+        "fusion analysis measures the chain."
+    )
 
 
 ANALYSIS = Analysis(
