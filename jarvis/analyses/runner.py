@@ -207,6 +207,8 @@ def _sums(data: CategoryData) -> dict[str, object]:
 
 
 def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[str, ...]:
+    if data.operations.is_empty():
+        return ()
     if data.hardware is None:
         return (NO_HARDWARE,)
     if judged.is_empty() and not data.operations["has_perf_model"].any():

@@ -8,7 +8,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.attention_shapes import SHORT_SEQUENCE
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.operations import MIN_COMPUTE_PCT, arguments, short_dtype
+from jarvis.analyses.operations import KERNEL_FLOOR_US, MIN_COMPUTE_PCT, arguments, short_dtype
 from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import GPU_TIME, Finding
 from jarvis.hardware import HardwareSpec
@@ -95,13 +95,14 @@ def _finding(
 
 
 def _fused_ms(row: Mapping[str, Any], hardware: HardwareSpec | None) -> float | None:
-    """Roofline time of fused kernels for all calls; None where a peak or the work is not known."""
+    """Roofline time of fused kernels for all calls, each at least as long as any kernel takes; None
+    where a peak or the work is not known."""
     peak = hardware.max_achievable_tflops.get(row["compute"] or "") if hardware else None
     if hardware is None or peak is None or not row["fused_flops"] or not row["fused_bytes"]:
         return None
     arithmetic_ms = row["fused_flops"] / peak / 1e9
     memory_ms = row["fused_bytes"] / hardware.mem_bw_gbps / 1e6
-    return float(row["instance_count"] * max(arithmetic_ms, memory_ms))
+    return float(row["instance_count"] * max(arithmetic_ms, memory_ms, KERNEL_FLOOR_US / 1000))
 
 
 def _evidence(

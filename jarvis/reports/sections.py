@@ -183,8 +183,9 @@ def measured(name: str, value: JsonValue) -> str:
 
 
 def compute_results(run: Run) -> list[AnalysisResult]:
-    """Categories with operations, most time first."""
-    found = [r for r in run.results.values() if r.tier == "compute" and r.row_count]
+    """Categories with operations, or with findings about those of others; most time first."""
+    compute = (r for r in run.results.values() if r.tier == "compute")
+    found = [r for r in compute if r.row_count or r.findings]
     return sorted(found, key=lambda result: (-result.gpu_time_ms, result.key))
 
 

@@ -1,5 +1,6 @@
 """Unfused attention as a finding of the attention category, with or without fused attention."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,28 @@ def findings(run: Run) -> list[Finding]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return analysed(layers(3), tmp_path_factory.mktemp("attention"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("attention")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    return analysed(layers(3), folder)
 
 
 def test_the_category_has_a_result_without_any_fused_operator(run: Run) -> None:
     result = run.results["sdpa_fwd"]
     assert (result.status, result.row_count) == (Status.OK, 0)
     assert len(findings(run)) == 1
+    assert result.notes == ()
+
+
+def test_the_report_for_stakeholders_has_a_section_for_it(run: Run, folder: Path) -> None:
+    text = (folder / "run" / "standalone_analysis_fair.md").read_text(encoding="utf-8")
+    anchor = re.search(r"#### (P\d+)\. Unfused attention in `SelfAttention`, 3 calls", text)
+    assert anchor is not None
+    link = f"(#{anchor[1].lower()}-unfused-attention-in-selfattention-3-calls)"
+    assert link in text
 
 
 def test_the_finding_speaks_of_the_whole_group(run: Run) -> None:
