@@ -19,6 +19,7 @@ from tests.analyses.rows import system, table, totals
 from tests.builders import trace
 
 KEY = "cpu_idle"
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def kernels(*durations_us: float, linked: bool = True, cat: str = "kernel") -> pl.DataFrame:
@@ -136,9 +137,14 @@ def test_each_cause_from_five_percent_on_has_a_finding_of_its_own() -> None:
     assert "num_workers" in finding.algorithmic
 
 
+def among_others(*gaps: dict[str, object], work: pl.DataFrame | None = None) -> CategoryData:
+    """These gaps and twelve small causes, so that none stands for nearly all idle time."""
+    return by_cause(*gaps, *(gap(other, 0.9) for other in IdleCause), work=work)
+
+
 @pytest.mark.parametrize("cause", [*IdleCause])
 def test_every_cause_has_words_for_both_paths(cause: IdleCause) -> None:
-    (finding,) = idle_causes(by_cause(gap(cause, 40)))
+    (finding,) = idle_causes(among_others(gap(cause, 40)))
     words = CAUSES[cause]
     assert finding.algorithmic == words.algorithmic
     assert finding.kernel == words.kernel
@@ -156,20 +162,20 @@ def test_causes_add_up_to_the_idle_time_and_are_not_counted_twice() -> None:
 
 def test_host_calls_and_operators_are_named() -> None:
     call = {"host_call": "cudaStreamSynchronize", "host_call_us": 9000.0, "host_op": "aten::item"}
-    data = by_cause(
+    data = among_others(
         gap("synchronization", 30, **call),
         gap("synchronization", 10, launcher_name="aten::add", **call),
     )
     (finding,) = idle_causes(data)
     named = "`cudaStreamSynchronize` of `aten::item`"
     assert finding.evidence["Host calls"] == f"2 x {named} (up to 9.00 ms)"
-    assert finding.evidence["Waits before"] == "`aten::mul` (30.0 ms), `aten::add` (10.0 ms)"
+    assert finding.evidence["Waits before"] == "`aten::mul` (30.9 ms), `aten::add` (10.0 ms)"
     assert f"beside the longest stands {named} with 9.00 ms" in finding.issue
 
 
 def test_a_launch_bound_finding_counts_the_kernels() -> None:
     work = kernels(5.0, 6.0, 50.0)
-    data = by_cause(gap("launch_bound", 40), work=work)
+    data = among_others(gap("launch_bound", 40), work=work)
     (finding,) = idle_causes(data)
     assert finding.evidence["Kernels"] == 3
     assert finding.evidence["Kernels below 10 µs"] == 2
@@ -194,8 +200,30 @@ def test_queued_work_that_does_not_start_is_no_certain_idle_time() -> None:
     assert total.priority is Priority.LOW
     assert total.title == "The GPU seems to idle"
     assert total.impact.saved_ms.high == pytest.approx(4)
+    assert "Possible speedup" not in total.evidence
+    assert "hipMemcpyWithStream" not in total.issue  # that is the other finding's
     (plain,) = idle_causes(by_cause(stalled, work=replayed("aten::mul")))
     assert "graph" not in plain.hypothesis
+
+
+@pytest.mark.parametrize(("others_ms", "is_sole"), [(4, True), (5, False)])
+def test_a_cause_of_nearly_all_idle_time_is_that_of_the_idle_time(
+    others_ms: float, is_sole: bool
+) -> None:
+    words = CAUSES[IdleCause.DATA_LOADING]
+    data = by_cause(gap("data_loading", 40), gap("queued", others_ms))
+    (total,) = gpu_idle(data)
+    assert (total.title == "The GPU idles: data loading") is is_sole
+    assert (total.algorithmic == words.algorithmic) is is_sole
+    assert ("Longest gap (ms)" in total.evidence) is is_sole
+    assert (words.title in [f.title for f in idle_causes(data)]) is not is_sole
+
+
+def test_below_the_threshold_of_idle_time_a_sole_cause_speaks_for_itself() -> None:
+    data = by_cause(gap("data_loading", 12))
+    assert not list(gpu_idle(data))
+    (finding,) = idle_causes(data)
+    assert finding.title == CAUSES[IdleCause.DATA_LOADING].title
 
 
 def test_the_total_points_to_the_largest_cause() -> None:
@@ -220,18 +248,18 @@ def test_idle_time_before_the_first_kernel_is_told_apart() -> None:
     copy = kernels(1.0, cat="gpu_memcpy")
     first = kernels(1.0).with_columns(ts_ns=pl.lit(30_000_000, pl.Int64))
     gaps = (gap("host_work", 20, start_ns=1000), gap("host_work", 10, start_ns=40_000_000))
-    (finding,) = idle_causes(by_cause(*gaps, work=pl.concat([copy, first])))
+    (finding,) = gpu_idle(by_cause(*gaps, work=pl.concat([copy, first])))
     assert finding.evidence["Before the first kernel (ms)"] == pytest.approx(20)
-    (finding,) = idle_causes(by_cause(*gaps, work=kernels(1.0)))
+    (finding,) = gpu_idle(by_cause(*gaps, work=kernels(1.0)))
     assert "Before the first kernel (ms)" not in finding.evidence
 
 
 def test_recorded_python_frames_need_no_second_recording() -> None:
     frame = gap("host_work", 40, host_call="train.py(30): tokenize", host_call_us=40e3)
     operator = gap("host_work", 40, host_call="aten::randperm", host_call_us=40e3)
-    (named,) = idle_causes(by_cause(frame))
+    (named,) = idle_causes(among_others(frame))
     assert named.capture is None
-    (unnamed,) = idle_causes(by_cause(operator))
+    (unnamed,) = idle_causes(among_others(operator))
     assert "with_stack" in unnamed.capture
 
 
@@ -243,12 +271,12 @@ def analysed(read: Trace, key: str = KEY) -> AnalysisResult:
 
 def test_from_a_trace_to_the_finding() -> None:
     builder = trace().op("aten::mul").launches("mul_kernel", us=10).up()
-    builder.op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", us=5000)
+    builder.op(LOADER, us=5000)
     builder.op("aten::mul").launches("mul_kernel", us=10)
     result = analysed(builder.read())
-    assert [finding.check for finding in result.findings] == ["gpu_idle", "idle_causes"]
-    loading = result.findings[1]
-    assert loading.title == "The GPU waits for data"
+    (loading,) = result.findings
+    assert loading.title == "The GPU idles: data loading"
+    assert LOADER in loading.issue
     assert result.metrics["idle_by_cause_ms"] == {
         "data_loading": pytest.approx(loading.evidence["Idle (ms)"])
     }
@@ -258,19 +286,19 @@ def test_from_a_trace_to_the_finding() -> None:
 @pytest.mark.parametrize(
     ("name", "title", "least_pct"),
     [
-        ("h100-bert-small", "The GPU is faster than the host can launch", 92),
-        ("mi300-bert-small", "The GPU is faster than the host can launch", 87),
-        ("h100-vit-nsfw", "The GPU is faster than the host can launch", 83),
-        ("mi300-vit-nsfw", "The GPU is faster than the host can launch", 73),
+        ("h100-bert-small", "The GPU idles: launch-bound", 92),
+        ("mi300-bert-small", "The GPU idles: launch-bound", 87),
+        ("h100-vit-nsfw", "The GPU idles: launch-bound", 83),
+        ("mi300-vit-nsfw", "The GPU idles: launch-bound", 73),
         ("sglang-qwen3-8b-decode", "Work is queued, and the GPU seems to idle", 97),
-        ("normalization-layers", "Launch calls take milliseconds", 92),
+        ("normalization-layers", "The GPU idles: kernel loading", 92),
     ],
 )
 def test_the_cause_in_real_traces(
     reference_root: Path, name: str, title: str, least_pct: float
 ) -> None:
     result = analysed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
-    found = next(finding for finding in result.findings if finding.check == "idle_causes")
+    found = result.findings[0]
     assert found.title == title
     assert found.evidence["Idle (% of GPU wall time)"] > least_pct
 

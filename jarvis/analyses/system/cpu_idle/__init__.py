@@ -9,23 +9,26 @@ from jarvis.analyses.base import Analysis, CategoryData, Target
 from jarvis.analyses.severity import grade, priority_of, worst
 from jarvis.analyses.system.cpu_idle import kernels
 from jarvis.analyses.system.cpu_idle.causes import (
+    IDLE_FINDING_PCT,
     IDLE_PCT,
     IDLE_POOL,
     Cause,
+    capture_advice,
+    cause_evidence,
     causes,
     has_host_evidence,
     idle_causes,
+    kernel_advice,
     launch_advice,
+    named_calls,
     reported_causes,
+    sole_cause,
 )
 from jarvis.analyses.system.cpu_idle.wording import WITH_HOST
 from jarvis.analyses.wording import counted, ms, number, pct
 from jarvis.findings import Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.idle_gaps import IdleCause
-
-IDLE_FINDING_PCT = 15.0
-"""From this share of GPU wall time on, idle time is worth a finding."""
 
 TARGET_IDLE_PCT = 20.0
 """What a well fed GPU idles at most; the speedup is projected to it."""
@@ -51,42 +54,36 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     idle_pct = totals.idle_pct or 0.0
     if idle_pct < IDLE_FINDING_PCT:
         return
-    parts = causes(data)
+    parts, sole = causes(data), sole_cause(data)
     doubtful_ms = sum(cause.idle_ms for cause in parts if not cause.words.is_idle)
     idle_ms, true_ms = totals.idle_time_ms, max(0.0, totals.idle_time_ms - doubtful_ms)
-    priority = priority_of(grade(impact.share_pct(true_ms, totals.total_time_ms), IDLE_PCT))
     is_doubtful = doubtful_ms > true_ms
+    saved_ms = min(true_ms, to_target_ms(totals, TARGET_IDLE_PCT))
+    priority = priority_of(grade(impact.share_pct(true_ms, totals.total_time_ms), IDLE_PCT))
     yield Finding(
         check="gpu_idle",
         category=data.key,
-        title="The GPU seems to idle" if is_doubtful else "The GPU idles",
+        title=_title(sole, is_doubtful=is_doubtful),
         evidence={
             "Idle (ms)": idle_ms,
             "Idle (% of GPU wall time)": idle_pct,
             "Compute (% of GPU wall time)": totals.compute_pct or 0.0,
             "Exposed communication (% of GPU wall time)": totals.exposed_comm_pct or 0.0,
             "Exposed copies (% of GPU wall time)": totals.exposed_memcpy_pct or 0.0,
-            "Possible speedup": _speedup(idle_pct),
+            **({} if is_doubtful else {"Possible speedup": _speedup(idle_pct)}),
             **{f"{cause.words.label} (ms)": cause.idle_ms for cause in parts},
+            **(cause_evidence(data, sole) if sole else {}),
         },
         issue=f"The GPU idles for {ms(idle_ms)}, {pct(idle_pct)} of its wall time: no kernel, copy "
-        f"or communication runs.{_mostly(parts, idle_ms)}",
+        f"or communication runs{_mostly(parts, idle_ms)}"
+        f"{named_calls(sole) if sole else ''}.",
         priority_local=priority,
         priority=priority,
         severity=grade(idle_pct, IDLE_PCT),
-        impact=impact.bounded_impact(
-            idle_ms,
-            true_ms,
-            mid_ms=min(true_ms, to_target_ms(totals, TARGET_IDLE_PCT)),
-            **data.bases,
-        ),
-        hypothesis=_hypothesis(data, parts),
+        impact=impact.bounded_impact(idle_ms, true_ms, mid_ms=saved_ms, **data.bases),
         caveat=WINDOW_CAVEAT,
-        verify=f"Record several steps after warm-up; idle time below {TARGET_IDLE_PCT:.0f}% is the "
-        "aim.",
-        capture=_capture(data, parts),
         time_pool=IDLE_POOL,
-        **_actions(data),
+        **(_advice_for(data, sole) if sole else _general_advice(data, parts)),
     )
 
 
@@ -164,52 +161,64 @@ def to_target_ms(totals: Totals, idle_pct: float) -> float:
     return max(0.0, totals.total_time_ms - totals.busy_time_ms / (1 - idle_pct / 100))
 
 
+def _title(sole: Cause | None, *, is_doubtful: bool) -> str:
+    if sole is not None:
+        return f"The GPU idles: {sole.words.label.lower()}"
+    return "The GPU seems to idle" if is_doubtful else "The GPU idles"
+
+
 def _mostly(parts: list[Cause], idle_ms: float) -> str:
-    """The largest cause as a sentence; nothing where the causes are not known."""
+    """The largest cause, to go on with; nothing where the causes are not known."""
     if not parts or parts[0].cause is IdleCause.UNKNOWN:
         return ""
     main = parts[0]
     share = impact.share_pct(main.idle_ms, idle_ms)
-    return f" For {pct(share)} of that time {main.words.what}."
+    return f". For {pct(share)} of that time {main.words.what}"
 
 
-def _hypothesis(data: CategoryData, parts: list[Cause]) -> str | None:
-    if not parts:
-        return (
-            "The host does not feed the GPU fast enough: launch overhead, synchronization or host "
-            "work between launches."
-        )
-    if not has_host_evidence(data):
-        return NO_HOST_EVIDENCE
-    named = [f"{cause.words.label.lower()} {ms(cause.idle_ms)}" for cause in parts]
-    return f"By what the trace records of the host: {', '.join(named[:3])}."
+def _advice_for(data: CategoryData, sole: Cause) -> dict[str, str | None]:
+    """What to do where one cause stands for nearly all idle time."""
+    return {
+        "algorithmic": sole.words.algorithmic,
+        "kernel": kernel_advice(data, sole),
+        "hypothesis": sole.words.hypothesis,
+        "verify": f"{sole.words.verify} Idle time below {TARGET_IDLE_PCT:.0f}% is the aim.",
+        "capture": capture_advice(sole),
+    }
 
 
-def _capture(data: CategoryData, parts: list[Cause]) -> str | None:
-    return WITH_HOST if parts and not has_host_evidence(data) else None
-
-
-def _actions(data: CategoryData) -> dict[str, str]:
-    """Both paths; where causes have findings of their own, these say what to do."""
-    if not has_host_evidence(data) and "idle_gaps" in data.tables:
+def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, str | None]:
+    """What to do where the causes are many or not known; those of some size have findings."""
+    verify = (
+        f"Record several steps after warm-up; idle time below {TARGET_IDLE_PCT:.0f}% is the aim."
+    )
+    if parts and not has_host_evidence(data):
         return {
             "algorithmic": "Find out first why the GPU waits: the same step, recorded with CPU "
             "activity, says so.",
             "kernel": "No kernel needs to change before that.",
+            "hypothesis": NO_HOST_EVIDENCE,
+            "verify": verify,
+            "capture": WITH_HOST,
         }
-    reported = reported_causes(data)
-    if not reported:
+    if reported := reported_causes(data):
+        main = reported[0]
+        named = [f"{cause.words.label.lower()} {ms(cause.idle_ms)}" for cause in parts]
         return {
-            "algorithmic": "Compile the model or enlarge the batch, so that each launch carries "
-            "more work, and take synchronizing calls such as `.item()` out of the step.",
-            "kernel": _graph_advice(data),
+            "algorithmic": f"Start with the largest cause, {main.words.label.lower()} "
+            f"({ms(main.idle_ms)}): its own finding says what to do.",
+            "kernel": "Faster kernels alone gain nothing while the GPU waits: they only make the "
+            "gaps longer.",
+            "hypothesis": f"By what the trace records of the host: {', '.join(named[:3])}.",
+            "verify": verify,
         }
-    main = reported[0]
     return {
-        "algorithmic": f"Start with the largest cause, {main.words.label.lower()} "
-        f"({ms(main.idle_ms)}): its own finding says what to do.",
-        "kernel": "Faster kernels alone gain nothing while the GPU waits: they only make the gaps "
-        "longer.",
+        "algorithmic": "Compile the model or enlarge the batch, so that each launch carries more "
+        "work, and take synchronizing calls such as `.item()` out of the step.",
+        "kernel": _graph_advice(data),
+        "hypothesis": "The host does not feed the GPU fast enough: launch overhead, "
+        "synchronization or host work between launches.",
+        "verify": verify,
     }
 
 

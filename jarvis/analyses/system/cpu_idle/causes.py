@@ -11,6 +11,7 @@ from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.wording import (
     CAUSES,
+    RECORD_AGAIN,
     UNDER_RECORDED_GRAPH,
     WITHOUT_GRAPHS,
     CauseWords,
@@ -19,8 +20,14 @@ from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import Finding, Priority, Severity
 from jarvis.perf_report.idle_gaps import IdleCause
 
+IDLE_FINDING_PCT = 15.0
+"""From this share of GPU wall time on, idle time is worth a finding."""
+
 CAUSE_FINDING_PCT = 5.0
 """From this share of GPU wall time on a cause has a finding of its own."""
+
+SOLE_CAUSE_PCT = 90.0
+"""From this share of idle time on a cause is that of the idle time as a whole."""
 
 IDLE_PCT: Ladder = (
     (70.0, Severity.CRITICAL),
@@ -102,18 +109,31 @@ def reported_causes(data: CategoryData) -> list[Cause]:
     ]
 
 
+def sole_cause(data: CategoryData) -> Cause | None:
+    """The cause of nearly all idle time: the finding about the idle time speaks for it too."""
+    totals, reported = data.totals, reported_causes(data)
+    if not reported or (totals.idle_pct or 0.0) < IDLE_FINDING_PCT:
+        return None
+    main = reported[0]
+    is_sole = impact.share_pct(main.idle_ms, totals.idle_time_ms) >= SOLE_CAUSE_PCT
+    return main if is_sole and main.words.is_idle else None
+
+
 def idle_causes(data: CategoryData) -> Iterator[Finding]:
     """What the GPU waits for.
 
     Symptom: the gaps of the GPU timeline have one cause for a good part of the recorded window.
     Rule: each gap has one cause, the first that fits what the trace records of the host and of the
     queue (the table `idle_gaps` says which); the finding is about all gaps of a cause. The causes
-    add up to the idle time.
+    add up to the idle time. A cause of at least SOLE_CAUSE_PCT of it stands in the finding of
+    `gpu_idle` instead, if the GPU was idle for sure.
     Threshold: from 5% of GPU wall time on: LOW; above 70 / 50 / 30%: CRITICAL / HIGH / MEDIUM.
     Where the GPU may have been busy, the priority is HIGH at most, and LOW where it was.
     """
+    sole = sole_cause(data)
     for cause in reported_causes(data):
-        yield _finding(data, cause)
+        if sole is None or cause.cause is not sole.cause:
+            yield _finding(data, cause)
 
 
 def _finding(data: CategoryData, cause: Cause) -> Finding:
@@ -129,11 +149,16 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         check="idle_causes",
         category=data.key,
         title=words.title,
-        evidence=_evidence(data, cause, share),
+        evidence={
+            "Idle (ms)": idle_ms,
+            "Idle (% of GPU wall time)": share,
+            "Share of idle time (%)": impact.share_pct(idle_ms, data.totals.idle_time_ms),
+            **cause_evidence(data, cause),
+        },
         issue=f"The GPU idles for {ms(idle_ms)} ({pct(share)} of its wall time) in "
-        f"{counted(cause.gaps.height, 'gap')} in which {words.what}{_named_calls(cause)}.",
-        algorithmic=words.algorithmic,
-        kernel=_kernel_advice(data, cause),
+        f"{counted(cause.gaps.height, 'gap')} in which {words.what}{named_calls(cause)}.",
+        algorithmic=RECORD_AGAIN if is_under_recorded else words.algorithmic,
+        kernel=kernel_advice(data, cause),
         priority_local=priority,
         priority=priority,
         severity=severity,
@@ -143,16 +168,14 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         if words.is_idle
         else "No saving can be estimated: the GPU may have been busy.",
         verify=words.verify,
-        capture=WITHOUT_GRAPHS if is_under_recorded else _capture(cause),
+        capture=WITHOUT_GRAPHS if is_under_recorded else capture_advice(cause),
         time_pool=IDLE_POOL,
     )
 
 
-def _evidence(data: CategoryData, cause: Cause, share: float) -> dict[str, float | int | str]:
+def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, float | int | str]:
+    """How many gaps a cause has, and what the trace records of host and kernels there."""
     found: dict[str, float | int | str] = {
-        "Idle (ms)": cause.idle_ms,
-        "Idle (% of GPU wall time)": share,
-        "Share of idle time (%)": impact.share_pct(cause.idle_ms, data.totals.idle_time_ms),
         "Gaps": cause.gaps.height,
         "Longest gap (ms)": cause.longest_ms,
     }
@@ -169,13 +192,15 @@ def _evidence(data: CategoryData, cause: Cause, share: float) -> dict[str, float
 
 
 def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
-    """How much of the idle time lies before the first kernel, where only copies and fills ran."""
+    """How much of host work lies before the first kernel, where only copies and fills ran."""
+    if cause.cause is not IdleCause.HOST_WORK:
+        return 0.0
     first_ns = kernels(data)["ts_ns"].min()
     early = cause.gaps.filter(pl.col("start_ns") < first_ns) if first_ns is not None else None
     return 0.0 if early is None else float(early["dur_ns"].sum()) / 1e6
 
 
-def _named_calls(cause: Cause) -> str:
+def named_calls(cause: Cause) -> str:
     """The host call beside the longest gap, as the end of a sentence."""
     calls = cause.gaps.drop_nulls("host_call")
     if calls.is_empty():
@@ -188,7 +213,7 @@ def _named_calls(cause: Cause) -> str:
     return f"; meanwhile the host waits {ms(length)} in the blocking {kind} {call}"
 
 
-def _capture(cause: Cause) -> str | None:
+def capture_advice(cause: Cause) -> str | None:
     """What to record; Python frames need no second recording where they are there already."""
     has_frames = cause.gaps["host_call"].str.contains(PYTHON_FRAME).any()
     return None if cause.cause is IdleCause.HOST_WORK and has_frames else cause.words.capture
@@ -206,7 +231,8 @@ def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
     return cause.cause is IdleCause.STALLED_QUEUE and graph_replay_pct(kernels(data)) > 0
 
 
-def _kernel_advice(data: CategoryData, cause: Cause) -> str:
+def kernel_advice(data: CategoryData, cause: Cause) -> str:
+    """What to do about a cause without changing the model."""
     if cause.cause is IdleCause.LAUNCH_BOUND:
         return launch_advice(data) or cause.words.kernel
     return cause.words.kernel

@@ -194,3 +194,8 @@ UNDER_RECORDED_GRAPH = (
     "Likely an under-recorded graph: the trace replays GPU graphs, and the GPU was probably "
     "running kernels of a replay that the profiler did not record."
 )
+
+RECORD_AGAIN = (
+    "Record the step again before changing the model: the replay of a GPU graph was likely "
+    "recorded only in part."
+)
