@@ -54,7 +54,7 @@ CAPTURE = {
     "the platform's hardware-counter profiler and compare the bytes that it really moves with the "
     "modelled {moved} per call.",
     LAUNCH_BOUND: "What a merged call takes is not in a trace: time the fused or batched form of "
-    "{arguments} alone, and compare it with the {calls} of {mean_time} each.",
+    "{arguments} alone, and compare it with {each_time}.",
 }
 """How to learn what the trace cannot say, by bound."""
 
@@ -187,20 +187,33 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str, title: 
 
 def facts_of(group: OperationGroup) -> dict[str, object]:
     """What the texts of an ``Advice`` may name in braces: the columns of the heaviest row, and
-    ``arguments, kernel, calls, mean_time, moved, place`` as they stand in a sentence."""
+    ``arguments, kernel, calls, mean_time, each, each_time, moved, place`` as they stand in a
+    sentence."""
     heaviest = group.heaviest
     facts = {key: "?" if value is None else value for key, value in heaviest.items()}
     moved = heaviest["bytes"]
-    place, places = heaviest["called_from"], group.rows["called_from"].n_unique()
+    mean_time = ms(group.time_ms / max(group.calls, 1))
+    each = " each" if group.calls > 1 else ""
     return facts | {
         "name": quoted(group.name),
         "arguments": heaviest["arguments"] or "the heaviest call",
         "kernel": quoted(heaviest["main_kernel"]) if heaviest["main_kernel"] else "its kernel",
         "calls": counted(group.calls, "call"),
-        "mean_time": ms(group.time_ms / max(group.calls, 1)),
+        "mean_time": mean_time,
+        "each": f"each of the {group.calls:,} calls" if group.calls > 1 else "the call",
+        "each_time": f"{counted(group.calls, 'call')} of {mean_time}{each}",
         "moved": size(moved) if moved else "traffic",
-        "place": f" {'in' if places == 1 else 'mostly in'} {quoted(place)}" if place else "",
+        "place": _place(group),
     }
+
+
+def _place(group: OperationGroup) -> str:
+    """`` in `Model / Layer` ``, of the row with most time; empty where it is not known."""
+    place = group.heaviest["called_from"]
+    if not place:
+        return ""
+    is_only = group.rows["called_from"].n_unique() == 1
+    return f" in {quoted(place)}" if is_only else f" (mostly in {quoted(place)})"
 
 
 def _caveat(
@@ -214,7 +227,10 @@ def _caveat(
             "for fusing them away."
         )
     elif usual is not None and usual.is_met:
-        said.append("The efficiency is what such calls usually reach, so little may be left.")
+        said.append(
+            f"The efficiency is usual for such calls: more than {usual.high_pct:.0f}% of the "
+            f"{usual.of} is rarely reached."
+        )
     elif (group.efficiency_pct or 0.0) > good_pct:
         said.append(f"Above {good_pct:.0f}% an operator is good already: the potential is limited.")
     return " ".join(filter(None, said)) or None
@@ -222,9 +238,9 @@ def _caveat(
 
 def _verify(group: OperationGroup, gain: Impact) -> str:
     if group.is_launch_bound:
+        count = "fewer than {calls}" if group.calls > 1 else "no call of its own"
         return (
-            f"Record the trace again: {{name}} must have fewer than {{calls}} and take less than "
-            f"{ms(gain.time_ms)}."
+            f"Record the trace again: {{name}} must have {count} or less than {ms(gain.time_ms)}."
         )
     goal = f"{ms(gain.time_ms - gain.saved_ms.mid)} ({gain.target_pct or 0:.0f}% of the roofline)"
     return (

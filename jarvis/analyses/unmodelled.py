@@ -119,7 +119,7 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
     facts = _facts(group)
-    algorithmic, kernel, capture = _texts(data, group, kind)
+    texts = _texts(data, group, kind)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     yield Finding(
         check="no_perf_model",
@@ -130,22 +130,25 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
         issue=f"{kind.because}, so whether the {ms(group.time_ms)} ({pct(group.compute_pct)} of "
         f"compute) of {listed(names)} in {counted(group.launches, 'launch')} are slow is not "
         "known.",
-        algorithmic=algorithmic.format_map(facts),
-        kernel=kernel.format_map(facts),
         priority_local=priority,
         priority=priority,
         caveat="No saving can be estimated without FLOPs and bytes.",
-        verify=kind.verify.format_map(facts),
-        capture=capture.format_map(facts),
+        **{field: text.format_map(facts) for field, text in texts.items()},
     )
 
 
-def _texts(data: CategoryData, group: OperationGroup, kind: _Kind) -> tuple[str, str, str]:
-    """Both paths and what to capture: those of the category where it knows such operators."""
+def _texts(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str, str]:
+    """Both paths, how to verify and what to capture: the category's own where it knows better."""
+    of_kind = {
+        "algorithmic": kind.algorithmic,
+        "kernel": kind.kernel,
+        "verify": kind.verify,
+        "capture": kind.capture,
+    }
     advice = data.advice.get(group.pattern or NO_PERF_MODEL)
     if kind is not OPERATORS or advice is None:
-        return kind.algorithmic, kind.kernel, kind.capture
-    return advice.algorithmic, advice.kernel, advice.capture or kind.capture
+        return of_kind
+    return {field: getattr(advice, field) or text for field, text in of_kind.items()}
 
 
 def _longest(group: OperationGroup) -> str:

@@ -356,4 +356,4 @@ def test_a_place_is_that_of_most_of_the_time() -> None:
         return only(low_efficiency(category("other", *rows))).algorithmic
 
     assert " in `Net / Block`" in algorithmic("Block", "Block")
-    assert " mostly in `Net / Block`" in algorithmic("Block", "Head")
+    assert " (mostly in `Net / Block`)" in algorithmic("Block", "Head")

@@ -23,6 +23,14 @@ from jarvis.findings import Severity
         ("attn_fwd", "AOTriton", None),
         ("triton_poi_fused_add_0", "Triton", None),
         ("void at::native::vectorized_elementwise_kernel<4>", "PyTorch native", None),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int, float>", "cuBLAS", None),
+        ("void splitKreduce_kernel<float>", "rocBLAS", None),
+        ("nvjet_sm100_tst_128x256_64x4_2x1_v_bz_TNT", "cuBLAS", "128x256"),
+        (
+            "cutlass3x_sm90_tensorop_gemm_f8_f8_f32_bf16_bf16_128x256x64_2x1x1_0_tnn",
+            "CUTLASS",
+            "128x256x64",
+        ),
         ("Memcpy DtoD (Device -> Device)", None, None),
     ],
 )

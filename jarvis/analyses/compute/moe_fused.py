@@ -38,7 +38,7 @@ ADVICE = {
         rule="gating, sorting, permuting and dispatch of tokens",
         reason="routing moves little data in many steps",
         algorithmic="Use one fused routing operator in place of {name}{place}, and batch more "
-        "tokens into each of the {calls}.",
+        "tokens into {each}.",
         kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} with the "
         "routing kernels beside it.",
     ),
@@ -54,7 +54,7 @@ ADVICE = {
         rule="expert products in stages, each an operator of its own",
         reason="each stage writes its result to memory for the next one to read ({experts_note})",
         algorithmic="Use a fused operator for all stages of the experts in place of {name}{place}, "
-        "and batch more tokens into each of the {calls}.",
+        "and batch more tokens into {each}.",
         kernel="Tune {kernel} for {experts_note}; a replay package of {arguments} reproduces it.",
         expected_pct=_EXPECTED,
         caveat="{uniform_note}",
@@ -64,7 +64,7 @@ ADVICE = {
         rule="fused, bound by the compute peak",
         reason="the expert products stay below what their arithmetic allows ({experts_note})",
         algorithmic="Check the balance of tokens over the experts{place}: an expert with many "
-        "tokens makes the others wait in each of the {calls}.",
+        "tokens makes the others wait in {each}.",
         kernel="Tune tile sizes of {kernel} for {experts_note}; a replay package of {arguments} "
         "reproduces it.",
         expected_pct=_EXPECTED,
@@ -73,7 +73,7 @@ ADVICE = {
     "memory": Advice(
         rule="fused, bound by memory bandwidth",
         reason="few tokens per expert read whole weight matrices ({experts_note})",
-        algorithmic="Batch more tokens into each of the {calls}{place}, so that each expert's "
+        algorithmic="Batch more tokens into {each}{place}, so that each expert's "
         "weights are read for more of them.",
         kernel="Give a replay package of {arguments} to the kernel team to raise the bandwidth at "
         "which {kernel} loads weights.",

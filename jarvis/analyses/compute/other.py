@@ -76,10 +76,12 @@ ADVICE = {
     "host read": Advice(
         rule="reads of one value by the host (item, a condition on a tensor)",
         reason="the host waits for one value",
-        algorithmic="Keep the value on the GPU or read it later: each of the {calls} of {name}"
-        "{place} makes the host wait until the GPU has caught up.",
-        kernel="Gather the values of the {calls} in one asynchronous copy into pinned memory; the "
+        algorithmic="Keep the value on the GPU or read it later: {each} of {name}{place} "
+        "makes the host wait until the GPU has caught up.",
+        kernel="Gather values (here {calls}) in one asynchronous copy into pinned memory; the "
         "{mean_time} of {kernel} itself are not the cost.",
+        verify="Record the trace again: {name} must have fewer calls than {operation_count}, and "
+        "the GPU less idle time.",
         capture="The wait stands in the host's timeline: record CPU activity and "
         "`with_stack=True` to see which line reads the value.",
     ),

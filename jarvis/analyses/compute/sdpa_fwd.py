@@ -35,8 +35,8 @@ def _of_length(band: Band) -> Advice:
         rule=band.rule,
         reason="fused attention loses efficiency on short sequences, here of {n_q} queries"
         "{head_note}",
-        algorithmic="Batch more sequences than {b} or pack short ones together, so that each of "
-        "the {calls} has more work than {n_q} queries per sequence.",
+        algorithmic="Batch more sequences than {b} or pack short ones together, so that {each} "
+        "has more work than {n_q} queries per sequence.",
         kernel="Compare {kernel} with another GPU at N={n_q} before tuning, and give a replay "
         "package of {arguments} to the kernel team.",
         expected_pct=band.expected_pct,

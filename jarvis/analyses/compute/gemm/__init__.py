@@ -88,7 +88,7 @@ ADVICE = {
         rule=LAUNCH_BOUND_RULE,
         reason="M={m}, N={n}, K={k} has so little work that the fixed cost of a kernel "
         "decides its time",
-        algorithmic="{merge_note}Batch more rows than M={m} into each of the {calls}, or merge "
+        algorithmic="{merge_note}Batch more rows than M={m} into {each}, or merge "
         "products that share an input{place}; torch.compile may batch them.",
         kernel="Use a grouped GEMM that takes the {calls} together; a GPU graph only shortens the "
         "gaps between them, and tuning {kernel} gains little.",
@@ -105,7 +105,7 @@ ADVICE = {
         rule="bound by memory bandwidth, no pattern",
         reason="M={m}, N={n}, K={k} ({dtype}) moves much data for its arithmetic, and bandwidth is "
         "left unused",
-        algorithmic="{merge_note}Batch more rows than M={m} into each of the {calls}, fuse the "
+        algorithmic="{merge_note}Batch more rows than M={m} into {each}, fuse the "
         "elementwise work around it{place}, and use sparsity if the weights have it. "
         "{narrower_note}",
         kernel="Bandwidth below expectation is a kernel opportunity: give a replay package of "
