@@ -33,6 +33,7 @@ from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_paths import CallPath, CallStacks
 from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.gpu_timeline import Totals
+from jarvis.perf_report.host_timeline import HostTimeline
 from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline_sheets import roofline_sheets
@@ -65,6 +66,9 @@ TABLES = (
     "memory_copies",
     "collectives",
     "idle_gaps",
+    "host_threads",
+    "host_slices",
+    "host_bins",
     "perf_model_failures",
     "fusion_chains",
     "fusion_steps",
@@ -229,6 +233,21 @@ class PerfReport:
         return conform(idle_gaps.idle_gaps(self._trace, self._work, self._calls), "idle_gaps")
 
     @cached_property
+    def host_threads(self) -> pl.DataFrame:
+        """The host's threads and what they do."""
+        return conform(self._host_timeline.threads, "host_threads")
+
+    @cached_property
+    def host_slices(self) -> pl.DataFrame:
+        """Single calls of the host, the longest of many."""
+        return conform(self._host_timeline.slices, "host_slices")
+
+    @cached_property
+    def host_bins(self) -> pl.DataFrame:
+        """What the host's threads do in equal spans of the recording."""
+        return conform(self._host_timeline.bins, "host_bins")
+
+    @cached_property
     def perf_model_failures(self) -> pl.DataFrame:
         """Operations whose perf model raised an error."""
         return conform(operations.perf_model_failures(self._grouped), "perf_model_failures")
@@ -362,6 +381,10 @@ class PerfReport:
             with_python=self.options.needs_python_tree,
             recomputed=self._recomputed if self.options.detect_recompute else None,
         )
+
+    @cached_property
+    def _host_timeline(self) -> HostTimeline:
+        return HostTimeline(self._trace)
 
     @cached_property
     def _recomputed(self) -> pl.Series:

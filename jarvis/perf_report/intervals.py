@@ -55,3 +55,21 @@ def covered_ns(events: pl.DataFrame) -> int:
     """The length of the union of all ``ts_ns, dur_ns`` intervals; 0 without any."""
     total = busy_ns(events.select("ts_ns", "dur_ns", all=0), ["all"])
     return int(total["busy_ns"].sum())
+
+
+def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
+    """How long at least one of ``ts_ns, dur_ns`` runs between each edge and the next, in ns."""
+    ordered = events.select("ts_ns", end_ns=END).sort("ts_ns")
+    starts, ends = ordered["ts_ns"].to_numpy(), ordered["end_ns"].to_numpy()
+    begins = starts.copy()
+    np.maximum(starts[1:], np.maximum.accumulate(ends)[:-1], out=begins[1:])
+    is_fresh = ends > begins
+    begins, ends = begins[is_fresh], ends[is_fresh]
+    if not begins.size:
+        return np.zeros(edges.size - 1, dtype=np.int64)
+    before = np.concatenate([[0], np.cumsum(ends - begins)])
+    passed = np.searchsorted(ends, edges, side="right")
+    current = np.minimum(passed, begins.size - 1)
+    running = np.where(passed < begins.size, np.maximum(edges - begins[current], 0), 0)
+    covered: Int64s = np.diff(before[passed] + running)
+    return covered

@@ -62,6 +62,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "memory_copies": tables.MEMORY_COPIES,
     "collectives": tables.COLLECTIVES,
     "idle_gaps": tables.IDLE_GAPS,
+    "host_threads": tables.HOST_THREADS,
+    "host_slices": tables.HOST_SLICES,
+    "host_bins": tables.HOST_BINS,
     "perf_model_failures": tables.PERF_MODEL_FAILURES,
     "fusion_chains": tables.FUSION_CHAINS,
     "fusion_steps": tables.FUSION_STEPS,
@@ -148,6 +151,12 @@ _ABOUT = {
     "other ranks; one trace alone cannot tell the two apart.",
     "idle_gaps": "The gaps of `gpu_timeline`: they add up to its idle time. One trace cannot prove "
     "why the GPU waited.",
+    "host_threads": "The threads of the host, and what they do: time in runtime calls, else in "
+    "operators, else in Python alone. Annotations do not count.",
+    "host_slices": "Single calls of the host for the timeline: all, or the half million longest. "
+    "A call is longer than those inside it, so none stands without its caller.",
+    "host_bins": "What the host's threads do in equal spans of the recording, all calls counted; "
+    "spans in which a thread does nothing are left out.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
     "fusion_chains": "Neighbouring operators that one kernel could replace, found in the call tree "
     "by module, function or shape. That shapes fit is evidence that data flows, not proof; whether "

@@ -211,6 +211,38 @@ IDLE_GAPS = (
         "time in the gap in which GPU events run whose launch is not recorded",
     ),
 )
+_HOST_BUSY = (
+    Column("runtime_ns", "Runtime calls (ns)", INTEGER, "ns", ",d", "time in runtime calls"),
+    Column(
+        "operator_ns", "Operators (ns)", INTEGER, "ns", ",d", "time in operators, no runtime call"
+    ),
+    Column("python_ns", "Python only (ns)", INTEGER, "ns", ",d", "time in Python frames alone"),
+)
+HOST_THREADS = (
+    Column("thread", "Thread", INTEGER, meaning="number of the thread, most operator time first"),
+    text("process_name", "Process", "name of the process, where the trace says"),
+    text("thread_name", "Thread name", "name of the thread, where the trace says"),
+    text("pid", "Process ID", "process as the trace numbers it"),
+    text("tid", "Thread ID", "thread as the trace numbers it"),
+    count("call_count", "Calls", "recorded calls: runtime, operators, Python frames, annotations"),
+    count("kept_count", "Calls kept", "those in `host_slices`"),
+    *_HOST_BUSY,
+)
+HOST_SLICES = (
+    Column("uid", "UID", INTEGER, meaning="position of the call in the trace"),
+    Column("thread", "Thread", INTEGER, meaning="number in `host_threads`"),
+    text("kind", "Kind", "runtime, operator, python or annotation"),
+    text("name", "Call", "name of the call"),
+    Column("ts_ns", "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
+    Column("dur_ns", "Duration (ns)", INTEGER, "ns", ",d", "duration"),
+    ARGUMENTS[0],
+)
+HOST_BINS = (
+    Column("thread", "Thread", INTEGER, meaning="number in `host_threads`"),
+    Column("start_ns", "Start (ns)", INTEGER, "ns", ",d", "start of the span"),
+    Column("dur_ns", "Duration (ns)", INTEGER, "ns", ",d", "length of the span, the same for all"),
+    *_HOST_BUSY,
+)
 PERF_MODEL_FAILURES = (
     text("name", "Operation", "operator whose perf model failed"),
     ARGUMENTS[0],
