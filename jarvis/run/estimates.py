@@ -31,9 +31,14 @@ HEURISTIC = _METHODS["heuristic"]
 Json = dict[str, JsonValue]
 
 
-def recommended(result: AnalysisResult) -> list[Finding]:
+def recommended(run: Run, result: AnalysisResult) -> list[Finding]:
     """The findings of an analysis that get a card, most urgent first; low ones do not."""
-    return [f for f in impact.ranked(result.findings) if f.priority is not Priority.LOW]
+    everything = (finding for each in run.results.values() for finding in each.findings)
+    return [
+        finding
+        for finding in impact.ranked(everything)
+        if finding.category == result.key and finding.priority is not Priority.LOW
+    ]
 
 
 def scores(finding: Finding) -> Range | None:
@@ -98,7 +103,7 @@ def finding_entries(run: Run, result: AnalysisResult) -> list[JsonValue]:
             "estimate_method": _METHODS[finding.impact.method] if finding.impact else None,
             **(_group(finding, finding_rows(run, finding)) if result.tier == "compute" else {}),
         }
-        for rank, finding in enumerate(recommended(result), start=1)
+        for rank, finding in enumerate(recommended(run, result), start=1)
     ]
 
 

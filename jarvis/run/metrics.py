@@ -72,7 +72,7 @@ def category_metrics(
 def _shared(run: Run, result: AnalysisResult) -> list[JsonValue]:
     """The rows of other categories that findings of this one speak of, each once."""
     entries: dict[int, JsonValue] = {}
-    for finding in recommended(result):
+    for finding in recommended(run, result):
         for row in finding_rows(run, finding).iter_rows(named=True):
             if row["category"] != result.key:
                 entries[row["uid"]] = {**operation_entry(row), "shared_from": row["category"]}

@@ -631,3 +631,46 @@ def test_numbers_above_the_peak_are_marked(sample: Analysed) -> None:
     run = replace(run, tables={**run.tables, "category_gemm": rows})
     text = analysis_markdown(run, sample.root)
     assert re.search(r"\| 132\.00% of [\d.]+ TB/s ⚠ anomaly \| — \|", text)
+
+
+def test_items_keep_their_details_where_a_finding_covers_another(sample: Analysed) -> None:
+    """The rank of a finding may depend on those of other categories."""
+    gemm = sample.run.results["gemm"]
+    rows = sample.run.category_operations("gemm")
+    bases = {"compute_ms": 10.0, "total_ms": 20.0}
+    covered, free = (
+        finding_of(
+            gemm,
+            rows.row(place, named=True),
+            title=title,
+            impact=modelled_impact(time_ms, 50.0, 80.0, **bases),
+        )
+        for place, title, time_ms in ((0, "Covered", 2.0), (1, "Free", 1.0))
+    )
+    over = finding_of(
+        sample.run.results["kernel_fusion"],
+        rows.row(0, named=True),
+        operations=(),
+        shared_uids=(rows["uid"][0],),
+        title="Over",
+        evidence={"Confidence": "low: so"},
+        impact=bounded_impact(5.0, 4.0, **bases),
+    )
+    fusion = sample.run.results["kernel_fusion"].model_copy(
+        update={"status": Status.OK, "findings": (over,)}
+    )
+    run = with_findings(sample.run, "gemm", covered, free, kernel_fusion=fusion)
+    data, text = priority_data(run), analysis_markdown(run, sample.root)
+    ranks = {f["title"]: f["category_rank"] for f in data["findings"]}
+    mine = findings_markdown(
+        run, run.results["gemm"], [d for d in details_of(run) if d.rows is not None]
+    )
+    assert {t.split(" (")[0]: n for n, t in re.findall(r"^### P(\d): (.*)$", mine, re.M)} == {
+        title: str(rank) for title, rank in ranks.items()
+    }
+    marked = [m["mid"] for m in markers(section(text, PARTS[1])) if m["kind"] == "p_item"]
+    assert marked == [f"{finding['impact_score']:.2f}" for finding in data["findings"]]
+    titles = [
+        title.split(": ")[1].split(" (")[0] for title in headings(section(text, PARTS[1]), 3)[1:]
+    ]
+    assert titles == [finding["title"] for finding in data["findings"]] == ["Covered", "Free"]
