@@ -80,7 +80,8 @@ def _architecture(rows: pl.DataFrame) -> str | None:
     )
     if attention:
         transformer = "Mixture-of-experts Transformer" if moe else "Transformer"
-        is_mixed = convolution >= PART_SHARE_PCT
+        kinds = rows.filter(is_convolution)["input_dims"].n_unique()
+        is_mixed = convolution >= PART_SHARE_PCT and kinds > 1  # one kind cuts an image in patches
         return f"CNN with attention ({transformer} blocks)" if is_mixed else transformer
     if convolution >= PART_SHARE_PCT:
         return "CNN"
@@ -105,9 +106,12 @@ def _scale(rows: pl.DataFrame) -> str | None:
 
 
 def _precision(rows: pl.DataFrame) -> str | None:
-    """The types that the matrix units compute in, else those of all operations, by time."""
-    matrix = rows.filter(pl.col("compute").str.starts_with("matrix_"))
-    known = matrix if matrix.height else rows.filter(pl.col("compute").is_not_null())
+    """The types that the matrix units compute in, else those of most operations, by time."""
+    is_matrix, is_known = pl.col("compute").str.starts_with("matrix_"), pl.col("compute") != ""
+    is_main = _share_pct(rows, is_matrix) >= PART_SHARE_PCT
+    if not is_main and _share_pct(rows, is_known) < MAIN_SHARE_PCT:
+        return None
+    known = rows.filter(is_matrix if is_main else is_known)
     types = [compute.partition("_")[2].upper() for compute in known["compute"]]
     times = _time_by(known, types)
     whole = sum(times.values())

@@ -70,8 +70,16 @@ def test_a_module_with_little_of_the_time_is_not_the_model() -> None:
         ([row("aten::conv2d", 90.0, "convolution"), row("aten::mm", 10.0)], "CNN"),
         ([row("aten::conv2d", 5.0, "convolution"), row("aten::mm", 95.0)], UNKNOWN),
         (
-            [row("aten::conv2d", 50.0, "convolution"), row("aten::sdpa", 50.0, "sdpa_fwd")],
+            [
+                row("aten::conv2d", 30.0, "convolution", input_dims="((1, 4, 64, 64),)"),
+                row("aten::conv2d", 30.0, "convolution", input_dims="((1, 8, 32, 32),)"),
+                row("aten::sdpa", 40.0, "sdpa_fwd"),
+            ],
             "CNN with attention (Transformer blocks)",
+        ),
+        (
+            [row("aten::conv2d", 50.0, "convolution"), row("aten::sdpa", 50.0, "sdpa_fwd")],
+            "Transformer",
         ),
         ([row("aten::_cudnn_rnn")], "RNN"),
         ([row("aten::miopen_rnn")], "RNN"),
@@ -105,6 +113,8 @@ def test_the_precision_is_that_of_the_matrix_units() -> None:
     assert info(matrix, other, vector)["precision"] == "BF16"
     assert info({**other, "kernel_time_us": 30.0}, matrix)["precision"] == "BF16, FP32"
     assert info(vector)["precision"] == "FP32"
+    assert info(vector, other)["precision"] == "FP32"
+    assert info(vector, row("hipGraphLaunch", 600.0))["precision"] == UNKNOWN
 
 
 def test_a_run_holds_the_file(tmp_path: Path) -> None:
