@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from jarvis.perf_report.data_flow import Shape, Traffic, flows, is_part, is_related, traffic
-from jarvis.perf_report.fusion_steps import MAX_STEPS, placed_steps, step_rows
+from jarvis.perf_report.fusion_scopes import MAX_STEPS
+from jarvis.perf_report.fusion_steps import placed_steps, step_rows
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.literals import tuples_text
 
