@@ -85,8 +85,8 @@ def _finding(
         f"{(arguments(row['input_dims'], row['input_types']) or '').split(', [')[0]}"
         for row in ordered.iter_rows(named=True)
     ]
-    inside = f"{ms(float(group.rows['inside_us'].sum()) / 1000)} of copy kernels inside the calls"
-    what = listed(kinds) if kinds else inside
+    inside_ms = float(group.rows["inside_us"].sum()) / 1000
+    what = listed(kinds) if kinds else f"{ms(inside_ms)} of copy kernels inside the calls"
     places = [place for place in ordered["entry_point"].unique(maintain_order=True) if place]
     place = f" in {quoted(places[0])}" if places else facts["place"]
     calls = int(ordered["operation_count"].sum())
@@ -97,7 +97,7 @@ def _finding(
         check="contiguous_copies",
         category=data.key,
         title=f"Copies around attention: {name}",
-        operations=group.operations,
+        operations=group.operations if inside_ms > 0 else (),
         evidence={
             "Time of the copies (ms)": copies_ms,
             "Share of compute (%)": compute_pct,

@@ -185,7 +185,7 @@ def test_counts() -> None:
     assert counted["paged_attention_count"] == 1
     assert counted["flash_attention_detected"] is True
     assert counted["has_perf_model_count"] == 0
-    assert counted["gqa_count"] == 1
+    assert counted["grouped_heads_count"] == 1
     assert counted["large_head_dim_count"] == 0
 
 
@@ -222,6 +222,7 @@ def test_copies_around_attention_are_added_up() -> None:
     assert finding.impact.saved_ms.high == pytest.approx(0.9)
     assert finding.impact.saved_ms.low == 0
     assert finding.shared_uids == (2, 3)
+    assert not finding.operations, "the time of attention itself stays with its own finding"
     assert "72 copies of [16,16,559,64]" in finding.issue
     assert "4 for each call" in finding.issue
     assert finding.priority is Priority.HIGH
@@ -246,4 +247,5 @@ def test_copy_kernels_inside_the_call_count_too() -> None:
     kernels = [("flash_fwd_kernel", 800.0), ("at::native::direct_copy_kernel", 200.0)]
     (finding,) = contiguous_copies(category("sdpa_fwd", attention(kernels=kernels)))
     assert "0.200 ms" in finding.issue
+    assert [reference.uid for reference in finding.operations] == [1]
     assert finding.impact.saved_ms.high == pytest.approx(0.2)

@@ -130,7 +130,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
         "flash_attention_detected": flash > 0,
         "paged_attention_detected": paged > 0,
         "large_head_dim_count": rows.filter(pl.col("head_dim") > LARGE_HEAD_DIM).height,
-        "gqa_count": rows.filter(pl.col("attention_pattern") == "GQA").height,
+        "grouped_heads_count": rows.filter(pl.col("attention_pattern") == "GQA").height,
         **_paged_metrics(rows.filter("is_paged")),
     }
 
