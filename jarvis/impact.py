@@ -325,8 +325,8 @@ def final_priority(
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Findings in the order of their P-numbers.
 
-    By priority; within one, those whose time another finding saves already come last. Then by what
-    they would save, and those that save nothing known by the time that they concern.
+    By priority; within one, those whose operations another finding makes faster by more come last.
+    Then by what they would save, and those that save nothing known by the time that they concern.
     """
     found = list(findings)
     covered = [_is_covered(finding, found) for finding in found]
@@ -342,14 +342,15 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _is_covered(finding: Finding, others: Iterable[Finding]) -> bool:
-    """Whether all that a finding would save, another one saves with more."""
-    if finding.impact is None or not (sources := time_sources(finding)):
+    """Whether another finding, as urgent, saves more of all the rows that this one is about."""
+    if finding.impact is None or not (rows := _rows(finding)):
         return False
     saved_ms = finding.impact.saved_ms.mid
     return any(
         other.impact is not None
         and other.impact.saved_ms.mid > saved_ms
-        and sources <= time_sources(other)
+        and other.priority.rank <= finding.priority.rank
+        and rows <= _rows(other)
         for other in others
     )
 
@@ -372,9 +373,12 @@ def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 def time_sources(finding: Finding) -> set[int | str]:
     """What a finding would take its saving from: rows of the operations table and pools of time."""
-    sources: set[int | str] = {reference.uid for reference in finding.operations}
-    sources |= set(finding.shared_uids)
-    return sources if finding.time_pool is None else {*sources, finding.time_pool}
+    pool = () if finding.time_pool is None else (finding.time_pool,)
+    return {*_rows(finding), *pool}
+
+
+def _rows(finding: Finding) -> set[int]:
+    return {*(reference.uid for reference in finding.operations), *finding.shared_uids}
 
 
 def disjoint_saving_ms(findings: Iterable[Finding]) -> float:

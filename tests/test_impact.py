@@ -213,9 +213,15 @@ def test_what_another_finding_saves_already_comes_last_within_its_priority() -> 
         finding(3.0, 2, 3, title="partly"),
         finding(1.0, 4, title="other"),
     )
-    low = finding(0.5, 9, priority=Priority.LOW, title="low")
-    order = [f.title for f in impact.ranked([inside, low, other, partly, chain])]
-    assert order == ["chain", "partly", "other", "inside", "low"]
+    medium = finding(9.0, 3, 4, priority=Priority.MEDIUM, title="medium")
+    order = [f.title for f in impact.ranked([inside, medium, other, partly, chain])]
+    assert order == ["chain", "partly", "other", "inside", "medium"]
+
+
+def test_the_parts_of_a_pool_of_time_follow_their_whole() -> None:
+    idle, cause = finding(5.0, pool="idle", title="idle"), finding(3.0, pool="idle", title="cause")
+    kernel = finding(1.0, 1, title="kernel")
+    assert [f.title for f in impact.ranked([kernel, cause, idle])] == ["idle", "cause", "kernel"]
 
 
 def test_equal_savings_of_the_same_time_do_not_hide_each_other() -> None:

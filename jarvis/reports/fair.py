@@ -35,8 +35,8 @@ INSIDE = RunPaths(Path())
 """The run directory's layout, for paths relative to the report."""
 
 BASIS = (
-    "Numbered by priority, and within a priority by what they would save; those whose time another "
-    "recommendation saves already come last. The priority follows "
+    "Numbered by priority, and within a priority by what they would save; those on operations "
+    "that another one makes faster by more come last. The priority follows "
     "from presence in the top operations, the efficiency gap and the share of compute; on the "
     "system level from the grade. Path A may change the model, path B leaves its code alone. The "
     "details below stand in another order: the system level first, then kernel fusion, then the "
