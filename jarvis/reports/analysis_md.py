@@ -25,6 +25,7 @@ from jarvis.run.cells import MISSING
 from jarvis.run.metrics import operation_entry, unsteady_uids
 from jarvis.run.model_info import UNKNOWN, model_info
 from jarvis.run.priorities import priority_data
+from jarvis.run.recommended import Recommended
 from jarvis.workspace import RunPaths
 
 NO_MODEL = "Workload"
@@ -48,8 +49,9 @@ class AnalysisReporter(Reporter):
 
 def analysis_markdown(run: Run, root: Path) -> str:
     """The report of a run whose directory is ``root``."""
-    data, model = priority_data(run), model_info(run.table("operations"))
-    cards = _cards_by_tier(run)
+    chosen = Recommended(run)
+    data, model = priority_data(chosen), model_info(run.table("operations"))
+    cards = _cards_by_tier(chosen)
     compute = _by_score(cards["compute"], data["findings"])
     fusion = _by_confidence(cards["fusion"])
     system = _renumbered(cards["system"])
@@ -83,13 +85,14 @@ def analysis_markdown(run: Run, root: Path) -> str:
     )
 
 
-def _cards_by_tier(run: Run) -> dict[Tier, list[Card]]:
+def _cards_by_tier(chosen: Recommended) -> dict[Tier, list[Card]]:
     """All cards as their findings files number them."""
+    run = chosen.run
     details = details_of(run)
     found: dict[Tier, list[Card]] = {"compute": [], "fusion": [], "system": []}
     for key, result in run.results.items():
         mine = [d for d in details if d.finding.category == key]
-        found[result.tier] += cards_of(run, mine)
+        found[result.tier] += cards_of(chosen, mine)
     return found
 
 

@@ -18,11 +18,10 @@ from jarvis.reports import sections
 from jarvis.reports.details import Details
 from jarvis.reports.markup import Markdown, code, prose, table
 from jarvis.reports.quantities import decimal, milliseconds, percent
-from jarvis.run import Run
 from jarvis.run.cells import MISSING, cell_text
 from jarvis.run.estimates import scores
-from jarvis.run.finding_rows import finding_rows
 from jarvis.run.metrics import operation_entry
+from jarvis.run.recommended import Recommended
 from jarvis.workspace import RunPaths
 
 COLUMNS = (
@@ -254,14 +253,14 @@ class Card:
         return f"Such changes win back up to {saved} of the {time}, by experience."
 
 
-def cards_of(run: Run, details: Iterable[Details]) -> list[Card]:
+def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[Card]:
     """The cards of one analysis under its own numbers; findings of low priority get none."""
     shown = [d for d in details if d.finding.priority is not Priority.LOW]
     return [
         Card(
             d,
             number,
-            finding_rows(run, d.finding) if d.recommendation.result.tier == "compute" else None,
+            chosen.rows(d.finding) if d.recommendation.result.tier == "compute" else None,
             prefix=d.recommendation.local_label.removesuffix(f"P{number}"),
             **fusion_facts(d),
         )

@@ -16,6 +16,7 @@ from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
+from jarvis.run.recommended import Recommended
 from jarvis.workspace import RunPaths
 
 TIER_TITLES: Mapping[Tier, str] = {
@@ -45,23 +46,24 @@ class FindingsReporter(Reporter):
         return paths.root
 
     def render(self, run: Run, out: Path) -> None:
-        details = details_of(run)
+        details, chosen = details_of(run), Recommended(run)
         for key, result in run.results.items():
             path = RunPaths(out).findings(key, result.tier)
             path.parent.mkdir(parents=True, exist_ok=True)
             mine = [d for d in details if d.finding.category == key]
-            path.write_text(findings_markdown(run, result, mine), encoding="utf-8")
+            path.write_text(findings_markdown(chosen, result, mine), encoding="utf-8")
 
 
-def findings_markdown(run: Run, result: AnalysisResult, details: list[Details]) -> str:
-    """The findings of one analysis."""
+def findings_markdown(chosen: Recommended, result: AnalysisResult, details: list[Details]) -> str:
+    """The findings of one analysis; ``details`` are its own."""
+    run = chosen.run
     facts = {
         "result": result,
         "details": details,
         "tier_title": TIER_TITLES[result.tier],
         "hardware_line": sections.hardware_line(run.manifest.hardware),
         "trace_line": sections.trace_line(run),
-        "cards": cards_of(run, details),
+        "cards": cards_of(chosen, details),
         "no_hypothesis": NO_HYPOTHESIS,
     }
     if result.status is Status.ERROR:

@@ -11,10 +11,9 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
-from jarvis.findings import AnalysisResult, Finding, Priority, Range
+from jarvis.findings import AnalysisResult, Finding, Range
 from jarvis.perf_report.efficiency import MEMORY_ONLY
-from jarvis.run.finding_rows import finding_rows
-from jarvis.run.run import Run
+from jarvis.run.recommended import Recommended
 
 MIN_OPERATION_SCORE = 0.01
 """Rows that would save less have no estimate."""
@@ -29,16 +28,6 @@ _METHODS = {"perf model": "quantified", "upper bound": "quantified", "heuristic"
 HEURISTIC = _METHODS["heuristic"]
 
 Json = dict[str, JsonValue]
-
-
-def recommended(run: Run, result: AnalysisResult) -> list[Finding]:
-    """The findings of an analysis that get a card, most urgent first; low ones do not."""
-    everything = (finding for each in run.results.values() for finding in each.findings)
-    return [
-        finding
-        for finding in impact.ranked(everything)
-        if finding.category == result.key and finding.priority is not Priority.LOW
-    ]
 
 
 def scores(finding: Finding) -> Range | None:
@@ -93,7 +82,7 @@ def _estimate(category: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def finding_entries(run: Run, result: AnalysisResult) -> list[JsonValue]:
+def finding_entries(chosen: Recommended, result: AnalysisResult) -> list[JsonValue]:
     """The findings of an analysis that get a card, with rank, group and scores."""
     return [
         {
@@ -101,9 +90,9 @@ def finding_entries(run: Run, result: AnalysisResult) -> list[JsonValue]:
             "rank": rank,
             **score_fields(scores(finding)),
             "estimate_method": _METHODS[finding.impact.method] if finding.impact else None,
-            **(_group(finding, finding_rows(run, finding)) if result.tier == "compute" else {}),
+            **(_group(finding, chosen.rows(finding)) if result.tier == "compute" else {}),
         }
-        for rank, finding in enumerate(recommended(run, result), start=1)
+        for rank, finding in enumerate(chosen.of(result.key), start=1)
     ]
 
 

@@ -10,9 +10,8 @@ from jarvis.findings import AnalysisResult, Status
 from jarvis.perf_report import CallPath, Totals
 from jarvis.perf_report.call_paths import own_frames
 from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
-from jarvis.run.estimates import bound_type, finding_entries, operation_estimates, recommended
-from jarvis.run.finding_rows import finding_rows
-from jarvis.run.run import Run
+from jarvis.run.estimates import bound_type, finding_entries, operation_estimates
+from jarvis.run.recommended import Recommended
 
 COMPARISON_SCOPE = "standalone"
 """What tools call an analysis of one trace."""
@@ -25,9 +24,12 @@ HIGH_VARIANCE = "high_variance"
 
 
 def category_metrics(
-    run: Run, result: AnalysisResult, details: tuple[str, ...], fused: Mapping[int, str]
+    chosen: Recommended,
+    result: AnalysisResult,
+    details: tuple[str, ...],
+    fused: Mapping[int, str],
 ) -> dict[str, JsonValue]:
-    """The metrics of a category of operations.
+    """The metrics of a category of operations of the run ``chosen`` is of.
 
     ``details`` are the columns that it added, ``fused`` the fusion finding that covers a row, by
     uid. Rows of other categories that its findings speak of stand at the end of ``operations``
@@ -36,6 +38,7 @@ def category_metrics(
     metrics = _head(result)
     if result.status is not Status.OK:
         return {**metrics, "operations": [], "impact_estimates": [], "category_findings": []}
+    run = chosen.run
     rows, unsteady = run.category_operations(result.key), unsteady_uids(result)
     paths = run.call_paths(result.key) if rows.height <= CHAINED_ROWS else {}
     own: list[JsonValue] = [
@@ -61,27 +64,27 @@ def category_metrics(
         "average_efficiency_percent": result.efficiency_pct,
         "mean_efficiency_percent": result.mean_efficiency_pct,
         "efficiency_coverage_percent": result.efficiency_coverage_pct,
-        "operations": [*own, *_shared(run, result)],
+        "operations": [*own, *_shared(chosen, result)],
         "category_specific": dict(result.metrics),
         "notes": list(result.notes),
         "impact_estimates": operation_estimates(result.key, rows),
-        "category_findings": finding_entries(run, result),
+        "category_findings": finding_entries(chosen, result),
     }
 
 
-def _shared(run: Run, result: AnalysisResult) -> list[JsonValue]:
+def _shared(chosen: Recommended, result: AnalysisResult) -> list[JsonValue]:
     """The rows of other categories that findings of this one speak of, each once."""
     entries: dict[int, JsonValue] = {}
-    for finding in recommended(run, result):
-        for row in finding_rows(run, finding).iter_rows(named=True):
+    for finding in chosen.of(result.key):
+        for row in chosen.rows(finding).iter_rows(named=True):
             if row["category"] != result.key:
                 entries[row["uid"]] = {**operation_entry(row), "shared_from": row["category"]}
     return list(entries.values())
 
 
-def system_metrics(run: Run, result: AnalysisResult) -> dict[str, JsonValue]:
+def system_metrics(chosen: Recommended, result: AnalysisResult) -> dict[str, JsonValue]:
     """The metrics of an analysis across categories: its assessments stand at the top level."""
-    return {**_head(result), "category_findings": finding_entries(run, result), **result.metrics}
+    return {**_head(result), "category_findings": finding_entries(chosen, result), **result.metrics}
 
 
 def operation_entry(row: Mapping[str, Any]) -> dict[str, JsonValue]:

@@ -19,6 +19,7 @@ from jarvis.run.manifest import Manifest, TopOperation
 from jarvis.run.metrics import category_metrics, system_metrics
 from jarvis.run.model_info import model_info
 from jarvis.run.priorities import priority_data
+from jarvis.run.recommended import Recommended
 from jarvis.run.run import CALL_PATHS, Run
 from jarvis.workspace import RunPaths
 
@@ -96,16 +97,17 @@ class Preparation:
         """Write all of them; ``prepared`` are the inputs of system analyses by key."""
         paths = RunPaths(self.root)
         unified, fused = self._unified_sheet(), self._fused()
+        chosen = Recommended(self.run)
         for key, result in self.run.results.items():
             _write_json(paths.metadata(key), self._metadata(result))
             if result.tier != "compute":
-                _write_json(paths.metrics(key), system_metrics(self.run, result))
+                _write_json(paths.metrics(key), system_metrics(chosen, result))
                 continue
             rows = self.run.category_operations(key)
             details = tuple(c.name for c in _details(key) if c.name in rows.columns)
             _write_json(
                 paths.metrics(key),
-                category_metrics(self.run, result, details, fused),
+                category_metrics(chosen, result, details, fused),
             )
             if rows.height:
                 _write_csv(paths.operations_csv(key), _category_sheet(unified, rows, details))
@@ -115,7 +117,7 @@ class Preparation:
             _write_json(paths.system_data(key), data)
         for path in paths.category_manifests:
             _write_json(path, self._category_manifest(prepared))
-        priorities = priority_data(self.run)
+        priorities = priority_data(chosen)
         for path in paths.priority_data:
             _write_json(path, priorities)
         _write_json(paths.model_info, model_info(self.run.table("operations")))

@@ -13,7 +13,7 @@ from jarvis.run.estimates import (
     finding_entries,
     operation_estimates,
 )
-from jarvis.run.run import Run
+from jarvis.run.recommended import Recommended
 
 UNMODELLED_COMPUTE_PCT = 5.0
 """Categories from this share of compute on are listed although nothing of them is quantified."""
@@ -26,18 +26,19 @@ SCORES = ("impact_score_low", "impact_score", "impact_score_high")
 Entry = dict[str, Any]
 
 
-def priority_data(run: Run) -> Entry:
+def priority_data(chosen: Recommended) -> Entry:
     """The content of the file.
 
     ``findings`` are sorted by ``impact_score`` (those without one last) and joined to a findings
     file by ``category`` and ``category_rank``; ``priorities`` are categories by GPU time.
     """
+    run = chosen.run
     results = [r for r in run.results.values() if r.tier == "compute" and r.status is Status.OK]
     findings, estimates = list[Entry](), list[Any]()
     for result in results:
         rows = run.category_operations(result.key)
         estimates += operation_estimates(result.key, rows)
-        findings += _findings(result, finding_entries(run, result))
+        findings += _findings(result, finding_entries(chosen, result))
     findings.sort(key=_order)
     for rank, finding in enumerate(findings, start=1):
         finding["global_rank"] = rank

@@ -19,6 +19,7 @@ from jarvis.reports.details import details_of
 from jarvis.reports.findings import findings_markdown
 from jarvis.run import Preparation, Run
 from jarvis.run.priorities import priority_data
+from jarvis.run.recommended import Recommended
 from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.reports.conftest import Analysed
@@ -212,7 +213,7 @@ def test_no_large_category_is_missing_from_the_priorities(sample: Analysed) -> N
         update={"method": "heuristic"}
     )
     run = with_findings(sample.run, "gemm", finding_of(gemm, row, impact=heuristic))
-    data = priority_data(run)
+    data = priority_data(Recommended(run))
     assert [f["estimate_method"] for f in data["findings"]] == ["heuristic"]
     assert data["recommendations"] == []
     (found,) = [p for p in data["priorities"] if p["category"] == "gemm"]
@@ -361,7 +362,9 @@ def test_rows_of_other_categories_are_in_the_metrics_of_a_finding_that_shares_th
     assert found["category_findings"][0]["members"][0]["ex_uid"] == row["uid"]
     own = sum(op["time_ms"] for op in found["operations"] if "shared_from" not in op)
     assert own == pytest.approx(found["total_time_ms"], abs=0.001)
-    block = candidates(findings_markdown(run, run.results["gemm"], details_of(run)))[0][2]
+    block = candidates(findings_markdown(Recommended(run), run.results["gemm"], details_of(run)))[
+        0
+    ][2]
     header, cells = rows_of(block[block.index("**Data:**") :])
     assert header == COLUMNS
     assert cells[0][3] == shared["kernel_name_trunc"]
@@ -518,10 +521,10 @@ def test_low_priorities_get_no_item(sample: Analysed) -> None:
     text = analysis_markdown(run, sample.root)
     assert "A trifle" not in text
     assert "of low priority and stands in the findings" in text
-    mine = findings_markdown(run, run.results["gemm"], details_of(run))
+    mine = findings_markdown(Recommended(run), run.results["gemm"], details_of(run))
     assert "Nothing to recommend." in section(mine, "Recommendations")
     assert "A trifle" in section(mine, "Key Bottlenecks")
-    assert priority_data(run)["findings"] == []
+    assert priority_data(Recommended(run))["findings"] == []
 
 
 def test_a_bound_of_the_trace_is_its_own_score(sample: Analysed) -> None:
@@ -529,7 +532,7 @@ def test_a_bound_of_the_trace_is_its_own_score(sample: Analysed) -> None:
     row = sample.run.category_operations("gemm").row(0, named=True)
     impact = bounded_impact(2.0, 1.0, low_ms=0.2, compute_ms=10.0, total_ms=20.0)
     run = with_findings(sample.run, "gemm", finding_of(gemm, row, impact=impact))
-    (found,) = priority_data(run)["findings"]
+    (found,) = priority_data(Recommended(run))["findings"]
     scores = [found[f"impact_score{end}"] for end in ("_low", "", "_high")]
     assert scores == pytest.approx([1.0, 3.0, 5.0])
     assert found["estimate_method"] == "quantified"
@@ -660,10 +663,10 @@ def test_items_keep_their_details_where_a_finding_covers_another(sample: Analyse
         update={"status": Status.OK, "findings": (over,)}
     )
     run = with_findings(sample.run, "gemm", covered, free, kernel_fusion=fusion)
-    data, text = priority_data(run), analysis_markdown(run, sample.root)
+    data, text = priority_data(Recommended(run)), analysis_markdown(run, sample.root)
     ranks = {f["title"]: f["category_rank"] for f in data["findings"]}
     mine = findings_markdown(
-        run, run.results["gemm"], [d for d in details_of(run) if d.rows is not None]
+        Recommended(run), run.results["gemm"], [d for d in details_of(run) if d.rows is not None]
     )
     assert {t.split(" (")[0]: n for n, t in re.findall(r"^### P(\d): (.*)$", mine, re.M)} == {
         title: str(rank) for title, rank in ranks.items()

@@ -19,6 +19,7 @@ from jarvis.reports.gaps import gaps_of
 from jarvis.reports.rough import rough_markdown
 from jarvis.reports.sections import trace_stem
 from jarvis.run import PerfModelFailure, Run
+from jarvis.run.recommended import Recommended
 from jarvis.trace_health import Fact, Severity
 from tests.builders import trace
 from tests.reports.conftest import Analysed
@@ -218,7 +219,7 @@ def test_a_failed_analysis_is_told_and_left_out(sample: Analysed) -> None:
         traceback="Traceback\n```\nValueError: a|b <c>",
     )
     run = changed(sample.run, results={**sample.run.results, "gemm": failed})
-    text = findings_markdown(run, failed, [])
+    text = findings_markdown(Recommended(run), failed, [])
     assert "- **Status**: ERROR" in text
     assert "## Recommendations" not in text
     fair = fair_markdown(run, sample.root)

@@ -1,0 +1,53 @@
+"""The findings of a run that get a card, and the rows of operations that each speaks of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.operations import DETAILS
+from jarvis.findings import Finding, Priority, Status
+from jarvis.run.run import Run
+from jarvis.schemas import TABLES
+
+COLUMNS = (*(column.name for column in TABLES["operations"]), *(c.name for c in DETAILS))
+"""What the rows of every category have, beside ``category``."""
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """What ``run`` recommends; sorted and joined once, as the order depends on all findings."""
+
+    run: Run
+
+    def of(self, key: str) -> list[Finding]:
+        """The findings of an analysis, most urgent first; those of low priority get no card."""
+        return [finding for finding in self._ranked if finding.category == key]
+
+    def rows(self, finding: Finding) -> pl.DataFrame:
+        """Its operations, or, where it has none, those of other categories whose time it shares.
+
+        Most time first, with COLUMNS and ``category``.
+        """
+        uids = [reference.uid for reference in finding.operations] or list(finding.shared_uids)
+        return self._rows.filter(pl.col("uid").is_in(uids))
+
+    @cached_property
+    def _ranked(self) -> list[Finding]:
+        everything = (f for result in self.run.results.values() for f in result.findings)
+        return [f for f in impact.ranked(everything) if f.priority is not Priority.LOW]
+
+    @cached_property
+    def _rows(self) -> pl.DataFrame:
+        columns = (*COLUMNS, "category")
+        categories = [
+            self.run.category_operations(result.key).select(columns)
+            for result in self.run.results.values()
+            if result.tier == "compute" and result.status is Status.OK and result.row_count
+        ]
+        if not categories:
+            return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64()))
+        order: Mapping[str, bool] = {"kernel_time_us": True, "uid": False}
+        return pl.concat(categories).sort(list(order), descending=list(order.values()))
