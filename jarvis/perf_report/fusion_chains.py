@@ -97,7 +97,7 @@ def fusion_tables(steps: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFr
         modelled_ns=pl.col("busy_ns").filter(pl.col("exact_bytes").is_not_null()).sum(),
         step_bytes=pl.col("exact_bytes").sum(),
         flops=pl.col("exact_flops").sum(),
-        compute=pl.col("compute_spec").sort_by("exact_flops", nulls_last=False).last(),
+        compute=pl.col("compute_spec").sort_by("exact_flops", maintain_order=True).last(),
     )
     chains = (
         instances.group_by(_CHAIN, maintain_order=True)

@@ -81,7 +81,11 @@ def step_rows(placed: pl.DataFrame, groups: pl.DataFrame, group: str) -> pl.Data
     """
     return (
         placed.drop(group, strict=False)  # calls have groups of their own
-        .join(groups.select(group, "instance").explode("instance"), on="instance")
+        .join(
+            groups.select(group, "instance").explode("instance"),
+            on="instance",
+            maintain_order="left",
+        )
         .group_by(group, "position", "operation_uid", maintain_order=True)
         .agg(
             pl.col("name", "input_dims", "input_types").first(),
