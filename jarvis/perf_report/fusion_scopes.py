@@ -43,6 +43,11 @@ class _Frames:
         """The first step below each place, and the first one after it."""
         return self.steps_before[places + 1], self.steps_before[self.end[places]]
 
+    def count(self, places: Int64s) -> Int64s:
+        """The number of steps below each place."""
+        first, last = self.inside(places)
+        return last - first
+
     def parent(self, places: Int64s) -> Int64s:
         """The place above each place; -1 for none, and for -1."""
         uid = np.where(places >= 0, self.parent_uid[places], _NONE)
@@ -107,8 +112,7 @@ def _nearest(frames: _Frames, at: Int64s) -> Int64s:
     """For each step the nearest frame above with more than one step; -1 for none."""
     here = frames.parent(at)
     while (above := here >= 0).any():
-        first, last = frames.inside(here)
-        if not (climbs := above & (last - first < 2)).any():
+        if not (climbs := above & (frames.count(here) < 2)).any():
             break
         here[climbs] = frames.parent(here[climbs])
     return here
@@ -137,16 +141,15 @@ def _named(frames: _Frames, places: Int64s, host_calls: HostCalls) -> pl.DataFra
 def _labels(frames: _Frames, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
     """``scope, scope_kind, scope_name``: names without the number of the instance.
 
-    The code of a module runs in functions below it (``_call_impl``, ``forward``): where nothing
-    else is in the module, it gives the name.
+    The code of a module runs in functions below it (``_call_impl``, ``forward``): where the module
+    holds no other steps, it gives the name.
     """
     levels = [places]
     for _ in range(_CALL_FRAMES):
         below = levels[-1]
         above = frames.parent(below)
-        levels.append(
-            np.where((above >= 0) & (frames.end[above] == frames.end[below]), above, below)
-        )
+        holds_more = frames.count(above) > frames.count(below)
+        levels.append(np.where((above >= 0) & ~holds_more, above, below))
     named = _named(frames, np.unique(np.concatenate(levels)), host_calls)
     return (
         pl.concat(
