@@ -1,10 +1,15 @@
 """Fixtures that every part of the suite shares."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from jarvis import pipeline
+from jarvis.run import Run, write_run
+from jarvis.validation import Verdict, validate
 
 REQUIRE_ALL = os.environ.get("JARVIS_TEST_REQUIRE_ALL") == "1"
 
@@ -28,6 +33,21 @@ def reference_root() -> Path:
     if not root or not (Path(root) / "traces").is_dir():
         skip_or_fail("JARVIS_REFERENCE does not name a folder with reference traces")
     return Path(root).resolve()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_run_is_valid() -> Iterator[None]:
+    """Whatever run directory a test makes must pass ``jarvis validate``."""
+
+    def write_valid_run(run: Run, root: Path) -> None:
+        write_run(run, root)
+        failed = [outcome for outcome in validate(root) if outcome.verdict is Verdict.FAIL]
+        problems = [f"{o.check.name}: {problem}" for o in failed for problem in o.problems]
+        assert not problems, "\n".join(problems)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "write_run", write_valid_run)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

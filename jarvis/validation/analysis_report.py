@@ -170,9 +170,9 @@ def model_is_told(run: RunFiles) -> Iterator[Problem]:
         if not facts.get(name):
             yield Problem(run.name(file), f"There is no {name!r}.")
     for part in _parts(run, APPENDIX):
-        told = " ".join(plain(line.text) for line in part.lines)
+        told = _words(" ".join(plain(line.text) for line in part.lines))
         for name, value in facts.items():
-            if value and " ".join(plain(str(value)).split()) not in told:
+            if _words(str(value)) not in told:
                 text = f"The appendix does not tell the {name}, {value!r}."
                 yield Problem(part.file, text, part.number)
 
@@ -216,6 +216,11 @@ def _sums(file: str, priority: Json, findings: list[Json]) -> Iterator[Problem]:
         if priority[key] is None or abs(priority[key] - sum(known)) > SUM_TOLERANCE:
             text = f"{key} of {category} is {priority[key]}; {sum(known):.2f} expected."
             yield Problem(file, text)
+
+
+def _words(text: str) -> str:
+    """The letters and digits of ``text``: signs may be escaped or left out where it is printed."""
+    return " ".join(re.findall(r"\w+", text))
 
 
 def _same(text: str | None, expected: float | None) -> bool:

@@ -20,6 +20,9 @@ OPTIONAL_PART = "Warnings"
 QUANTITY = re.compile(r"\d ?(?:ms|µs|s|TB/s|TFLOPS/s|[kMG]B)\b")
 """A figure with its unit: a sentence that holds one is a fact."""
 
+ADVICE = re.compile(r"- \*\*(?:Action|Capture|Caveat|Verify)")
+"""Lines that say what to do; two findings may ask for the same."""
+
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?)%")
 _LABEL = re.compile(r"^(?:[-*] |\d+\. )?(?:\*\*[^*]+\*\*:? ?)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z`])")
@@ -91,18 +94,19 @@ def links_lead_somewhere(run: RunFiles) -> Iterator[Problem]:
 
 
 def facts_are_told_once(run: RunFiles) -> Iterator[Problem]:
-    """No table and no sentence with a measured quantity stands twice in the report."""
+    """No table of named things and no sentence with a name and a measurement stands twice."""
     report = run.fair
     if report is None:
         return
-    places: dict[str, list[int]] = defaultdict(list)
+    places: dict[object, list[int]] = defaultdict(list)
     for table in report.tables:
-        rows = [tuple(row.cells.values()) for row in table.rows]
-        places[f"table {table.headers} {rows}"].append(table.number)
+        rows = tuple(tuple(row.cells.values()) for row in table.rows)
+        if len(rows) > 1 and any("`" in cell for row in rows for cell in row):
+            places[table.headers, rows].append(table.number)
     for line in report.prose:
-        if not line.text.startswith(("|", "#")):
+        if not line.text.startswith(("|", "#")) and not ADVICE.match(line.text):
             for sentence in _SENTENCE_END.split(_LABEL.sub("", line.text)):
-                if QUANTITY.search(own_words(sentence)):
+                if "`" in sentence and QUANTITY.search(own_words(sentence)):
                     places[sentence].append(line.number)
     for first, *others in places.values():
         for number in others:

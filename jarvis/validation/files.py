@@ -39,9 +39,10 @@ def reports_are_there(run: RunFiles) -> Iterator[Problem]:
 
 
 def sheets_are_there(run: RunFiles) -> Iterator[Problem]:
-    """Every sheet of the report is there as CSV; with host operators, so is their summary."""
+    """Every sheet of the report is there as CSV; with operators that ran, so is their summary."""
     sheets = list(run.manifest["sheets"])
-    if run.manifest["trace"]["event_counts"].get(OPERATOR_EVENTS):
+    has_rows = any(category.get("csv_file") for category in run.categories)
+    if has_rows and run.manifest["trace"]["event_counts"].get(OPERATOR_EVENTS):
         sheets.append(SUMMARY_SHEET)
     for name in dict.fromkeys(sheets):
         path = run.paths.perf_report_csvs / f"{name}.csv"

@@ -13,7 +13,7 @@ _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _COMMENT = re.compile(r"<!--.*?-->")
 _BORDER = re.compile(r"(?<!\\)\|")
 _DIVIDER = re.compile(r"^\|(?: *:?-+:? *\|)+$")
-_LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"(?<!\\)(!?)\[(?:\\.|[^\[\]\\])*\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
 
 

@@ -98,7 +98,7 @@ def _given_names(run: RunFiles) -> list[str]:
     trace, hardware = run.manifest["trace"], run.hardware or {}
     names = [
         run.manifest.get("model_name"),
-        trace.get("device_name"),
+        *trace.get("device_names", ()),
         trace.get("file_name"),
         *hardware.get("aliases", ()),
         *(hardware.get("sources") or {}).values(),

@@ -23,7 +23,7 @@ DOCUMENT = """\
 
 ### Inner
 
-See [it](#inner), not `[that](#nowhere)`. ![plot](plot.png)
+See [it](#inner), not `[that](#nowhere)` or [this\\](#nowhere). ![plot](plot.png)
 
 ## Second
 
