@@ -15,6 +15,9 @@ from jarvis.findings import GPU_TIME, Finding, Priority
 GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""
 
+LAUNCHED = "->"
+"""Stands between launcher and kernel in the name of work that no operator accounts for."""
+
 KERNELS_SHOWN = 5
 
 NO_PERF_MODEL = "no perf model"
@@ -23,9 +26,14 @@ NO_PERF_MODEL = "no perf model"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One reason why time cannot be judged; the texts may name facts of the heaviest operator."""
+    """One reason why time cannot be judged; the texts may name facts of the heaviest operator.
+
+    ``subject`` says after a category's title what of it is meant where operators have no names of
+    their own and those of the kernels stand for them.
+    """
 
     key: str
+    subject: str
     because: str
     algorithmic: str
     kernel: str
@@ -35,6 +43,7 @@ class _Kind:
 
 REPLAYED = _Kind(
     "replayed",
+    "replayed from a GPU graph",
     "The kernels are replayed from a GPU graph, which records no operators and no shapes",
     "Find the operators behind these kernels first, in a trace of one step without GPU graphs.",
     "Take the kernels by name until then: {launches} of {kernel} take {mean_time} each; compare "
@@ -45,6 +54,7 @@ REPLAYED = _Kind(
 )
 COMMUNICATION = _Kind(
     "communication",
+    "that is communication",
     "Communication is not judged by a roofline",
     "Look for {name} among the findings on communication; one rank shows the kinds, sizes and "
     "times of collectives, not who waits for whom.",
@@ -55,6 +65,7 @@ COMMUNICATION = _Kind(
 )
 WITHOUT_ARGUMENTS = _Kind(
     "without arguments",
+    "without operators or shapes",
     "The trace records no operator or no shapes for these kernels",
     "Find out what launches {kernel} before anything else: {launches} take {mean_time} each.",
     "Take the kernels by name until then, and profile {kernel} with the platform's "
@@ -65,6 +76,7 @@ WITHOUT_ARGUMENTS = _Kind(
 )
 OPERATORS = _Kind(
     "operators",
+    "without a perf model",
     "No perf model covers them",
     "Look at what calls {name}{place} and whether a fused or library operator does the same work"
     "{on_arguments}.",
@@ -114,17 +126,18 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
     is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)
     if not is_relevant or group.compute_pct < MIN_COMPUTE_PCT:
         return
-    times = group.rows.group_by("name", maintain_order=True).agg(pl.col("kernel_time_us").sum())
-    names = list(dict.fromkeys(map(quoted, times.sort("kernel_time_us", descending=True)["name"])))
+    is_nameless = group.rows["name"].str.contains(LAUNCHED, literal=True).all()
+    names = _names(group, "main_kernel" if is_nameless else "name")
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
     facts = _facts(group)
     texts = _texts(data, group, kind)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    subject = f"{data.title} {kind.subject}" if is_nameless else f"{names[0]}{more}"
     yield Finding(
         check="no_perf_model",
         category=data.key,
-        title=f"No perf model: {names[0]}{more}",
+        title=f"No perf model: {subject}",
         operations=group.operations,
         evidence=_evidence(group, names),
         issue=f"{kind.because}, so whether the {ms(group.time_ms)} ({pct(group.compute_pct)} of "
@@ -135,6 +148,13 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
         caveat="No saving can be estimated without FLOPs and bytes.",
         **{field: text.format_map(facts) for field, text in texts.items()},
     )
+
+
+def _names(group: OperationGroup, column: str) -> list[str]:
+    """Operators or kernels, each once, most time first."""
+    filled = group.rows.with_columns(pl.col(column).fill_null(pl.col("name")))
+    times = filled.group_by(column, maintain_order=True).agg(pl.col("kernel_time_us").sum())
+    return list(dict.fromkeys(map(quoted, times.sort("kernel_time_us", descending=True)[column])))
 
 
 def _texts(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str, str]:
@@ -177,7 +197,7 @@ def _evidence(group: OperationGroup, names: list[str]) -> dict[str, float | int 
         GPU_TIME: group.time_ms,
         "Share of category (%)": group.category_pct,
         "Share of compute (%)": group.compute_pct,
-        "Operators": listed(names),
+        "Operators or kernels": listed(names),
         "Launches": group.launches,
         "Longest kernels": _longest(group),
         "Why there is none": heaviest["roofline_note"],

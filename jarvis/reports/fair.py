@@ -17,7 +17,6 @@ from jarvis.reports.markup import Markdown, cell, table
 from jarvis.reports.quantities import (
     count,
     decimal,
-    microseconds,
     milliseconds,
     percent,
 )
@@ -98,7 +97,7 @@ def fair_markdown(run: Run, root: Path) -> str:
             *(_across(result, cards) for result in sections.cross_results(run)),
             *(_category(run, result, cards) for result in sections.compute_results(run)),
         ],
-        absent=[no_data(r) for r in run.results.values() if r.status is Status.NO_DATA],
+        absent=_absent(run),
         hardware=sections.preset_name(hardware) if hardware else sections.hardware_line(None),
         peaks=appendix.peaks(hardware) if hardware else None,
         health_line=health_line(health),
@@ -107,6 +106,15 @@ def fair_markdown(run: Run, root: Path) -> str:
         replay_table=replay_table(root),
         methodology=appendix.methodology(hardware),
     )
+
+
+def _absent(run: Run) -> list[str]:
+    """What had nothing to look at: the categories in one sentence, every other one with why."""
+    without = [r for r in run.results.values() if r.status is Status.NO_DATA]
+    categories = [r.title for r in without if r.tier == "compute" and r.error is None]
+    reasons = [no_data(r) for r in without if r.tier != "compute" or r.error is not None]
+    named = [f"Categories without operations: {', '.join(categories)}."] if categories else []
+    return [*named, *reasons]
 
 
 def _low_priority(details: list[Details]) -> Markdown:
@@ -166,7 +174,7 @@ def _kernels(rows: pl.DataFrame) -> Markdown | None:
                 count(number),
                 cell(kernel["name"]),
                 _per_call(kernel["count"], calls),
-                microseconds(kernel["mean_us"]),
+                milliseconds(kernel["mean_us"] / 1000),
                 percent(share_pct(kernel["total_us"], row["kernel_time_us"])),
             )
             for kernel in (row["kernels"] or [])[:KERNELS_SHOWN]

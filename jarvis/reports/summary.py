@@ -19,6 +19,10 @@ FELT_PCT = 1.0
 """A smaller share of wall time beside compute is not worth a word in the summary."""
 
 
+MOSTLY_COMPUTE_PCT = 50.0
+"""Below this share of wall time the summary says how little kernels can gain."""
+
+
 def paragraph(run: Run, details: list[Details]) -> str:
     """What was judged, what to do first, and what all of it would gain."""
     return " ".join(
@@ -116,7 +120,12 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
         for d in details
     )
     if has_card:
-        return f"{intro}, so look at {felt} before single kernels."
+        limit = (
+            ""
+            if totals.compute_pct >= MOSTLY_COMPUTE_PCT
+            else ", which together can gain no more than the time that computes"
+        )
+        return f"{intro}, so look at {felt} before single kernels{limit}."
     return f"{intro}, but {felt} stay{'' if ' and ' in felt else 's'} below what calls for a card."
 
 
@@ -147,7 +156,7 @@ def _flash_attention(run: Run) -> str:
     if result is None or result.status is Status.ERROR:
         return NOT_AVAILABLE
     if result.status is Status.NO_DATA:
-        return "No (no attention operator in the trace)"
+        return "No (no attention in the trace)"
     is_used = result.metrics.get("flash_attention_detected")
     if is_used is None:
         return NOT_AVAILABLE

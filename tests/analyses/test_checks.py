@@ -235,6 +235,10 @@ def test_what_hides_an_efficiency_decides_what_to_do_about_it() -> None:
     }
     assert len(findings) == 4
     graph = findings["someGraphLaunch->kernel"]
+    assert graph.title == "No perf model: Other replayed from a GPU graph"
+    assert "of `graph_kernel` in 36 launches" in graph.issue
+    assert findings["some kernel"].title == "No perf model: `some kernel`"
+    assert findings["aten::a"].title == "No perf model: `aten::a`"
     assert "without GPU graphs" in graph.algorithmic
     assert "36 launches of `graph_kernel` take 19.4 µs each" in graph.kernel
     assert "GPU graphs switched off" in graph.capture
@@ -244,6 +248,16 @@ def test_what_hides_an_efficiency_decides_what_to_do_about_it() -> None:
     assert "record_shapes=True" in findings["some kernel"].capture
     assert "one rank" in findings["c10d::allreduce_"].algorithmic
     assert "Record every rank" in findings["c10d::allreduce_"].capture
+
+
+def test_kernels_without_operators_are_called_by_their_own_names() -> None:
+    rows = [
+        operation(f"launch->{name} (Synthetic Op)", time_us=us, kernels=[(name, us)])
+        for name, us in (("short", 300.0), ("long", 600.0))
+    ]
+    finding = only(no_perf_model(category("gemm", *rows)))
+    assert finding.title == "No perf model: GEMM without operators or shapes"
+    assert "of `long`, `short` in 2 launches" in finding.issue
 
 
 def test_an_efficiency_is_placed_against_what_is_usual() -> None:

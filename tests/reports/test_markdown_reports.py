@@ -380,7 +380,7 @@ def test_the_table_of_kernels_refers_to_rows_and_repeats_none(sample: Analysed) 
     gemm = details[details.index(". GEMM (") :].split("\n### ")[0]
     operations = re.findall(r"^\| (\d+) \| `aten::", gemm, re.MULTILINE)
     kernels = re.findall(
-        r"^\| (\d+) \| `[^`]+` \| [\d.]+ \| [\d.]+ µs \| ([\d.]+)% \|$", gemm, re.MULTILINE
+        r"^\| (\d+) \| `[^`]+` \| [\d.]+ \| [\d.]+ [mµ]s \| ([\d.]+)% \|$", gemm, re.MULTILINE
     )
     assert operations == [str(n + 1) for n in range(len(operations))]
     assert {number for number, _ in kernels} <= set(operations)
