@@ -2,8 +2,9 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
-from jarvis.findings import AnalysisResult, Finding
+from jarvis.findings import AnalysisResult, Finding, Priority
 from jarvis.impact import ranked
 from jarvis.reports.markup import Markdown, anchor, prose
 from jarvis.run import Run
@@ -49,15 +50,16 @@ def recommendations(run: Run) -> list[Recommendation]:
     """All findings of the run, most urgent first.
 
     ``local_number`` counts within a category; outside the compute tier through the analyses of the
-    tier in page order, so that what the GPU waits for comes before how its kernels overlap.
+    tier in page order, so that what the GPU waits for comes before how its kernels overlap. Those
+    of low priority, which get no item, are counted last.
     """
     ordered = ranked(f for result in run.results.values() for f in result.findings)
     local_numbers: dict[int, int] = {}
     counters: Counter[str] = Counter()
-    for key, result in run.results.items():
+    for is_low, (key, result) in product((False, True), run.results.items()):
         counter = key if result.tier == "compute" else result.tier
         for position, finding in enumerate(ordered):
-            if finding.category == key:
+            if finding.category == key and (finding.priority is Priority.LOW) is is_low:
                 counters[counter] += 1
                 local_numbers[position] = counters[counter]
     return [
