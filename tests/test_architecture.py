@@ -44,6 +44,7 @@ def test_only_the_workspace_spells_output_paths() -> None:
         nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
         # A key of the metrics has the name of a folder.
         keys = {id(key) for node in nodes if isinstance(node, ast.Dict) for key in node.keys}
+        keys |= {id(node.slice) for node in nodes if isinstance(node, ast.Subscript)}
         literals = {
             node.value
             for node in nodes

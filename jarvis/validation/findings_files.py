@@ -56,7 +56,7 @@ def recommendations_come_before_details(run: RunFiles) -> Iterator[Problem]:
 def findings_are_recommendations(run: RunFiles) -> Iterator[Problem]:
     """A findings file has a recommendation wherever the metrics have a finding."""
     for category, document in run.findings_files():
-        findings = run.metrics(category).get("category_findings", [])
+        findings = run.metrics(category)["category_findings"]
         if findings and not markers.items(document):
             text = f"It has no recommendation; {len(findings)} expected."
             yield Problem(document.file, text)
