@@ -169,12 +169,13 @@ def bounded_impact(
     total_ms: float,
     low_ms: float = 0.0,
     mid_ms: float | None = None,
+    efficiency_pct: float | None = None,
 ) -> Impact:
     """An impact that the trace bounds: at most ``saved_ms``; ``mid_ms`` defaults to half of the way
-    from ``low_ms``."""
+    from ``low_ms``. ``efficiency_pct`` is what the time runs at now, where that is known."""
     mid = (low_ms + saved_ms) / 2 if mid_ms is None else mid_ms
     savings = Range(low=low_ms, mid=mid, high=saved_ms)
-    return _impact(time_ms, savings, "upper bound", compute_ms, total_ms)
+    return _impact(time_ms, savings, "upper bound", compute_ms, total_ms, efficiency_pct)
 
 
 def fused_impact(

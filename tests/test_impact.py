@@ -83,6 +83,8 @@ def test_bounded_range() -> None:
     bounded = impact.bounded_impact(10.0, 4.0, **BASES)
     assert (bounded.saved_ms.low, bounded.saved_ms.mid, bounded.saved_ms.high) == (0.0, 2.0, 4.0)
     assert bounded.method == "upper bound"
+    assert bounded.efficiency_pct is None
+    assert impact.bounded_impact(10.0, 4.0, efficiency_pct=4.6, **BASES).efficiency_pct == 4.6
 
 
 def test_shares_of_nothing_are_zero() -> None:

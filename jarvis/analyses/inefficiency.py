@@ -343,7 +343,9 @@ def _gain(
     modelled = impact.modelled_impact(group.time_ms, efficiency_pct, target_pct, **data.bases)
     if not group.is_launch_bound:
         return modelled
-    return impact.bounded_impact(group.time_ms, modelled.saved_ms.mid, **data.bases)
+    return impact.bounded_impact(
+        group.time_ms, modelled.saved_ms.mid, efficiency_pct=efficiency_pct, **data.bases
+    )
 
 
 def _target_pct(

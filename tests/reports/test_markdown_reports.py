@@ -24,6 +24,7 @@ from jarvis.trace_health import Fact, Severity
 from tests.builders import trace
 from tests.reports.conftest import Analysed
 
+KEYS = ("gemm", "cpu_idle")
 PARSER = MarkdownIt("commonmark").enable("table")
 LINK = re.compile(r"\]\(#([^)]+)\)")
 
@@ -327,6 +328,26 @@ def test_a_card_says_with_which_others_its_saving_does_not_add_up(sample: Analys
     name = sample.run.category_operations("elementwise")["name"][0]
     assert f"- **Operation**: across operators (Kernel fusion): `{name}`" in cards[0]
     assert "add up to 5.00 ms (" in section(fair, "Executive Summary")
+
+
+def test_findings_say_their_efficiency_and_what_they_overlap_with(sample: Analysed) -> None:
+    uid = uids_of(sample.run, "gemm")[0]
+    bases = {"compute_ms": 10.0, "total_ms": 20.0}
+    small = bounded_impact(2.0, 1.0, efficiency_pct=4.6, **bases)
+    run = with_findings(
+        sample.run,
+        finding("gemm", uid, saved_ms=1.0, impact=small),
+        finding("gemm", uid, saved_ms=2.0),
+        finding("cpu_idle", saved_ms=3.0, time_pool="idle"),
+        finding("cpu_idle", saved_ms=2.0, time_pool="idle"),
+    )
+    details = {key: [d for d in details_of(run) if d.finding.category == key] for key in KEYS}
+    gemm, idle = (
+        findings_markdown(Recommended(run), run.results[key], details[key]) for key in KEYS
+    )
+    assert "- **Efficiency:** 4.6% of the roofline (needs investigation)" in gemm
+    assert gemm.count("- **Overlap:** shares time with P") == 2
+    assert idle.count("   - Overlap: shares time with P") == 2
 
 
 def test_findings_that_save_nothing_known_overlap_with_nothing(sample: Analysed) -> None:
