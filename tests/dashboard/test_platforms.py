@@ -1,0 +1,23 @@
+"""The platforms that the ingest page offers, and what it says about each."""
+
+import pytest
+
+from tests.dashboard.conftest import Draw
+
+
+@pytest.mark.parametrize(
+    ("platform", "figures"),
+    [
+        ("MI300X", ("5.30 TB/s", "708 TFLOPS/s", "192 GB")),
+        ("MI325X", ("6.00 TB/s", "708 TFLOPS/s", "256 GB")),
+        ("MI355X", ("6.50 TB/s", "850 TFLOPS/s", "288 GB")),
+        ("MI400", ("7.00 TB/s", "1,000 TFLOPS/s", "320 GB")),
+    ],
+)
+def test_a_platform_is_offered_with_bandwidth_peak_and_memory(
+    filed: Draw, platform: str, figures: tuple[str, ...]
+) -> None:
+    page = filed("ingest", ingest_source="sample")
+    assert platform in page.selectbox(key="ingest_platform").options
+    page.selectbox(key="ingest_platform").set_value(platform).run()
+    assert tuple(metric.value for metric in page.metric)[:3] == figures

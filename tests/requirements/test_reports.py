@@ -1,0 +1,209 @@
+"""What the reports of one trace must say, beyond their layout."""
+
+import re
+
+import pytest
+
+from jarvis.findings import Finding, Priority
+from jarvis.reports.details import details_of
+from jarvis.reports.fair import fair_markdown
+from jarvis.reports.ranking import recommendations
+from jarvis.reports.rough import rough_markdown
+from jarvis.workspace import RunPaths
+from tests.analyses.rows import totals
+from tests.reports.conftest import Analysed
+from tests.reports.test_markdown_reports import changed, finding, section, with_findings
+
+
+@pytest.fixture(scope="module")
+def fair(busy: Analysed) -> str:
+    return busy.text("standalone_analysis_fair.md")
+
+
+@pytest.fixture(scope="module")
+def rough(busy: Analysed) -> str:
+    return busy.text("standalone_analysis_rough.md")
+
+
+def findings(busy: Analysed) -> list[Finding]:
+    found = [f for result in busy.run.results.values() for f in result.findings]
+    assert len(found) > 5
+    return found
+
+
+def test_both_reports_stand_in_the_output_folder(busy: Analysed) -> None:
+    names = {path.name for path in busy.root.glob("standalone_analysis_*.md")}
+    assert names == {"standalone_analysis_fair.md", "standalone_analysis_rough.md"}
+
+
+def test_the_report_for_auditors_has_the_whole_timeline(busy: Analysed, rough: str) -> None:
+    times = busy.run.manifest.totals
+    for name, time_ms, share in (
+        ("Computation", times.compute_time_ms, times.compute_pct),
+        ("Exposed communication", times.exposed_comm_time_ms, times.exposed_comm_pct),
+        ("Exposed copies", times.exposed_memcpy_time_ms, times.exposed_memcpy_pct),
+        ("Idle", times.idle_time_ms, times.idle_pct),
+    ):
+        row = re.search(rf"^\| {name} \| ([\d.]+) \| ([\d.]+)% \|$", rough, re.MULTILINE)
+        assert row is not None, name
+        assert float(row[1]) == pytest.approx(time_ms, rel=0.01)
+        assert float(row[2]) == pytest.approx(share, abs=0.06)
+
+
+def test_the_steps_of_the_process_are_told_with_their_commands(rough: str) -> None:
+    process = section(rough, "Analysis Process Summary")
+    steps = re.findall(r"^### Step ([\d-]+): (.*)$", process, re.MULTILINE)
+    assert [number for number, _ in steps] == ["1", "2", "3-5", "6", "7"]
+    assert "jarvis report trace.json" in process
+    assert "jarvis analyze trace.json" in process
+    assert "Exposed communication" in process
+    assert "The arithmetic behind each saving and each priority:" in process
+
+
+def test_raw_tables_and_call_paths_are_there(busy: Analysed, rough: str) -> None:
+    raw = section(rough, "Raw Data Exploration")
+    assert "### gpu_timeline" in raw
+    assert "### ops_summary" in raw
+    for result in busy.run.results.values():
+        if result.tier == "compute" and result.row_count:
+            assert f"### Operations: {result.title}" in raw
+    tree = section(rough, "Tree Analysis")
+    assert "nn.Module: Block_0 (module)" in tree
+    assert "=> aten::mm ((4096, 4096), (4096, 4096))" in tree
+
+
+@pytest.mark.parametrize(("compute_ms", "is_said"), [(9.6, False), (9.4, True)])
+def test_below_95_percent_of_compute_the_rest_comes_first(
+    busy: Analysed, compute_ms: float, is_said: bool
+) -> None:
+    whole = totals(compute_ms, idle_ms=10.0 - compute_ms)
+    run = with_findings(changed(busy.run, totals=whole), finding("cpu_idle", saved_ms=0.1))
+    summary = section(fair_markdown(run, busy.root), "Executive Summary")
+    assert ("look at idle time before single kernels" in summary) is is_said
+
+
+def test_the_metrics_of_the_summary(busy: Analysed, fair: str) -> None:
+    rows = dict(re.findall(r"^\| ([\w /]+) \| (.+) \|$", section(fair, "Executive Summary"), re.M))
+    times = busy.run.manifest.totals
+    assert rows["Total Compute Time"].startswith("6.80 ms of")
+    assert f"{times.compute_pct:.1f}% computing" in rows["GPU Utilization"]
+    assert f"{times.idle_pct:.1f}% idle" in rows["GPU Utilization"]
+    assert f"{times.exposed_comm_pct:.1f}% exposed communication" in rows["GPU Utilization"]
+    assert rows["Top Bottleneck Category"] == "GEMM (58.8% of compute)"
+    assert rows["Flash Attention Usage"] == "No (no attention in the trace)"
+
+
+def test_the_table_of_top_operations(busy: Analysed, fair: str) -> None:
+    summary = section(fair, "Executive Summary")
+    assert "### Top Operations (where to optimize first)" in summary
+    assert "| Rank | Operation | Category | Time (ms) | % of Total Compute |" in summary
+    assert "| 1 | `aten::mm` | GEMM | 4.00 | 58.8% |" in summary
+    assert "| 2 | `aten::convolution` | Convolution | 1.60 | 23.5% |" in summary
+
+
+def test_every_finding_has_both_paths_and_says_counts_or_times(busy: Analysed) -> None:
+    for found in findings(busy):
+        assert found.algorithmic, found.title
+        assert found.kernel, found.title
+        assert found.algorithmic != found.kernel, found.title
+        assert re.search(r"\d", found.issue), found.title
+        assert found.evidence, found.title
+
+
+def test_findings_of_operators_say_calls_efficiency_shape_kernel_and_tile(busy: Analysed) -> None:
+    (product,) = (f for f in findings(busy) if f.title == "Low efficiency: `aten::mm`")
+    evidence = product.evidence
+    assert evidence["Calls"] == 2
+    assert evidence["GPU time (ms)"] == pytest.approx(4.0)
+    assert evidence["Efficiency (% of roofline)"] == pytest.approx(9.707, abs=0.001)
+    assert evidence["FLOPs/byte of the heaviest call"] == pytest.approx(1365.33, abs=0.01)
+    assert evidence["Heaviest call"] == "[4096,4096] bf16, [4096,4096] bf16"
+    assert evidence["Main kernel"] == "`Cijk_Alik_Bljk_BBS_BH_MT256x128x64`"
+    assert evidence["Tile"] == "256x128x64"
+    assert evidence["Called from"] == "Block"
+    assert [reference.operation_count for reference in product.operations] == [2]
+
+
+def test_rates_are_compared_with_the_peak_that_bounds_them(busy: Analysed) -> None:
+    by_title = {f.title: f.evidence for f in findings(busy)}
+    product, addition = (
+        by_title["Low efficiency: `aten::mm`"],
+        by_title["Low efficiency: `aten::add`"],
+    )
+    # 2 * 4096^3 FLOPs in 2 ms; three tensors of 33.6 MB in 0.4 ms
+    assert product["Achieved (TFLOPS/s)"] == pytest.approx(68.719, abs=0.001)
+    assert product["Peak (TFLOPS/s)"] == 708.0
+    assert addition["Achieved (TB/s)"] == pytest.approx(3 * 2 * 4096**2 / 0.4e-3 / 1e12)
+    assert addition["Peak (TB/s)"] == 5.3
+
+
+def test_findings_of_all_analyses_are_ranked_together_and_in_every_file(
+    busy: Analysed, fair: str
+) -> None:
+    ranked = recommendations(busy.run)
+    assert [r.finding.priority.rank for r in ranked] == sorted(
+        r.finding.priority.rank for r in ranked
+    )
+    assert len({r.finding.category for r in ranked}) > 3
+    for each in ranked:
+        key, tier = each.finding.category, each.result.tier
+        own = busy.text(str(RunPaths(busy.root).findings(key, tier).relative_to(busy.root)))
+        assert each.title in own
+        assert f"{each.label} " in fair
+
+
+def test_a_card_names_operation_impact_and_its_details(busy: Analysed, fair: str) -> None:
+    cards = re.split(r"^### ", section(fair, "Recommendations"), flags=re.MULTILINE)[1:]
+    first, gain = cards[0], details_of(busy.run)[0].finding.impact
+    assert gain is not None
+    assert first.startswith("🔴 P1 (Critical): Low efficiency: `aten::mm`\n")
+    assert "- **Operation**: `aten::mm` (2 calls)" in first
+    assert f"{gain.compute_pct.mid:.1f}% of compute, {gain.e2e_pct.mid:.1f}% of GPU wall" in first
+    assert f"(range {gain.saved_ms.low:.2f} to {gain.saved_ms.high:.2f} ms" in first
+    assert re.search(r"\[Detailed Analysis: GEMM\]\(#p1-low-efficiency-atenmm\)", first)
+    basis = section(fair, "Recommendations").split("\n### ")[0]
+    assert "presence in the top operations, the efficiency gap and the share of compute" in basis
+
+
+def test_details_reuse_the_findings_of_their_category(busy: Analysed, fair: str) -> None:
+    details = section(fair, "Detailed Analysis")
+    for result in busy.run.results.values():
+        for each in details_of(busy.run):
+            if each.finding.category == result.key and each.finding.priority is not Priority.LOW:
+                assert each.evidence in details
+
+
+def test_kernels_can_be_compared_between_shapes(busy: Analysed, fair: str) -> None:
+    details = section(fair, "Detailed Analysis")
+    part = details[details.index(". Convolution (") :].split("\n### ")[0]
+    assert "| 1 | `igemm_fwd_gtcx3_nhwc_bf16` | 1 | 0.500 ms | 62.5% |" in part
+    assert "| 1 | `batched_transpose_32x16_half` | 1 | 0.300 ms | 37.5% |" in part
+
+
+def test_the_appendix_names_platform_peaks_memory_and_packages(fair: str) -> None:
+    appendix = section(fair, "Appendix")
+    assert "MI300X, preset reference" in appendix
+    assert "| Peak HBM BW | 5.30 TB/s |" in appendix
+    assert "| Peak MAF matrix_bf16 | 708 TFLOPS/s |" in appendix
+    assert "| Memory | 192 GB HBM3 |" in appendix
+    assert "`replay_packages/aten_mm_replay_package.zip`" in appendix
+
+
+def test_icons_of_the_priorities() -> None:
+    assert [priority.icon for priority in Priority] == ["🔴", "🟡", "🟢", "⚪"]
+
+
+def test_without_a_perf_model_nothing_is_estimated(busy: Analysed) -> None:
+    (unknown,) = (f for f in findings(busy) if f.check == "no_perf_model")
+    assert unknown.impact is None
+    assert "Efficiency (% of roofline)" not in unknown.evidence
+    assert "No perf model: 1 row" in section(rough_markdown(busy.run), "TraceLens Gaps")
+
+
+def test_notes_of_the_products_count_quantized_and_unmodelled_rows(busy: Analysed) -> None:
+    notes = section(busy.text("category_findings/gemm_findings.md"), "Additional Notes")
+    assert "- Quantized count: 0" in notes
+    assert "- Missing perf model count: 0" in notes
+    overview = section(busy.text("category_findings/gemm_findings.md"), "Overview")
+    assert "58.8% of compute" in overview
+    assert "Average efficiency: 9.7% of the roofline" in overview
