@@ -19,8 +19,11 @@ from jarvis.charts.rooflines import (
     compute_roofline,
     peak_words,
 )
+from jarvis.charts.timeline import BRUSHED, CLICKED, TimelineRow, timeline_chart
 
 __all__ = [
+    "BRUSHED",
+    "CLICKED",
     "DARK",
     "LIGHT",
     "MAX_POINTS",
@@ -29,6 +32,7 @@ __all__ = [
     "STATES",
     "Columns",
     "Palette",
+    "TimelineRow",
     "bandwidth_roofline",
     "bars",
     "categories",
@@ -42,4 +46,5 @@ __all__ = [
     "peak_words",
     "savings",
     "scatter",
+    "timeline_chart",
 ]

@@ -14,7 +14,7 @@ from jarvis.dashboard.operation_details import operation_details
 from jarvis.dashboard.page_head import page_head
 from jarvis.dashboard.panels import panel_card
 from jarvis.dashboard.projection import judged, operation_columns, reprojected, saved_ms
-from jarvis.dashboard.state import Opened, opened
+from jarvis.dashboard.state import Opened, opened, timeline_of
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import TARGET_PCT, efficiency_word, share_pct
 from jarvis.reports.markup import escape, prose
@@ -88,7 +88,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
         row = shown.row(by_predicate=pl.col("uid") == uid, named=True)
         path = now.run.call_paths(analysis.key).get(uid)
-        operation_details(row, path, controls.target_pct, totals)
+        operation_details(row, path, controls.target_pct, totals, timeline_of(now))
     method_note(analysis, rows, now.run.manifest.hardware)
 
 

@@ -20,7 +20,11 @@ def menu() -> Menu:
             _file_page("overview", "Overview", "dashboard"),
         ],
         "Kernels": _analysis_pages("compute"),
-        "System": _analysis_pages("system") + _analysis_pages("fusion"),
+        "System": [
+            *_analysis_pages("system"),
+            *_analysis_pages("fusion"),
+            _file_page("timeline", "Timeline", "view_timeline"),
+        ],
         "Results": [_file_page("report", "Report", "description")],
     }
 

@@ -8,8 +8,8 @@ from streamlit.navigation.page import StreamlitPage
 from jarvis.dashboard.links import ANALYSIS
 from jarvis.dashboard.state import current_id
 
-INGEST, OVERVIEW = "", "overview"
-"""URL paths of two pages; those of analyses are their keys."""
+INGEST, OVERVIEW, TIMELINE = "", "overview", "timeline"
+"""URL paths of pages; those of analyses are their keys."""
 
 _PAGES = "_pages"
 

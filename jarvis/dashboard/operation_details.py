@@ -11,9 +11,11 @@ from jarvis.analyses.wording import counted
 from jarvis.charts import Columns, columns_of
 from jarvis.dashboard.projection import operation_columns
 from jarvis.dashboard.small_table import small_table
+from jarvis.dashboard.timeline_event import example_link
 from jarvis.perf_report import CallPath, Totals
 from jarvis.reports.markup import code, escape
 from jarvis.reports.quantities import count, efficiency, microseconds, percent
+from jarvis.run.timeline import Timeline
 from jarvis.schemas import NUMBER, TEXT, Column
 
 _ARGUMENTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
@@ -54,7 +56,11 @@ _TREE_LINES = 60
 
 
 def operation_details(
-    row: dict[str, Any], path: CallPath | None, target_pct: float, totals: Totals
+    row: dict[str, Any],
+    path: CallPath | None,
+    target_pct: float,
+    totals: Totals,
+    timeline: Timeline,
 ) -> None:
     """Draw the details of one row of a category (``operations`` and the category's columns)."""
     columns = operation_columns()
@@ -66,6 +72,7 @@ def operation_details(
             f"{microseconds(row['host_time_us'])} · efficiency {efficiency(row['pct_roofline'])}"
             + (f" · {row['bound']} bound" if row["bound"] else "")
         )
+        example_link(timeline, row)
         left, right = st.columns(2)
         with left:
             _projections(row, target_pct, totals)

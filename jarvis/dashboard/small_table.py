@@ -1,6 +1,7 @@
 """Plain tables: columns with label, unit, format and meaning from the schema."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import polars as pl
 import streamlit as st
@@ -17,8 +18,15 @@ def small_table(
     alt: str,
     names: Sequence[str] | None = None,
     widths: Mapping[str, int] | None = None,
+    *,
+    key: str | None = None,
+    on_select: Callable[[], None] | None = None,
+    height: int | Literal["auto"] = "auto",
 ) -> None:
-    """Draw the named columns (default: all that ``columns`` describes); widths in pixels."""
+    """Draw the named columns (default: all that ``columns`` describes); widths in pixels.
+
+    With ``on_select`` one row can be selected; the session state has it under ``key``.
+    """
     shown = [name for name in names or columns if name in frame.columns]
     st.dataframe(
         frame.select(shown),
@@ -29,6 +37,10 @@ def small_table(
         },
         placeholder=MISSING,
         alt=alt,
+        key=key,
+        on_select=on_select or "ignore",
+        selection_mode="single-row",
+        height=height,
     )
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 from jarvis.charts import PALETTES, Palette
 from jarvis.errors import JarvisError
 from jarvis.run import Run
+from jarvis.run.timeline import Timeline
 from jarvis.server.catalogue import analysis_root
 from jarvis.workspace import RunPaths
 
@@ -63,6 +64,12 @@ def opened() -> Opened:
     return Opened(analysis_id, root, _load(str(root), stamp))
 
 
+def timeline_of(analysis: Opened) -> Timeline:
+    """The timeline of the open analysis, with what it worked out for earlier windows."""
+    stamp = RunPaths(analysis.root).manifest.stat().st_mtime_ns
+    return _timeline(str(analysis.root), stamp)
+
+
 def palette() -> Palette:
     """The colours of the theme that the browser shows."""
     return PALETTES[st.context.theme.type or "light"]
@@ -72,3 +79,8 @@ def palette() -> Palette:
 def _load(root: str, stamp: int) -> Run:
     """A run is immutable and shared between sessions; ``stamp`` tells a replaced one apart."""
     return Run.load(Path(root))
+
+
+@st.cache_resource(max_entries=_KEPT_RUNS, show_spinner=False)
+def _timeline(root: str, stamp: int) -> Timeline:
+    return Timeline(_load(root, stamp))

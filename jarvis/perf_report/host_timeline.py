@@ -7,6 +7,7 @@ than those inside it, so what is kept is whole from the top down, and a view tha
 need fewer calls than that misses none of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -156,14 +157,10 @@ class HostTimeline:
         return pl.concat([self._bins_of(thread, edges, width) for thread in threads])
 
     def _bins_of(self, thread: int, edges: Int64s, width_ns: int) -> pl.DataFrame:
-        """The spans of one thread; what an inner kind covers is not counted for an outer one."""
+        """The spans of one thread in which it does something."""
         mine = [self._outermost[kind].filter(pl.col("_thread") == thread) for kind in ACTIVE]
-        covered = [covered_by_bin(pl.concat(mine[: n + 1]), edges) for n in range(len(ACTIVE))]
-        own = [
-            covered[0],
-            *(outer - inner for inner, outer in pairwise(covered)),
-        ]
-        busy = covered[-1] > 0
+        own = own_ns(mine, edges)
+        busy = np.sum(own, axis=0) > 0
         return pl.DataFrame(
             {
                 "_thread": np.full(int(busy.sum()), thread, dtype=np.int64),
@@ -201,6 +198,15 @@ class HostTimeline:
     def _with_thread(self, calls: pl.DataFrame) -> pl.DataFrame:
         numbers = self._counted.select(*_THREAD, "_thread")
         return calls.join(numbers, on=_THREAD, nulls_equal=True, maintain_order="left")
+
+
+def own_ns(calls: Sequence[pl.DataFrame], edges: Int64s) -> list[Int64s]:
+    """How long each kind of call runs between each edge and the next while no earlier kind does.
+
+    ``calls``: ``ts_ns, dur_ns`` of one thread for each kind, the innermost kind first.
+    """
+    covered = [covered_by_bin(pl.concat(calls[: n + 1]), edges) for n in range(len(calls))]
+    return [covered[0], *(outer - inner for inner, outer in pairwise(covered))]
 
 
 def _column(kind: HostCall) -> str:

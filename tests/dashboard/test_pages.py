@@ -23,7 +23,7 @@ from tests.builders import trace
 from tests.dashboard.conftest import Draw
 
 ANALYSES = load_analyses()
-FILED = ["ingest", "overview", "report"]
+FILED = ["ingest", "overview", "timeline", "report"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,199 @@
+"""Lanes over time: bars of how busy each bin is, and single events where they can be told apart."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.marks import shortened
+from jarvis.charts.palette import Palette
+
+BRUSHED = "brushed"
+"""Name of the selection that dragging over the chart makes: ``start_ms``, from and to."""
+
+CLICKED = "clicked"
+"""Name of the selection that a click on a single event makes; it holds the event's ``uid``."""
+
+_BIN_PX, _LANE_PX, _ROW_GAP = 26, 18, 0.3
+_ROOM_PX = 76
+"""Pixels of the chart that are not lanes: axis, its title and the legend."""
+
+_TIME = "Time since the start of the recording (ms)"
+_LEGEND_COLUMNS = 5
+_LABEL_PX = 150
+_CHARACTERS = 150
+"""About as many characters of a label fit side by side into the narrowest chart."""
+
+_LEAST_CHARACTERS = 4
+_LEAST_PX = 0.6
+"""Width of the stroke that keeps the shortest events visible."""
+
+_BRIGHT = 140
+_LONGEST_NAME = 120
+
+
+_BIN_TOOLTIP = [
+    alt.Tooltip("word:N", title="Mostly"),
+    alt.Tooltip("busy_pct:Q", title="Share of this time (%)", format=",.1f"),
+    alt.Tooltip("start_ms:Q", title="From (ms)", format=",.4f"),
+    alt.Tooltip("end_ms:Q", title="To (ms)", format=",.4f"),
+]
+_EVENT_TOOLTIP = [
+    alt.Tooltip("name:N", title="Name"),
+    alt.Tooltip("dur_us:Q", title="Duration (µs)", format=",.3f"),
+    alt.Tooltip("start_ms:Q", title="Start (ms)", format=",.4f"),
+    alt.Tooltip("colour:N", title="Kind"),
+    alt.Tooltip("called_by:N", title="Operation"),
+    alt.Tooltip("shapes:N", title="Shapes"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """A row: the key by which bins and events name it, its label, and how many lanes it has.
+
+    A row of bins has 0 lanes.
+    """
+
+    key: str
+    label: str
+    lanes: int = 0
+
+
+def timeline_chart(
+    rows: Sequence[TimelineRow],
+    bins: pl.DataFrame,
+    events: pl.DataFrame,
+    colours: Mapping[str, str],
+    window_ms: tuple[float, float],
+    palette: Palette,
+    selected: int | None = None,
+) -> alt.LayerChart:
+    """Rows of bins and of single events under one time axis; drag to choose a window.
+
+    ``bins``: ``row, colour, word, start_ms, end_ms, low_pct, high_pct, busy_pct``: bars from
+    ``low_pct`` to ``high_pct`` of the row's height. ``events``: ``row, lane, colour, uid, name,
+    start_ms, end_ms, dur_us, called_by, shapes``. ``colours`` in the order of the
+    legend. The event with the uid ``selected`` is framed.
+    """
+    tops, bottom = _tops(rows)
+    per_lane = _LANE_PX / _BIN_PX
+    placed_bins = bins.join(tops, on="row").with_columns(
+        y=pl.col("top") + 1 - pl.col("low_pct") / 100,
+        y2=pl.col("top") + 1 - pl.col("high_pct") / 100,
+    )
+    placed = events.join(tops, on="row").with_columns(
+        *_label(window_ms),
+        y=pl.col("top") + pl.col("lane") * per_lane,
+        y2=pl.col("top") + (pl.col("lane") + 0.9) * per_lane,
+        name=shortened(pl.col("name"), _LONGEST_NAME),
+    )
+    scale = alt.Scale(domain=[0, bottom], reverse=True, nice=False)
+    x_scale = alt.Scale(domain=list(window_ms), nice=False)
+    x_axis = alt.Axis(title=_TIME, grid=True, tickCount=8, labelFlush=True, labelOverlap=True)
+    y_axis = _row_axis(rows, tops)
+    x = alt.X("start_ms:Q", scale=x_scale, axis=x_axis)
+    y = alt.Y("y:Q", scale=scale, axis=y_axis)
+    used = {*bins["colour"].unique(), *events["colour"].unique()}
+    shown = [name for name in colours if name in used]
+    hues = alt.Scale(domain=shown, range=[colours[name] for name in shown])
+    legend = alt.Legend(
+        orient="top", title=None, labelFontSize=12, columns=_LEGEND_COLUMNS, symbolStrokeWidth=0
+    )
+    colour = alt.Color("colour:N", scale=hues, legend=legend)
+    bars = (
+        alt.Chart(placed_bins.drop("top"))
+        .mark_rect(clip=True, opacity=1)
+        .encode(x=x, x2="end_ms:Q", y=y, y2="y2:Q", color=colour, tooltip=_BIN_TOOLTIP)
+        .add_params(alt.selection_interval(name=BRUSHED, encodings=["x"]))
+    )
+    boxes = (
+        alt.Chart(placed.drop("top", "label", "label_ms"))
+        .mark_rect(clip=True, opacity=1, cursor="pointer")
+        .encode(
+            x=x,
+            x2="end_ms:Q",
+            y=y,
+            y2="y2:Q",
+            color=colour,
+            stroke=alt.when(alt.datum.uid == selected)
+            .then(alt.value(palette.text))
+            .otherwise(alt.Stroke("colour:N", scale=hues, legend=None)),
+            strokeWidth=alt.when(alt.datum.uid == selected)
+            .then(alt.value(2.5))
+            .otherwise(alt.value(_LEAST_PX)),
+            tooltip=_EVENT_TOOLTIP,
+        )
+        .add_params(alt.selection_point(name=CLICKED, fields=["uid"]))
+    )
+    inks = {name: _ink(colours[name]) for name in colours}
+    named = placed.drop_nulls("label").select(
+        "label",
+        "label_ms",
+        middle=(pl.col("y") + pl.col("y2")) / 2,
+        ink=pl.col("colour").replace_strict(inks, return_dtype=pl.String),
+    )
+    names = (
+        alt.Chart(named)
+        .mark_text(clip=True, align="left", dx=3, fontSize=10)
+        .encode(
+            x=alt.X("label_ms:Q", scale=x_scale, axis=x_axis),
+            y=alt.Y("middle:Q", scale=scale, axis=y_axis),
+            text="label:N",
+            color=alt.Color("ink:N", scale=None),
+        )
+    )
+    height = round(bottom * _BIN_PX) + _ROOM_PX
+    chart: alt.LayerChart = alt.LayerChart(layer=[bars, boxes, names], height=height)
+    resolved: alt.LayerChart = chart.resolve_scale(stroke="independent")
+    return resolved
+
+
+def _tops(rows: Sequence[TimelineRow]) -> tuple[pl.DataFrame, float]:
+    """``row, top, middle`` of each row in units of a row of bins, and where the last one ends."""
+    found, top = [], 0.0
+    for row in rows:
+        height = row.lanes * _LANE_PX / _BIN_PX if row.lanes else 1.0
+        found.append((row.key, top, top + height / 2))
+        top += height + _ROW_GAP
+    schema = {"row": pl.String, "top": pl.Float64, "middle": pl.Float64}
+    return pl.DataFrame(found, schema=schema, orient="row"), max(top, 1.0)
+
+
+def _row_axis(rows: Sequence[TimelineRow], tops: pl.DataFrame) -> alt.Axis:
+    """The rows' labels at their middles."""
+    middles = tops["middle"].to_list()
+    labels = json.dumps([row.label for row in rows])
+    return alt.Axis(
+        title=None,
+        values=middles,
+        labelExpr=f"{labels}[indexof({json.dumps(middles)}, datum.value)]",
+        labelOverlap=False,
+        labelLimit=_LABEL_PX,
+        minExtent=_LABEL_PX,
+        maxExtent=_LABEL_PX,
+        grid=False,
+        ticks=False,
+        domain=False,
+    )
+
+
+def _label(window_ms: tuple[float, float]) -> list[pl.Expr]:
+    """``label``, as much of the name as fits into the visible part of an event, and where it
+    starts, ``label_ms``; null where hardly a letter fits."""
+    start = pl.max_horizontal("start_ms", pl.lit(window_ms[0]))
+    visible = pl.min_horizontal("end_ms", pl.lit(window_ms[1])) - start
+    length_ms = max(window_ms[1] - window_ms[0], 1e-9)
+    room = (visible / length_ms * _CHARACTERS).floor().cast(pl.Int64)
+    name = pl.col("name")
+    cut = pl.concat_str(name.str.head(pl.max_horizontal(room - 1, 0)), pl.lit("…"))
+    label = pl.when(name.str.len_chars() <= room).then(name).otherwise(cut)
+    return [pl.when(room >= _LEAST_CHARACTERS).then(label).alias("label"), start.alias("label_ms")]
+
+
+def _ink(colour: str) -> str:
+    """Black or white, whichever reads better on a colour."""
+    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > _BRIGHT else "#FFFFFF"

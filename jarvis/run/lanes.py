@@ -1,0 +1,90 @@
+"""Events as lanes of a timeline: shares of bins where there are many, rows that do not overlap."""
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_report.intervals import Int64s, covered_by_bin
+
+
+def bin_edges(start_ns: int, end_ns: int, count: int) -> Int64s:
+    """The edges of up to ``count`` bins of about equal length, none shorter than 1 ns."""
+    length = end_ns - start_ns
+    bins = max(min(count, length), 1)
+    return np.array([start_ns + length * n // bins for n in range(bins + 1)], dtype=np.int64)
+
+
+def binned(events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
+    """How much of each bin is covered in each row of a timeline, and by what most.
+
+    ``events``: ``row, what, ts_ns, dur_ns``. Returns ``row, what, start_ns, end_ns, busy_ns``;
+    neighbouring bins that are alike become one, empty ones are left out.
+    """
+    parts = [
+        _binned_row(row, mine, edges)
+        for (row,), mine in events.partition_by("row", as_dict=True).items()
+    ]
+    return pl.concat(parts) if parts else _binned_row("", events, edges).clear()
+
+
+def _binned_row(row: object, events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
+    busy = covered_by_bin(events, edges)
+    whats = sorted(events["what"].unique().to_list()) or [""]
+    shares = [covered_by_bin(events.filter(pl.col("what") == what), edges) for what in whats]
+    most = np.argmax(np.stack(shares), axis=0)
+    bins = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:], "busy_ns": busy}).select(
+        pl.lit(str(row)).alias("row"),
+        pl.Series("what", whats, dtype=pl.String)[most].alias("what"),
+        "start_ns",
+        "end_ns",
+        "busy_ns",
+    )
+    return joined_bins(bins.filter(pl.col("busy_ns") > 0))
+
+
+def joined_bins(bins: pl.DataFrame) -> pl.DataFrame:
+    """Bins ``row, what, start_ns, end_ns, busy_ns`` by time, alike neighbours joined.
+
+    Bins are alike where they follow each other and the same share of each is busy.
+    """
+    share = (pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))).round(3)
+    alike = pl.struct("row", "what", share.alias("share")).rle_id()
+    is_next = pl.col("start_ns") == pl.col("end_ns").shift(1)
+    run = (alike.diff().fill_null(1).ne(0) | ~is_next.fill_null(False)).cum_sum()
+    return (
+        bins.group_by(run.alias("run"), maintain_order=True)
+        .agg(
+            pl.col("row", "what", "start_ns").first(),
+            pl.col("end_ns").last(),
+            pl.col("busy_ns").sum(),
+        )
+        .drop("run")
+    )
+
+
+def stacked(events: pl.DataFrame) -> pl.DataFrame:
+    """Events with a ``lane`` from 0, so that none overlaps another one of its row and lane.
+
+    An event stands below those of its row that contain it, else in the first lane that is free.
+    ``events``: ``row, ts_ns, dur_ns`` and others; comes back by row and time.
+    """
+    ordered = events.sort("row", "ts_ns", "dur_ns", descending=[False, False, True])
+    lanes: list[int] = []
+    reached: list[int] = []
+    current = None
+    rows = ordered.select("row", "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns")).iter_rows()
+    for row, start, end in rows:
+        if row != current:
+            current, reached = row, []
+        lane = next(
+            (n + 1 for n in range(len(reached))[::-1] if _contains(reached[n], start, end)), 0
+        )
+        while lane < len(reached) and reached[lane] > start:
+            lane += 1
+        reached[lane:] = [end, *reached[lane + 1 :]]
+        lanes.append(lane)
+    return ordered.with_columns(pl.Series("lane", lanes, dtype=pl.Int64))
+
+
+def _contains(reached: int, start: int, end: int) -> bool:
+    """Whether the event that ends a lane at ``reached`` still runs and outlasts another one."""
+    return reached > start and reached >= end

@@ -1,0 +1,340 @@
+"""What a window of time shows: GPU work and host calls, as bins or as single events."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from jarvis.analyses import load_analyses
+from jarvis.analyses.window import timeline_window
+from jarvis.perf_report.host_timeline import ACTIVE, HostCall, own_ns
+from jarvis.perf_report.intervals import Int64s
+from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
+from jarvis.run.lanes import bin_edges, binned, stacked
+from jarvis.run.run import Run
+
+IDLE, NOT_LINKED, OTHER_WORK = "Idle", "Not linked", "Other operations"
+KINDS: Mapping[str, str] = {
+    COMPUTE: "Compute",
+    COMMUNICATION: "Communication",
+    COPY: "Copies",
+}
+"""The rows of the GPU timeline by kind of event; IDLE and NOT_LINKED follow."""
+
+HOST_LABELS: Mapping[str, str] = {
+    HostCall.RUNTIME: "Runtime call",
+    HostCall.OPERATOR: "Operator",
+    HostCall.PYTHON: "Python",
+    HostCall.ANNOTATION: "Annotation",
+}
+NAMED_CATEGORIES = 4
+"""Categories with a colour of their own: as many as can be told apart beside the other kinds."""
+
+MAX_BINS = 1200
+MAX_GPU_SLICES = 4000
+MAX_HOST_SLICES = 6000
+"""What one drawing holds at most; a browser slows down with more."""
+
+_LEAST_BINS = 400
+"""A window of fewer stored spans than this is drawn from single calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A span of time on the clock of the trace."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        """How long it is."""
+        return self.end_ns - self.start_ns
+
+    def edges(self, count: int = MAX_BINS) -> Int64s:
+        """The edges of up to ``count`` equal bins."""
+        return bin_edges(self.start_ns, self.end_ns, count)
+
+    def of(self, events: pl.DataFrame, *, start: str = "ts_ns") -> pl.DataFrame:
+        """The events (``start``, ``dur_ns``) that run in the window, whole."""
+        begin = pl.col(start)
+        return events.filter(begin < self.end_ns, begin + pl.col("dur_ns") > self.start_ns)
+
+
+@dataclass(frozen=True)
+class HostSlices:
+    """Single host calls of a window, and what of it is not drawn.
+
+    ``rows``: ``row, lane, uid, kind, what, name, ts_ns, dur_ns, input_dims``; ``hidden_count``:
+    calls that would fill less than a bin; ``deeper_count``: calls in lanes that are not asked for.
+    """
+
+    rows: pl.DataFrame
+    hidden_count: int
+    deeper_count: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The timeline of one run. What is worked out once for all windows is kept."""
+
+    run: Run
+
+    @cached_property
+    def recording(self) -> Window | None:
+        """From the first start to the last end of anything; None where there is nothing."""
+        starts: list[int] = []
+        ends: list[int] = []
+        for events, start in (
+            (self.gpu_events, "ts_ns"),
+            (self._slices, "ts_ns"),
+            (self._bins, "start_ns"),
+        ):
+            if not events.is_empty():
+                starts.append(int(events[start].min()))  # type: ignore[arg-type]
+                ends.append(int((events[start] + events["dur_ns"]).max()))  # type: ignore[arg-type]
+        if not starts:
+            return None
+        return Window(min(starts), max(max(ends), min(starts) + 1))
+
+    @cached_property
+    def gpu_events(self) -> pl.DataFrame:
+        """All GPU events by time, with ``what`` they do, ``is_counted`` by the GPU timeline, and
+        the ``category`` and ``arguments`` of their operation."""
+        work = self.run.table("gpu_work")
+        operations = self.run.table("operations").select(
+            "input_dims", "category", operation_uid="uid", operation="name"
+        )
+        title = pl.col("category").replace_strict(self._category_words, default=OTHER_WORK)
+        counted = timeline_window(work)["uid"]
+        return (
+            work.join(operations, on="operation_uid", how="left", maintain_order="left")
+            .with_columns(is_counted=pl.col("uid").is_in(counted.implode()))
+            .with_columns(
+                what=pl.when(pl.col("kind") != COMPUTE)
+                .then(pl.col("kind").replace(KINDS))
+                .when(pl.col("is_counted"))
+                .then(title)
+                .otherwise(pl.lit(NOT_LINKED)),
+                track=_track(),
+            )
+            .sort("ts_ns", "uid")
+        )
+
+    @cached_property
+    def whats(self) -> tuple[str, ...]:
+        """What GPU work is told apart by colour: the categories with most time first."""
+        return (
+            *dict.fromkeys(self._category_words.values()),
+            OTHER_WORK,
+            KINDS[COMMUNICATION],
+            KINDS[COPY],
+            NOT_LINKED,
+        )
+
+    @cached_property
+    def gaps(self) -> pl.DataFrame:
+        """The table ``idle_gaps``, by time."""
+        return self.run.table("idle_gaps").sort("start_ns")
+
+    @cached_property
+    def threads(self) -> pl.DataFrame:
+        """The table ``host_threads``; empty in a run that is older than it."""
+        return self._optional("host_threads", {"thread": pl.Int64})
+
+    @property
+    def left_out_ns(self) -> int | None:
+        """Host calls shorter than this are not stored singly; None where all are."""
+        if (
+            self.threads.is_empty()
+            or self.threads["kept_count"].sum() == self.threads["call_count"].sum()
+        ):
+            return None
+        return int(self._slices["dur_ns"].min())  # type: ignore[arg-type]
+
+    def gpu_bins(self, window: Window) -> pl.DataFrame:
+        """Rows of the GPU by kind: ``row, what, start_ns, end_ns, busy_ns``.
+
+        They count what the GPU timeline counts; the row NOT_LINKED has the rest, and IDLE names
+        the likely cause.
+        """
+        events = window.of(self.gpu_events).select(
+            "what",
+            "ts_ns",
+            "dur_ns",
+            row=pl.when("is_counted")
+            .then(pl.col("kind").replace(KINDS))
+            .otherwise(pl.lit(NOT_LINKED)),
+        )
+        idle = window.of(self.gaps, start="start_ns").select(
+            pl.col("cause").alias("what"),
+            pl.col("start_ns").alias("ts_ns"),
+            "dur_ns",
+            pl.lit(IDLE).alias("row"),
+        )
+        return binned(pl.concat([events, idle]), window.edges())
+
+    def streams(self, window: Window) -> list[str]:
+        """The streams with events in the window, in order."""
+        found = window.of(self.gpu_events).select("device", "stream", "track").unique()
+        return found.sort("device", "stream", nulls_last=True)["track"].to_list()
+
+    def stream_bins(self, window: Window) -> pl.DataFrame:
+        """Rows of the streams, as ``gpu_bins``."""
+        events = window.of(self.gpu_events).select("what", "ts_ns", "dur_ns", row="track")
+        return binned(events, window.edges())
+
+    def gpu_slices(self, window: Window) -> pl.DataFrame | None:
+        """Single GPU events with ``row`` and ``lane``; None where they are too many to draw."""
+        events = window.of(self.gpu_events)
+        if events.height > MAX_GPU_SLICES:
+            return None
+        return stacked(events.with_columns(row="track"))
+
+    def host_bins(self, window: Window, threads: Sequence[int]) -> pl.DataFrame:
+        """What threads do: ``row`` (the thread), ``what``, ``start_ns, end_ns, busy_ns``.
+
+        A bin stands once for each kind of call in it. Wide windows count all calls, narrow ones
+        those that are stored singly.
+        """
+        if self._bins.is_empty():
+            return binned(pl.DataFrame(schema=_EVENT), window.edges(1))
+        width = int(self._bins["dur_ns"][0])
+        if window.length_ns < _LEAST_BINS * width:
+            parts = [self._narrow_bins(window, thread) for thread in threads]
+        else:
+            parts = [self._wide_bins(window, thread, width) for thread in threads]
+        return pl.concat([part for of_thread in parts for part in of_thread])
+
+    def host_slices(
+        self, window: Window, threads: Sequence[int], kinds: Sequence[str], depth: int
+    ) -> HostSlices:
+        """Single calls of these kinds in the first ``depth`` lanes of each thread."""
+        found = window.of(self._slices).filter(
+            pl.col("thread").is_in(threads), pl.col("kind").is_in(kinds)
+        )
+        is_visible = pl.col("dur_ns") >= window.length_ns // MAX_BINS
+        visible = found.filter(is_visible)
+        if visible.height > MAX_HOST_SLICES:
+            visible = visible.sort("dur_ns", "uid", descending=[True, False]).head(MAX_HOST_SLICES)
+        placed = stacked(visible.with_columns(row=pl.col("thread").cast(pl.String)))
+        rows = placed.filter(pl.col("lane") < depth)
+        return HostSlices(
+            rows.with_columns(what=pl.col("kind").replace(HOST_LABELS)),
+            hidden_count=found.height - visible.height,
+            deeper_count=placed.height - rows.height,
+        )
+
+    def busiest_threads(self, window: Window, count: int) -> list[int]:
+        """Up to ``count`` threads that do something in the window, by number."""
+        active = window.of(self._bins, start="start_ns")["thread"].unique()
+        marked = window.of(self._slices)["thread"].unique()
+        found = pl.concat([active, marked]).unique().sort()
+        return found.head(count).to_list()
+
+    def thread_label(self, thread: int) -> str:
+        """The name of a thread as a row of the timeline."""
+        row = self.threads.row(by_predicate=pl.col("thread") == thread, named=True)
+        name: str = row["thread_name"] or f"thread {row['tid']}"
+        return name
+
+    def event(self, uid: int) -> dict[str, Any] | None:
+        """A GPU event or host call by ``uid``, as a row of ``gpu_events`` or ``host_slices``."""
+        for events in (self.gpu_events, self._slices):
+            found = events.filter(pl.col("uid") == uid)
+            if found.height:
+                return found.row(0, named=True)
+        return None
+
+    def example(self, operation_uid: int, launcher_uids: Sequence[int]) -> pl.DataFrame:
+        """The GPU events of one call of an operation, by time: of the call that these made, else
+        of the first one."""
+        work = self.gpu_events.filter(pl.col("operation_uid") == operation_uid)
+        mine = work.filter(pl.col("launcher_uid").is_in(list(launcher_uids)))
+        return work.head(1) if mine.is_empty() else mine
+
+    @cached_property
+    def _slices(self) -> pl.DataFrame:
+        return self._optional("host_slices", _SLICE)
+
+    @cached_property
+    def _bins(self) -> pl.DataFrame:
+        return self._optional(
+            "host_bins", {"thread": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64}
+        )
+
+    @cached_property
+    def _category_words(self) -> dict[str, str]:
+        """Titles of the categories with most time; the others share one word."""
+        titles = {
+            key: analysis.title
+            for key, analysis in load_analyses().items()
+            if analysis.claim is not None and not analysis.claim.rest
+        }
+        times = {
+            key: self.run.results[key].gpu_time_ms for key in titles if key in self.run.results
+        }
+        largest = sorted((k for k in times if times[k] > 0), key=lambda k: -times[k])
+        return {key: titles[key] for key in largest[:NAMED_CATEGORIES]}
+
+    def _wide_bins(self, window: Window, thread: int, width: int) -> list[pl.DataFrame]:
+        group = -(-window.length_ns // (width * MAX_BINS)) * width
+        origin = int(self._bins["start_ns"].min())  # type: ignore[arg-type]
+        mine = window.of(self._bins.filter(pl.col("thread") == thread), start="start_ns")
+        start = (pl.col("start_ns") - origin) // group * group + origin
+        summed = mine.group_by(start, maintain_order=True).agg(
+            pl.col(f"{kind}_ns").sum() for kind in ACTIVE
+        )
+        return [
+            _state_bins(
+                summed.select("start_ns", end_ns=pl.col("start_ns") + group, busy_ns=f"{kind}_ns"),
+                thread,
+                kind,
+            )
+            for kind in ACTIVE
+        ]
+
+    def _narrow_bins(self, window: Window, thread: int) -> list[pl.DataFrame]:
+        edges = window.edges()
+        mine = window.of(self._slices.filter(pl.col("thread") == thread))
+        calls = [mine.filter(pl.col("kind") == kind).select("ts_ns", "dur_ns") for kind in ACTIVE]
+        return [
+            _state_bins(
+                pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:], "busy_ns": ns}),
+                thread,
+                kind,
+            )
+            for kind, ns in zip(ACTIVE, own_ns(calls, edges), strict=True)
+        ]
+
+    def _optional(self, name: str, empty: Mapping[str, Any]) -> pl.DataFrame:
+        return self.run.table(name) if name in self.run.tables else pl.DataFrame(schema=empty)
+
+
+_EVENT = {"row": pl.String, "what": pl.String, "ts_ns": pl.Int64, "dur_ns": pl.Int64}
+_SLICE = {
+    "uid": pl.Int64,
+    "thread": pl.Int64,
+    "kind": pl.String,
+    "name": pl.String,
+    "ts_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "input_dims": pl.String,
+}
+
+
+def _track() -> pl.Expr:
+    device = pl.col("device").cast(pl.String).fill_null("?")
+    return pl.format("GPU {} · stream {}", device, pl.col("stream").cast(pl.String).fill_null("?"))
+
+
+def _state_bins(bins: pl.DataFrame, thread: int, kind: HostCall) -> pl.DataFrame:
+    return bins.filter(pl.col("busy_ns") > 0).select(
+        pl.lit(str(thread)).alias("row"),
+        pl.lit(HOST_LABELS[kind]).alias("what"),
+        "start_ns",
+        "end_ns",
+        "busy_ns",
+    )

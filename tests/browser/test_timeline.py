@@ -1,0 +1,99 @@
+"""What only a browser can show of the timeline: brushing, keys, clicks on events and rows."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from jarvis.server.intake import sample_trace
+from jarvis.server.submission import Submission, submit
+from tests.browser.conftest import Server, settled
+
+VIEWPORT = {"width": 1440, "height": 1400}
+FIRST_ROW = {"x": 15, "y": 52}
+"""Where a table that lets rows be selected has the mark of the first one."""
+
+
+@pytest.fixture(scope="module")
+def timeline_url(server: Server) -> str:
+    """The timeline of the analysed sample."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(server.home))
+        analysis_id = submit(Submission(sample_trace())).id
+    return f"{server.url}/timeline?analysis={analysis_id}"
+
+
+def window(page: Page) -> tuple[float, float]:
+    """Start and length in ms, as the URL has them."""
+    query = parse_qs(urlsplit(page.url).query)
+    start = float(query.get("timeline_start", ["0"])[0])
+    return start, float(query.get("timeline_length", ["0"])[0])
+
+
+def test_a_brush_and_keys_choose_the_window_and_its_link_opens_it_again(
+    timeline_url: str, server: Server, browser: Browser
+) -> None:
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(timeline_url)
+    settled(page)
+    canvas = page.get_by_test_id("stVegaLiteChart").first.locator("svg.marks, canvas.marks")
+    box = canvas.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.5, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, y, steps=5)
+    page.mouse.up()
+    page.wait_for_url(re.compile("timeline_length="))
+    settled(page)
+    start, length = window(page)
+    assert start > 0
+
+    page.get_by_role("heading", name="Timeline").click()
+    page.keyboard.press("w")
+    page.wait_for_url(lambda url: f"timeline_length={length}" not in url)
+    settled(page)
+    zoomed_start, zoomed = window(page)
+    assert zoomed == pytest.approx(length * 0.4, abs=1e-3)
+    assert zoomed_start > start
+    page.keyboard.press("d")
+    page.wait_for_url(lambda url: f"timeline_start={zoomed_start}&" not in f"{url}&")
+    settled(page)
+    assert window(page)[0] == pytest.approx(zoomed_start + zoomed / 2, abs=1e-3)
+
+    url, title = page.url, page.get_by_text("of this window").first.inner_text()
+    page.close()
+    server.restart()
+    fresh = browser.new_page(viewport=VIEWPORT)
+    fresh.goto(url)
+    settled(fresh)
+    expect(fresh.get_by_text("of this window").first).to_have_text(title)
+    assert fresh.get_by_test_id("stException").count() == 0
+    fresh.close()
+
+
+def test_a_click_on_an_event_shows_its_details_and_one_on_a_gap_goes_there(
+    timeline_url: str, browser: Browser
+) -> None:
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(timeline_url)
+    settled(page)
+    canvas = page.get_by_test_id("stVegaLiteChart").last.locator("svg.marks, canvas.marks")
+    box = canvas.bounding_box()
+    assert box is not None
+    for height in range(40, int(box["height"]) - 40, 8):  # somewhere there is a call
+        canvas.click(position={"x": box["width"] * 0.55, "y": height})
+        page.wait_for_timeout(300)
+        if "timeline_event=" in page.url:
+            break
+    settled(page)
+    expect(page.get_by_text("Selected:")).to_be_visible()
+    before = window(page)
+    page.get_by_test_id("stDataFrame").first.click(position=FIRST_ROW)
+    page.wait_for_url(re.compile("timeline_length="))
+    settled(page)
+    assert window(page) != before
+    page.get_by_role("button", name="Close").click()
+    expect(page.get_by_text("Selected:")).to_have_count(0)
+    page.close()

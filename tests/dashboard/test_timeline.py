@@ -1,0 +1,170 @@
+"""The timeline page: its link, its numbers, its jumps, and what it says where there is nothing."""
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.reports.quantities import count, percent
+from jarvis.run import Run
+from jarvis.run.timeline import Timeline, Window
+from jarvis.server.submission import Submission, submit
+from tests.builders import TraceBuilder, trace
+from tests.dashboard.conftest import Draw
+
+START, LENGTH, EVENT = "timeline_start", "timeline_length", "timeline_event"
+
+
+@pytest.fixture
+def view(sample_run: Run) -> Timeline:
+    return Timeline(sample_run)
+
+
+def copied_link(page: AppTest) -> dict[str, str]:
+    query = parse_qs(urlsplit(page.sidebar.code[0].value).query)
+    return {name: values[0] for name, values in query.items()}
+
+
+def said(page: AppTest) -> str:
+    return "\n".join(m.value for m in page.markdown)
+
+
+def table(page: AppTest, column: str) -> pl.DataFrame:
+    return pl.from_pandas(next(d.value for d in page.dataframe if column in d.value.columns))
+
+
+def shown(view: Timeline, start_ms: float, length_ms: float) -> Window:
+    assert view.recording is not None
+    first = view.recording.start_ns + round(start_ms * 1e6)
+    return Window(first, first + round(length_ms * 1e6))
+
+
+def test_the_whole_recording_comes_first(filed: Draw, sample_id: str, view: Timeline) -> None:
+    page = filed("timeline", analysis=sample_id)
+    assert not page.exception
+    assert view.recording is not None
+    assert page.number_input(key=START).value == 0.0
+    whole_ms = page.number_input(key=LENGTH).value
+    assert 0 <= whole_ms - view.recording.length_ns / 1e6 <= 1e-4
+    idle_pct = 100 * view.gaps["dur_ns"].sum() / (whole_ms * 1e6)
+    assert f"idle {percent(idle_pct)}" in said(page)
+    assert len(page.get("vega_lite_chart")) == 2
+
+
+def test_a_link_opens_window_event_and_host_controls(
+    filed: Draw, sample_id: str, view: Timeline
+) -> None:
+    kernel = view.gpu_events.row(5, named=True)
+    parameters = {
+        START: "1.5",
+        LENGTH: "0.75",
+        EVENT: str(kernel["uid"]),
+        "timeline_host": "all",
+        "timeline_threads": "1",
+        "timeline_depth": "9",
+    }
+    page = filed("timeline", analysis=sample_id, **parameters)
+    assert not page.warning
+    assert page.number_input(key=START).value == 1.5
+    assert page.number_input(key="timeline_depth").value == 9
+    assert kernel["name"] in [c.value for c in page.main.code]
+    events = shown(view, 1.5, 0.75).of(view.gpu_events)
+    assert f"**{count(events.height)} GPU events in this window**" in said(page)
+    link = copied_link(page)
+    assert link == {"analysis": sample_id, **parameters}
+    again = filed("timeline", **link)
+    assert said(again) == said(page)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        (START, "-3"),
+        (START, "soon"),
+        (LENGTH, "0"),
+        (LENGTH, "1e12"),
+        (EVENT, "99999999"),
+        (EVENT, "x"),
+        ("timeline_depth", "4000"),
+        ("timeline_host", "none"),
+    ],
+)
+def test_a_bad_parameter_is_corrected_with_a_word(
+    filed: Draw, sample_id: str, parameter: str, value: str
+) -> None:
+    page = filed("timeline", analysis=sample_id, **{parameter: value})
+    assert not page.exception
+    assert any(value in warning.value for warning in page.warning)
+    assert copied_link(page).get(parameter) != value
+    page.run()
+    assert not page.warning
+
+
+def test_buttons_zoom_and_pan_inside_the_recording(filed: Draw, sample_id: str) -> None:
+    page = filed("timeline", analysis=sample_id, **{START: "2.0", LENGTH: "1.0"})
+    page.button(key="timeline_zoom_in").click().run()
+    assert page.number_input(key=START).value == pytest.approx(2.3)
+    assert page.number_input(key=LENGTH).value == pytest.approx(0.4)
+    page.button(key="timeline_chevron_right").click().run()
+    assert page.number_input(key=START).value == pytest.approx(2.5)
+    for _ in range(20):
+        page.button(key="timeline_chevron_left").click().run()
+    assert page.number_input(key=START).value == 0.0
+    assert page.number_input(key=LENGTH).value == pytest.approx(0.4)
+    page.button(key="timeline_fit_width").click().run()
+    whole_ms = page.number_input(key=LENGTH).value
+    page.button(key="timeline_zoom_out").click().run()
+    assert page.number_input(key=LENGTH).value == whole_ms > 1
+
+
+def test_gaps_are_ranked_with_what_was_launched_next(
+    filed: Draw, sample_id: str, view: Timeline
+) -> None:
+    page = filed("timeline", analysis=sample_id)
+    gaps = table(page, "gap_us")
+    longest = view.gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(100)
+    assert gaps["gap_us"].to_list() == (longest["dur_ns"] / 1e3).to_list()
+    assert gaps["launcher_name"].to_list() == longest["launcher_name"].to_list()
+
+
+def test_an_event_leads_to_its_operation_and_back(
+    filed: Draw, registered: Draw, sample_id: str, sample_run: Run, view: Timeline
+) -> None:
+    row = sample_run.category_operations("gemm").row(0, named=True)
+    details = registered("gemm", gemm_op=str(row["uid"]))
+    link = next(x.proto for x in details.get("page_link") if "example call" in x.proto.label)
+    query = {k: v[0] for k, v in parse_qs(link.query_string).items()}
+    page = filed("timeline", **query)
+    kernel = view.event(int(query[EVENT]))
+    assert kernel is not None
+    assert kernel["operation_uid"] == row["uid"]
+    window = shown(view, float(query[START]), float(query[LENGTH]))
+    assert window.start_ns <= kernel["ts_ns"]
+    assert kernel["ts_ns"] + kernel["dur_ns"] <= window.end_ns
+    back = next(x.proto for x in page.get("page_link") if "page GEMM" in x.proto.label)
+    assert parse_qs(back.query_string)["gemm_op"] == [str(row["uid"])]
+
+
+def analysed(built: TraceBuilder, folder: Path) -> str:
+    path = built.write(folder / "t.json")
+    return submit(Submission(path)).id
+
+
+def test_a_trace_without_gpu_work_shows_the_host(filed: Draw, tmp_path: Path) -> None:
+    only_host = analysed(trace().op("aten::add", [[4]], us=9.0), tmp_path)
+    page = filed("timeline", analysis=only_host)
+    assert not page.exception
+    assert any("no GPU work" in note.value for note in page.info)
+    assert len(page.get("vega_lite_chart")) == 1
+
+
+def test_a_trace_without_host_calls_shows_the_gpu(filed: Draw, tmp_path: Path) -> None:
+    built = trace()
+    gpu = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.0}
+    built.events.append({**gpu, "args": {"device": 0, "stream": 7}})
+    page = filed("timeline", analysis=analysed(built, tmp_path))
+    assert not page.exception
+    assert any("No host calls" in note.value for note in page.info)
+    assert "compute 100.0%" in said(page)

@@ -1,0 +1,201 @@
+"""Windows of a timeline: shares that add up, lanes without overlaps, nothing dropped."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from jarvis.perf_report.host_timeline import HostCall
+from jarvis.pipeline import analyze
+from jarvis.run import Run, timeline
+from jarvis.run.lanes import bin_edges, binned, stacked
+from jarvis.run.timeline import IDLE, NOT_LINKED, Timeline, Window
+from jarvis.sample import write_sample
+from tests.builders import trace
+
+ALL = tuple(HostCall)
+SEEDS = range(8)
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("timeline")
+    path = write_sample(folder / "t.json.gz", steps=1, world_size=2, scale="tiny")
+    return analyze(path, output_dir=folder / "run")
+
+
+def events(seed: int, count: int = 60) -> pl.DataFrame:
+    chance = random.Random(seed)
+    return pl.DataFrame(
+        {
+            "row": [chance.choice("ab") for _ in range(count)],
+            "what": [chance.choice(["x", "y"]) for _ in range(count)],
+            "ts_ns": [chance.randrange(0, 400) for _ in range(count)],
+            "dur_ns": [chance.choice([0, 1, 5, 30, 120]) for _ in range(count)],
+        }
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_two_events_of_a_lane_overlap_and_none_is_lost(seed: int) -> None:
+    placed = stacked(events(seed))
+    assert placed.height == 60
+    for _, lane in placed.group_by("row", "lane"):
+        inside = lane.sort("ts_ns").with_columns(end=pl.col("ts_ns") + pl.col("dur_ns"))
+        assert (inside["ts_ns"][1:] >= inside["end"][:-1]).all()
+
+
+def test_calls_stand_below_the_calls_that_contain_them() -> None:
+    placed = stacked(
+        pl.DataFrame(
+            {
+                "row": ["t"] * 5,
+                "name": ["outer", "overlaps", "inner", "after", "next"],
+                "ts_ns": [0, 90, 10, 40, 100],
+                "dur_ns": [100, 60, 20, 5, 10],
+            }
+        )
+    )
+    lanes = dict(placed.select("name", "lane").iter_rows())
+    assert lanes == {"outer": 0, "inner": 1, "after": 1, "overlaps": 1, "next": 2}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bins_add_up_to_the_union_and_name_what_runs_most(seed: int) -> None:
+    found = events(seed)
+    edges = bin_edges(37, 401, 20)
+    bins = binned(found, edges)
+    for row in ("a", "b"):
+        covered = {"x": np.zeros(600), "y": np.zeros(600)}
+        for event in found.filter(pl.col("row") == row).iter_rows(named=True):
+            covered[event["what"]][event["ts_ns"] : event["ts_ns"] + event["dur_ns"]] = 1
+        union = np.maximum(covered["x"], covered["y"])
+        mine = bins.filter(pl.col("row") == row)
+        assert mine["busy_ns"].sum() == union[37:401].sum()
+        for part in mine.iter_rows(named=True):
+            span = slice(part["start_ns"], part["end_ns"])
+            assert union[span].sum() == part["busy_ns"]
+            other = "y" if part["what"] == "x" else "x"
+            assert covered[part["what"]][span].sum() >= covered[other][span].sum()
+
+
+def test_a_window_of_a_few_nanoseconds_has_bins_of_one() -> None:
+    assert bin_edges(5, 8, 1200).tolist() == [5, 6, 7, 8]
+    assert bin_edges(0, 2**62, 3).tolist() == [2**62 * n // 3 for n in range(4)]
+
+
+def test_the_rows_of_the_gpu_are_the_totals_of_the_report(sample: Run) -> None:
+    view = Timeline(sample)
+    recording = view.recording
+    assert recording is not None
+    totals = sample.manifest.totals
+    for window in (recording, Window(recording.start_ns - 7, recording.end_ns + 900_000)):
+        bins = view.gpu_bins(window)
+        busy_ms = {r: ns / 1e6 for r, ns in bins.group_by("row").agg(pl.sum("busy_ns")).iter_rows()}
+        assert busy_ms["Compute"] == pytest.approx(totals.compute_time_ms)
+        assert busy_ms["Communication"] == pytest.approx(totals.total_comm_time_ms)
+        assert busy_ms["Copies"] == pytest.approx(totals.total_memcpy_time_ms)
+        assert busy_ms[IDLE] == pytest.approx(totals.idle_time_ms)
+        shares = (pl.col("end_ns") - pl.col("start_ns")) >= pl.col("busy_ns")
+        assert bins.select(shares.all()).item()
+
+
+def test_work_without_a_launch_has_a_row_of_its_own(tmp_path: Path) -> None:
+    built = trace().op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=10)
+    gpu = {"ph": "X", "cat": "kernel", "name": "early", "pid": 0, "tid": 9, "ts": 10.0, "dur": 5.0}
+    built.events.append({**gpu, "args": {"device": 0, "stream": 9}})
+    view = Timeline(analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run"))
+    assert view.recording is not None
+    busy = view.gpu_bins(view.recording).group_by("row").agg(pl.sum("busy_ns"))
+    assert dict(busy.iter_rows()) == {"Compute": 10_000, NOT_LINKED: 5_000}
+    assert view.streams(view.recording) == ["GPU 0 · stream 7", "GPU 0 · stream 9"]
+    slices = view.gpu_slices(view.recording)
+    assert slices is not None
+    assert dict(slices.select("name", "what").iter_rows()) == {"gemm": "GEMM", "early": NOT_LINKED}
+
+
+def test_too_many_events_for_single_ones_come_as_bins(
+    sample: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = Timeline(sample)
+    assert view.recording is not None
+    count = sample.table("gpu_work").height
+    slices = view.gpu_slices(view.recording)
+    assert slices is not None
+    assert slices.height == count
+    monkeypatch.setattr(timeline, "MAX_GPU_SLICES", count - 1)
+    assert view.gpu_slices(view.recording) is None
+    bins = view.stream_bins(view.recording)
+    assert bins.height <= timeline.MAX_BINS * len(view.streams(view.recording))
+
+
+def test_host_bins_say_the_same_from_stored_spans_and_from_single_calls(
+    sample: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = Timeline(sample)
+    assert view.recording is not None
+    threads = view.busiest_threads(view.recording, 10)
+    assert threads == sample.table("host_threads")["thread"].to_list()
+    wide = view.host_bins(view.recording, threads)
+    monkeypatch.setattr(timeline, "_LEAST_BINS", 1e9)
+    narrow = view.host_bins(view.recording, threads)
+    key = ["row", "what"]
+    sums = [bins.group_by(key).agg(pl.sum("busy_ns")).sort(key) for bins in (wide, narrow)]
+    assert sums[0].equals(sums[1])
+    for bins in (wide, narrow):
+        full = bins.group_by("row", "start_ns").agg(
+            pl.sum("busy_ns"), room=pl.col("end_ns").first() - pl.col("start_ns").first()
+        )
+        assert (full["busy_ns"] <= full["room"]).all()
+
+
+def test_single_calls_are_chosen_by_thread_kind_depth_and_visible_length(sample: Run) -> None:
+    view = Timeline(sample)
+    assert view.recording is not None
+    slices = sample.table("host_slices")
+    whole = view.host_slices(view.recording, [0], ALL, 99)
+    least = view.recording.length_ns // timeline.MAX_BINS
+    expected = slices.filter(pl.col("thread") == 0, pl.col("dur_ns") >= least)
+    assert sorted(whole.rows["uid"]) == sorted(expected["uid"])
+    assert whole.hidden_count == slices.filter(pl.col("thread") == 0).height - expected.height
+    flat = view.host_slices(view.recording, [0], ALL, 1)
+    assert flat.rows["lane"].unique().to_list() == [0]
+    assert flat.deeper_count == whole.rows.height - flat.rows.height
+    only = view.host_slices(view.recording, [0], [HostCall.RUNTIME], 99)
+    assert set(only.rows["kind"]) <= {"runtime"}
+
+
+def test_an_example_of_an_operation_is_the_work_of_one_call(sample: Run) -> None:
+    view = Timeline(sample)
+    operations = sample.table("operations").filter(pl.col("operation_count") > 1)
+    row = operations.row(0, named=True)
+    found = view.example(row["uid"], row["launcher_uids"])
+    assert 0 < found.height <= row["kernel_count"] / row["operation_count"]
+    assert set(found["operation_uid"]) == {row["uid"]}
+    assert view.example(row["uid"], []).height == 1
+    assert view.example(-5, []).is_empty()
+
+
+def test_an_event_is_found_by_its_uid_on_gpu_and_host(sample: Run) -> None:
+    view = Timeline(sample)
+    kernel = sample.table("gpu_work").row(3, named=True)
+    call = sample.table("host_slices").row(3, named=True)
+    for event in (kernel, call):
+        found = view.event(event["uid"])
+        assert found is not None
+        assert found["name"] == event["name"]
+    assert view.event(10**12) is None
+
+
+def test_a_run_from_before_the_host_tables_shows_the_gpu_alone(sample: Run) -> None:
+    tables = {n: sample.table(n) for n in sample.tables if not n.startswith("host_")}
+    view = Timeline(replace(sample, tables=tables))
+    assert view.recording is not None
+    assert view.threads.is_empty()
+    assert view.left_out_ns is None
+    assert view.busiest_threads(view.recording, 4) == []
+    assert view.gpu_bins(view.recording).height
+    assert view.host_bins(view.recording, []).is_empty()
