@@ -1,0 +1,55 @@
+"""Run directories of all recorded traces and of two built ones, each made once."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jarvis.pipeline import analyze
+from tests.arithmetic.built_traces import BUILT
+from tests.arithmetic.run_directory import RunDirectory
+
+RECORDED = (
+    "h100-bert-small",
+    "h100-qwen1.5-0.5b",
+    "h100-vit-nsfw",
+    "mi210-gpu-only",
+    "mi300-bert-small",
+    "mi300-qwen1.5-0.5b",
+    "mi300-resnet-ddp-checkpoint",
+    "mi300-vit-nsfw",
+    "normalization-layers",
+    "sglang-qwen3-8b-decode",
+    "torch-compile-triton",
+)
+
+RunOf = Callable[[str], RunDirectory]
+
+
+@pytest.fixture(scope="session")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
+    """The run directory of a trace by name, made when it is first asked for."""
+    made: dict[str, RunDirectory] = {}
+
+    def run_of(name: str) -> RunDirectory:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            trace = folder / f"{name}.json"
+            if name in BUILT:
+                BUILT[name]().write(trace)
+            else:
+                trace = Path(os.environ["JARVIS_REFERENCE"]) / "traces" / f"{name}.json.gz"
+            analyze(trace, output_dir=folder / "run")
+            made[name] = RunDirectory(folder / "run", trace)
+        return made[name]
+
+    return run_of
+
+
+@pytest.fixture(params=[*RECORDED, *BUILT])
+def run(request: pytest.FixtureRequest, run_of: RunOf) -> RunDirectory:
+    """Each run in turn."""
+    if request.param not in BUILT:
+        request.getfixturevalue("reference_root")
+    return run_of(request.param)

@@ -1,0 +1,124 @@
+"""What operators make up together: chains to fuse, attention in parts, copies around attention."""
+
+import math
+import re
+from collections import defaultdict
+from typing import Any
+
+from tests.arithmetic.run_directory import RunDirectory, by_time
+from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, share, time_ms
+
+
+def of_chain(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    chain, steps = chain_of(run, finding)
+    total_ms = math.fsum(step["kernel_time_us"] for step in steps) / 1000
+    by_position: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for step in steps:
+        by_position[step["position"]].append(step)
+    step_ms = {
+        position: math.fsum(step["kernel_time_us"] for step in same) / 1000
+        for position, same in by_position.items()
+    }
+    instances, kernels = chain["instance_count"], chain["kernel_count"]
+    facts["time_ms"].append(total_ms)
+    facts["compute_pct"].append(share(total_ms, run.compute_ms))
+    facts["instances"].append(instances)
+    facts["kernels"].append(kernels)
+    facts["kernels_each"].append(kernels / instances)
+    facts["longest_step_ms"].append(max(step["kernel_time_us"] for step in steps) / 1000)
+    for position in sorted(step_ms):
+        facts["step_ms"].append(step_ms[position])
+    names = {run.rows[uid].name for uid in finding["shared_uids"]}
+    facts["more_operators"].append(len(names) - 3)
+    facts["tensors"] += [
+        len(shape)
+        for uid in finding["shared_uids"]
+        for shape in run.rows[uid].shapes
+        if shape and isinstance(shape[0], tuple)
+    ]
+    moved = math.fsum(
+        (run.rows[step["operation_uid"]].bytes or 0) * step["calls"] for step in steps
+    )
+    if finding["impact"] and run.hardware:
+        facts["step_bytes"].append(moved)
+        facts["fused_bytes"].append(chain["fused_bytes"])
+        facts["step_mb"].append(moved / 1e6)
+        facts["fused_mb"].append(chain["fused_bytes"] / 1e6)
+        facts["step_bytes_each"].append(moved / instances)
+        facts["fused_bytes_each"].append(chain["fused_bytes"] / instances)
+        facts["fused_ms"].append(_fused_ms(run, chain))
+
+
+def _fused_ms(run: RunDirectory, chain: dict[str, Any]) -> float:
+    """Memory or arithmetic time at the peaks, the longer and 15% of the shorter."""
+    hardware = run.hardware or {}
+    memory_ms = chain["fused_bytes"] / hardware["mem_bw_gbps"] / 1e6
+    peak = hardware["max_achievable_tflops"].get(chain["compute"] or "")
+    arithmetic_ms = chain["flops"] / peak / 1e9 if peak else 0.0
+    return max(memory_ms, arithmetic_ms) + 0.15 * min(memory_ms, arithmetic_ms)
+
+
+def chain_of(
+    run: RunDirectory, finding: dict[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The chain of a finding, known by its rows, and its steps."""
+    mine = set(finding["shared_uids"])
+    for chain in run.fusion_chains:
+        steps = [step for step in run.fusion_steps if step["chain"] == chain["chain"]]
+        is_named = (chain["scope_name"] or chain["step_names"][0]) in finding["title"]
+        if is_named and {step["operation_uid"] for step in steps} == mine:
+            return chain, steps
+    raise AssertionError(f"No chain is that of {finding['title']}")
+
+
+def of_attention_copies(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    copies = by_time(run.rows[uid] for uid in finding["shared_uids"])
+    name = re.findall(r"`([^`]*)`", finding["title"])[0]
+    attention = [row for row in run.category("sdpa_fwd") if row.name == name]
+    calls = sum(row.calls for row in attention)
+    count = sum(row.calls for row in copies)
+    facts["time_ms"].append(time_ms(copies))
+    facts["compute_pct"].append(share(time_ms(copies), run.compute_ms))
+    facts["attention_ms"].append(time_ms(attention))
+    facts["calls"].append(calls)
+    facts["copies"].append(count)
+    facts["row_copies"] += [row.calls for row in copies]
+    facts["copies_each"].append(count / calls)
+
+
+def of_unfused_attention(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    """A softmax between two products, with all its calls."""
+    mine = set(finding["shared_uids"])
+    (group,) = [
+        group
+        for group in run.table("attention_groups")
+        if {s["operation_uid"] for s in _attention_steps(run, group)} == mine
+    ]
+    steps = _attention_steps(run, group)
+    by_position: dict[int, float] = defaultdict(float)
+    for step in steps:
+        by_position[step["position"]] += step["kernel_time_us"] / 1000
+    total_ms = math.fsum(by_position.values())
+    facts["time_ms"].append(total_ms)
+    facts["compute_pct"].append(share(total_ms, run.compute_ms))
+    facts["calls"].append(group["instance_count"])
+    facts["kernels"].append(group["kernel_count"])
+    facts["steps"].append(len(group["step_names"]))
+    facts["step_ms"] += by_position.values()
+    facts["longest_step_ms"].append(max(step["kernel_time_us"] for step in steps) / 1000)
+    facts["tuned_ms"] += [total_ms * 0.1, total_ms * 0.3]
+    for name, column in (("N_Q", "n_q"), ("N_KV", "n_kv"), ("d_h_qk", "d_qk"), ("B", "batch")):
+        facts[f"param {name}"].append(group[column])
+    facts["attention_heads"].append(group["heads"] or 0)
+    if run.hardware and group["fused_flops"]:
+        peak = run.hardware["max_achievable_tflops"][group["compute"]]
+        each_ms = max(
+            group["fused_flops"] / peak / 1e9,
+            group["fused_bytes"] / run.hardware["mem_bw_gbps"] / 1e6,
+            KERNEL_FLOOR_US / 1000,
+        )
+        facts["fused_ms"].append(each_ms * group["instance_count"])
+
+
+def _attention_steps(run: RunDirectory, group: dict[str, Any]) -> list[dict[str, Any]]:
+    return [s for s in run.table("attention_steps") if s["group"] == group["group"]]

@@ -1,0 +1,163 @@
+"""What the rows of a finding add up to, and what the shapes of the heaviest one tell."""
+
+import math
+import re
+from collections import defaultdict
+from typing import Any
+
+from tests.arithmetic.run_directory import Row, RunDirectory
+from tests.arithmetic.units import FILL_OR_CAST, TRANSPOSE, Facts, efficiency_pct, share, time_ms
+
+
+def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list[Row]) -> None:
+    heaviest = rows[0]
+    total_ms, calls = time_ms(rows), sum(row.calls for row in rows)
+    launches = sum(row.launches for row in rows)
+    facts["time_ms"].append(total_ms)
+    facts["compute_pct"].append(share(total_ms, run.compute_ms))
+    facts["total_pct"].append(share(total_ms, run.total_ms))
+    facts["category_pct"].append(share(total_ms, time_ms(run.category(finding["category"]))))
+    facts["calls"].append(calls)
+    facts["row_calls"] += [row.calls for row in rows]
+    facts["signatures"].append(len(rows))
+    facts["launches"].append(launches)
+    facts["heaviest_launches"].append(heaviest.launches)
+    facts["heaviest_calls"].append(heaviest.calls)
+    facts["mean_ms"].append(total_ms / calls)
+    facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
+    facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
+    facts["operators"].append(len({row.name for row in rows}))
+    facts["main_kernels"].append(len({row.cells["main_kernel"] or row.name for row in rows}))
+    _named_calls(facts, rows)
+    if (reached := efficiency_pct(rows)) is not None:
+        facts["efficiency_pct"].append(reached)
+    norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
+    facts["batch_norm_pct"].append(share(time_ms(norms), run.compute_ms))
+    if heaviest.efficiency_pct:
+        facts["roofline_times"].append(100 / heaviest.efficiency_pct)
+    if heaviest.bytes is not None:
+        facts["bytes"].append(heaviest.bytes)
+    if heaviest.flops_per_byte is not None:
+        facts["flops_per_byte"].append(heaviest.flops_per_byte)
+    _rates(facts, rows)
+    _shape_facts(facts, run, heaviest)
+
+
+def _named_calls(facts: Facts, rows: list[Row]) -> None:
+    by_name: dict[str, int] = defaultdict(int)
+    for row in rows:
+        by_name[row.name] += row.calls
+    facts["operator_calls"] += list(by_name.values())
+    facts["more_operators"].append(len(by_name) - 3)
+    facts["more_subjects"] += [len(by_name) - 1, *(n - 3 for n in (len(by_name),))]
+    kernels = len({(row.cells["main_kernel"] or row.name)[:79] for row in rows})
+    facts["more_subjects"] += [kernels - 1, kernels - 3]
+
+
+def _rates(facts: Facts, rows: list[Row]) -> None:
+    """What the rows reach on either side of the roofline, and the peaks."""
+    seconds = math.fsum(row.time_us for row in rows) / 1e6
+    if all(row.bytes is not None for row in rows):
+        facts["tb_per_s"].append(
+            math.fsum((row.bytes or 0) * row.calls for row in rows) / 1e12 / seconds
+        )
+    if all(row.flops is not None for row in rows):
+        done = math.fsum((row.flops or 0) * row.calls for row in rows)
+        facts["tflops_per_s"].append(done / 1e12 / seconds)
+    heaviest = rows[0]
+    if heaviest.peak_tb_per_s is not None:
+        facts["peak_tb_per_s"].append(heaviest.peak_tb_per_s)
+    if heaviest.peak_tflops is not None:
+        facts["peak_tflops"].append(heaviest.peak_tflops)
+    known = [row for row in rows if row.flops is not None and row.peak_tflops]
+    if known:
+        at_peak_us = math.fsum(
+            (row.flops or 0) * row.calls / (row.peak_tflops or 1) / 1e6 for row in known
+        )
+        facts["compute_peak_pct"].append(share(at_peak_us, sum(row.time_us for row in known)))
+
+
+def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
+    for name, value in heaviest.parameters.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            facts[f"param {name}"].append(value)
+    if run.compute_units:
+        facts["compute_units"].append(run.compute_units)
+    _tiles(facts, run, heaviest)
+    _merging(facts, run, heaviest)
+    _extents(facts, heaviest)
+    filter_shape = heaviest.parameters.get("filter_shape")
+    if filter_shape:
+        facts["channels"] += list(filter_shape[:2])
+        transposes_us = heaviest.kernel_time_us(TRANSPOSE.search)
+        others_us = transposes_us + heaviest.kernel_time_us(FILL_OR_CAST.search)
+        facts["heaviest_transpose_pct"].append(share(transposes_us, heaviest.time_us))
+        if heaviest.efficiency_pct is not None and heaviest.time_us > others_us:
+            convolving = heaviest.efficiency_pct * heaviest.time_us / (heaviest.time_us - others_us)
+            facts["convolving_pct"].append(convolving)
+    groups = [shape for shape in heaviest.shapes if shape and isinstance(shape[0], tuple)]
+    facts["tensors"] += [len(group) for group in groups]
+
+
+def _tiles(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
+    """Tiles over the output of a product, and how unevenly they fill the compute units."""
+    edges = re.findall(r"\d+", heaviest.cells.get("tile") or "")[:2]
+    size = heaviest.parameters
+    if len(edges) < 2 or not {"M", "N"} <= size.keys():
+        return
+    for along_m, along_n in (edges, edges[::-1]):
+        tiles = (
+            size.get("B", 1)
+            * math.ceil(size["M"] / int(along_m))
+            * math.ceil(size["N"] / int(along_n))
+        )
+        facts["tiles"].append(tiles)
+        if run.compute_units:
+            rounds = math.ceil(tiles / run.compute_units)
+            facts["rounds"].append(rounds)
+            facts["idle_units_pct"].append(100 - share(tiles, rounds * run.compute_units))
+
+
+def _merging(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
+    """How often a product runs for each run of another one in the same outer module."""
+    if not heaviest.module_path or "N" not in heaviest.parameters:
+        return
+    outer = _outer_module(heaviest)
+    beside = [row.calls for row in run.category(heaviest.category) if _outer_module(row) == outer]
+    ratio = heaviest.calls / min(beside)
+    facts["merged"].append(ratio)
+    facts["merged_n"].append(ratio * heaviest.parameters["N"])
+
+
+def _outer_module(row: Row) -> tuple[str, ...]:
+    modules = [re.sub(r"_\d+$", "", module) for module in row.module_path.split(" / ")]
+    return tuple(modules[:-1])
+
+
+def _extents(facts: Facts, heaviest: Row) -> None:
+    """Rows and elements of a reduction, channels and positions of a normalization."""
+    shape = next((s for s in heaviest.shapes if s and not isinstance(s[0], tuple)), None)
+    if shape is None:
+        return
+    facts["elements"].append(math.prod(shape))
+    if len(shape) > 1:
+        channels = shape[0] * shape[1] if "instance_norm" in heaviest.name else shape[1]
+        facts["norm_channels"].append(channels)
+        facts["norm_positions"].append(math.prod(shape) / channels)
+    size = heaviest.parameters.get("num_channels")
+    if size:
+        facts["norm_rows"].append(math.prod(shape) / size)
+        facts["norm_extent"].append(size)
+    dims = _reduced(heaviest, len(shape))
+    extent = math.prod(shape[dim] for dim in dims)
+    if extent:
+        facts["reduced_extent"].append(extent)
+        facts["reduced_rows"].append(math.prod(shape) / extent)
+
+
+def _reduced(row: Row, rank: int) -> list[int]:
+    """The dimensions that a reduction reduces: those that the call names, else all."""
+    index = 2 if "norm" in row.name or "softmax_backward" in row.name else 1
+    text = row.concrete[index] if index < len(row.concrete) else ""
+    named = re.findall(r"-?\d+", str(text)) if re.fullmatch(r"\[?[-\d, ]*\]?", str(text)) else []
+    return sorted({int(dim) % rank for dim in named}) if named else list(range(rank))

@@ -1,0 +1,115 @@
+"""What the GPU waits for, communicates and copies, from the events of the trace."""
+
+from collections import defaultdict
+from typing import Any
+
+from tests.arithmetic.run_directory import RunDirectory
+from tests.arithmetic.trace_events import covered, overlap, union
+from tests.arithmetic.units import IDLE_TARGET_PCT, OVERLAP_TARGET_PCT, Facts, share
+
+
+def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    timeline = run.timeline_ms
+    idle_ms = timeline["idle_time"]
+    facts["idle_ms"].append(idle_ms)
+    facts["idle_pct"].append(share(idle_ms, run.total_ms))
+    facts["compute_of_total_pct"].append(share(run.compute_ms, run.total_ms))
+    facts["comm_pct"].append(share(timeline["exposed_comm_time"], run.total_ms))
+    facts["copy_pct"].append(share(timeline["exposed_memcpy_time"], run.total_ms))
+    busy_pct = share(timeline["busy_time"], run.total_ms)
+    facts["speedup"].append(max(1.0, (100 - IDLE_TARGET_PCT) / busy_pct))
+    kernels, short = run.events.kernels, run.events.short_kernels
+    facts["kernel_count"].append(len(kernels))
+    facts["short_kernels"].append(len(short))
+    facts["short_pct"].append(share(len(short), len(kernels)))
+    facts["mean_kernel_ms"].append(sum(k.duration_ns for k in kernels) / len(kernels) / 1e6)
+    by_cause: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for gap in run.gaps:
+        by_cause[gap["cause"]].append(gap)
+    cause_ms = {c: sum(gap["dur_ns"] for gap in gaps) / 1e6 for c, gaps in by_cause.items()}
+    ordered = sorted(cause_ms, key=lambda cause: -cause_ms[cause])
+    for cause in ordered:
+        facts[f"cause {cause} ms"].append(cause_ms[cause])
+    facts["cause_ms"] += [cause_ms[cause] for cause in ordered]
+    if not ordered:
+        return
+    cause = _cause_of(finding, cause_ms, ordered)
+    gaps = by_cause[cause]
+    facts["gap_count"].append(len(gaps))
+    facts["longest_gap_ms"].append(max(gap["dur_ns"] for gap in gaps) / 1e6)
+    facts["own_cause_ms"].append(cause_ms[cause])
+    facts["own_cause_of_total_pct"].append(share(cause_ms[cause], run.total_ms))
+    facts["own_cause_of_idle_pct"].append(share(cause_ms[cause], idle_ms))
+    _waits(facts, gaps)
+    first = min(kernel.span[0] for kernel in kernels)
+    early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
+    facts["before_first_kernel_ms"].append(early / 1e6)
+    replayed = [gap for gap in run.gaps if "graphlaunch" in (gap["launch_name"] or "").lower()]
+    facts["replayed_gaps"].append(len(replayed))
+
+
+def _cause_of(finding: dict[str, Any], cause_ms: dict[str, float], ordered: list[str]) -> str:
+    """The cause of a finding: that whose gaps add up to its idle time, or the largest."""
+    told = finding["evidence"].get("Idle (ms)")
+    same = [c for c in ordered if told is not None and abs(cause_ms[c] - told) < 1e-9]
+    return same[0] if finding["check"] == "idle_causes" and same else ordered[0]
+
+
+def _waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
+    before: dict[str, int] = defaultdict(int)
+    beside: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for gap in gaps:
+        if gap["launcher_name"] is not None:
+            before[gap["launcher_name"]] += gap["dur_ns"]
+        if gap["host_call"] is not None:
+            beside[gap["host_call"], gap["host_op"]].append(gap)
+    facts["waits_ms"] += [ns / 1e6 for ns in before.values()]
+    facts["more_waits"].append(len(before) - 3)
+    facts["host_calls"] += [len(same) for same in beside.values()]
+    facts["host_call_ms"] += [
+        max(gap["host_call_us"] for gap in same) / 1000 for same in beside.values()
+    ]
+    facts["more_host_calls"].append(len(beside) - 3)
+    named = [gap for gap in gaps if gap["host_call"] is not None]
+    if named:
+        longest = max(named, key=lambda gap: (gap["dur_ns"], gap["start_ns"]))
+        facts["beside_longest_ms"].append(longest["host_call_us"] / 1000)
+
+
+def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    timeline = run.timeline_ms
+    exposed, total = timeline["exposed_comm_time"], timeline["total_comm_time"]
+    facts["exposed_comm_ms"].append(exposed)
+    facts["exposed_comm_pct"].append(share(exposed, run.total_ms))
+    facts["share_of_wall_pct"].append(share(exposed, run.total_ms))
+    facts["overlap_target_pct"].append(OVERLAP_TARGET_PCT)
+    facts["comm_ms"].append(total)
+    facts["overlap_pct"].append(100 - share(exposed, total))
+    facts["free_compute_ms"].append(run.compute_ms - (total - exposed))
+    collectives = [event for event in run.events.gpu if event.kind == "communication"]
+    facts["comm_kernels"].append(len(collectives))
+    spans = {event.span[0] for event in collectives}
+    kinds: dict[Any, int] = defaultdict(int)
+    for row in run.table("collectives"):
+        if row["ts_ns"] in spans and row["message_mb"] is not None:
+            kinds[row["collective"], row["message_mb"], row["group_size"]] += 1
+            facts["message_bytes"].append(row["message_mb"] * 1e6)
+            facts["ranks"].append(row["group_size"])
+    facts["collectives"] += list(kinds.values())
+    facts["more_collectives"].append(len(kinds) - 3)
+
+
+def of_copies(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    copies = run.events.copies(finding["evidence"]["Direction"])
+    total_ms = sum(copy.duration_ns for copy in copies) / 1e6
+    spans, others = union(copy.span for copy in copies), run.events.of("compute", "communication")
+    exposed_ns = covered(spans) - overlap(spans, others)
+    sizes = [int(copy.args["bytes"]) for copy in copies if "bytes" in copy.args]
+    facts["copies"].append(len(copies))
+    facts["copy_ms"].append(total_ms)
+    facts["copy_of_total_pct"].append(share(total_ms, run.total_ms))
+    facts["share_of_wall_pct"].append(share(total_ms, run.total_ms))
+    facts["pageable_copies"].append(sum("Pageable" in copy.name for copy in copies))
+    facts["exposed_copy_ms"].append(exposed_ns / 1e6)
+    if sizes:
+        facts["copy_bytes"].append(sum(sizes) / len(sizes))

@@ -1,0 +1,305 @@
+"""What findings would save, how urgent they are and in which order they stand, worked out anew."""
+
+import math
+from collections import Counter
+from typing import Any
+
+from tests.arithmetic.run_directory import Row, RunDirectory
+from tests.arithmetic.units import (
+    IDLE_TARGET_PCT,
+    KERNEL_FLOOR_US,
+    OVERLAP_TARGET_PCT,
+    TARGET_PCT,
+    Facts,
+    own_rows,
+    share,
+)
+
+SHORT_CALL_US = 10.0
+DOUBTFUL_CAUSES = ("stalled_queue", "unlinked_work", "window_edge")
+PRIORITIES = ("Critical", "High", "Medium", "Low")
+SDPA_BANDS = (
+    (512, (5.0, 15.0)),
+    (1024, (8.0, 15.0)),
+    (2048, (20.0, 40.0)),
+    (4096, (40.0, 60.0)),
+    (math.inf, (50.0, 70.0)),
+)
+"""Share of the compute peak to expect of fused attention, by the longer of queries and keys."""
+
+PLAIN_PASS, LONG_ROWS = (70.0, 80.0), (50.0, 70.0)
+NOT_BANDED = ("launch bound", "broadcast", "strided", "tiny tensors", "small tensor", "few rows",
+              "one result", "strided axis", "short axis")  # fmt: skip
+NOTABLE = ("tiny batched", "few tiles", "short K", "tall and skinny", "misaligned",
+           "rotary embedding")  # fmt: skip
+"""Patterns that say themselves what is wrong, so that they count for the priority."""
+
+Saving = tuple[float, float, float]
+"""Low, middle and high, in ms."""
+
+
+def is_launch_bound(rows: list[Row]) -> bool:
+    """Whether most time is in calls that are shorter than a launch and have hardly any work."""
+    bound = [
+        row
+        for row in rows
+        if row.time_us / row.calls < SHORT_CALL_US
+        and row.roofline_us is not None
+        and row.roofline_us < KERNEL_FLOOR_US
+    ]
+    return sum(row.time_us for row in bound) > sum(row.time_us for row in rows) / 2
+
+
+def band_of(finding: dict[str, Any], row: Row, facts: Facts) -> tuple[float, float, float] | None:
+    """Low and high end of what calls like the heaviest usually reach, and what these reach on the
+    same scale; None where nothing is documented, or memory keeps them from reaching it."""
+    efficiency, of_peak = facts.get("efficiency_pct"), facts.get("compute_peak_pct")
+    found = None if _is_not_banded(finding) else _band(row)
+    if found is None or not efficiency:
+        return None
+    (low, high), is_of_compute = found
+    if not is_of_compute:
+        return low, high, efficiency[0]
+    if not of_peak or of_peak[0] < high * efficiency[0] / 100:
+        return None
+    return low, high, of_peak[0]
+
+
+def _is_not_banded(finding: dict[str, Any]) -> bool:
+    return any(f"({pattern})" in finding["title"] for pattern in NOT_BANDED)
+
+
+def _band(row: Row) -> tuple[tuple[float, float], bool] | None:
+    """The documented band, and whether it is a share of the compute peak."""
+    size = row.parameters
+    if row.category == "sdpa_fwd" and row.direction != "backward" and "N_Q" in size:
+        longest = max(size["N_Q"], size["N_KV"])
+        return next(band for below, band in SDPA_BANDS if longest < below), True
+    if row.category == "convolution" and size.get("filter_shape"):
+        return _convolution_band(size)
+    if row.category == "elementwise":
+        return PLAIN_PASS, False
+    if row.category == "reduce":
+        return LONG_ROWS, False
+    if row.category == "triton":
+        kinds = {
+            "triton_poi_": (60.0, 80.0),
+            "triton_red_": (30.0, 60.0),
+            "triton_per_": (30.0, 60.0),
+        }
+        return next(((band, False) for kind, band in kinds.items() if kind in row.name), None)
+    return None
+
+
+def _convolution_band(size: dict[str, Any]) -> tuple[tuple[float, float], bool] | None:
+    sides = list(size["filter_shape"][2:])
+    if size.get("transposed_conv"):
+        return None
+    if size.get("groups", 1) > 1 and size["groups"] == size["input_shape"][1]:
+        return (30.0, 50.0), False
+    if math.prod(sides) == 1:
+        return (40.0, 60.0), False
+    if list(size.get("stride") or ()) == sides and not any(size.get("padding") or [0]):
+        return (60.0, 80.0), True
+    if any(step != 1 for step in size.get("dilation") or ()) or len(set(sides)) > 1:
+        return (50.0, 70.0), False
+    return ((50.0, 70.0), False) if max(sides) <= 3 else ((60.0, 80.0), True)
+
+
+def target_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> float | None:
+    """The efficiency that the middle estimate aims at; None where it does not aim at one."""
+    if finding["check"] == "fusible_chain":
+        return TARGET_PCT
+    if finding["check"] not in ("low_efficiency", "opportunity", "slow_kernel"):
+        return None
+    rows = own_rows(run, finding)
+    (own_pct,), (time_ms,) = facts["efficiency_pct"], facts["time_ms"]
+    shortest = max(facts["calls"][0], facts["launches"][0])
+    if finding["check"] == "slow_kernel":
+        limits, shortest = [min(facts["baseline_pct"][0], 100.0)], facts["calls"][0]
+    else:
+        limits = [TARGET_PCT]
+        band = band_of(finding, rows[0], facts)
+        if band and band[2] > 0:
+            limits.append(own_pct * band[1] / band[2])
+    if not is_launch_bound(rows):
+        limits.append(own_pct * time_ms * 1000 / (KERNEL_FLOOR_US * shortest))
+    return max(own_pct, min(limits))
+
+
+def saving_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving | None:
+    """What a finding would save; None where no number can be had."""
+    check = finding["check"]
+    if check in ("low_efficiency", "opportunity", "slow_kernel"):
+        return _of_efficiency(run, finding, facts)
+    if check == "fusible_chain":
+        return _of_fusion(facts) if "fused_ms" in facts else None
+    if check == "unfused_attention":
+        (time_ms,) = facts["time_ms"]
+        least, most = time_ms * (1 - 1 / 3), time_ms * (1 - 1 / 10)
+        usual_ms = facts["fused_ms"][0] / TARGET_PCT * 100 if facts.get("fused_ms") else None
+        mid = time_ms - (time_ms / math.sqrt(30) if usual_ms is None else usual_ms)
+        return least, min(max(mid, least), most), most
+    if check == "estimated_bandwidth":
+        high = facts["time_ms"][0] * (1 - facts["estimated_pct"][0] / 100)
+        return 0.0, high / 2, high
+    if check == "layout_transposes":
+        (spent,) = facts["overhead_ms"]
+        return spent / 2, spent, spent
+    if check in ("fills_and_casts", "contiguous_copies", "memory_copies", "helper_kernels"):
+        name = {
+            "helper_kernels": "helper_ms",
+            "fills_and_casts": "overhead_ms",
+            "memory_copies": "exposed_copy_ms",
+        }
+        (spent,) = facts[name.get(check, "time_ms")]
+        return 0.0, spent / 2, spent
+    if check in ("gpu_idle", "idle_causes", "exposed_communication", "poor_overlap"):
+        return _of_waiting(run, finding, facts)
+    return None
+
+
+def _of_efficiency(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving:
+    (own_pct,), (time_ms,) = facts["efficiency_pct"], facts["time_ms"]
+    target_pct = target_of(run, finding, facts)
+    assert target_pct is not None
+    halfway_pct = (own_pct + target_pct) / 2
+    low, mid, high = (time_ms * (1 - own_pct / p) for p in (halfway_pct, target_pct, 100.0))
+    is_short = finding["check"] != "slow_kernel" and is_launch_bound(own_rows(run, finding))
+    return (0.0, mid / 2, mid) if is_short else (low, mid, high)
+
+
+def _of_fusion(facts: Facts) -> Saving:
+    (time_ms,), (fused_ms,) = facts["time_ms"], facts["fused_ms"]
+    floor_ms = facts["instances"][0] * KERNEL_FLOOR_US / 1000
+    shortest_ms = min(facts["step_ms"])
+    traffic = facts["fused_bytes"][0] / facts["step_bytes"][0]
+    high = max(0.0, time_ms - max(fused_ms, floor_ms))
+    mid = min(high, max(0.0, time_ms - max(fused_ms / TARGET_PCT * 100, shortest_ms)))
+    low = min(mid, max(0.0, time_ms - max(time_ms * traffic, shortest_ms)))
+    return low, mid, high
+
+
+def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving | None:
+    check = finding["check"]
+    if check == "gpu_idle":
+        doubtful = sum(sum(facts.get(f"cause {cause} ms", ())) for cause in DOUBTFUL_CAUSES)
+        sure = max(0.0, facts["idle_ms"][0] - doubtful)
+        busy = run.timeline_ms["busy_time"]
+        to_target = max(0.0, run.total_ms - busy / (1 - IDLE_TARGET_PCT / 100))
+        return 0.0, min(sure, to_target), sure
+    if check == "idle_causes":
+        (spent,) = facts["own_cause_ms"]
+        doubtful_ms = [ms for c in DOUBTFUL_CAUSES for ms in facts.get(f"cause {c} ms", ())]
+        return None if spent in doubtful_ms else (0.0, spent / 2, spent)
+    (exposed,), (total,) = facts["exposed_comm_ms"], facts["comm_ms"]
+    wanted = max(0.0, exposed - total * (1 - OVERLAP_TARGET_PCT / 100))
+    if check == "exposed_communication":
+        return 0.0, wanted, exposed
+    hidden = min(facts["free_compute_ms"][0], wanted)
+    return 0.0, hidden / 2, hidden
+
+
+def projected(
+    time_ms: float, own_pct: float, target_pct: float, run: RunDirectory
+) -> tuple[float, float, float, float] | None:
+    """Time at a target, and what is saved in percent of it, of compute, of GPU wall time."""
+    if target_pct <= own_pct:
+        return None
+    at_target = time_ms * own_pct / target_pct
+    saved = time_ms - at_target
+    return (
+        at_target,
+        share(saved, time_ms),
+        share(saved, run.compute_ms),
+        share(saved, run.total_ms),
+    )
+
+
+def priority_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> str | None:
+    """The priority of a finding on the efficiency of operations; None of another."""
+    if finding["check"] not in ("low_efficiency", "opportunity", "slow_kernel"):
+        return None
+    rows = own_rows(run, finding)
+    (compute_pct,), (own_pct,) = facts["compute_pct"], facts["efficiency_pct"]
+    saving = saving_of(run, finding, facts)
+    assert saving is not None
+    top = {uid for op in run.manifest["top_operations"] for uid in op["operation_uids"]}
+    is_top = any(row.uid in top for row in rows)
+    is_notable = any(f"({pattern})" in finding["title"] for pattern in NOTABLE)
+    largest_pct = max(compute_pct, facts["category_pct"][0])
+    place = 3
+    if compute_pct > 5 or is_notable:
+        place = 2
+    if is_top or (own_pct < 40 and largest_pct > 10):
+        place = 1
+    if is_top and own_pct < 30 and compute_pct > 15:
+        place = 0
+    if compute_pct <= 1 or share(saving[1], run.compute_ms) < 0.5 or saving[1] < 0.01:
+        place = 3
+    band = band_of(finding, rows[0], facts) if finding["check"] != "slow_kernel" else None
+    if band and band[2] >= band[0]:
+        place = min(place + 1, 3)
+    return PRIORITIES[place]
+
+
+def ranked(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Findings by priority, those that another one covers last, then by saving and by time."""
+
+    def order(finding: dict[str, Any]) -> tuple[Any, ...]:
+        gain = finding["impact"]
+        return (
+            PRIORITIES.index(finding["priority"]),
+            _is_covered(finding, findings),
+            -(gain["saved_ms"]["mid"] if gain else 0.0),
+            -float(finding["evidence"].get("GPU time (ms)", 0.0)),
+            finding["category"],
+            finding["title"],
+        )
+
+    return sorted(findings, key=order)
+
+
+def rows_of(finding: dict[str, Any]) -> set[int]:
+    """The uids that a finding is about or shares."""
+    return {op["uid"] for op in finding["operations"]} | set(finding["shared_uids"])
+
+
+def _is_covered(finding: dict[str, Any], findings: list[dict[str, Any]]) -> bool:
+    mine, gain = rows_of(finding), finding["impact"]
+    return bool(mine and gain) and any(
+        other["impact"]
+        and other["impact"]["saved_ms"]["mid"] > gain["saved_ms"]["mid"]
+        and PRIORITIES.index(other["priority"]) <= PRIORITIES.index(finding["priority"])
+        and mine <= rows_of(other)
+        for other in findings
+    )
+
+
+def sources_of(finding: dict[str, Any]) -> set[Any]:
+    """Rows and pool of time that a saving comes from."""
+    return rows_of(finding) | ({finding["time_pool"]} if finding["time_pool"] else set())
+
+
+def disjoint_saving_ms(findings: list[dict[str, Any]]) -> float:
+    """The middle estimates added up, largest first, none whose time is counted already."""
+    total, taken = 0.0, set()
+    gaining = [finding for finding in findings if finding["impact"]]
+    for finding in sorted(gaining, key=lambda f: -f["impact"]["saved_ms"]["mid"]):
+        if not sources_of(finding) & taken:
+            taken |= sources_of(finding)
+            total += finding["impact"]["saved_ms"]["mid"]
+    return total
+
+
+def local_numbers(run: RunDirectory, ordered: list[dict[str, Any]]) -> dict[int, tuple[str, int]]:
+    """Category and number within it (within the tier outside of compute), by place in the order."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for key, result in run.results.items():
+        counter = key if result["tier"] == "compute" else result["tier"]
+        for place, finding in enumerate(ordered):
+            if finding["category"] == key:
+                counts[counter] += 1
+                found[place] = (key, counts[counter])
+    return found

@@ -1,0 +1,140 @@
+"""Every number of ``results.json``, worked out anew from the trace and the CSV files of its run."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.arithmetic.cards import TEXTS, card_facts
+from tests.arithmetic.evidence import fact_of
+from tests.arithmetic.run_directory import RunDirectory
+from tests.arithmetic.savings import priority_of, saving_of, target_of
+from tests.arithmetic.sentences import problems
+from tests.arithmetic.units import efficiency_pct, share, time_ms
+
+GAINING = ("low", "mid", "high")
+
+
+def approx(value: float | None) -> Any:
+    """The same number, but for the order of sums."""
+    return None if value is None else pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+def test_the_timeline_is_that_of_the_trace(run: RunDirectory) -> None:
+    found = run.events.timeline_ms
+    assert run.timeline_ms == {name: approx(value) for name, value in found.items()}
+    totals = run.manifest["totals"]
+    for name, value in found.items():
+        assert totals[f"{name.replace('computation', 'compute')}_ms"] == approx(value)
+
+
+def test_the_gaps_are_those_of_the_trace(run: RunDirectory) -> None:
+    gaps = sorted((gap["start_ns"], gap["start_ns"] + gap["dur_ns"]) for gap in run.gaps)
+    assert gaps == run.events.gaps
+
+
+def test_the_copies_are_those_of_the_trace(run: RunDirectory) -> None:
+    for row in run.table("memory_copies"):
+        copies = run.events.copies(row["direction"])
+        assert row["count"] == len(copies)
+        assert row["total_time_us"] == approx(sum(copy.duration_ns for copy in copies) / 1000)
+
+
+def test_derived_columns_of_the_rows(run: RunDirectory) -> None:
+    for row in run.rows.values():
+        category_ms = time_ms(run.category(row.category))
+        derived = {
+            "kernel_time_us": row.time_us,
+            "flops_per_byte": row.flops_per_byte,
+            "pct_roofline": row.roofline_pct,
+            "roofline_time_us": row.roofline_us,
+            "percent_of_compute": share(row.time_us / 1000, run.compute_ms),
+            "percent_of_total": share(row.time_us / 1000, run.total_ms),
+            "percent_of_category": share(row.time_us / 1000, category_ms),
+        }
+        if row.bytes is not None and row.time_us:
+            derived["tb_per_s"] = row.bytes * row.calls / row.time_us / 1e6
+        for column, value in derived.items():
+            text = row.cells[column]
+            if text and value is not None:
+                assert float(text) == approx(value), (row.uid, column)
+            elif column == "pct_roofline":
+                assert not text, (row.uid, column)
+
+
+def test_categories_add_up(run: RunDirectory) -> None:
+    for key, result in run.results.items():
+        rows = run.category(key)
+        if result["tier"] != "compute" or not rows:
+            continue
+        known = [row for row in rows if row.efficiency_pct is not None]
+        judged = [row for row in known if (row.efficiency_pct or 0.0) <= 110]
+        assert result["gpu_time_ms"] == approx(time_ms(rows)), key
+        assert result["percent_of_compute"] == approx(share(time_ms(rows), run.compute_ms)), key
+        assert result["percent_of_total"] == approx(share(time_ms(rows), run.total_ms)), key
+        assert result["row_count"] == len(rows), key
+        assert result["invocation_count"] == sum(row.calls for row in rows), key
+        assert result["efficiency_pct"] == approx(efficiency_pct(judged)), key
+        if judged:
+            mean = math.fsum(row.efficiency_pct or 0.0 for row in judged) / len(judged)
+            coverage = share(time_ms(judged), time_ms(rows))
+            assert result["mean_efficiency_pct"] == approx(mean), key
+            assert result["efficiency_coverage_pct"] == approx(coverage), key
+
+
+def test_top_operations_add_up(run: RunDirectory) -> None:
+    tops = run.manifest["top_operations"]
+    assert [top["rank"] for top in tops] == list(range(1, len(tops) + 1))
+    assert [top["time_ms"] for top in tops] == sorted((t["time_ms"] for t in tops), reverse=True)
+    for top in tops:
+        if run.launchers:
+            launched = run.launchers[top["name"]]
+            assert top["time_ms"] == approx(float(launched["total_direct_kernel_time_ms"]))
+            assert top["count"] == int(launched["Count"])
+        else:
+            rows = [run.rows[uid] for uid in top["operation_uids"]]
+            assert top["time_ms"] == approx(time_ms(rows))
+            assert top["count"] == sum(row.calls for row in rows)
+        assert top["percent_of_compute"] == approx(share(top["time_ms"], run.compute_ms))
+        assert top["percent_of_total"] == approx(share(top["time_ms"], run.total_ms))
+
+
+def test_the_evidence_of_findings(run: RunDirectory) -> None:
+    for finding in run.findings:
+        facts = card_facts(run, finding)
+        for label, value in finding["evidence"].items():
+            if isinstance(value, int | float):
+                expected = facts.get(fact_of(finding["check"], label))
+                assert expected, (finding["title"], label)
+                assert value == approx(expected[0]), (finding["title"], label)
+
+
+def test_the_savings_of_findings(run: RunDirectory) -> None:
+    for finding in run.findings:
+        facts, title = card_facts(run, finding), finding["title"]
+        expected, impact = saving_of(run, finding, facts), finding["impact"]
+        assert (expected is None) == (impact is None), title
+        if expected is None:
+            continue
+        for name, saved_ms in zip(GAINING, expected, strict=True):
+            assert impact["saved_ms"][name] == approx(saved_ms), (title, name)
+            assert impact["compute_pct"][name] == approx(share(saved_ms, run.compute_ms)), title
+            assert impact["e2e_pct"][name] == approx(share(saved_ms, run.total_ms)), title
+        if impact["method"] == "perf model":
+            assert impact["target_pct"] == approx(target_of(run, finding, facts)), title
+
+
+def test_the_priorities_of_findings(run: RunDirectory) -> None:
+    for finding in run.findings:
+        expected = priority_of(run, finding, card_facts(run, finding))
+        assert expected in (None, finding["priority"]), finding["title"]
+
+
+def test_every_number_of_the_sentences(run: RunDirectory) -> None:
+    wrong = [
+        f"{finding['title']}, {field}: {problem}"
+        for finding in run.findings
+        for field in TEXTS
+        for problem in problems(finding[field] or "", card_facts(run, finding))
+    ]
+    assert not wrong, "\n".join(wrong)
