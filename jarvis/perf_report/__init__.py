@@ -32,6 +32,8 @@ from jarvis.perf_report import (
 from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_paths import CallPath, CallStacks
 from jarvis.perf_report.calls import HostCalls, host_calls
+from jarvis.perf_report.gpu_call_tree import gpu_call_tree
+from jarvis.perf_report.gpu_call_tree_views import call_tree_tables
 from jarvis.perf_report.gpu_timeline import Totals
 from jarvis.perf_report.host_timeline import HostTimeline
 from jarvis.perf_report.pseudo_ops import with_pseudo_ops
@@ -69,6 +71,8 @@ TABLES = (
     "host_threads",
     "host_slices",
     "host_bins",
+    "call_tree",
+    "call_tree_operations",
     "perf_model_failures",
     "fusion_chains",
     "fusion_steps",
@@ -248,6 +252,16 @@ class PerfReport:
         return conform(self._host_timeline.bins, "host_bins")
 
     @cached_property
+    def call_tree(self) -> pl.DataFrame:
+        """GPU time by the calls that launched it."""
+        return conform(self._call_tree[0], "call_tree")
+
+    @cached_property
+    def call_tree_operations(self) -> pl.DataFrame:
+        """The operations that the kernels of the call tree belong to."""
+        return conform(self._call_tree[1], "call_tree_operations")
+
+    @cached_property
     def perf_model_failures(self) -> pl.DataFrame:
         """Operations whose perf model raised an error."""
         return conform(operations.perf_model_failures(self._grouped), "perf_model_failures")
@@ -385,6 +399,17 @@ class PerfReport:
     @cached_property
     def _host_timeline(self) -> HostTimeline:
         return HostTimeline(self._trace)
+
+    @cached_property
+    def _call_tree(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        tree = gpu_call_tree(
+            self._trace.python_call_tree,
+            self._python_calls,
+            self._trace.backwards,
+            self._work.events,
+            self._grouped,
+        )
+        return call_tree_tables(tree)
 
     @cached_property
     def _recomputed(self) -> pl.Series:

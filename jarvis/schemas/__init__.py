@@ -65,6 +65,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "host_threads": tables.HOST_THREADS,
     "host_slices": tables.HOST_SLICES,
     "host_bins": tables.HOST_BINS,
+    "call_tree": tables.CALL_TREE,
+    "call_tree_operations": tables.CALL_TREE_OPERATIONS,
     "perf_model_failures": tables.PERF_MODEL_FAILURES,
     "fusion_chains": tables.FUSION_CHAINS,
     "fusion_steps": tables.FUSION_STEPS,
@@ -157,6 +159,10 @@ _ABOUT = {
     "A call is longer than those inside it, so none stands without its caller.",
     "host_bins": "What the host's threads do in equal spans of the recording, all calls counted; "
     "spans in which a thread does nothing are left out.",
+    "call_tree": "GPU time by the calls that launched it, equal calls at one place merged. The "
+    "time of a node is that of its children; kernels are the leaves. A backward node of autograd "
+    "stands under the module of the operator that it differentiates, where the trace links both.",
+    "call_tree_operations": "Which operations the kernels of `call_tree` belong to.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
     "fusion_chains": "Neighbouring operators that one kernel could replace, found in the call tree "
     "by module, function or shape. That shapes fit is evidence that data flows, not proof; whether "

@@ -243,6 +243,75 @@ HOST_BINS = (
     Column("dur_ns", "Duration (ns)", INTEGER, "ns", ",d", "length of the span, the same for all"),
     *_HOST_BUSY,
 )
+_NODE_TIME = Column(
+    "gpu_ns",
+    "GPU time (ns)",
+    INTEGER,
+    "ns",
+    ",d",
+    "durations of the GPU events launched below the node, added up; events that run at the same "
+    "time count each",
+)
+_NODE_LAUNCHES = count("launches", "Launches", "GPU events: kernels, copies, fills")
+CALL_TREE = (
+    text(
+        "view",
+        "View",
+        "`classes`: modules of one class merged; `modules`: each module by itself; `python`: with "
+        "all Python frames",
+    ),
+    Column("node", "Node", INTEGER, meaning="number of the node; a view is in preorder"),
+    Column("parent", "Parent", INTEGER, meaning="node above; empty for the root of a view"),
+    Column("subtree_end", "Subtree end", INTEGER, meaning="number of the next node not below it"),
+    Column("depth", "Depth", INTEGER, meaning="nodes above it"),
+    text(
+        "kind",
+        "Kind",
+        "root, module, python, op, runtime (a call outside operators), kernel (any GPU event), "
+        "rest (what is below 0.02 % of all GPU time), unlinked (no launch is recorded)",
+    ),
+    text("name", "Name", "name of the call or the kernel"),
+    _NODE_TIME,
+    Column(
+        "self_ns",
+        "Self GPU time (ns)",
+        INTEGER,
+        "ns",
+        ",d",
+        "of what the node launches itself, not a call below it",
+    ),
+    Column(
+        "backward_ns",
+        "Backward GPU time (ns)",
+        INTEGER,
+        "ns",
+        ",d",
+        "of what the backward pass launches, also under the module that it belongs to",
+    ),
+    Column(
+        "modelled_ns",
+        "Modelled GPU time (ns)",
+        INTEGER,
+        "ns",
+        ",d",
+        "of operations with a perf model",
+    ),
+    _NODE_LAUNCHES,
+    count("calls", "Calls", "calls of the node with GPU work below them"),
+    count("module_count", "Modules", "modules merged in the node"),
+)
+CALL_TREE_OPERATIONS = (
+    Column("node", "Node", INTEGER, meaning="kernel or rest in `call_tree`"),
+    Column("operation_uid", "Operation UID", INTEGER, meaning="row of the operations table"),
+    _NODE_TIME,
+    _NODE_LAUNCHES,
+    number(
+        "calls",
+        "Calls",
+        "",
+        "calls of the operation; one with kernels at several nodes is shared out by GPU time",
+    ),
+)
 PERF_MODEL_FAILURES = (
     text("name", "Operation", "operator whose perf model failed"),
     ARGUMENTS[0],
