@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q jarvis
-	$(BIN)/python -c 'import jarvis.trace' # compiles the kernels of the reader, once per machine
+	$(BIN)/python -c 'import jarvis.trace.compiled' # compiles the kernels of the reader, once per machine
 	@touch $@
 
 run: setup ## analyse the sample trace and serve the dashboard (PORT=8501)

@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -265,6 +266,7 @@ def _export(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
+    import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
     from jarvis.server.intake import ROOTS_VARIABLE, sample_trace
     from jarvis.server.submission import Submission, submit
 

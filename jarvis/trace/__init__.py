@@ -6,7 +6,8 @@ from jarvis.errors import EmptyTraceError
 from jarvis.trace import sidecar
 from jarvis.trace.allocator import return_freed_memory
 from jarvis.trace.metadata import TraceInfo
-from jarvis.trace.reader import OnProgress, ReadProgress, read_raw
+from jarvis.trace.raw_trace import OnProgress, ReadProgress
+from jarvis.trace.reader import read_raw
 from jarvis.trace.repairs import RepairKind
 from jarvis.trace.source import SUFFIXES
 from jarvis.trace.trace import Trace, tabulate

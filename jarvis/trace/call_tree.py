@@ -4,16 +4,22 @@ The tree is numbered in preorder, so the descendants of an event are the rows wi
 ``order < other.order < subtree_end``: a range, not a walk.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
-from jarvis.trace.nesting import BLEED_NS, NONE, OP, PASS_THROUGH, PYTHON, RUNTIME, Int64s, nest
+from jarvis.trace import nesting
+from jarvis.trace.nesting import BLEED_NS, NONE, OP, PASS_THROUGH, PYTHON, RUNTIME, Int64s
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 __all__ = ["BLEED_NS", "PASS_THROUGH_OP", "build_call_tree"]
 
 PASS_THROUGH_OP = "execute"
 """An op that only hands over to others; the launcher is looked for above it."""
+
+FEW_EVENTS = 10_000
+"""Up to so many, loading machine code takes longer than doing without it."""
 
 _KEY_BITS = 63
 _UIDS_ABOVE = ("parent_uid", "op_uid", "launcher_uid")
@@ -49,7 +55,7 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
     found = {name: np.empty(timed.height, dtype=np.int32) for name in _NUMBERS}
     is_root = np.zeros(timed.height, dtype=np.bool_)
     dropped = np.empty(timed.height, dtype=np.int32)
-    placed = nest(
+    placed = _nest(timed.height)(
         visits,
         thread,
         ts_ns,
@@ -83,6 +89,14 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
         "is_root",
         is_dropped=order >= placed,
     )
+
+
+def _nest(events: int) -> Callable[..., int]:
+    if events <= FEW_EVENTS:
+        return nesting.nest
+    from jarvis.trace import compiled_nesting
+
+    return compiled_nesting.nest
 
 
 def _or_null(name: str) -> pl.Expr:

@@ -2,12 +2,13 @@
 
 Kernels are compiled when their module is imported, and kept on disk for the next process. Numba
 forgets a kept kernel when its own file changes, not when a function in another file does: what a
-kernel calls stands in the kernel's module.
+kernel calls stands in the kernel's module, and the numbers of ``layout`` name the folder.
 
 ``NUMBA_BOUNDSCHECK=1`` checks every index, as the tests for hostile traces do.
 """
 
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,12 +16,14 @@ from typing import Any, TypeVar, cast
 import numba
 from numba import types
 
+from jarvis.trace import layout
 from jarvis.workspace import compiled_dirs
 
 __all__ = ["helper", "inlined", "kernel", "read_only", "types"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_LAYOUT = f"layout-{zlib.crc32(Path(layout.__file__).read_bytes()):08x}"
 BOUNDS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 
@@ -63,7 +66,7 @@ def _cache_dir() -> Path | None:
     None where no folder is writable: kernels are then compiled by every process.
     """
     for folder in compiled_dirs():
-        place = folder / "checked" if BOUNDS_CHECKED else folder
+        place = folder / f"{_LAYOUT}-checked" if BOUNDS_CHECKED else folder / _LAYOUT
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError:

@@ -6,10 +6,10 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from jarvis.trace.event_store import EventStore
-from jarvis.trace.reader import RawTrace
+from jarvis.trace.layout import MISSING_NS, PH, STRING
+from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.repairs import Repair
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
-from jarvis.trace.tokenizer import MISSING_NS, PH, STRING
 
 SIMULATED_KEY = "jarvis_sample"
 """Key under the trace's ``metadata`` that says a sample was simulated or recorded."""

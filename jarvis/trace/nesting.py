@@ -1,9 +1,11 @@
-"""One pass over the host events of all threads, in order of time, with a stack of open calls."""
+"""One pass over the host events of all threads, in order of time, with a stack of open calls.
+
+The loop is plain Python, which a few thousand events are nested with; ``compiled_nesting`` makes
+machine code of it for more.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
-
-from jarvis.trace.jit import kernel, read_only, types
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -17,27 +19,8 @@ BLEED_NS = 1_000
 """A child may outlast its parent by less than this and becomes the parent's sibling."""
 
 _LAST_NS = np.iinfo(np.int64).max
-_IN = read_only(types.int64)
-_OUT = types.int32[::1]
 
 
-@kernel(types.int64(types.int64, types.int64, types.int64[::1], _OUT, types.int64, _OUT))
-def _close(
-    height: int, until_ns: int, ends_ns: Int64s, stack: Int32s, placed: int, subtree_end: Int32s
-) -> int:
-    """Take the calls that ended by ``until_ns`` off the stack; its new height."""
-    while height > 0 and until_ns >= ends_ns[height - 1]:
-        height -= 1
-        subtree_end[stack[height]] = placed
-    return height
-
-
-@kernel(
-    types.int64(
-        *(_IN, _IN, _IN, _IN, read_only(types.uint8), _IN),
-        *(_OUT, _OUT, _OUT, _OUT, _OUT, _OUT, types.boolean[::1], _OUT),
-    )
-)
 def nest(
     rows: Int64s,
     thread: Int64s,
@@ -70,12 +53,14 @@ def nest(
     lost = 0
     for visit in range(rows.size):
         row = rows[visit]
-        if visit > 0 and thread[row] != thread[rows[visit - 1]]:
-            height = _close(height, _LAST_NS, ends_ns, stack, placed, subtree_end)
         start = ts_ns[row]
         duration = dur_ns[row]
         end = _LAST_NS if duration > 0 and start > _LAST_NS - duration else start + duration
-        height = _close(height, start, ends_ns, stack, placed, subtree_end)
+        is_other_thread = visit > 0 and thread[row] != thread[rows[visit - 1]]
+        until = _LAST_NS if is_other_thread else start
+        while height > 0 and until >= ends_ns[height - 1]:
+            height -= 1
+            subtree_end[stack[height]] = placed
         if height > 0 and end > ends_ns[height - 1]:
             if height < 2 or start <= ends_ns[height - 1] - BLEED_NS:
                 dropped[lost] = row
@@ -103,5 +88,6 @@ def nest(
         kinds[height] = kind[row]
         height += 1
         placed += 1
-    _close(height, _LAST_NS, ends_ns, stack, placed, subtree_end)
+    for level in range(height):
+        subtree_end[stack[level]] = placed
     return placed

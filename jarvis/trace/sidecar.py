@@ -20,10 +20,10 @@ import polars as pl
 from isal import isal_zlib
 
 from jarvis.trace.event_store import EventStore, Group, Values
+from jarvis.trace.layout import BASE_KEYS, TEXT_KEYS
 from jarvis.trace.metadata import TraceInfo
 from jarvis.trace.repairs import Repairs
 from jarvis.trace.texts import Texts
-from jarvis.trace.tokenizer import BASE_KEYS, TEXT_KEYS
 from jarvis.trace.trace import Trace
 from jarvis.workspace import kept_traces_dir
 
@@ -65,7 +65,7 @@ def load(folder: Path, path: Path) -> Trace | None:
         scans = [pl.scan_ipc(_file(folder, name)) for name in checksums]
         frames = dict(zip(checksums, pl.collect_all(scans), strict=True))
         texts = frames["texts"]
-        store = EventStore(Texts.of(texts["text"].to_list(), texts["kind"].to_numpy()), Repairs())
+        store = EventStore(_texts(texts), Repairs())
         for index, category in enumerate(header["categories"]):
             store.put(category, _group(frames[_events(index)]))
         info = TraceInfo.model_validate(header["info"])
@@ -80,6 +80,12 @@ def load(folder: Path, path: Path) -> Trace | None:
     with suppress(OSError):  # another user's
         os.utime(folder)
     return trace
+
+
+def _texts(frame: pl.DataFrame) -> Texts:
+    from jarvis.trace.packed_texts import PackedTexts  # loads what is compiled
+
+    return PackedTexts.of(frame["text"].to_list(), frame["kind"].to_numpy())
 
 
 def save(trace: Trace, folder: Path) -> None:
@@ -123,7 +129,10 @@ def _write(trace: Trace, folder: Path) -> None:
     count = len(texts)
     frames = {name: getattr(trace, name) for name in _TABLES}
     frames["texts"] = pl.DataFrame(
-        {"text": [texts.raw(code) for code in range(count)], "kind": texts.arrays.kinds[:count]},
+        {
+            "text": [texts.raw(code) for code in range(count)],
+            "kind": [texts.kind(code) for code in range(count)],
+        },
         schema={"text": pl.Binary, "kind": pl.UInt8},
     )
     for index, category in enumerate(categories):

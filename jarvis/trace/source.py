@@ -18,10 +18,14 @@ from isal import igzip, isal_zlib
 from numpy.typing import NDArray
 
 from jarvis.errors import UnreadableTraceError
+from jarvis.trace.layout import PADDING
 
 SUFFIXES = (".json", ".json.gz", ".zip")
 
 BLOCK_BYTES = 4 << 20
+HEAD_ROOM = 1 << 20
+"""Bytes in front of each block, for what is left of the one before."""
+
 BLOCKS_IN_FLIGHT = 3
 
 _GZIP = b"\x1f\x8b"
@@ -207,16 +211,14 @@ def _zip_member(path: Path, file: io.FileIO, size: int) -> Iterator[Source]:
 class ReadAhead:
     """A thread that unpacks the next blocks while the caller works on one.
 
-    Each block has ``head_room`` bytes in front of it and ``padding`` behind; one without text is
-    the end. A block that is given back is filled again.
+    Each block has HEAD_ROOM bytes in front of it and PADDING behind; one without text is the end.
+    A block that is given back is filled again.
     """
 
-    def __init__(
-        self, source: Source, head_room: int, padding: int, block_bytes: int = BLOCK_BYTES
-    ) -> None:
+    def __init__(self, source: Source, block_bytes: int = BLOCK_BYTES) -> None:
         self._source = source
-        self._text = slice(head_room, head_room + block_bytes)
-        self._size = head_room + block_bytes + padding
+        self._text = slice(HEAD_ROOM, HEAD_ROOM + block_bytes)
+        self._size = HEAD_ROOM + block_bytes + PADDING
         self._free: Queue[NDArray[np.uint8]] = Queue()
         self._ready: Queue[Block | Exception] = Queue()
         self._stop = Event()

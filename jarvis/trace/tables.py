@@ -16,8 +16,8 @@ import orjson
 import polars as pl
 
 from jarvis.trace.event_store import EventStore, Group, Values
+from jarvis.trace.layout import BASE_KEYS, CODE, INTEGER, MISSING_NS, NULL, PH
 from jarvis.trace.texts import used_codes
-from jarvis.trace.tokenizer import BASE_KEYS, CODE, INTEGER, MISSING_NS, NULL, PH
 
 CPU_OP = "cpu_op"
 PYTHON_FUNCTION = "python_function"

@@ -1,93 +1,49 @@
 """The dictionary of all texts of a trace: each distinct one is kept and decoded once."""
 
 import json
-import os
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from jarvis.trace import tokenizer
+from jarvis.trace.layout import ARGUMENT_KEY, BASE_KEYS, STRING, TOP_KEY
 from jarvis.trace.repairs import RepairKind, Repairs
-from jarvis.trace.tokenizer import Dictionary
 
 _UNESCAPED_QUOTE = re.compile(r'((?:^|[^\\])(?:\\\\)*)"')
 _ESCAPED = r"\1\""
 
-_FIRST_ENTRIES = 1 << 12
-_FIRST_BYTES = 1 << 20
 
-
-class Texts:
-    """Codes for texts, from 0 in the order in which they are met."""
+class Texts(ABC):
+    """Codes for texts, from 0 in the order in which they are met; BASE_KEYS come first."""
 
     def __init__(self) -> None:
-        seed = int.from_bytes(os.urandom(7))  # no file can be made so that all its texts collide
-        self.arrays = _room(_FIRST_ENTRIES, _FIRST_BYTES)
-        self.arrays.sizes[2] = seed
-        for key in tokenizer.BASE_KEYS:
-            self.intern(key.encode(), tokenizer.TOP_KEY)
+        for key in BASE_KEYS:
+            self.intern(key.encode(), TOP_KEY)
         self._mended: dict[int, Any] = {}
 
-    @classmethod
-    def of(cls, texts: Sequence[bytes], kinds: NDArray[np.uint8]) -> Self:
-        """A dictionary of texts that are known to be distinct; their codes are their places."""
-        lengths = np.fromiter(map(len, texts), np.int32, len(texts))
-        made = cls()
-        entries = max(_FIRST_ENTRIES, 2 * len(texts))
-        used = int(lengths.sum())
-        room = _room(1 << (entries - 1).bit_length(), used + _FIRST_BYTES)
-        room.arena[:used] = np.frombuffer(b"".join(texts), np.uint8)
-        room.lengths[: len(texts)] = lengths
-        room.starts[1 : len(texts)] = np.cumsum(lengths[:-1])
-        room.kinds[: len(texts)] = kinds
-        room.sizes[:] = len(texts), used, made.arrays.sizes[2]
-        tokenizer.hash_all(room)
-        tokenizer.rehash(room.slots, room.hashes, len(texts))
-        made.arrays = room
-        return made
-
+    @abstractmethod
     def __len__(self) -> int:
-        return int(self.arrays.sizes[0])
+        """How many texts there are."""
 
+    @abstractmethod
     def intern(self, text: bytes, kind: int) -> int:
-        """The code of a text."""
-        padded = np.frombuffer(text + bytes(tokenizer.PADDING), np.uint8).copy()
-        while True:
-            code: int = tokenizer.intern(padded, 0, len(text), kind, self.arrays)
-            if code >= 0:
-                return code
-            self.grow(len(text))
+        """The code of a text, which is kept if it is new."""
 
-    def grow(self, at_least_bytes: int = 0) -> None:
-        """Make room for twice as much, and for one more text of so many bytes."""
-        old = self.arrays
-        count, used = int(old.sizes[0]), int(old.sizes[1])
-        entries = len(old.hashes) * (2 if count * 2 > len(old.hashes) else 1)
-        arena = len(old.arena)
-        while arena < 2 * used + at_least_bytes + tokenizer.PADDING:
-            arena *= 2
-        new = _room(entries, arena)
-        new.sizes[:] = old.sizes
-        new.arena[:used] = old.arena[:used]
-        for name in ("hashes", "starts", "lengths", "kinds"):
-            getattr(new, name)[:count] = getattr(old, name)[:count]
-        new.follows[: len(old.follows)] = old.follows
-        tokenizer.rehash(new.slots, new.hashes, count)
-        self.arrays = new
-
+    @abstractmethod
     def raw(self, code: int) -> bytes:
         """A text as it stands in the file; of a string what is between the quotes."""
-        start = self.arrays.starts[code]
-        return self.arrays.arena[start : start + self.arrays.lengths[code]].tobytes()
+
+    @abstractmethod
+    def kind(self, code: int) -> int:
+        """STRING, JSON, TOP_KEY or ARGUMENT_KEY."""
 
     def key(self, code: int) -> tuple[str, bool]:
         """A key of an event, and whether it stands in its ``args``."""
-        in_arguments = bool(self.arrays.kinds[code] == tokenizer.ARGUMENT_KEY)
-        return self.raw(code).decode(errors="replace"), in_arguments
+        return self.raw(code).decode(errors="replace"), self.kind(code) == ARGUMENT_KEY
 
     def values(self, codes: Iterable[int], repairs: Repairs) -> list[Any]:
         """What the texts mean: strings, and whatever else JSON has; None for what is not JSON."""
@@ -95,7 +51,7 @@ class Texts:
 
     def _value(self, code: int, repairs: Repairs) -> Any:
         raw = self.raw(code)
-        is_string = self.arrays.kinds[code] == tokenizer.STRING
+        is_string = self.kind(code) == STRING
         text = b'"%b"' % raw if is_string else raw
         try:
             return orjson.loads(text)
@@ -103,6 +59,31 @@ class Texts:
             if code not in self._mended:
                 self._mended[code] = _lenient_value(text, is_string, repairs)
             return self._mended[code]
+
+
+class PlainTexts(Texts):
+    """A dictionary as Python has it, for traces of a few thousand texts."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[bytes, int], int] = {}
+        self._texts: list[tuple[bytes, int]] = []
+        super().__init__()
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def intern(self, text: bytes, kind: int) -> int:
+        entry = text, kind
+        code = self._codes.setdefault(entry, len(self._texts))
+        if code == len(self._texts):
+            self._texts.append(entry)
+        return code
+
+    def raw(self, code: int) -> bytes:
+        return self._texts[code][0]
+
+    def kind(self, code: int) -> int:
+        return self._texts[code][1]
 
 
 def _lenient_value(text: bytes, is_string: bool, repairs: Repairs) -> Any:
@@ -133,19 +114,6 @@ def lenient_json(text: str) -> Any:
     """
     value = json.loads(text, strict=False)
     return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
-
-
-def _room(entries: int, arena_bytes: int) -> Dictionary:
-    return Dictionary(
-        slots=np.full(4 * entries, -1, np.int32),
-        hashes=np.zeros(entries, np.uint64),
-        starts=np.zeros(entries, np.int64),
-        lengths=np.zeros(entries, np.int32),
-        kinds=np.zeros(entries, np.uint8),
-        arena=np.empty(arena_bytes, np.uint8),
-        sizes=np.zeros(3, np.int64),
-        follows=np.full(entries + 2, -1, np.int32),
-    )
 
 
 def used_codes(codes: NDArray[np.int32], count: int) -> NDArray[np.int64]:

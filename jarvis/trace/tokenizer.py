@@ -10,17 +10,26 @@ All kernels stand in this file because numba looks only at a kernel's own file f
 """
 
 from enum import IntEnum
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jarvis.trace.jit import helper, inlined, kernel, types
-
-Array = NDArray[Any]
-
-PADDING = 16
-"""Bytes that may be read, but mean nothing, after the end of a block."""
+from jarvis.trace.layout import (
+    ARGS,
+    ARGUMENT_KEY,
+    CODE,
+    INTEGER,
+    JSON,
+    MISSING_NS,
+    NULL,
+    PADDING,
+    STRING,
+    TEXT_KEYS,
+    TOP_KEY,
+    TS,
+    Batch,
+    Dictionary,
+)
 
 INCOMPLETE = -1
 MALFORMED = -2
@@ -28,24 +37,7 @@ DICTIONARY_FULL = -3
 PAIRS_FULL = -4
 """Negative positions: the block ends first; not JSON; there is no room in the arrays."""
 
-MISSING_NS = np.iinfo(np.int64).min
-"""A time that is absent or no number."""
-
 LONGEST_LENIENT_STRING = 1 << 16
-
-STRING, JSON, TOP_KEY, ARGUMENT_KEY = 0, 1, 2, 3
-"""Kinds of dictionary entries: the inside of a string, any other value, keys of two levels."""
-
-PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
-"""Dictionary codes of the keys that every event has columns for; they are interned first."""
-
-BASE_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
-TEXT_KEYS = 5
-"""The first so many of BASE_KEYS hold text."""
-
-INTEGER, CODE, NULL = 0, 1, 2
-"""Kinds of argument values: the number itself, a dictionary code, nothing."""
-
 
 BATCH_FULL, END_OF_EVENTS = 1, 2
 """Why ``read_events`` stopped, beside the negative reasons."""
@@ -65,39 +57,6 @@ class At(IntEnum):
     NOT_A_NUMBER = 8
     TEXT_IN_NAME = 9
     NOT_AN_EVENT = 10
-
-
-class Dictionary(NamedTuple):
-    """The arrays of a dictionary of texts: an open hash table over a heap of bytes.
-
-    ``slots`` has codes or -1; an entry ``code`` is ``arena[starts:starts + lengths]`` of a kind.
-    ``sizes``: number of entries, bytes of the arena in use, seed of the hash. ``follows``: the key
-    that came last after a key (at its code + 2), at the start of an event (0) or of args (1).
-    """
-
-    slots: Array
-    hashes: Array
-    starts: Array
-    lengths: Array
-    kinds: Array
-    arena: Array
-    sizes: Array
-    follows: Array
-
-
-class Batch(NamedTuple):
-    """Room for events: ``codes[key, row]`` and ``times[ts or dur, row]``, ``uids[row]``.
-
-    Every other key of an event is a pair: its row, the code of the key, kind and value.
-    """
-
-    codes: Array
-    times: Array
-    uids: Array
-    pair_rows: Array
-    pair_keys: Array
-    pair_kinds: Array
-    pair_values: Array
 
 
 _POSITION, _ROWS, _PAIRS, _NEXT_UID = 0, 1, 2, 3

@@ -11,7 +11,7 @@ from jarvis.trace.call_tree import build_call_tree
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.links import backward_links, launch_links
 from jarvis.trace.metadata import TraceInfo, span_ns, trace_info
-from jarvis.trace.reader import RawTrace
+from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.tables import Field
 
 _HOST_COLUMNS = ("uid", "cat", "name", "pid", "tid", "ts_ns", "dur_ns")

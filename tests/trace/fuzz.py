@@ -151,10 +151,11 @@ def fuzz(count: int, seed: int, folder: Path, report_every: int = 10_000) -> Cou
     for number in range(count):
         text = mutated(draw.choice(originals), draw)
         path.write_bytes(text)
-        block_bytes = draw.choice((5, 64, 1000, 1 << 20))
+        block_bytes = draw.choice((5, 64, 1000, 1 << 20, 1 << 20))
+        plain_bytes = draw.choice((0, block_bytes))
         begin = time.monotonic()
         try:
-            raw = read_raw(path, block_bytes=block_bytes)
+            raw = read_raw(path, block_bytes=block_bytes, plain_bytes=plain_bytes)
         except TraceError:
             outcomes["refused with a sentence"] += 1
             raw = None

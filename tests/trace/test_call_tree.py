@@ -1,5 +1,6 @@
 """The call tree as columns."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from jarvis.trace import read_trace
+from jarvis.trace import call_tree, read_trace
 from jarvis.trace.call_tree import BLEED_NS, build_call_tree
 from tests.trace.plain_call_tree import plain_call_tree
 
 US = 1000
+
+
+@pytest.fixture(params=["as Python", "as machine code"], scope="module", autouse=True)
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(call_tree, "FEW_EVENTS", 1 << 40 if request.param == "as Python" else -1)
+        yield
 
 
 def tree(

@@ -31,7 +31,7 @@ def test_a_read_only_installation_keeps_kernels_at_home(
     file.touch()
     monkeypatch.setattr(jit, "compiled_dirs", lambda: (file / "below", tmp_path / "home"))
     monkeypatch.setattr(jit, "BOUNDS_CHECKED", False)
-    assert jit._cache_dir() == tmp_path / "home"
+    assert jit._cache_dir() == tmp_path / "home" / jit._LAYOUT
 
 
 def test_nowhere_to_write_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_nowhere_to_write_is_no_error(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_checked_kernels_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "compiled_dirs", lambda: (tmp_path,))
     monkeypatch.setattr(jit, "BOUNDS_CHECKED", True)
-    assert jit._cache_dir() == tmp_path / "checked"
+    assert jit._cache_dir() == tmp_path / f"{jit._LAYOUT}-checked"
 
 
 def test_the_users_own_folder_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +56,27 @@ def every_key(events: list[Any], category: str | None) -> tuple[Field, ...]:
     )
 
 
-def read(tmp_path: Path, text: bytes, block_bytes: int = 1 << 22) -> RawTrace:
+PLAIN = 1 << 27
+"""Not cut into blocks: the plain way, where the text is without a fault."""
+
+
+def read(tmp_path: Path, text: bytes, block_bytes: int) -> RawTrace:
     path = tmp_path / "t.json"
     path.write_bytes(text)
-    return read_raw(path, block_bytes=block_bytes)
+    return read_blocks(path, block_bytes)
 
 
-@pytest.mark.parametrize("block_bytes", [*BLOCK_SIZES, 1 << 22])
+def read_blocks(path: Path, block_bytes: int) -> RawTrace:
+    plain_bytes = PLAIN if block_bytes == PLAIN else 0
+    return read_raw(path, block_bytes=block_bytes, plain_bytes=plain_bytes)
+
+
+@pytest.mark.parametrize("block_bytes", [*BLOCK_SIZES, 1 << 22, PLAIN])
 def test_shared_traces(reference_root: Path, block_bytes: int) -> None:
     for path in sorted((reference_root / "traces").glob("*.json.gz")):
         if block_bytes == min(BLOCK_SIZES) and path.stat().st_size > 200_000:
             continue  # a million blocks prove no more
-        raw = read_raw(path, block_bytes=block_bytes)
+        raw = read_blocks(path, block_bytes)
         assert_same(raw, gzip.decompress(path.read_bytes()))
         assert raw.repairs.all() == ()
 
@@ -116,7 +127,17 @@ DOCUMENTS = {
 }
 
 
-@pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 22])
+def test_a_small_trace_needs_nothing_compiled(reference_root: Path) -> None:
+    code = (
+        "import sys; from jarvis.trace import read_trace; "
+        f"read_trace({str(reference_root / 'traces' / 'mi300-bert-small.json.gz')!r})"
+        ".python_call_tree; print('numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 22, PLAIN])
 @pytest.mark.parametrize("way", WAYS_TO_WRITE)
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_way_to_write_a_trace(
@@ -167,7 +188,9 @@ AN_EVENT = st.fixed_dictionaries(
 
 
 @given(
-    st.lists(AN_EVENT, max_size=6), st.sampled_from([None, 2]), st.sampled_from([3, 50, 1 << 20])
+    st.lists(AN_EVENT, max_size=6),
+    st.sampled_from([None, 2]),
+    st.sampled_from([3, 50, 1 << 20, PLAIN]),
 )
 def test_any_events(
     tmp_path_factory: pytest.TempPathFactory,
