@@ -1,19 +1,26 @@
 """The performance report as a workbook, one tab per sheet, readable as it opens.
 
-Cells are written as text, since an object for each of them would take most of the time.
+openpyxl writes the workbook with its styles and widths; the rows are set into its parts as text,
+since an object for each cell would take most of the time.
 """
 
+import io
 import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 import polars as pl
+from openpyxl import Workbook
+from openpyxl.cell import WriteOnlyCell
+from openpyxl.styles import Font
+from openpyxl.utils import get_column_letter
+from openpyxl.worksheet.worksheet import Worksheet
 
 from jarvis.reports.reporter import Reporter
-from jarvis.reports.workbook_parts import BOLD, DECIMAL, SCIENTIFIC, Tab, column_letters, parts
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
 
@@ -27,6 +34,7 @@ WIDTHS = (9, 60)
 MEASURED_ROWS = 100
 """Rows that decide the width of a column."""
 
+DECIMAL, SCIENTIFIC = "#,##0.000", "0.00E+00"
 SMALL = 0.001
 """Below it a number would read as zero in the decimal format."""
 
@@ -34,7 +42,10 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every part of the file, so that the same report gives the same bytes."""
 
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_END_OF_ROWS = b"</sheetData>"
 _BAD_IN_TAB = re.compile(r"[\[\]:*?/\\]")
+_CORE = "docProps/core.xml"
+_DATES = re.compile(rb"(<dcterms:(?:created|modified)[^>]*>)[^<]*")
 
 
 def write_workbook(sheets: Mapping[str, pl.DataFrame], path: Path) -> Path:
@@ -43,12 +54,17 @@ def write_workbook(sheets: Mapping[str, pl.DataFrame], path: Path) -> Path:
     Texts are stored as texts, never as formulas; they are cut at MAX_CELL, and characters that
     the format cannot hold are left out.
     """
+    book = Workbook(write_only=True)
     used: set[str] = set()
-    tabs = [_tab(tab_name(name, used), frame) for name, frame in sheets.items()]
+    rows = {}
+    for position, (name, frame) in enumerate(sheets.items(), start=1):
+        tab = book.create_sheet(tab_name(name, used))
+        _lay_out(tab, frame)
+        rows[f"xl/worksheets/sheet{position}.xml"] = "".join(_rows(frame, _styles(tab))).encode()
+    buffer = io.BytesIO()
+    book.save(buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
-        for name, content in parts(tabs):
-            package.writestr(zipfile.ZipInfo(name, EPOCH), content, zipfile.ZIP_DEFLATED)
+    _write_undated(buffer, rows, path)
     return path
 
 
@@ -63,10 +79,14 @@ def tab_name(name: str, used: set[str]) -> str:
     return candidate
 
 
-def _tab(name: str, frame: pl.DataFrame) -> Tab:
-    """A sheet as a tab, its columns as wide as their first cells."""
-    widths = [_width(column) for column in frame.head(MEASURED_ROWS).iter_columns()]
-    return Tab(name, widths, "".join(_rows(frame)), frame.height + 1)
+def _lay_out(tab: Worksheet, frame: pl.DataFrame) -> None:
+    """The header stays in view, columns are as wide as their first cells and can be filtered."""
+    tab.freeze_panes = "A2"
+    first = frame.head(MEASURED_ROWS)
+    for position, column in enumerate(first.iter_columns(), start=1):
+        tab.column_dimensions[get_column_letter(position)].width = _width(column)
+    if frame.columns:
+        tab.auto_filter.ref = f"A1:{get_column_letter(frame.width)}{frame.height + 1}"
 
 
 def _width(column: pl.Series) -> int:
@@ -76,16 +96,32 @@ def _width(column: pl.Series) -> int:
     return min(most, max(least, longest + 2, len(column.name) + 2))
 
 
-def _rows(frame: pl.DataFrame) -> Iterator[str]:
+class _Styles(NamedTuple):
+    """The numbers under which a workbook keeps the styles of cells."""
+
+    bold: int
+    decimal: int
+    scientific: int
+
+
+def _styles(tab: Worksheet) -> _Styles:
+    bold, decimal, scientific = (WriteOnlyCell(tab) for _ in range(3))
+    bold.font = Font(bold=True)
+    decimal.number_format = DECIMAL
+    scientific.number_format = SCIENTIFIC
+    return _Styles(bold.style_id, decimal.style_id, scientific.style_id)
+
+
+def _rows(frame: pl.DataFrame, styles: _Styles) -> Iterator[str]:
     """The header and the rows of a tab as the format spells them."""
-    letters = [column_letters(number) for number in range(1, frame.width + 1)]
+    letters = [get_column_letter(i + 1) for i in range(frame.width)]
     labels = (
-        _text_cell(f"{letter}1", label, BOLD)
+        _text_cell(f"{letter}1", label, styles.bold)
         for letter, label in zip(letters, frame.columns, strict=True)
     )
     yield _row(1, "".join(labels))
     cells = [
-        _cells(column.to_list(), letter)
+        _cells(column.to_list(), letter, styles)
         for letter, column in zip(letters, frame.iter_columns(), strict=True)
     ]
     for number, row in enumerate(zip(*cells, strict=True), start=2):
@@ -96,19 +132,21 @@ def _row(number: int, cells: str) -> str:
     return f'<row r="{number}">{cells}</row>'
 
 
-def _cells(values: Sequence[object], letter: str) -> list[str]:
+def _cells(values: Sequence[object], letter: str, styles: _Styles) -> list[str]:
     """The cells of a column; nothing where a value is null or no number that the format holds."""
-    return [_cell(f"{letter}{number}", value) for number, value in enumerate(values, start=2)]
+    return [
+        _cell(f"{letter}{number}", value, styles) for number, value in enumerate(values, start=2)
+    ]
 
 
-def _cell(place: str, value: object) -> str:
+def _cell(place: str, value: object, styles: _Styles) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
         if not math.isfinite(value):
             return ""
         is_small = value != 0 and abs(value) < SMALL
-        style = SCIENTIFIC if is_small else DECIMAL
+        style = styles.scientific if is_small else styles.decimal
         return f'<c r="{place}" s="{style}"><v>{value!r}</v></c>'
     if isinstance(value, bool):
         return f'<c r="{place}" t="b"><v>{value:d}</v></c>'
@@ -122,6 +160,21 @@ def _text_cell(place: str, text: str, style: int = 0) -> str:
     held = escape(_NOT_XML.sub("", text)[:MAX_CELL])
     spaced = f'<is><t xml:space="preserve">{held}</t></is>'
     return f'<c r="{place}" s="{style}" t="inlineStr">{spaced}</c>'
+
+
+def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) -> None:
+    """Copy an archive to ``path`` with the rows of its tabs, without the moment it was made."""
+    with (
+        zipfile.ZipFile(buffer) as source,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
+        for name in source.namelist():
+            content = source.read(name)
+            if name == _CORE:
+                content = _DATES.sub(rb"\g<1>1980-01-01T00:00:00Z", content)
+            if name in rows:
+                content = content.replace(_END_OF_ROWS, rows[name] + _END_OF_ROWS)
+            target.writestr(zipfile.ZipInfo(name, EPOCH), content, zipfile.ZIP_DEFLATED)
 
 
 class XlsxReporter(Reporter):

@@ -9,13 +9,10 @@ from pathlib import Path
 import openpyxl
 import polars as pl
 import pytest
-from fastexcel import read_excel
 from hypothesis import given
 from hypothesis import strategies as st
-from openpyxl.utils import get_column_letter
 
 from jarvis.reports.csv import write_csvs
-from jarvis.reports.workbook_parts import column_letters
 from jarvis.reports.xlsx import MAX_CELL, tab_name, write_workbook
 from tests.reports.conftest import Analysed
 
@@ -95,24 +92,6 @@ def test_tab_names_are_short_and_distinct() -> None:
     used: set[str] = set()
     names = [tab_name(name, used) for name in ("a" * 40, "A" * 40, "x/y[z]", "")]
     assert names == ["a" * 31, "A" * 29 + "_2", "x_y_z_", "sheet"]
-
-
-def test_columns_are_named_as_spreadsheets_name_them() -> None:
-    numbers = [1, 26, 27, 52, 53, 702, 703, 16_384]
-    assert [column_letters(n) for n in numbers] == [get_column_letter(n) for n in numbers]
-
-
-def test_columns_can_be_filtered(book: openpyxl.Workbook) -> None:
-    assert [tab.auto_filter.ref for tab in book] == ["A1:D7", "A1:D1"]
-
-
-def test_awkward_tabs_can_be_read(tmp_path: Path) -> None:
-    sheets = {'it\'s <a> & "b"': FRAME.select("count"), "none": pl.DataFrame()}
-    path = write_workbook(sheets, tmp_path / "r.xlsx")
-    assert openpyxl.load_workbook(path).sheetnames == list(sheets)
-    other_reader = read_excel(path)
-    assert other_reader.sheet_names == list(sheets)
-    assert other_reader.load_sheet(0).to_polars()["count"].to_list() == FRAME["count"].to_list()
 
 
 def test_the_same_report_gives_the_same_bytes(tmp_path: Path) -> None:
