@@ -22,6 +22,7 @@ from jarvis.perf_report import (
     kernel_summary,
     operations,
     ops,
+    other_definitions,
     overlap,
     recompute,
     roofline,
@@ -73,6 +74,7 @@ TABLES = (
     "host_bins",
     "call_tree",
     "call_tree_operations",
+    "other_definitions",
     "perf_model_failures",
     "fusion_chains",
     "fusion_steps",
@@ -235,6 +237,12 @@ class PerfReport:
     def idle_gaps(self) -> pl.DataFrame:
         """The gaps of the GPU timeline, each with its likely cause."""
         return conform(idle_gaps.idle_gaps(self._trace, self._work, self._calls), "idle_gaps")
+
+    @cached_property
+    def other_definitions(self) -> pl.DataFrame:
+        """What other tools say of the GPU's time, and why."""
+        found = other_definitions.other_definitions(self._trace, self._work)
+        return conform(found, "other_definitions")
 
     @cached_property
     def host_threads(self) -> pl.DataFrame:

@@ -59,6 +59,12 @@ def covered_ns(events: pl.DataFrame) -> int:
 
 def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
     """How long at least one of ``ts_ns, dur_ns`` runs between each edge and the next, in ns."""
+    covered: Int64s = np.diff(covered_until(events, edges))
+    return covered
+
+
+def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
+    """How long at least one of ``ts_ns, dur_ns`` runs before each of ``times``, in ns."""
     ordered = events.select("ts_ns", end_ns=END).sort("ts_ns")
     starts, ends = ordered["ts_ns"].to_numpy(), ordered["end_ns"].to_numpy()
     begins = starts.copy()
@@ -66,10 +72,10 @@ def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
     is_fresh = ends > begins
     begins, ends = begins[is_fresh], ends[is_fresh]
     if not begins.size:
-        return np.zeros(edges.size - 1, dtype=np.int64)
+        return np.zeros(times.size, dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(ends - begins)])
-    passed = np.searchsorted(ends, edges, side="right")
+    passed = np.searchsorted(ends, times, side="right")
     current = np.minimum(passed, begins.size - 1)
-    running = np.where(passed < begins.size, np.maximum(edges - begins[current], 0), 0)
-    covered: Int64s = np.diff(before[passed] + running)
+    running = np.where(passed < begins.size, np.maximum(times - begins[current], 0), 0)
+    covered: Int64s = before[passed] + running
     return covered

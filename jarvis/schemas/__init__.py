@@ -67,6 +67,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "host_bins": tables.HOST_BINS,
     "call_tree": tables.CALL_TREE,
     "call_tree_operations": tables.CALL_TREE_OPERATIONS,
+    "other_definitions": tables.OTHER_DEFINITIONS,
     "perf_model_failures": tables.PERF_MODEL_FAILURES,
     "fusion_chains": tables.FUSION_CHAINS,
     "fusion_steps": tables.FUSION_STEPS,
@@ -163,6 +164,8 @@ _ABOUT = {
     "time of a node is that of its children; kernels are the leaves. A backward node of autograd "
     "stands under the module of the operator that it differentiates, where the trace links both.",
     "call_tree_operations": "Which operations the kernels of `call_tree` belong to.",
+    "other_definitions": "What other tools say of the GPU's time in this trace, worked out by their "
+    "definitions, and why it differs.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
     "fusion_chains": "Neighbouring operators that one kernel could replace, found in the call tree "
     "by module, function or shape. That shapes fit is evidence that data flows, not proof; whether "

@@ -312,6 +312,14 @@ CALL_TREE_OPERATIONS = (
         "calls of the operation; one with kernels at several nodes is shared out by GPU time",
     ),
 )
+OTHER_DEFINITIONS = (
+    text("quantity", "Quantity", "what is measured"),
+    text("tool", "Tool", "the tool, with the setting that changes what it says"),
+    number("value", "Its value", "", "what it says; empty where it has no value for this trace"),
+    text("unit", "Unit", "unit of both values"),
+    number("ours", "Our value", "", "what the GPU timeline says"),
+    text("reason", "Why", "what it counts, or why it has no value for this trace"),
+)
 PERF_MODEL_FAILURES = (
     text("name", "Operation", "operator whose perf model failed"),
     ARGUMENTS[0],
