@@ -52,7 +52,7 @@ _GAP_SHOWN = (
     *("start_ms", "gap_us", "launcher_name", "cause", "next_name", "host_call"),
     *("host_call_us", "launch_lead_us"),
 )
-_GAP_WIDTHS = {"start_ms": 90, "gap_us": 75, "launcher_name": 150, "next_name": 150, "cause": 130}
+_GAP_WIDTHS = {"start_ms": 90, "gap_us": 75, "launcher_name": 150, "next_name": 150, "cause": 165}
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
     (
@@ -223,9 +223,7 @@ def _gpu_card(page: _Page, selected: int | None) -> None:
         colour=pl.when(is_idle).then(pl.lit(IDLE)).otherwise("what"),
         word=pl.when(is_idle).then(pl.col("what").replace(cause)).otherwise("what"),
     )
-    present = set(bins["row"])
-    rows = [TimelineRow(name, name) for name in (*KINDS.values(), IDLE)]
-    rows += [TimelineRow(NOT_LINKED, NOT_LINKED)] if NOT_LINKED in present else []
+    rows = [TimelineRow(name, name) for name in timeline.gpu_rows]
     slices = timeline.gpu_slices(window)
     if slices is None:
         streams = timeline.stream_bins(window)
@@ -258,6 +256,9 @@ def _gpu_words(page: _Page, bins: pl.DataFrame, causes: Mapping[str, str]) -> st
         for name in (*KINDS.values(), IDLE, NOT_LINKED)
         if name in busy
     ]
+    outside_ns = page.timeline.outside_ns(page.window)
+    if outside_ns > 0:
+        parts.append(f"before or after all GPU work {percent(page.share_pct(outside_ns))}")
     said = ", ".join(parts) + " of this window"
     waits = bins.filter(pl.col("row") == IDLE).group_by("what").agg(pl.col("busy_ns").sum())
     if waits.height:
@@ -329,10 +330,12 @@ def _stacked_bars(page: _Page, bins: pl.DataFrame) -> pl.DataFrame:
 
 
 def _host_words(page: _Page, bins: pl.DataFrame, threads: list[int]) -> str:
-    """What the busiest thread does in the window, in percent of it."""
+    """What the thread with most operators and runtime calls does in the window, in percent."""
     if not threads or bins.is_empty():
         return "no recorded call runs in this window"
-    first = str(bins.group_by("row").agg(pl.col("busy_ns").sum()).sort("busy_ns", "row")["row"][-1])
+    is_work = pl.col("what") != HOST_LABELS[HostCall.PYTHON]
+    work = bins.group_by("row").agg(pl.col("busy_ns").filter(is_work).sum())
+    first = work.sort("busy_ns", "row", descending=[True, False])["row"][0]
     mine = bins.filter(pl.col("row") == first)
     busy = dict(mine.group_by("what").agg(pl.col("busy_ns").sum()).iter_rows())
     parts = [
@@ -372,8 +375,9 @@ def _host_colours(colours: Palette) -> dict[str, str]:
 
 
 def _gaps_card(page: _Page) -> None:
-    gaps = page.window.of(page.timeline.gaps, start="start_ns")
-    longest = gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(_GAPS_SHOWN)
+    lengths = page.timeline.gaps.select("start_ns", "dur_ns")
+    gaps = page.window.of(lengths, start="start_ns")
+    longest = page.window.longest(page.timeline.gaps, _GAPS_SHOWN, start="start_ns")
     with st.container(border=True, height="stretch"):
         total = milliseconds(int(gaps["dur_ns"].sum()) / 1e6)
         st.markdown(f"**{count(gaps.height)} idle gaps of {total} in this window**, longest first")
@@ -391,11 +395,11 @@ def _gaps_card(page: _Page) -> None:
 
 
 def _events_card(page: _Page) -> None:
-    events = page.window.of(page.timeline.gpu_events)
-    longest = events.sort("dur_ns", "uid", descending=[True, False]).head(_EVENTS_SHOWN)
+    events = page.timeline.gpu_event_count(page.window)
+    longest = page.window.longest(page.timeline.gpu_events, _EVENTS_SHOWN)
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{count(events.height)} GPU events in this window**, longest first")
-        if events.is_empty():
+        st.markdown(f"**{count(events)} GPU events in this window**, longest first")
+        if not events:
             st.caption("No GPU work here.")
             return
         st.caption("Select one to see it on the timeline, with its operation.")

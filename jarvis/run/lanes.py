@@ -16,8 +16,8 @@ def bin_edges(start_ns: int, end_ns: int, count: int) -> Int64s:
 def binned(events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
     """How much of each bin is covered in each row of a timeline, and by what most.
 
-    ``events``: ``row, what, ts_ns, dur_ns``. Returns ``row, what, start_ns, end_ns, busy_ns``;
-    neighbouring bins that are alike become one, empty ones are left out.
+    ``events``: ``row, what, ts_ns, dur_ns``. Returns ``row, what, start_ns, end_ns, busy_ns``
+    by row and time; empty bins are left out.
     """
     parts = [
         _binned_row(row, mine, edges)
@@ -28,8 +28,9 @@ def binned(events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
 
 def _binned_row(row: object, events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
     busy = covered_by_bin(events, edges)
-    whats = sorted(events["what"].unique().to_list()) or [""]
-    shares = [covered_by_bin(events.filter(pl.col("what") == what), edges) for what in whats]
+    parts = events.partition_by("what", as_dict=True) or {("",): events}
+    whats = sorted(what for (what,) in parts)
+    shares = [covered_by_bin(parts[what,], edges) for what in whats]
     most = np.argmax(np.stack(shares), axis=0)
     bins = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:], "busy_ns": busy}).select(
         pl.lit(str(row)).alias("row"),
@@ -38,27 +39,7 @@ def _binned_row(row: object, events: pl.DataFrame, edges: Int64s) -> pl.DataFram
         "end_ns",
         "busy_ns",
     )
-    return joined_bins(bins.filter(pl.col("busy_ns") > 0))
-
-
-def joined_bins(bins: pl.DataFrame) -> pl.DataFrame:
-    """Bins ``row, what, start_ns, end_ns, busy_ns`` by time, alike neighbours joined.
-
-    Bins are alike where they follow each other and the same share of each is busy.
-    """
-    share = (pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))).round(3)
-    alike = pl.struct("row", "what", share.alias("share")).rle_id()
-    is_next = pl.col("start_ns") == pl.col("end_ns").shift(1)
-    run = (alike.diff().fill_null(1).ne(0) | ~is_next.fill_null(False)).cum_sum()
-    return (
-        bins.group_by(run.alias("run"), maintain_order=True)
-        .agg(
-            pl.col("row", "what", "start_ns").first(),
-            pl.col("end_ns").last(),
-            pl.col("busy_ns").sum(),
-        )
-        .drop("run")
-    )
+    return bins.filter(pl.col("busy_ns") > 0)
 
 
 def stacked(events: pl.DataFrame) -> pl.DataFrame:

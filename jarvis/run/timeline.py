@@ -62,6 +62,15 @@ class Window:
         begin = pl.col(start)
         return events.filter(begin < self.end_ns, begin + pl.col("dur_ns") > self.start_ns)
 
+    def longest(self, events: pl.DataFrame, count: int, *, start: str = "ts_ns") -> pl.DataFrame:
+        """The ``count`` longest of them, the longest first."""
+        times = self.of(events.select(start, "dur_ns", row=pl.int_range(pl.len())), start=start)
+        least_ns = pl.lit(times["dur_ns"].top_k(count).min(), pl.Int64)
+        ordered = times.filter(pl.col("dur_ns") >= least_ns).sort(
+            "dur_ns", start, "row", descending=[True, False, False]
+        )
+        return events[ordered["row"].head(count)]
+
 
 @dataclass(frozen=True)
 class HostSlices:
@@ -101,9 +110,9 @@ class Timeline:
 
     @cached_property
     def gpu_events(self) -> pl.DataFrame:
-        """All GPU events by time, with ``what`` they do, ``is_counted`` by the GPU timeline, and
-        the ``category`` and ``arguments`` of their operation."""
-        work = self.run.table("gpu_work")
+        """All GPU events by time, with ``what`` they do, whether the GPU timeline counts them
+        (``is_counted``), their ``track``, and of their operation name, shapes and category."""
+        work = self.run.table("gpu_work").select(*_GPU_COLUMNS, "linked")
         operations = self.run.table("operations").select(
             "input_dims", "category", operation_uid="uid", operation="name"
         )
@@ -120,6 +129,7 @@ class Timeline:
                 .otherwise(pl.lit(NOT_LINKED)),
                 track=_track(),
             )
+            .drop("linked")
             .sort("ts_ns", "uid")
         )
 
@@ -133,6 +143,21 @@ class Timeline:
             KINDS[COPY],
             NOT_LINKED,
         )
+
+    @cached_property
+    def gpu_rows(self) -> tuple[str, ...]:
+        """The rows of the GPU by kind of which the recording has events, and IDLE."""
+        counted = self.gpu_events.filter("is_counted")
+        kinds = set(counted["kind"])
+        named = [label for kind, label in KINDS.items() if kind in kinds]
+        return (*named, IDLE, *([] if counted.height == self.gpu_events.height else [NOT_LINKED]))
+
+    def outside_ns(self, window: Window) -> int:
+        """How much of a window lies before the first or after the last counted GPU event."""
+        counted = self.gpu_events.filter("is_counted")
+        first, last = counted["ts_ns"].min(), (counted["ts_ns"] + counted["dur_ns"]).max()
+        inside = min(int(last), window.end_ns) - max(int(first), window.start_ns)  # type: ignore[arg-type]
+        return window.length_ns - max(inside, 0)
 
     @cached_property
     def gaps(self) -> pl.DataFrame:
@@ -160,7 +185,8 @@ class Timeline:
         They count what the GPU timeline counts; the row NOT_LINKED has the rest, and IDLE names
         the likely cause.
         """
-        events = window.of(self.gpu_events).select(
+        times = self.gpu_events.select("what", "ts_ns", "dur_ns", "kind", "is_counted")
+        events = window.of(times).select(
             "what",
             "ts_ns",
             "dur_ns",
@@ -168,7 +194,8 @@ class Timeline:
             .then(pl.col("kind").replace(KINDS))
             .otherwise(pl.lit(NOT_LINKED)),
         )
-        idle = window.of(self.gaps, start="start_ns").select(
+        gaps = self.gaps.select("cause", "start_ns", "dur_ns")
+        idle = window.of(gaps, start="start_ns").select(
             pl.col("cause").alias("what"),
             pl.col("start_ns").alias("ts_ns"),
             "dur_ns",
@@ -178,20 +205,24 @@ class Timeline:
 
     def streams(self, window: Window) -> list[str]:
         """The streams with events in the window, in order."""
-        found = window.of(self.gpu_events).select("device", "stream", "track").unique()
+        events = self.gpu_events.select("ts_ns", "dur_ns", "device", "stream", "track")
+        found = window.of(events).select("device", "stream", "track").unique()
         return found.sort("device", "stream", nulls_last=True)["track"].to_list()
 
     def stream_bins(self, window: Window) -> pl.DataFrame:
         """Rows of the streams, as ``gpu_bins``."""
-        events = window.of(self.gpu_events).select("what", "ts_ns", "dur_ns", row="track")
-        return binned(events, window.edges())
+        events = self.gpu_events.select("what", "ts_ns", "dur_ns", row="track")
+        return binned(window.of(events), window.edges())
 
     def gpu_slices(self, window: Window) -> pl.DataFrame | None:
         """Single GPU events with ``row`` and ``lane``; None where they are too many to draw."""
-        events = window.of(self.gpu_events)
-        if events.height > MAX_GPU_SLICES:
+        if self.gpu_event_count(window) > MAX_GPU_SLICES:
             return None
-        return stacked(events.with_columns(row="track"))
+        return stacked(window.of(self.gpu_events).with_columns(row="track"))
+
+    def gpu_event_count(self, window: Window) -> int:
+        """How many GPU events run in the window."""
+        return window.of(self.gpu_events.select("ts_ns", "dur_ns")).height
 
     def host_bins(self, window: Window, threads: Sequence[int]) -> pl.DataFrame:
         """What threads do: ``row`` (the thread), ``what``, ``start_ns, end_ns, busy_ns``.
@@ -313,6 +344,10 @@ class Timeline:
         return self.run.table(name) if name in self.run.tables else pl.DataFrame(schema=empty)
 
 
+_GPU_COLUMNS = (
+    *("uid", "kind", "name", "ts_ns", "dur_ns", "device", "stream", "bytes", "direction"),
+    *("launch_uid", "launcher_uid", "launcher_name", "operation_uid"),
+)
 _EVENT = {"row": pl.String, "what": pl.String, "ts_ns": pl.Int64, "dur_ns": pl.Int64}
 _SLICE = {
     "uid": pl.Int64,

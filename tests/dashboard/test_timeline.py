@@ -57,8 +57,10 @@ def test_a_link_opens_window_event_and_host_controls(
     filed: Draw, sample_id: str, view: Timeline
 ) -> None:
     kernel = view.gpu_events.row(5, named=True)
+    assert view.recording is not None
+    start_ms = round((kernel["ts_ns"] - view.recording.start_ns) / 1e6 - 0.2, 1)
     parameters = {
-        START: "1.5",
+        START: str(start_ms),
         LENGTH: "0.75",
         EVENT: str(kernel["uid"]),
         "timeline_host": "all",
@@ -67,10 +69,11 @@ def test_a_link_opens_window_event_and_host_controls(
     }
     page = filed("timeline", analysis=sample_id, **parameters)
     assert not page.warning
-    assert page.number_input(key=START).value == 1.5
+    assert page.number_input(key=START).value == start_ms
     assert page.number_input(key="timeline_depth").value == 9
     assert kernel["name"] in [c.value for c in page.main.code]
-    events = shown(view, 1.5, 0.75).of(view.gpu_events)
+    events = shown(view, start_ms, 0.75).of(view.gpu_events)
+    assert events.height > 1
     assert f"**{count(events.height)} GPU events in this window**" in said(page)
     link = copied_link(page)
     assert link == {"analysis": sample_id, **parameters}

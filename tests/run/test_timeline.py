@@ -82,6 +82,17 @@ def test_bins_add_up_to_the_union_and_name_what_runs_most(seed: int) -> None:
             assert covered[part["what"]][span].sum() >= covered[other][span].sum()
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("count", [1, 7, 500])
+def test_the_longest_events_are_those_of_the_window_in_order(seed: int, count: int) -> None:
+    found, window = events(seed), Window(100, 200)
+    longest = window.longest(found, count)
+    inside = [row for row in found.rows() if row[2] < 200 and row[2] + row[3] > 100]
+    expected = sorted(inside, key=lambda row: (-row[3], row[2]))[:count]
+    assert [row[3] for row in longest.rows()] == [row[3] for row in expected]
+    assert longest["ts_ns"].to_list() == [row[2] for row in expected]
+
+
 def test_a_window_of_a_few_nanoseconds_has_bins_of_one() -> None:
     assert bin_edges(5, 8, 1200).tolist() == [5, 6, 7, 8]
     assert bin_edges(0, 2**62, 3).tolist() == [2**62 * n // 3 for n in range(4)]
