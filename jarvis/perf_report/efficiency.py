@@ -33,6 +33,10 @@ NO_COMPUTE = (
     "Which compute peak applies to this call is not known; the efficiency is that of the memory "
     "side alone, a lower limit."
 )
+OVER_LINK = (
+    "Its copies cross the link to the host, whose bandwidth is not described; that of the GPU's "
+    "own memory does not apply."
+)
 NO_TIME = "The GPU work of this operation has no duration."
 FAILED = "The perf model failed: {}."
 NO_PEAK = (
@@ -48,7 +52,8 @@ def with_efficiency(operations: pl.DataFrame, hardware: HardwareSpec | None) -> 
     """Operations with rates, peaks, roofline time, bound and efficiency.
 
     ``operations``: ``operation_count, kernel_time_us, modelled, failure, uncovered, flops, bytes``
-    (of one call) ``, compute``. What cannot be known is null, and ``roofline_note`` says why.
+    (of one call) ``, compute, crosses_link``. What cannot be known is null, and ``roofline_note``
+    says why.
     """
     count, time_us = pl.col("operation_count"), pl.col("kernel_time_us")
     timed = pl.when(time_us > 0).then(time_us)
@@ -79,7 +84,8 @@ def _with_roofline(rated: pl.DataFrame, hardware: HardwareSpec) -> pl.DataFrame:
     limits = {compute: _lower_limit(compute, peaks) for compute in rated["compute"].drop_nulls()}
     flops = pl.col("flops")
     compute_us = pl.when(flops == 0).then(0.0).otherwise(flops / pl.col("peak_tflops") / 1e6)
-    memory_us = pl.col("bytes") / hardware.mem_bw_gbps / 1e3
+    bytes_in_memory = pl.when(~_crosses_link()).then("bytes")
+    memory_us = bytes_in_memory / hardware.mem_bw_gbps / 1e3
     memory_decides = flops / pl.col("at_least_tflops") / 1e6 <= memory_us
     side_us = pl.when(pl.col("peak_tflops").is_null() & (flops > 0)).then(memory_us)
     both_us = pl.when(compute_us.is_not_null() & memory_us.is_not_null()).then(
@@ -88,7 +94,7 @@ def _with_roofline(rated: pl.DataFrame, hardware: HardwareSpec) -> pl.DataFrame:
     is_compute = compute_us >= memory_us
     return rated.with_columns(
         peak_tflops=peak_tflops(hardware, "compute"),
-        peak_tb_per_s=pl.when(pl.col("bytes").is_not_null()).then(hardware.tb_per_s),
+        peak_tb_per_s=pl.when(bytes_in_memory.is_not_null()).then(hardware.tb_per_s),
         at_least=_looked_up({c: key for c, (key, _) in limits.items()}, pl.String()),
         at_least_tflops=_looked_up({c: peak for c, (_, peak) in limits.items()}, pl.Float64()),
     ).with_columns(
@@ -100,6 +106,10 @@ def _with_roofline(rated: pl.DataFrame, hardware: HardwareSpec) -> pl.DataFrame:
         .when(side_us.is_not_null())
         .then(pl.lit(MEMORY_ONLY)),
     )
+
+
+def _crosses_link() -> pl.Expr:
+    return pl.col("crosses_link").fill_null(value=False)
 
 
 def _lower_limit(compute: str, peaks: dict[str, float]) -> tuple[str | None, float | None]:
@@ -132,6 +142,7 @@ def _note(hardware: HardwareSpec) -> pl.Expr:
     return pl.coalesce(
         _model_note(),
         pl.when(pl.col("bytes").is_null()).then(pl.lit(NO_BYTES)),
+        pl.when(_crosses_link()).then(pl.lit(OVER_LINK)),
         pl.when(without_peak & (pl.col("compute") == "")).then(pl.lit(NO_COMPUTE)),
         pl.when(without_peak & decided).then(
             pl.format(MEMORY_DECIDES, title, "compute", "at_least")

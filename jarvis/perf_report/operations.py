@@ -102,13 +102,16 @@ def _share(of_ms: float) -> pl.Expr:
 
 
 def _of_work(work: pl.DataFrame) -> pl.DataFrame:
-    """``operation_uid, kernel_count, comm_time_us``."""
+    """``operation_uid, kernel_count, comm_time_us``, and whether ``crosses_link``: most of the time
+    of its GPU events is in copies from or to the host."""
     communication = busy_ns(
         work.filter(pl.col("kind") == COMMUNICATION), ["operation_uid", "owner_uid"]
     )
+    is_over_link = (pl.col("kind") == COPY) & copy_direction().is_in(["H2D", "D2H"])
+    over_link_ns = pl.col("dur_ns").filter(is_over_link).sum()
     return (
         work.group_by("operation_uid")
-        .agg(kernel_count=pl.len())
+        .agg(kernel_count=pl.len(), crosses_link=2 * over_link_ns > pl.col("dur_ns").sum())
         .join(
             communication.group_by("operation_uid").agg(pl.col("busy_ns").sum()),
             on="operation_uid",

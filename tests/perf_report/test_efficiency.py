@@ -59,6 +59,33 @@ def test_copies_do_no_flops_and_are_bound_by_memory() -> None:
     assert found["pct_roofline"] == pytest.approx(50.0)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "is_judged"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", False),
+        ("Memcpy DtoH (Device -> Pinned)", False),
+        ("Memcpy DtoD (Device -> Device)", True),
+    ],
+)
+def test_a_copy_over_the_link_to_the_host_is_not_held_against_the_gpus_memory(
+    kernel: str, is_judged: bool
+) -> None:
+    builder = trace().op("aten::copy_", [[1000, 1000], [1000, 1000]])
+    builder.launches(kernel, us=80, cat="gpu_memcpy")
+    found = PerfReport(builder.read(), spec(**PEAKS)).operations.row(0, named=True)
+    assert found["tb_per_s"] == pytest.approx(4e6 / 80e-6 / 1e12)
+    for name in ("peak_tb_per_s", "roofline_time_us", "bound", "pct_roofline"):
+        assert (found[name] is not None) is is_judged
+    assert ("the link to the host" in (found["roofline_note"] or "")) is not is_judged
+
+
+def test_a_small_copy_beside_the_kernel_of_an_op_does_not_hide_its_efficiency() -> None:
+    builder = trace().op("aten::mm", MM).launches("k", us=70)
+    builder.launches("Memcpy HtoD (Pageable -> Device)", us=10, cat="gpu_memcpy")
+    found = PerfReport(builder.read(), spec(**PEAKS)).operations.row(0, named=True)
+    assert found["pct_roofline"] == pytest.approx(25.0, rel=0.1)
+
+
 def test_without_hardware_there_is_no_efficiency() -> None:
     found = row("aten::mm", MM, 80, None)
     for missing in ("peak_tflops", "peak_tb_per_s", "roofline_time_us", "bound", "pct_roofline"):

@@ -193,6 +193,19 @@ def test_icons_of_the_priorities() -> None:
     assert [priority.icon for priority in Priority] == ["🔴", "🟡", "🟢", "⚪"]
 
 
+def test_copies_from_the_host_are_judged_as_copies_and_not_as_slow_operators(
+    busy: Analysed,
+) -> None:
+    (row,) = (
+        r
+        for r in busy.run.table("operations").to_dicts()
+        if r["name"] == "aten::copy_" and "HtoD" in r["kernels"][0]["name"]
+    )
+    assert row["pct_roofline"] is None
+    about = [f for f in findings(busy) if "aten::copy_" in f.title or "H2D" in f.title]
+    assert [f.title for f in about] == ["12 copies H2D"]
+
+
 def test_without_a_perf_model_nothing_is_estimated(busy: Analysed) -> None:
     (unknown,) = (f for f in findings(busy) if f.check == "no_perf_model")
     assert unknown.impact is None
