@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from tests.arithmetic.facts_groups import steps_of
 from tests.arithmetic.recomputed import facts_of
-from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.savings import SDPA_BANDS, band_of, saving_of, target_of
-from tests.arithmetic.units import Facts, own_rows
+from tests.arithmetic.run_directory import Row, RunDirectory
+from tests.arithmetic.savings import SDPA_BANDS, Saving, band_of, saving_of, target_of
+from tests.arithmetic.units import Facts, data_rows, own_rows, share, time_ms
 
 
 def card_facts(run: RunDirectory, finding: dict[str, Any]) -> Facts:
@@ -19,12 +20,80 @@ def card_facts(run: RunDirectory, finding: dict[str, Any]) -> Facts:
         _length_facts(facts, rows[0].parameters)
     if (target := target_of(run, finding, facts)) is not None:
         facts["target_pct"].append(target)
+    _listed_facts(facts, run, data_rows(run, finding))
+    facts["impact_ms"] += _concerned_ms(finding["check"], facts)
+    facts["impact_of_compute_pct"] += [share(ms, run.compute_ms) for ms in facts["impact_ms"]]
+    _chain_facts(facts, run, finding)
     if (saving := saving_of(run, finding, facts)) is not None:
         for name, value in zip(("low_ms", "saved_ms", "high_ms"), saving, strict=True):
             facts[name].append(value)
         if facts.get("time_ms"):
             facts["goal_ms"].append(facts["time_ms"][0] - saving[1])
+        facts["saved_compute_pct"].append(share(saving[1], run.compute_ms))
+        facts["saved_total_pct"].append(share(saving[1], run.total_ms))
+        _score_facts(facts, run, finding, saving)
     return facts
+
+
+def _listed_facts(facts: Facts, run: RunDirectory, listed: list[Row]) -> None:
+    """The rows that a card for other tools lists."""
+    if not listed:
+        return
+    heaviest, hidden = listed[0], listed[25:]
+    known = {
+        "listed_rows": len(listed),
+        "listed_calls": sum(row.calls for row in listed),
+        "listed_ms": time_ms(listed),
+        "listed_pct": share(time_ms(listed), run.total_ms),
+        "heaviest_pct": heaviest.roofline_pct,
+        "listed_flops_per_byte": heaviest.flops_per_byte,
+        "listed_peak_tflops": heaviest.peak_tflops,
+        "listed_peak_tb_per_s": heaviest.peak_tb_per_s,
+        "rows_left": len(hidden),
+        "left_ms": time_ms(hidden),
+    }
+    for name, value in known.items():
+        facts[name] += [] if value is None else [value]
+    for part in {row.cells.get("model_part") for row in listed} - {None, ""}:
+        same = [row for row in listed if row.cells.get("model_part") == part]
+        facts["part_ms"].append(time_ms(same))
+
+
+def _score_facts(facts: Facts, run: RunDirectory, finding: dict[str, Any], saving: Saving) -> None:
+    """Scores that other tools read: parts of the gap to the roofline, else the saving's share."""
+    scores = [share(saved_ms, run.total_ms) for saved_ms in saving]
+    if finding["impact"]["method"] == "perf model" and finding["operations"]:
+        scores = [part * scores[2] for part in (0.75, 0.875, 1.0)]
+    for name, score in zip(("low", "mid", "high"), scores, strict=True):
+        facts[f"score_{name}"].append(score)
+        facts[f"scored_{name}_ms"].append(score / 100 * run.total_ms)
+
+
+def _concerned_ms(check: str, facts: Facts) -> list[float]:
+    """The time that the saving is a part of."""
+    names = {
+        "layout_transposes": "overhead_ms",
+        "fills_and_casts": "overhead_ms",
+        "gpu_idle": "idle_ms",
+        "idle_causes": "own_cause_ms",
+        "exposed_communication": "exposed_comm_ms",
+        "poor_overlap": "exposed_comm_ms",
+        "memory_copies": "copy_ms",
+    }
+    return facts[names.get(check, "time_ms")][:1]
+
+
+def _chain_facts(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    """The chains that some of a finding's own rows are steps of."""
+    mine = {operation["uid"] for operation in finding["operations"]}
+    for chain in run.fusion_chains:
+        steps = steps_of(run, chain)
+        part_us = sum(s["kernel_time_us"] for s in steps if s["operation_uid"] in mine)
+        if part_us:
+            facts["chain_part_ms"].append(part_us / 1000)
+            facts["chain_kernels_each"].append(chain["kernel_count"] / chain["instance_count"])
+            facts["chain_instances"].append(chain["instance_count"])
+            facts["chain_ms"].append(sum(s["kernel_time_us"] for s in steps) / 1000)
 
 
 def _length_facts(facts: Facts, size: dict[str, Any]) -> None:

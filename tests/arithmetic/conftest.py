@@ -8,6 +8,7 @@ import pytest
 
 from jarvis.pipeline import analyze
 from tests.arithmetic.built_traces import BUILT
+from tests.arithmetic.reports import Checker
 from tests.arithmetic.run_directory import RunDirectory
 
 RECORDED = (
@@ -53,3 +54,15 @@ def run(request: pytest.FixtureRequest, run_of: RunOf) -> RunDirectory:
     if request.param not in BUILT:
         request.getfixturevalue("reference_root")
     return run_of(request.param)
+
+
+@pytest.fixture
+def checker(run: RunDirectory, checkers: dict[RunDirectory, Checker]) -> Checker:
+    """The checker of each run in turn."""
+    return checkers.setdefault(run, Checker(run))
+
+
+@pytest.fixture(scope="session")
+def checkers() -> dict[RunDirectory, Checker]:
+    """One checker for each run, which keeps what it has worked out."""
+    return {}

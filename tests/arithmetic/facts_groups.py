@@ -10,7 +10,21 @@ from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, share, time_ms
 
 
 def of_chain(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
-    chain, steps = chain_of(run, finding)
+    """The chain of a finding, and the operators that it names."""
+    chain_facts(facts, run, chain_of(run, finding))
+    names = {run.rows[uid].name for uid in finding["shared_uids"]}
+    facts["more_operators"].append(len(names) - 3)
+    facts["tensors"] += [
+        len(shape)
+        for uid in finding["shared_uids"]
+        for shape in run.rows[uid].shapes
+        if shape and isinstance(shape[0], tuple)
+    ]
+
+
+def chain_facts(facts: Facts, run: RunDirectory, chain: dict[str, Any]) -> None:
+    """Times and traffic of a chain, as it is and as one kernel."""
+    steps = steps_of(run, chain)
     total_ms = math.fsum(step["kernel_time_us"] for step in steps) / 1000
     by_position: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for step in steps:
@@ -26,20 +40,18 @@ def of_chain(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     facts["kernels"].append(kernels)
     facts["kernels_each"].append(kernels / instances)
     facts["longest_step_ms"].append(max(step["kernel_time_us"] for step in steps) / 1000)
+    facts["modelled_steps"].append(
+        sum(
+            all(run.rows[step["operation_uid"]].bytes is not None for step in same)
+            for same in by_position.values()
+        )
+    )
     for position in sorted(step_ms):
         facts["step_ms"].append(step_ms[position])
-    names = {run.rows[uid].name for uid in finding["shared_uids"]}
-    facts["more_operators"].append(len(names) - 3)
-    facts["tensors"] += [
-        len(shape)
-        for uid in finding["shared_uids"]
-        for shape in run.rows[uid].shapes
-        if shape and isinstance(shape[0], tuple)
-    ]
     moved = math.fsum(
         (run.rows[step["operation_uid"]].bytes or 0) * step["calls"] for step in steps
     )
-    if finding["impact"] and run.hardware:
+    if run.hardware and chain["fused_bytes"] is not None:
         facts["step_bytes"].append(moved)
         facts["fused_bytes"].append(chain["fused_bytes"])
         facts["step_mb"].append(moved / 1e6)
@@ -58,17 +70,19 @@ def _fused_ms(run: RunDirectory, chain: dict[str, Any]) -> float:
     return max(memory_ms, arithmetic_ms) + 0.15 * min(memory_ms, arithmetic_ms)
 
 
-def chain_of(
-    run: RunDirectory, finding: dict[str, Any]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The chain of a finding, known by its rows, and its steps."""
+def chain_of(run: RunDirectory, finding: dict[str, Any]) -> dict[str, Any]:
+    """The chain of a finding, known by its rows and its name."""
     mine = set(finding["shared_uids"])
     for chain in run.fusion_chains:
-        steps = [step for step in run.fusion_steps if step["chain"] == chain["chain"]]
         is_named = (chain["scope_name"] or chain["step_names"][0]) in finding["title"]
-        if is_named and {step["operation_uid"] for step in steps} == mine:
-            return chain, steps
+        if is_named and {step["operation_uid"] for step in steps_of(run, chain)} == mine:
+            return chain
     raise AssertionError(f"No chain is that of {finding['title']}")
+
+
+def steps_of(run: RunDirectory, chain: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps of a chain, one for each operation row."""
+    return [step for step in run.fusion_steps if step["chain"] == chain["chain"]]
 
 
 def of_attention_copies(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:

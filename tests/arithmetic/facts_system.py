@@ -33,6 +33,7 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     facts["cause_ms"] += [cause_ms[cause] for cause in ordered]
     if not ordered:
         return
+    facts["longest_of_all_ms"].append(max(gap["dur_ns"] for gap in run.gaps) / 1e6)
     cause = _cause_of(finding, cause_ms, ordered)
     gaps = by_cause[cause]
     facts["gap_count"].append(len(gaps))
@@ -85,6 +86,8 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
     facts["overlap_target_pct"].append(OVERLAP_TARGET_PCT)
     facts["comm_ms"].append(total)
     facts["overlap_pct"].append(100 - share(exposed, total))
+    allowed = total * (100 - OVERLAP_TARGET_PCT) / 100
+    facts["wanted_ms"].append(max(0.0, exposed - allowed))
     facts["free_compute_ms"].append(run.compute_ms - (total - exposed))
     collectives = [event for event in run.events.gpu if event.kind == "communication"]
     facts["comm_kernels"].append(len(collectives))
@@ -100,12 +103,20 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
 
 
 def of_copies(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
-    copies = run.events.copies(finding["evidence"]["Direction"])
+    copy_facts(facts, run, finding["evidence"]["Direction"])
+
+
+def copy_facts(facts: Facts, run: RunDirectory, direction: str) -> None:
+    """The copies in one direction: how many, how long, by whom, how much beside nothing else."""
+    copies = run.events.copies(direction)
     total_ms = sum(copy.duration_ns for copy in copies) / 1e6
     spans, others = union(copy.span for copy in copies), run.events.of("compute", "communication")
     exposed_ns = covered(spans) - overlap(spans, others)
     sizes = [int(copy.args["bytes"]) for copy in copies if "bytes" in copy.args]
     facts["copies"].append(len(copies))
+    starts = {copy.span[0] for copy in copies}
+    launchers = [w["launcher_name"] for w in run.table("gpu_work") if w["ts_ns"] in starts]
+    facts["copied_by"] += [launchers.count(name) for name in dict.fromkeys(launchers)]
     facts["copy_ms"].append(total_ms)
     facts["copy_of_total_pct"].append(share(total_ms, run.total_ms))
     facts["share_of_wall_pct"].append(share(total_ms, run.total_ms))

@@ -10,6 +10,9 @@ COMMENT = re.compile(r"<!--.*?-->")
 SHAPE = re.compile(r"\[\d+(?:,\d+)*,?\]|\(\d+(?:, \d+)+,?\)")
 SIDES = re.compile(r"(?<![\w.])\d+(?:x\d+)+(?!\w)")
 
+RANGE_UNIT = re.compile(r" to [\d.,]+ ?(ms|µs|%)")
+"""After the lower end of a range, whose unit stands once."""
+
 UNITS = {
     "%": ("%", 1.0),
     "ms": ("ms", 1.0),
@@ -66,7 +69,9 @@ def numbers(line: str) -> Iterator[Printed]:
     for found in NUMBER.finditer(masked(line)):
         digits = found["digits"].rstrip(",")
         trailing = len(found["digits"]) - len(digits)
-        unit, factor = UNITS.get(found["unit"] or "", ("", 1.0))
+        shared = RANGE_UNIT.match(line, found.end())
+        named = found["unit"] or (shared[1] if shared else "")
+        unit, factor = UNITS.get(named, ("", 1.0))
         end = found.end() - (trailing if not found["unit"] else 0)
         yield Printed(
             text=line[found.start() : end],

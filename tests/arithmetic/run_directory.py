@@ -216,6 +216,11 @@ class RunDirectory:
         return pl.read_parquet(self.root / "tables" / f"{name}.parquet").to_dicts()
 
     @cached_property
+    def kernels_of(self) -> dict[int, list[dict[str, Any]]]:
+        """Each row's kernels by name; the CSV joins those that stand at one place in a call."""
+        return {row["uid"]: row["kernels"] or [] for row in self.table("operations")}
+
+    @cached_property
     def fusion_chains(self) -> list[dict[str, Any]]:
         return self.table("fusion_chains")
 

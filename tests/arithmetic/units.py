@@ -40,3 +40,10 @@ def efficiency_pct(rows: Iterable[Row]) -> float | None:
 def own_rows(run: RunDirectory, finding: dict[str, Any]) -> list[Row]:
     """The rows that a finding is about, most time first."""
     return by_time(run.rows[operation["uid"]] for operation in finding["operations"])
+
+
+def data_rows(run: RunDirectory, finding: dict[str, Any]) -> list[Row]:
+    """The rows that a card for other tools lists: its own, else those that it shares."""
+    if finding["operations"]:
+        return own_rows(run, finding)
+    return by_time(run.rows[uid] for uid in finding["shared_uids"])

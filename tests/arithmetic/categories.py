@@ -1,0 +1,190 @@
+"""What the sections on whole analyses say: overviews, tables of operations, causes, copies."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from tests.arithmetic import tables
+from tests.arithmetic.documents import FAIR, Line
+from tests.arithmetic.facts_groups import chain_facts, steps_of
+from tests.arithmetic.facts_system import copy_facts, of_communication, of_idle
+from tests.arithmetic.run_directory import RunDirectory
+from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, efficiency_pct, share, time_ms
+
+ANY: dict[str, Any] = {"check": "", "evidence": {}, "title": ""}
+DIRECTIONS = ("D2D", "D2H", "H2D")
+IN_FINDINGS_FILE = 25
+
+
+def category_facts(run: RunDirectory, key: str) -> Facts:
+    """All that a section on one analysis may say outside of its cards."""
+    facts: Facts = defaultdict(list)
+    rows = run.category(key)
+    if run.results[key]["tier"] == "compute":
+        judged = [row for row in rows if (row.efficiency_pct or 111) <= 110]
+        facts["category_ms"].append(time_ms(rows))
+        facts["category_of_compute_pct"].append(share(time_ms(rows), run.compute_ms))
+        facts["category_calls"].append(sum(row.calls for row in rows))
+        facts["category_rows"].append(len(rows))
+        facts["category_judged_pct"].append(share(time_ms(judged), time_ms(rows)))
+        if (average := efficiency_pct(judged)) is not None:
+            facts["category_pct"].append(average)
+        for note in {row.cells["roofline_note"] for row in rows} - {""}:
+            same = [row for row in rows if row.cells["roofline_note"] == note]
+            facts["unmodelled_rows"].append(len(same))
+            facts["unmodelled_ms"].append(time_ms(same))
+        for hidden in (rows[len(tables.shown(rows, run)) :], rows[IN_FINDINGS_FILE:]):
+            facts["rows_left"].append(len(hidden))
+            facts["left_ms"].append(time_ms(hidden))
+    if key == "cpu_idle":
+        of_idle(facts, run, ANY)
+    if key == "multi_kernel":
+        of_communication(facts, run, ANY)
+        for direction in DIRECTIONS:
+            copy_facts(facts, run, direction)
+    facts["total_ms"].append(run.total_ms)
+    facts["mean_kernel_us"] += [1000 * value for value in facts.get("mean_kernel_ms", ())]
+    for chain in run.fusion_chains:
+        steps = steps_of(run, chain)
+        facts["chain_kernels_each"].append(chain["kernel_count"] / chain["instance_count"])
+        facts["chain_instances"].append(chain["instance_count"])
+        facts["chain_ms"].append(sum(step["kernel_time_us"] for step in steps) / 1000)
+    return facts
+
+
+def category_table_problems(line: Line, run: RunDirectory, key: str, facts: Facts) -> Iterator[str]:
+    """A line of a table that is about a whole analysis."""
+    rows = run.category(key)
+    if line.columns[:2] == ("#", "Kernel"):
+        yield from tables.kernel_problems(line, tables.shown(rows, run), run)
+    elif "% of Category" in line.columns:
+        shown = tables.shown(rows, run) if line.file == FAIR else rows[:IN_FINDINGS_FILE]
+        yield from tables.operation_problems(line, shown, rows)
+    elif line.columns[0].startswith("Cause"):
+        yield from _cause_problems(line, facts, run)
+    elif line.columns[:2] == ("Chain", "Kernels"):
+        yield from _chain_problems(line, run)
+    elif line.columns in (("Metric", "Value"), ("Metric", "Value", "Severity")):
+        yield from _metric_problems(line, facts, run)
+    elif line.columns[:2] == ("Direction", "Count"):
+        yield from _direction_problems(line, run)
+    elif line.columns[:2] == ("Rank", "Operation"):
+        yield from _collective_problems(line, run)
+    else:
+        yield f"no arithmetic for a table of {line.columns}"
+
+
+def _cause_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[str]:
+    cause, idle, of_idle_time, gaps = line.cells
+    key = cause.lower().replace(" ", "_")
+    (idle_ms,) = facts[f"cause {key} ms"]
+    expected = {
+        idle: idle_ms,
+        of_idle_time: share(idle_ms, facts["idle_ms"][0]),
+        gaps: sum(gap["cause"] == key for gap in run.gaps),
+    }
+    yield from _differences(expected)
+
+
+def _chain_problems(line: Line, run: RunDirectory) -> Iterator[str]:
+    cells = dict(zip(line.columns, line.cells, strict=True))
+    chain = run.fusion_chains[line.row]
+    steps = steps_of(run, chain)
+    expected = {
+        cells["Kernels"]: len(chain["step_names"]),
+        cells["Instances"]: chain["instance_count"],
+        cells["Time"]: sum(step["kernel_time_us"] for step in steps) / 1000,
+    }
+    yield from _differences(expected)
+    saving = cells["Saving at best"]
+    if saving != tables.MISSING:
+        yield from _differences({saving: best_fusion_saving_ms(run, chain)})
+
+
+def _metric_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[str]:
+    label, cell = line.cells[:2]
+    if label.endswith("Transfers") or label == "Total Memcpy Events":
+        yield from _copy_counts(label, cell, run)
+        return
+    timeline = {
+        "Exposed Communication": "exposed_comm_pct",
+        "Compute/Comm Overlap": "overlap_pct",
+        **METRICS,
+    }
+    if label.startswith("Idle by cause (ms): "):
+        name = f"cause {label.partition(': ')[2].replace(' ', '_')} ms"
+    elif label.startswith("Gap count by cause: "):
+        cause = label.partition(": ")[2].replace(" ", "_")
+        yield from _differences({cell: sum(gap["cause"] == cause for gap in run.gaps)})
+        return
+    elif label == "Severity" or cell == tables.MISSING:
+        return
+    else:
+        name = timeline[label]
+    if name in THRESHOLDS:
+        yield from _differences({cell: THRESHOLDS[name]})
+    else:
+        yield from _differences({cell.removesuffix(" of total"): facts[name][0]})
+
+
+METRICS = {
+    "GPU utilization: total time (ms)": "total_ms",
+    "GPU utilization: idle time (ms)": "idle_ms",
+    "GPU utilization: idle time (%)": "idle_pct",
+    "GPU utilization: computation (%)": "compute_of_total_pct",
+    "GPU utilization: communication (%)": "comm_pct",
+    "GPU utilization: memcpy (%)": "copy_pct",
+    "Longest gap (ms)": "longest_of_all_ms",
+    "Kernel analysis: total kernel count": "kernel_count",
+    "Kernel analysis: short kernel count": "short_kernels",
+    "Kernel analysis: short kernel (%)": "short_pct",
+    "Kernel analysis: short kernel limit (µs)": "short_limit",
+    "Kernel analysis: avg kernel time (µs)": "mean_kernel_us",
+    "Potential speedup": "speedup",
+    "Target idle (%)": "target_idle",
+}
+THRESHOLDS = {"short_limit": 10.0, "target_idle": 20.0}
+
+
+def _copy_counts(label: str, cell: str, run: RunDirectory) -> Iterator[str]:
+    directions = DIRECTIONS if label.startswith("Total") else (label[:3],)
+    copies = [copy for direction in directions for copy in run.events.copies(direction)]
+    count, _, time = cell.removesuffix(")").partition(" (")
+    expected: dict[str, float] = {count: len(copies)}
+    if time:
+        expected[time] = sum(copy.duration_ns for copy in copies) / 1e6
+    yield from _differences(expected)
+
+
+def _direction_problems(line: Line, run: RunDirectory) -> Iterator[str]:
+    direction, count, time, size, *_ = line.cells
+    facts: Facts = defaultdict(list)
+    copy_facts(facts, run, direction)
+    yield from _differences({count: facts["copies"][0], time: facts["copy_ms"][0]})
+    if size != tables.MISSING:
+        yield from _differences({size: facts["copy_bytes"][0]})
+
+
+def _collective_problems(line: Line, run: RunDirectory) -> Iterator[str]:
+    rank, _, duration, _, _, message, ranks = line.cells
+    events = [event for event in run.events.gpu if event.kind == "communication"]
+    longest = sorted(events, key=lambda event: -event.duration_ns)[line.row]
+    known = {row["ts_ns"]: row for row in run.table("collectives")}
+    told = known[longest.span[0]]
+    yield from _differences({rank: line.row + 1, duration: longest.duration_ns / 1000})
+    if message != tables.MISSING:
+        yield from _differences({message: told["message_mb"], ranks: told["group_size"]})
+
+
+def _differences(expected: dict[str, float]) -> Iterator[str]:
+    for cell, value in expected.items():
+        if problem := tables.differs(cell, value):
+            yield problem
+
+
+def best_fusion_saving_ms(run: RunDirectory, chain: dict[str, Any]) -> float:
+    """What one kernel at its roofline would save of a chain's time."""
+    facts: Facts = defaultdict(list)
+    chain_facts(facts, run, chain)
+    floor_ms = chain["instance_count"] * KERNEL_FLOOR_US / 1000
+    return max(0.0, facts["time_ms"][0] - max(facts["fused_ms"][0], floor_ms))

@@ -1,0 +1,160 @@
+"""What is wrong with the numbers of a report, line by line."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from tests.arithmetic import tables
+from tests.arithmetic.cards import card_facts
+from tests.arithmetic.categories import category_facts, category_table_problems
+from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
+from tests.arithmetic.notes import NOTES
+from tests.arithmetic.run_directory import RunDirectory
+from tests.arithmetic.savings import local_numbers, ranked, sources_of
+from tests.arithmetic.sentences import problems
+from tests.arithmetic.units import Facts, data_rows
+
+ITEM_NUMBER = re.compile(r"^(?:#+ )?\d+\. ")
+LABEL = re.compile(r"\b((?:System |Fusion )?P\d+)\b")
+SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
+NOTE = re.compile(r"^- ([A-Z][^:`]*): ([\d.,]+%?|—)$")
+OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
+UNCHECKED = ("Status", "Analysis Tier", "Hardware", "Trace")
+
+
+class Checker:
+    """Checks the reports of one run; facts are worked out once."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self.run = run
+        self.ordered = ranked(run.findings)
+        self.locals = local_numbers(run, self.ordered)
+        self._facts: dict[int, Facts] = {}
+
+    def fair(self, text: str | None = None) -> list[str]:
+        """What is wrong with the fair report, ``text`` in place of the file's."""
+        return self._wrong(report_lines(self.run, text))
+
+    def findings(self, key: str, text: str | None = None) -> list[str]:
+        """What is wrong with the findings file of one analysis."""
+        return self._wrong(findings_lines(self.run, key, text), key)
+
+    def facts(self, finding: dict[str, Any]) -> Facts:
+        """Those of a finding, by its place in the order."""
+        place = self.ordered.index(finding)
+        if place not in self._facts:
+            self._facts[place] = card_facts(self.run, finding)
+        return self._facts[place]
+
+    def _wrong(self, lines: Iterator[Line], key: str | None = None) -> list[str]:
+        return [
+            line.wrong(problem)
+            for line in lines
+            for problem in (
+                self._of_finding(line) if line.finding else self._of_category(line, key)
+            )
+        ]
+
+    def _of_finding(self, line: Line) -> Iterator[str]:
+        assert line.finding is not None
+        facts = self.facts(line.finding)
+        if line.columns:
+            yield from self._table(line, facts)
+        else:
+            yield from self._labels(line)
+            yield from _scores(line, facts)
+            yield from problems(ITEM_NUMBER.sub("", line.text), facts)
+
+    def _table(self, line: Line, facts: Facts) -> Iterator[str]:
+        finding = line.finding
+        assert finding is not None
+        if line.columns == ("Evidence", "Value"):
+            yield from tables.evidence_problems(line, facts)
+        elif line.columns[0] == "Target Efficiency":
+            yield from tables.projection_problems(line, self.run, facts)
+        elif line.columns[:2] == ("Operation", "Args"):
+            rows = data_rows(self.run, finding)
+            yield from tables.operation_problems(line, rows, rows)
+            yield from tables.share_problems(line, rows[line.row], self.run)
+        elif line.columns == ("", "Finding", "Category", "Saving"):
+            yield from problems(line.cells[1], facts)
+            yield from problems(f"Saving: {line.cells[3]}", facts)
+        else:
+            yield f"no arithmetic for a table of {line.columns}"
+
+    def _labels(self, line: Line) -> Iterator[str]:
+        """The P-numbers of a line: those of what it shares time with, or its own."""
+        assert line.finding is not None
+        place = self.ordered.index(line.finding)
+        found = LABEL.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", line.text))
+        if OVERLAP.search(line.text):
+            expected = [f"P{other + 1}" for other in self._sharing(place)]
+            if found != expected:
+                yield f"{found} in place of {expected}"
+            return
+        tier = self.run.results[line.finding["category"]]["tier"]
+        prefix = "" if tier == "compute" else f"{tier.capitalize()} "
+        allowed = {f"P{place + 1}", f"{prefix}P{self.locals[place][1]}"}
+        if not set(found) <= allowed:
+            yield f"{found} in place of {sorted(allowed)}"
+
+    def _sharing(self, place: int) -> list[int]:
+        """The places of the findings whose saving draws on the same time, fusion cards last."""
+        finding = self.ordered[place]
+        mine = sources_of(finding)
+        others = [
+            other
+            for other, theirs in enumerate(self.ordered)
+            if other != place
+            and theirs["impact"]
+            and finding["impact"]
+            and mine & sources_of(theirs)
+        ]
+        kinds: dict[tuple[bool, bool], list[int]] = defaultdict(list)
+        own_tier = self._tier(finding)
+        for other in others:
+            theirs = self.ordered[other]
+            is_fusion = self._tier(theirs) == "fusion" and own_tier != "fusion"
+            kinds[is_fusion, is_fusion and mine <= sources_of(theirs)].append(other)
+        return [other for same in kinds.values() for other in same]
+
+    def _tier(self, finding: dict[str, Any]) -> str:
+        return str(self.run.results[finding["category"]]["tier"])
+
+    def _of_category(self, line: Line, key: str | None) -> Iterator[str]:
+        key = key or self._key(line)
+        if key is None or line.text.startswith(tuple(f"- **{name}**" for name in UNCHECKED)):
+            return
+        facts = self._category_facts(key)
+        if line.columns:
+            yield from category_table_problems(line, self.run, key, facts)
+        elif note := NOTE.match(line.text):
+            measure = NOTES.get(note[1])
+            if measure is None:
+                yield f"no arithmetic for {note[1]}"
+            elif problem := tables.differs(note[2], measure(self.run, self.run.category(key))):
+                yield problem
+        else:
+            yield from problems(re.sub(r"^(?:#+ )?(?:\d+\. )?(?:- )?", "", line.text), facts)
+
+    def _key(self, line: Line) -> str | None:
+        """The analysis that a section of the fair report is about."""
+        if line.section != "Detailed Analysis" or line.file != FAIR:
+            return None
+        title = re.sub(r"^\d+\. | \([^()]*\)$", "", line.heading)
+        return next((key for key, r in self.run.results.items() if r["title"] == title), None)
+
+    @cache  # noqa: B019 one checker for each run
+    def _category_facts(self, key: str) -> Facts:
+        return category_facts(self.run, key)
+
+
+def _scores(line: Line, facts: Facts) -> Iterator[str]:
+    """The scores in a comment for other tools."""
+    found = SCORES.search(line.text)
+    for name, text in re.findall(r"(\w+)=([\d.]+)", found[1]) if found else ():
+        (expected,) = facts[f"score_{name}"]
+        if problem := tables.differs(text, expected):
+            yield f"{name}: {problem}"

@@ -1,0 +1,89 @@
+"""Every number in the cards of the fair report and of the findings files, and in their tables."""
+
+import re
+
+from tests.arithmetic.conftest import RunOf
+from tests.arithmetic.documents import FAIR, findings_file
+from tests.arithmetic.printed import numbers, reading
+from tests.arithmetic.reports import Checker
+from tests.arithmetic.run_directory import RunDirectory
+from tests.arithmetic.savings import disjoint_saving_ms, ranked
+from tests.arithmetic.units import share, time_ms
+
+
+def test_the_fair_report(checker: Checker) -> None:
+    wrong = checker.fair()
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_findings_files(checker: Checker) -> None:
+    wrong = [problem for key in checker.run.results for problem in checker.findings(key)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_cards_stand_in_the_order_of_their_savings(checker: Checker) -> None:
+    report = checker.run.text(FAIR)
+    titles = [finding["title"] for finding in ranked(checker.run.findings)]
+    told = re.findall(r"^#### P(\d+)\. ", report, re.MULTILINE)
+    listed = re.findall(r"^### \S+ P(\d+) \(|^\| P(\d+) \|", report, re.MULTILINE)
+    assert [int(first or second) for first, second in listed] == list(range(1, len(titles) + 1))
+    assert len(set(told)) == len(told) <= len(titles)
+
+
+def test_the_executive_summary(run: RunDirectory) -> None:
+    summary = run.text(FAIR).partition("## Executive Summary")[2].partition("\n## ")[0]
+    ordered = ranked(run.findings)
+    first = ordered[0]["impact"]
+    if first and (told := re.search(r"about (\S+ .s) to gain, (\S+) of GPU wall time", summary)):
+        assert reading(told[1]).matches(first["saved_ms"]["mid"])
+        assert reading(told[2]).matches(first["e2e_pct"]["mid"])
+    told = re.search(
+        r"(\d+) findings?, (\S+) of them critical; .* add up to (\S+ .s) \((\S+)\)\.", summary
+    )
+    assert told
+    critical = sum(finding["priority"] == "Critical" for finding in ordered)
+    saving_ms = disjoint_saving_ms(ordered)
+    assert int(told[1]) == len(ordered)
+    assert told[2] == (str(critical) if critical else "none")
+    assert reading(told[3]).matches(saving_ms)
+    assert reading(told[4]).matches(share(saving_ms, run.total_ms))
+
+
+def test_the_table_of_main_figures(run: RunDirectory) -> None:
+    summary = run.text(FAIR).partition("## Executive Summary")[2].partition("\n## ")[0]
+    cells = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", summary, re.MULTILINE))
+    compute, total = numbers(cells["Total Compute Time"])
+    assert compute.matches(run.compute_ms)
+    assert total.matches(run.total_ms)
+    words = {
+        "computing": "computation_time",
+        "busy": "busy_time",
+        "idle": "idle_time",
+        "exposed communication": "exposed_comm_time",
+        "exposed copies": "exposed_memcpy_time",
+    }
+    for told in cells["GPU Utilization"].split(", "):
+        number, _, word = told.partition(" ")
+        assert reading(number).matches(share(run.timeline_ms[words[word]], run.total_ms)), told
+    heaviest_ms = max(time_ms(run.category(key)) for key in run.results)
+    (of_compute,) = numbers(cells["Top Bottleneck Category"])
+    assert of_compute.matches(share(heaviest_ms, run.compute_ms))
+
+
+def test_the_table_of_top_operations(run: RunDirectory) -> None:
+    part = run.text(FAIR).partition("### Top Operations")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| .* \| ([\d.,]+) \| (\S+) \|$", part, re.MULTILINE)
+    tops = run.manifest["top_operations"]
+    assert len(rows) == len(tops)
+    for (rank, time, of_compute), top in zip(rows, tops, strict=True):
+        assert int(rank) == top["rank"]
+        assert reading(time).matches(top["time_ms"])
+        assert reading(of_compute.lstrip("\\")).matches(share(top["time_ms"], run.compute_ms))
+
+
+def test_every_file_is_looked_at(run_of: RunOf) -> None:
+    run = run_of("training-with-waits")
+    checked = {FAIR, *(findings_file(run, key) for key in run.results)}
+    folders = ("category_findings", "system_findings")
+    found = {f"{folder}/{p.name}" for folder in folders for p in (run.root / folder).iterdir()}
+    assert found <= checked
