@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from jarvis.charts.marks import shortened
-from jarvis.charts.palette import Palette
+from jarvis.charts.palette import Palette, ink
 
 BRUSHED = "brushed"
 """Name of the selection that dragging over the chart makes: ``start_ms``, from and to."""
@@ -23,17 +23,19 @@ _ROOM_PX = 76
 _TIME = "Time since the start of the recording (ms)"
 _LEGEND_COLUMNS = 5
 _LABEL_PX = 150
-_CHARACTERS = 150
+_CHARACTERS = 115
 """About as many characters of a label fit side by side into the narrowest chart."""
 
 _LEAST_CHARACTERS = 4
 _LEAST_PX = 0.6
 """Width of the stroke that keeps the shortest events visible."""
 
+_WIDE = 0.004
+"""From this share of the window on an event is wide enough for a line around it."""
+
 _SEAM_PX = 0.5
 """Width of the stroke without which a light seam shows between bars that touch."""
 
-_BRIGHT = 140
 _LONGEST_NAME = 120
 
 
@@ -96,6 +98,7 @@ def timeline_chart(
         y=pl.col("top") + pl.col("lane") * per_lane,
         y2=pl.col("top") + (pl.col("lane") + 0.9) * per_lane,
         name=shortened(pl.col("name"), _LONGEST_NAME),
+        edge=_edge(window_ms, colours, palette, selected),
     )
     scale = alt.Scale(domain=[0, bottom], reverse=True, nice=False)
     x_scale = alt.Scale(domain=list(window_ms), nice=False)
@@ -133,9 +136,7 @@ def timeline_chart(
             y=y,
             y2="y2:Q",
             color=colour,
-            stroke=alt.when(alt.datum.uid == selected)
-            .then(alt.value(palette.text))
-            .otherwise(alt.Stroke("colour:N", scale=hues, legend=None)),
+            stroke=alt.Stroke("edge:N", scale=None),
             strokeWidth=alt.when(alt.datum.uid == selected)
             .then(alt.value(2.5))
             .otherwise(alt.value(_LEAST_PX)),
@@ -143,7 +144,7 @@ def timeline_chart(
         )
         .add_params(alt.selection_point(name=CLICKED, fields=["uid"]))
     )
-    inks = {name: _ink(colours[name]) for name in colours}
+    inks = {name: ink(colours[name]) for name in colours}
     named = placed.drop_nulls("label").select(
         "label",
         "label_ms",
@@ -227,7 +228,19 @@ def _label(window_ms: tuple[float, float]) -> list[pl.Expr]:
     return [pl.when(room >= _LEAST_CHARACTERS).then(label).alias("label"), start.alias("label_ms")]
 
 
-def _ink(colour: str) -> str:
-    """Black or white, whichever reads better on a colour."""
-    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > _BRIGHT else "#FFFFFF"
+def _edge(
+    window_ms: tuple[float, float],
+    colours: Mapping[str, str],
+    palette: Palette,
+    selected: int | None,
+) -> pl.Expr:
+    """The stroke of an event: it parts wide ones from their neighbours, and lets narrow ones be
+    seen."""
+    is_wide = pl.col("end_ms") - pl.col("start_ms") > _WIDE * (window_ms[1] - window_ms[0])
+    return (
+        pl.when(pl.col("uid").eq_missing(pl.lit(selected, pl.Int64)))
+        .then(pl.lit(palette.text))
+        .when(is_wide)
+        .then(pl.lit(palette.background))
+        .otherwise(pl.col("colour").replace_strict(colours, return_dtype=pl.String))
+    )

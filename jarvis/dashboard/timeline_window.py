@@ -108,7 +108,7 @@ def _field(key: str, label: str, default: float, least: float, most: float) -> f
         max_value=most,
         value=default,
         format=_FORM,
-        step=most / 20,
+        step=max(float(st.session_state.get(LENGTH, most)) / 2, LEAST_MS),
         key=key,
         width=150,
         bind="query-params",
