@@ -162,3 +162,17 @@ def list_choice(key: str, label: str, options: Sequence[str], help_text: str) ->
     value = st.selectbox(label, options, key=key, help=help_text, bind="query-params")
     note_control(key, value)
     return str(value)
+
+
+def whole_number(key: str, label: str, default: int, least: int, most: int, meaning: str) -> int:
+    """A whole number from ``least`` to ``most``."""
+
+    def is_valid(value: str) -> bool:
+        return value.isdecimal() and least <= int(value) <= most
+
+    check_parameter(key, is_valid, default)
+    value = st.number_input(
+        label, least, most, default, key=key, width=110, help=meaning, bind="query-params"
+    )
+    note_control(key, value)
+    return int(value)
