@@ -56,21 +56,20 @@ def test_the_report_is_written_as_workbook_and_as_csvs(busy: Analysed) -> None:
 
 
 def test_each_category_has_its_files(busy: Analysed) -> None:
-    paths = RunPaths(busy.root)
     for key in COMPUTE:
-        for path in (
-            paths.operations_csv(key),
-            paths.metadata(key),
-            paths.tree_data(key),
-            paths.metrics(key),
-            paths.findings(key, "compute"),
+        for name in (
+            f"category_data/{key}_ops.csv",
+            f"metadata/{key}_metadata.json",
+            f"category_data/{key}_tree_data.json",
+            f"category_data/{key}_metrics.json",
+            f"category_findings/{key}_findings.md",
         ):
-            assert path.is_file(), path
-        assert paths.findings(key, "compute").parent.name == "category_findings"
+            assert (busy.root / name).is_file(), name
     for key in ("cpu_idle", "multi_kernel"):
-        assert paths.findings(key, "system").parent.name == "system_findings"
-        assert paths.metrics(key).is_file()
-    assert paths.system_data("multi_kernel").is_file()
+        assert (busy.root / f"category_data/{key}_metrics.json").is_file()
+        assert (busy.root / f"system_findings/{key}_findings.md").is_file()
+    assert (busy.root / "category_data/multi_kernel_data.json").is_file()
+    assert (busy.root / "metadata/multi_kernel_metadata.json").is_file()
 
 
 def test_metadata_say_platform_utilization_and_options(busy: Analysed) -> None:
@@ -93,7 +92,8 @@ def test_metadata_say_platform_utilization_and_options(busy: Analysed) -> None:
 def test_the_category_manifest_holds_utilization_categories_and_top_operations(
     busy: Analysed,
 ) -> None:
-    canonical, copy = RunPaths(busy.root).category_manifests
+    canonical = busy.root / "category_data" / "category_manifest.json"
+    copy = busy.root / "category_manifest.json"
     assert canonical.read_bytes() == copy.read_bytes()
     found = loaded(canonical)
     assert found["gpu_utilization"]["total_time_ms"] == busy.run.manifest.totals.total_time_ms
