@@ -15,6 +15,8 @@ NOT_AVAILABLE = "not available"
 STATES = (BELOW_THRESHOLD, BELOW_TARGET, ON_TARGET, ABOVE_PEAK, NOT_AVAILABLE)
 """What an efficiency is against the highlight threshold, the target and the peak."""
 
+_BRIGHT = 140
+
 STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
 
 
@@ -88,3 +90,9 @@ DARK = Palette(
     ),
 )
 PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}
+
+
+def ink(colour: str) -> str:
+    """Black or white, whichever reads better on a colour such as `#0072B2`."""
+    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > _BRIGHT else "#FFFFFF"
