@@ -16,10 +16,10 @@ from jarvis.perf_report import (
     call_stacks,
     collectives,
     fusion_chains,
-    fusion_steps,
     gpu_timeline,
     idle_gaps,
     kernel_summary,
+    launch_order,
     operations,
     ops,
     other_definitions,
@@ -463,9 +463,9 @@ class PerfReport:
         return operations.grouped(self._unified)
 
     @cached_property
-    def _launch_order(self) -> pl.DataFrame:
+    def _launch_order(self) -> launch_order.LaunchOrder:
         events, tree = self._work.events, self._trace.python_call_tree
-        return fusion_steps.fusion_steps(self._grouped, events, tree, self._python_calls)
+        return launch_order.launch_order(self._grouped, events, tree, self._python_calls)
 
     @cached_property
     def _attention_members(self) -> pl.DataFrame:

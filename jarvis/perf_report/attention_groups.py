@@ -4,15 +4,21 @@ Scores = Q K^T, then scaling, masking, softmax and dropout, then scores times V:
 that one product's result is the other's operand.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import orjson
 import polars as pl
 
 from jarvis.perf_models import BUILTIN, OpSignature
-from jarvis.perf_report.fusion_steps import GEMM, placed_steps, step_rows
 from jarvis.perf_report.intervals import microseconds
+from jarvis.perf_report.launch_order import (
+    Call,
+    LaunchOrder,
+    members,
+    product_sizes,
+    step_rows,
+)
 from jarvis.perf_report.literals import parsed
 from jarvis.perf_report.roofline import FORMULA_ERRORS
 
@@ -23,7 +29,7 @@ FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention"
 """The operator whose perf model says what one fused kernel would cost."""
 
 _SOFTMAX = "softmax"
-_NO_SOFTMAX = r"log_softmax|backward"
+_NO_SOFTMAX = ("log_softmax", "backward")
 _DECOMPOSED = ("aten::exp", "aten::sum", "aten::div")
 
 
@@ -39,45 +45,36 @@ class Shape(NamedTuple):
     dtype: str
 
 
-def attention_members(steps: pl.DataFrame) -> pl.DataFrame:
-    """The steps of unfused attention (``steps``: ``fusion_steps``).
+def attention_members(order: LaunchOrder) -> pl.DataFrame:
+    """The steps of unfused attention.
 
-    Columns: ``step`` (row of ``steps``), ``instance`` (row of its first product), ``position``
+    Columns: ``step`` (row of the steps), ``instance`` (row of its first product), ``position``
     within the instance, and the fields of ``Shape``.
     """
-    pairs = _product_pairs(steps)
-    columns = ("name", "input_dims", "input_types", "params")
-    texts = steps.select(pl.col(c).cast(pl.String) for c in columns)
-    known: dict[tuple[Any, ...], Shape | None] = {}
-    rows = []
-    for first, last in pairs:
-        key = tuple(texts.slice(first, last - first + 1).rows())
+    operation = order.steps["operation"].to_numpy()
+    calls = order.calls
+    known: dict[bytes, Shape | None] = {}
+    instances = []
+    for first, last in _product_pairs(order):
+        operations = operation[first : last + 1]
+        key = operations.tobytes()
         if key not in known:
-            known[key] = _shape(key)
+            known[key] = _shape([calls[number] for number in operations])
         if (shape := known[key]) is not None:
-            rows += [(first + i, first, i, *shape) for i in range(last - first + 1)]
-    schema = {"step": pl.Int64, "instance": pl.Int64, "position": pl.Int64}
+            instances.append((first, last - first + 1, *shape))
     sizes = dict.fromkeys(Shape._fields[:-1], pl.Int64)
-    return pl.DataFrame(rows, schema={**schema, **sizes, "dtype": pl.String}, orient="row")
+    return members(instances, {**sizes, "dtype": pl.String})
 
 
-def _product_pairs(steps: pl.DataFrame) -> list[tuple[int, int]]:
+def _product_pairs(order: LaunchOrder) -> list[tuple[int, int]]:
     """Rows of neighbouring matrix products with a softmax, and nothing that ends a chain, between
     them."""
-    category, name = pl.col("op_category").cast(pl.String), pl.col("name").cast(pl.String)
-    facts = steps.select(
-        thread=pl.col("thread").fill_null(0),
-        ends=~pl.col("can_fuse"),
-        is_product=(category == GEMM).fill_null(value=False),
-        is_softmax=(
-            (name.str.contains(_SOFTMAX) & ~name.str.contains(_NO_SOFTMAX))
-            | (name.str.strip_suffix("_") == _DECOMPOSED[0])
-        ).fill_null(value=False),
-    )
-    ends = np.flatnonzero(facts["ends"].to_numpy())
+    steps = order.steps
+    is_softmax = np.array([_is_softmax(call.name) for call in order.calls] + [False])
+    ends = np.flatnonzero(~steps["can_fuse"].to_numpy())
     first, last = ends[:-1], ends[1:]
-    is_product, thread = facts["is_product"].to_numpy(), facts["thread"].to_numpy()
-    before = np.concatenate([[0], np.cumsum(facts["is_softmax"].to_numpy())])
+    is_product, thread = steps["is_product"].to_numpy(), steps["thread"].fill_null(0).to_numpy()
+    before = np.concatenate([[0], np.cumsum(is_softmax[steps["operation"].to_numpy()])])
     fits = (
         is_product[first]
         & is_product[last]
@@ -88,36 +85,32 @@ def _product_pairs(steps: pl.DataFrame) -> list[tuple[int, int]]:
     return list(zip(first[fits].tolist(), last[fits].tolist(), strict=True))
 
 
-def _shape(steps: tuple[tuple[str, str, str, str | None], ...]) -> Shape | None:
+def _is_softmax(name: str) -> bool:
+    is_one = _SOFTMAX in name and not any(word in name for word in _NO_SOFTMAX)
+    return is_one or name.removesuffix("_") == _DECOMPOSED[0]
+
+
+def _shape(steps: Sequence[Call]) -> Shape | None:
     """The sizes if the steps are attention: the softmax works on what the first product makes,
     along the dimension over which the second one sums."""
     (first, *between, last) = steps
-    one, two = _sizes(first[3]), _sizes(last[3])
+    one, two = product_sizes(first.params), product_sizes(last.params)
     if one is None or two is None:
         return None
     (batch, n_q, n_kv, d_qk), (batch_v, rows, d_v, summed) = one, two
     if (batch, n_q, n_kv) != (batch_v, rows, summed):
         return None
-    names = [step[0].removesuffix("_") for step in between]
-    softmax = next((s for s in between if _SOFTMAX in s[0]), None)
+    names = [step.name.removesuffix("_") for step in between]
+    softmax = next((s for s in between if _SOFTMAX in s.name), None)
     if softmax is None:
         if not set(_DECOMPOSED) <= set(names):
             return None
         softmax = between[names.index(_DECOMPOSED[0])]
-    scores = parsed(softmax[1])[0]
+    scores = parsed(softmax.input_dims)[0]
     if tuple(scores[-2:]) != (n_q, n_kv) or int(np.prod(scores)) != batch * n_q * n_kv:
         return None
     heads = int(scores[1]) if len(scores) == 4 else None
-    return Shape(batch // (heads or 1), heads, n_q, n_kv, d_qk, d_v, parsed(first[2])[0])
-
-
-def _sizes(params: str | None) -> tuple[int, int, int, int] | None:
-    """Batch, M, N and K of a matrix product, or None where its perf model does not know them."""
-    sizes = orjson.loads(params) if params else {}
-    try:
-        return int(sizes.get("B", 1)), int(sizes["M"]), int(sizes["N"]), int(sizes["K"])
-    except (KeyError, TypeError, ValueError):
-        return None
+    return Shape(batch // (heads or 1), heads, n_q, n_kv, d_qk, d_v, parsed(first.input_types)[0])
 
 
 def fused_cost(shape: Shape) -> tuple[float | None, float | None, str | None]:
@@ -140,18 +133,18 @@ def fused_cost(shape: Shape) -> tuple[float | None, float | None, str | None]:
 
 
 def attention_tables(
-    steps: pl.DataFrame, members: pl.DataFrame
+    order: LaunchOrder, attention: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables ``attention_groups``, calls of one shape in one module, most time first, and
     ``attention_steps``.
 
-    ``members``: ``attention_members`` of ``steps``.
+    ``attention``: ``attention_members``.
     """
-    placed = placed_steps(steps, members)
+    placed = order.placed(attention)
     instances = placed.group_by("instance", maintain_order=True).agg(
         pl.col(*_GROUP[:-1], "source_uid").first(),
         step_names="name",
-        kernel_count=pl.col("kernel_names").list.len().sum(),
+        kernel_count=pl.col("kernel_count").sum(),
         busy_ns=pl.col("busy_ns").sum(),
     )
     groups = (

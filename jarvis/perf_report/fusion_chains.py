@@ -13,20 +13,17 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from jarvis.perf_report.call_frames import Bools, Int64s
 from jarvis.perf_report.data_flow import Shape, Traffic, flows, is_part, is_related, traffic
 from jarvis.perf_report.fusion_scopes import MAX_STEPS
-from jarvis.perf_report.fusion_steps import placed_steps, step_rows
 from jarvis.perf_report.intervals import microseconds
+from jarvis.perf_report.launch_order import Call, LaunchOrder, members, step_rows
 from jarvis.perf_report.literals import tuples_text
 
-_ARGUMENTS = ("name", "input_dims", "input_types")
 _CHAIN = ("scope_kind", "scope_name", "is_bounded", "step_names")
 """What makes two instances one chain."""
 
 _NORMALIZATIONS = ("layer_norm", "rms_norm")
-
-Call = tuple[str, str, str | None]
-"""Name, shapes and dtypes of a step."""
 
 
 class Chain(NamedTuple):
@@ -42,64 +39,52 @@ class Chain(NamedTuple):
     fused_bytes: int | None = None
 
 
-def chain_members(steps: pl.DataFrame, taken: pl.Series) -> pl.DataFrame:
-    """The steps of chains (``steps``: ``fusion_steps``; ``taken``: rows of other groups).
+def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
+    """The steps of chains (``taken``: rows of steps that belong to other groups).
 
-    Columns: ``step`` (row of ``steps``), ``instance`` (row of its first step), ``position`` within
+    Columns: ``step`` (row of the steps), ``instance`` (row of its first step), ``position`` within
     the instance, ``has_data_flow``, ``fused_bytes`` of the instance.
     """
-    rows = steps.with_row_index("step").with_columns(pl.col(_ARGUMENTS).cast(pl.String))
-    is_free = ~rows["step"].is_in(taken.implode())
-    candidates = rows.with_columns(can_fuse=pl.col("can_fuse") & is_free)
-    stretches = _stretches(candidates)
-    found = (
-        candidates.select("step", *_ARGUMENTS)
-        .with_columns(stretch=pl.Series(stretches))
-        .filter(pl.col("stretch") >= 0)
+    can_fuse = order.steps["can_fuse"].to_numpy(writable=True)
+    can_fuse[taken.to_numpy()] = False
+    stretches = (
+        order.steps.select("operation")
+        .with_row_index("step")
+        .with_columns(stretch=_stretches(order, can_fuse))
+        .filter(can_fuse)
         .group_by("stretch", maintain_order=True)
-        .agg("step", calls=pl.struct(_ARGUMENTS))
-        .filter(pl.col("step").list.len() >= 2)
+        .agg(pl.col("step").first(), "operation")
+        .filter(pl.col("operation").list.len() >= 2)
     )
-    known: dict[tuple[Call, ...], list[tuple[int, Chain]]] = {}
-    members = []
-    for start, calls in zip(found["step"].list.first(), found["calls"].to_list(), strict=True):
-        key = tuple((call["name"], call["input_dims"], call["input_types"]) for call in calls)
+    calls = order.calls
+    known: dict[tuple[int, ...], list[tuple[int, Chain]]] = {}
+    found = []
+    for start, operations in stretches.select("step", "operation").iter_rows():
+        key = tuple(operations)
         if key not in known:
-            known[key] = list(_instances(key))
-        for offset, chain in known[key]:
-            first = start + offset
-            members += [
-                (first + i, first, i, chain.has_data_flow, chain.fused_bytes)
-                for i in range(chain.length)
-            ]
-    schema = {
-        "step": pl.Int64,
-        "instance": pl.Int64,
-        "position": pl.Int64,
-        "has_data_flow": pl.Boolean,
-        "fused_bytes": pl.Int64,
-    }
-    return pl.DataFrame(members, schema=schema, orient="row")
+            known[key] = _instances([calls[operation] for operation in key])
+        found += [(start + offset, *chain) for offset, chain in known[key]]
+    return members(found, {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64})
 
 
-def fusion_tables(steps: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def fusion_tables(order: LaunchOrder, chains: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables ``fusion_chains``, most time first, and ``fusion_steps``.
 
-    ``members``: ``chain_members`` of ``steps``.
+    ``chains``: ``chain_members``.
     """
-    placed = placed_steps(steps, members)
+    placed = order.placed(chains)
     instances = placed.group_by("instance", maintain_order=True).agg(
         pl.col("scope_kind", "scope_name", "is_bounded", "has_data_flow", "fused_bytes").first(),
         pl.col("source_uid", "input_dims").first(),
         step_names="name",
-        kernel_count=pl.col("kernel_names").list.len().sum(),
+        kernel_count=pl.col("kernel_count").sum(),
         busy_ns=pl.col("busy_ns").sum(),
         modelled_ns=pl.col("busy_ns").filter(pl.col("exact_bytes").is_not_null()).sum(),
         step_bytes=pl.col("exact_bytes").sum(),
         flops=pl.col("exact_flops").sum(),
         compute=pl.col("compute_spec").sort_by("exact_flops", maintain_order=True).last(),
     )
-    chains = (
+    groups = (
         instances.group_by(_CHAIN, maintain_order=True)
         .agg(
             pl.col("instance"),
@@ -121,46 +106,41 @@ def fusion_tables(steps: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFr
         .with_columns(chain=pl.int_range(1, pl.len() + 1))
         .with_columns(tuples_text("input_dims"))
     )
-    return chains.drop("instance"), step_rows(placed, chains, "chain")
+    return groups.drop("instance"), step_rows(placed, groups, "chain")
 
 
-def _stretches(steps: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """A number for each step that can be fused, the same within a stretch; -1 for the others."""
-    here = steps.select("scope", "is_bounded", "thread", "stream", "can_fuse", *_ARGUMENTS)
-    same = pl.all_horizontal(
-        pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("scope", "thread", "stream")
-    )
-    pairs = here.select(
-        *_ARGUMENTS,
-        "is_bounded",
-        *(pl.col(c).shift(1).alias(f"{c}_before") for c in _ARGUMENTS),
-        is_neighbour=same & pl.col("can_fuse") & pl.col("can_fuse").shift(1, fill_value=False),
-    )
-    key = [c for c in pairs.columns if c != "is_neighbour"]
-    distinct = pairs.filter("is_neighbour").unique(key, maintain_order=True)
-    joined = [
-        _belong_together(row[: len(_ARGUMENTS)], row[-len(_ARGUMENTS) :], row[len(_ARGUMENTS)])
-        for row in distinct.select(key).iter_rows()
-    ]
-    related = pairs.join(
-        distinct.with_columns(joins=pl.Series(joined, dtype=pl.Boolean)),
-        on=[*key, "is_neighbour"],
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )["joins"].fill_null(value=False)
-    number = np.cumsum(~related.to_numpy())
-    return np.where(here["can_fuse"].to_numpy(), number, -1)
+def _stretches(order: LaunchOrder, can_fuse: Bools) -> Int64s:
+    """A number for each step, the same for those that can be fused with each other."""
+    here = order.steps.select("operation", "is_bounded", "scope", "thread", "stream")
+    operation, is_bounded = here["operation"].to_numpy(), here["is_bounded"].to_numpy()
+    is_same = here.select(
+        pl.all_horizontal(
+            pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("scope", "thread", "stream")
+        )
+    ).to_series()
+    is_neighbour = is_same.to_numpy() & can_fuse & np.concatenate([[False], can_fuse[:-1]])
+    later = np.flatnonzero(is_neighbour)
+    calls = order.calls
+    pairs = np.stack([operation[later - 1], operation[later], is_bounded[later]], axis=1)
+    distinct, which = np.unique(pairs, axis=0, return_inverse=True)
+    joins = [_belong_together(calls[one], calls[other], bool(b)) for one, other, b in distinct]
+    starts = np.ones(operation.size, dtype=np.bool_)
+    starts[later] = ~np.array(joins, dtype=np.bool_)[which]
+    return np.cumsum(starts)
 
 
-def _belong_together(call: Call, before: Call, is_bounded: bool) -> bool:
-    one, other = traffic(*before), traffic(*call)
+def _belong_together(before: Call, call: Call, is_bounded: bool) -> bool:
+    one, other = _traffic(before), _traffic(call)
     return is_related(one, other) if is_bounded else flows(one, other)
 
 
-def _instances(calls: tuple[Call, ...]) -> "list[tuple[int, Chain]]":
+def _traffic(call: Call) -> Traffic:
+    return traffic(call.name, call.input_dims, call.input_types)
+
+
+def _instances(calls: Sequence[Call]) -> list[tuple[int, Chain]]:
     """Where the instances of a chain start in a stretch, and what each of them is."""
-    length = _period([call[0] for call in calls])
+    length = _period([call.name for call in calls])
     if not 2 <= length <= MAX_STEPS:
         return []
     return [
@@ -178,8 +158,8 @@ def _period(names: Sequence[str]) -> int:
     )
 
 
-def _chain(calls: tuple[Call, ...]) -> Chain:
-    parts = [traffic(*call) for call in calls]
+def _chain(calls: Sequence[Call]) -> Chain:
+    parts = [_traffic(call) for call in calls]
     return Chain(
         length=len(calls),
         has_data_flow=all(flows(one, other) for one, other in pairwise(parts)),
@@ -187,7 +167,7 @@ def _chain(calls: tuple[Call, ...]) -> Chain:
     )
 
 
-def _fused_bytes(calls: tuple[Call, ...], parts: list[Traffic]) -> int | None:
+def _fused_bytes(calls: Sequence[Call], parts: list[Traffic]) -> int | None:
     """Bytes of what no step of the chain makes, and of the last step's result.
 
     An operand counts as made inside if it has the shape of an earlier result, and as read already
@@ -197,12 +177,12 @@ def _fused_bytes(calls: tuple[Call, ...], parts: list[Traffic]) -> int | None:
     made: list[Shape] = []
     seen: list[Shape] = []
     moved = 0
-    for (name, *_), part in zip(calls, parts, strict=True):
+    for call, part in zip(calls, parts, strict=True):
         inside = list(made)
         for tensor in part.reads:
             if tensor.shape in inside:
                 inside.remove(tensor.shape)
-                moved += (tensor.bytes or 0) if name.endswith(_NORMALIZATIONS) else 0
+                moved += (tensor.bytes or 0) if call.name.endswith(_NORMALIZATIONS) else 0
                 continue
             if any(is_part(tensor.shape, shape) for shape in seen):
                 continue

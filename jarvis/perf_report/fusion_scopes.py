@@ -4,12 +4,10 @@ A frame of the call tree of which all steps can be fused bounds them: the innerm
 outermost function or operator. Other steps have the nearest frame that holds more than one step.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from jarvis.perf_report.call_frames import NONE, Bools, Int64s, Marked
 from jarvis.perf_report.calls import HostCalls
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
@@ -23,78 +21,29 @@ _BUILT_IN = "<built-in"
 _CALL_FRAMES = 4
 """How many calls may stand between a module and its code."""
 
-_NONE = -1
 
-Int64s = NDArray[np.int64]
+def scopes(
+    steps: Marked, at: Int64s, can_fuse: Bools, host_calls: HostCalls
+) -> tuple[Int64s, Bools]:
+    """The place of each step's scope in the tree (NONE for none), and whether it bounds the step.
 
-
-@dataclass(frozen=True)
-class _Frames:
-    """The call tree as arrays over positions, and how many steps start below each position."""
-
-    uid: Int64s
-    end: Int64s
-    parent_uid: Int64s
-    is_dropped: NDArray[np.bool_]
-    position: Int64s
-    steps_before: Int64s
-
-    def inside(self, places: Int64s) -> tuple[Int64s, Int64s]:
-        """The first step below each place, and the first one after it."""
-        return self.steps_before[places + 1], self.steps_before[self.end[places]]
-
-    def count(self, places: Int64s) -> Int64s:
-        """The number of steps below each place."""
-        first, last = self.inside(places)
-        return last - first
-
-    def parent(self, places: Int64s) -> Int64s:
-        """The place above each place; -1 for none, and for -1."""
-        uid = np.where(places >= 0, self.parent_uid[places], _NONE)
-        return np.where(uid >= 0, self.position[uid], _NONE)
-
-
-def scopes(steps: pl.DataFrame, tree: pl.DataFrame, host_calls: HostCalls) -> pl.DataFrame:
-    """``scope`` (a place of the tree, -1 for none), ``is_bounded``, ``scope_kind``, ``scope_name``.
-
-    ``steps``: ``order`` of each step in the tree, ascending, and whether it ``can_fuse``.
+    ``at``: the place of each step, ascending.
     """
-    at = steps["order"].to_numpy()
-    frames = _frames(tree, at)
-    bounded = _bounded(frames, ~steps["can_fuse"].to_numpy(), host_calls)
-    scope = np.where(bounded >= 0, bounded, _nearest(frames, at))
-    labels = _labels(frames, np.unique(scope[scope >= 0]), host_calls)
-    return (
-        pl.DataFrame({"scope": scope, "is_bounded": bounded >= 0})
-        .join(labels, on="scope", how="left", maintain_order="left")
-        .with_columns(pl.col("scope_kind").fill_null(SEQUENCE))
-    )
+    scope = _bounded(steps, ~can_fuse, host_calls)
+    is_bounded = scope >= 0
+    scope[~is_bounded] = _nearest(steps, at[~is_bounded])
+    return scope, is_bounded
 
 
-def _frames(tree: pl.DataFrame, at: Int64s) -> _Frames:
-    uid = tree["uid"].to_numpy()
-    position = np.full(int(uid.max(initial=0)) + 1, _NONE, dtype=np.int64)
-    position[uid] = np.arange(uid.size)
-    steps_before = np.zeros(uid.size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(at, minlength=uid.size), out=steps_before[1:])
-    return _Frames(
-        uid=uid,
-        end=tree["subtree_end"].to_numpy(),
-        parent_uid=tree["parent_uid"].fill_null(_NONE).to_numpy(),
-        is_dropped=tree["is_dropped"].to_numpy(),
-        position=position,
-        steps_before=steps_before,
-    )
-
-
-def _bounded(frames: _Frames, ends_chain: NDArray[np.bool_], host_calls: HostCalls) -> Int64s:
-    """For each step the frame that bounds it; -1 for none."""
-    first, last = frames.inside(np.arange(frames.uid.size))
+def _bounded(steps: Marked, ends_chain: Bools, host_calls: HostCalls) -> Int64s:
+    """For each step the frame that bounds it; NONE for none."""
+    frames = steps.frames
+    first, last = steps.inside(np.arange(frames.uid.size))
     ends_before = np.concatenate([[0], np.cumsum(ends_chain)])
     is_pure = (last - first >= 2) & (last - first <= MAX_STEPS) & ~frames.is_dropped
     places = np.flatnonzero(is_pure)
     places = places[ends_before[last[places]] == ends_before[first[places]]]
-    named = _named(frames, places, host_calls)
+    named = _named(steps, places, host_calls)
     place = named["scope"].to_numpy()
     inside = (
         pl.DataFrame({"scope": place, "step": first[place], "end": last[place]})
@@ -103,25 +52,26 @@ def _bounded(frames: _Frames, ends_chain: NDArray[np.bool_], host_calls: HostCal
     )
     module = pl.col("scope").filter("is_module").max()
     chosen = inside.group_by("step").agg(scope=pl.coalesce(module, pl.col("scope").min()))
-    found = np.full(ends_chain.size, _NONE, dtype=np.int64)
+    found = np.full(ends_chain.size, NONE, dtype=np.int64)
     found[chosen["step"].to_numpy()] = chosen["scope"].to_numpy()
     return found
 
 
-def _nearest(frames: _Frames, at: Int64s) -> Int64s:
-    """For each step the nearest frame above with more than one step; -1 for none."""
-    here = frames.parent(at)
-    while (above := here >= 0).any():
-        if not (climbs := above & (frames.count(here) < 2)).any():
-            break
-        here[climbs] = frames.parent(here[climbs])
+def _nearest(steps: Marked, at: Int64s) -> Int64s:
+    """The nearest frame above each place with more than one step; NONE for none."""
+    here = steps.frames.parent(at)
+    climbs = np.flatnonzero(here >= 0)
+    while (climbs := climbs[steps.count(here[climbs]) < 2]).size:
+        here[climbs] = steps.frames.parent(here[climbs])
+        climbs = climbs[here[climbs] >= 0]
     return here
 
 
-def _named(frames: _Frames, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
+def _named(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
     """``scope, name, kind`` of the frames at these places; no runtime calls, no built-ins."""
     category, name = pl.col("cat").cast(pl.String), pl.col("name").cast(pl.String)
     is_function = (category == PYTHON_FUNCTION) & ~name.str.starts_with(_BUILT_IN)
+    frames = steps.frames
     found = host_calls.select(pl.Series(frames.uid[places]), "name", "cat")
     return (
         found.with_columns(scope=pl.Series(frames.position[found["uid"].to_numpy()]))
@@ -138,19 +88,19 @@ def _named(frames: _Frames, places: Int64s, host_calls: HostCalls) -> pl.DataFra
     )
 
 
-def _labels(frames: _Frames, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
+def scope_labels(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
     """``scope, scope_kind, scope_name``: names without the number of the instance.
 
     The code of a module runs in functions below it (``_call_impl``, ``forward``): where the module
-    holds no other steps, it gives the name.
+    holds no other steps, it gives the name. ``places`` are distinct.
     """
     levels = [places]
     for _ in range(_CALL_FRAMES):
         below = levels[-1]
-        above = frames.parent(below)
-        holds_more = frames.count(above) > frames.count(below)
+        above = steps.frames.parent(below)
+        holds_more = steps.count(above) > steps.count(below)
         levels.append(np.where((above >= 0) & ~holds_more, above, below))
-    named = _named(frames, np.unique(np.concatenate(levels)), host_calls)
+    named = _named(steps, np.unique(np.concatenate(levels)), host_calls)
     return (
         pl.concat(
             pl.DataFrame({"place": places, "scope": level}).with_columns(level=pl.lit(number))

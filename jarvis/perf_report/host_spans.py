@@ -46,40 +46,47 @@ class HostActivity:
 
     ``by_activity``: calls by what they stand for, no two of a thread at the same time; where calls
     of two kinds nest and fill the same time, the earlier kind counts. Kinds without calls are
-    left out. ``at_work``: all operators, and the Python frames of at least LONG_CALL_NS;
-    ``long_calls``: those of them that are as long. ``first_ns, last_ns``: from the first to the
-    last operator or runtime call of any thread; None without any.
+    left out. ``long_calls``: operators and Python frames of at least LONG_CALL_NS. ``first_ns,
+    last_ns``: from the first to the last operator or runtime call of any thread; None without any.
     """
 
     threads: pl.DataFrame
     by_activity: dict[str, pl.DataFrame]
-    at_work: pl.DataFrame
     long_calls: pl.DataFrame
     first_ns: int | None
     last_ns: int | None
+    operators: pl.DataFrame
+
+    def at_work(self) -> pl.DataFrame:
+        """The operators and the long calls, by thread and time, without those inside another."""
+        return outermost(pl.concat([_calls(self.operators, self.threads), self.long_calls]))
 
 
 def host_activity(trace: Trace) -> HostActivity:
     """Sort the host calls of a trace into activities."""
     threads = thread_numbers(trace)
-    runtime = _calls(trace.runtime, threads)
-    operators = _calls(trace.cpu_ops, threads)
-    marks = _calls(trace.annotations.filter(pl.col("cat") == "user_annotation"), threads)
-    frames = _calls(trace.python_functions.filter(pl.col("dur_ns") >= LONG_CALL_NS), threads)
-    length_ns = pl.col("end_ns") - pl.col("ts_ns")
-    steps = pl.concat([operators, marks])
-    slow = _named(runtime.filter(length_ns >= SLOW_LAUNCH_NS), _LAUNCHES)
-    graphs = pl.col("name").is_in(GRAPH_LAUNCHES)
-    waits = ~pl.col("name").str.contains(_IS_ASYNC) | (length_ns >= LONG_ASYNC_COPY_NS)
+    runtime = _Events(trace.runtime, threads)
+    steps = [
+        _Events(trace.cpu_ops, threads),
+        _Events(trace.annotations.filter(pl.col("cat") == "user_annotation"), threads),
+    ]
+    is_long = pl.col("dur_ns") >= LONG_CALL_NS
+    frames = _Events(trace.python_functions.filter(is_long), threads)
+    is_slow = pl.col("dur_ns") >= SLOW_LAUNCH_NS
+    is_graph = pl.col("name").is_in(GRAPH_LAUNCHES)
+    is_waiting = ~pl.col("name").str.contains(_IS_ASYNC) | (pl.col("dur_ns") >= LONG_ASYNC_COPY_NS)
     found = {
-        DATA_LOADING: pl.concat([_named(steps, _LOADS_DATA), _named(frames, _LOADER_FRAME)]),
-        COMMUNICATION: _named(steps, _COMMUNICATES),
-        ALLOCATOR: _named(runtime, _ALLOCATES),
-        KERNEL_LOADING: pl.concat([_named(runtime, _LOADS_KERNELS), slow.filter(~graphs)]),
-        SYNCHRONIZATION: _named(runtime, _WAITS).filter(waits),
-        GRAPH_LAUNCH: runtime.filter(graphs),
+        DATA_LOADING: [*(s.named(_LOADS_DATA) for s in steps), frames.named(_LOADER_FRAME)],
+        COMMUNICATION: [step.named(_COMMUNICATES) for step in steps],
+        ALLOCATOR: [runtime.named(_ALLOCATES)],
+        KERNEL_LOADING: [
+            runtime.named(_LOADS_KERNELS),
+            runtime.named(_LAUNCHES, is_slow & ~is_graph),
+        ],
+        SYNCHRONIZATION: [runtime.named(_WAITS, is_waiting)],
+        GRAPH_LAUNCH: [runtime.named("|".join(GRAPH_LAUNCHES), is_graph)],
     }
-    is_long = length_ns >= LONG_CALL_NS
+    by_activity = {activity: pl.concat(calls) for activity, calls in found.items()}
     recorded = pl.concat(
         events.select("ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
         for events in (trace.runtime, trace.cpu_ops)
@@ -87,12 +94,15 @@ def host_activity(trace: Trace) -> HostActivity:
     return HostActivity(
         threads=threads,
         by_activity={
-            activity: outermost(calls) for activity, calls in found.items() if calls.height
+            activity: outermost(calls) for activity, calls in by_activity.items() if calls.height
         },
-        at_work=pl.concat([operators, frames]),
-        long_calls=pl.concat([operators.filter(is_long), frames]),
+        long_calls=pl.concat(
+            _calls(events, threads)
+            for events in (trace.cpu_ops.filter(is_long), trace.python_functions.filter(is_long))
+        ),
         first_ns=recorded["ts_ns"].min(),  # type: ignore[arg-type]
         last_ns=recorded["end_ns"].max(),  # type: ignore[arg-type]
+        operators=trace.cpu_ops,
     )
 
 
@@ -100,6 +110,15 @@ def thread_numbers(trace: Trace) -> pl.DataFrame:
     """``pid, tid, thread`` of the threads that make runtime calls, numbered from 0."""
     threads = trace.runtime.select(_THREAD).unique(maintain_order=True)
     return threads.with_columns(thread=pl.int_range(pl.len(), dtype=pl.Int64))
+
+
+def with_threads(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """The events of these threads with ``thread``."""
+    if threads.height == 1:
+        pid, tid, thread = threads.row(0)
+        is_there = pl.col("pid").eq_missing(pid) & pl.col("tid").eq_missing(tid)
+        return events.filter(is_there).with_columns(thread=pl.lit(thread))
+    return events.join(threads, on=_THREAD, nulls_equal=True, maintain_order="left")
 
 
 def outermost(calls: pl.DataFrame) -> pl.DataFrame:
@@ -170,18 +189,29 @@ def deepest(spans: pl.DataFrame, calls: pl.DataFrame, share: float) -> pl.DataFr
     )
 
 
-def _named(calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """The calls whose name matches; each distinct name is looked at once."""
-    names = calls["name"].unique()
-    matching = names.filter(names.str.contains(pattern))
-    return calls.filter(pl.col("name").is_in(matching.implode()))
+class _Events:
+    """Events of some threads, to be found by name; each distinct name is looked at once."""
+
+    def __init__(self, events: pl.DataFrame, threads: pl.DataFrame) -> None:
+        self._events, self._threads = events, threads
+        self._names = events["name"].unique()
+
+    def named(self, pattern: str, also: pl.Expr | None = None) -> pl.DataFrame:
+        """The calls whose name matches and for which ``also`` holds."""
+        names = self._names.filter(self._names.str.contains(pattern))
+        found = self._events.clear()
+        if names.len():
+            found = self._events.filter(pl.col("name").is_in(names.implode()))
+        return _calls(found if also is None else found.filter(also), self._threads)
 
 
 def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """The timed events of these threads as calls."""
+    timed = events.select("uid", "ts_ns", "dur_ns", "name", *_THREAD).drop_nulls(
+        ["ts_ns", "dur_ns"]
+    )
     return (
-        events.drop_nulls(["ts_ns", "dur_ns"])
-        .join(threads, on=_THREAD, nulls_equal=True)
+        with_threads(timed, threads)
         .with_columns(end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
         .select(_CALL)
     )

@@ -20,9 +20,9 @@ from jarvis.perf_report.host_spans import (
     HostActivity,
     deepest,
     host_activity,
-    outermost,
     overlaps,
     union,
+    with_threads,
 )
 from jarvis.perf_report.intervals import END, microseconds
 from jarvis.perf_report.work import COMMUNICATION as COMMUNICATION_KERNEL
@@ -72,7 +72,7 @@ _FOUND = {
     "host_call": pl.String,
     "host_call_ns": pl.Int64,
 }
-_IS_COPY_CALL = pl.col("name").str.contains("(?i)memcpy")
+_COPY_CALL = "(?i)memcpy"
 
 
 def idle_gaps(trace: Trace, work: GpuWork, calls: HostCalls) -> pl.DataFrame:
@@ -97,9 +97,9 @@ def idle_gaps(trace: Trace, work: GpuWork, calls: HostCalls) -> pl.DataFrame:
     9. ``host_work``: operators or Python frames fill MOST of the host time.
     10. ``unknown``.
     """
-    activity = host_activity(trace)
-    gaps = with_launches(find_gaps(work.window), trace, activity)
-    gaps = gaps.with_columns(unlinked_ns=_unlinked_ns(gaps, work))
+    activity, window = host_activity(trace), work.window
+    gaps = with_launches(find_gaps(window), trace, activity)
+    gaps = gaps.with_columns(unlinked_ns=_unlinked_ns(gaps, work.events, window))
     return _named(_with_causes(gaps, activity), trace, calls)
 
 
@@ -144,28 +144,43 @@ def with_launches(gaps: pl.DataFrame, trace: Trace, activity: HostActivity) -> p
     what came after the launch. Null where no launch is recorded.
     """
     launched = trace.launches["runtime_uid"].unique()
-    calls = (
-        trace.runtime.filter(pl.col("uid").is_in(launched.implode()))
+    names = trace.runtime["name"].unique()
+    copies = names.filter(names.str.contains(_COPY_CALL))
+    timed = (
+        trace.runtime.select("uid", "name", "pid", "tid", "ts_ns", "dur_ns")
+        .filter(pl.col("uid").is_in(launched.implode()))
         .drop_nulls(["ts_ns", "dur_ns"])
-        .join(activity.threads, on=["pid", "tid"], nulls_equal=True)
+        .with_columns(is_copy=pl.col("name").is_in(copies.implode()))
+    )
+    done_ns = pl.when("is_copy").then("ts_ns").otherwise(END)
+    calls = (
+        with_threads(timed, activity.threads)
         .sort("ts_ns", "uid")
         .select(
             next_launch_uid="uid",
             launch_name="name",
             launch_ns="ts_ns",
             launch_end_ns=END,
-            submitted_ns=pl.when(_IS_COPY_CALL).then("ts_ns").otherwise(END),
+            submitted_ns=done_ns,
             launch_thread="thread",
-            before_ns=pl.when(_IS_COPY_CALL).then("ts_ns").otherwise(END).shift(1),
+            before_ns=done_ns.shift(1),
             before_thread=pl.col("thread").shift(1),
         )
     )
-    return gaps.join(calls, on="next_launch_uid", how="left", maintain_order="left")
+    return gaps.hstack(_found(gaps, calls))
 
 
-def _unlinked_ns(gaps: pl.DataFrame, work: GpuWork) -> pl.Series:
+def _found(gaps: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """What ``facts`` say of each gap, by their first column; null where they have no such row."""
+    key, *_ = facts.columns
+    return gaps.select(key).join(facts, on=key, how="left", maintain_order="left").drop(key)
+
+
+def _unlinked_ns(gaps: pl.DataFrame, events: pl.DataFrame, window: pl.DataFrame) -> pl.Series:
     """How long GPU events outside the timeline's window run in each gap."""
-    outside = work.events.join(work.window.select("uid"), on="uid", how="anti")
+    outside = events.select("uid", "ts_ns", "dur_ns").join(
+        window.select("uid"), on="uid", how="anti"
+    )
     busy = union(outside.select("ts_ns", end_ns=END)).with_columns(thread=0)
     spans = gaps.select("gap", thread=0, from_ns="start_ns", to_ns="end_ns")
     per_gap = overlaps(spans, busy).group_by("gap").agg(unlinked_ns=pl.col("overlap_ns").sum())
@@ -251,9 +266,7 @@ def _at_work(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     if gaps.is_empty():
         return pl.DataFrame(schema=_FOUND)
     spans = _spans(gaps, "from_ns", "to_ns")
-    busy = (
-        overlaps(spans, outermost(activity.at_work)).group_by("gap").agg(pl.col("overlap_ns").sum())
-    )
+    busy = overlaps(spans, activity.at_work()).group_by("gap").agg(pl.col("overlap_ns").sum())
     is_busy = (pl.col("overlap_ns") >= MOST * pl.col("host_ns")).fill_null(False)
     return (
         gaps.select("gap", "host_ns")
@@ -317,28 +330,17 @@ def _first_of(tests: dict[IdleCause, pl.Expr]) -> pl.Expr:
 
 def _named(gaps: pl.DataFrame, trace: Trace, calls: HostCalls) -> pl.DataFrame:
     """Gaps with the names of operators, as the schema ``idle_gaps`` has them."""
-    above = trace.call_tree.filter(pl.col("uid").is_in(gaps["call_uid"].drop_nulls().implode()))
-    gaps = gaps.join(
-        above.select(call_uid="uid", host_op_uid="op_uid"),
-        on="call_uid",
-        how="left",
-        maintain_order="left",
+    above = trace.call_tree.select(call_uid="uid", host_op_uid="op_uid").filter(
+        pl.col("call_uid").is_in(gaps["call_uid"].drop_nulls().implode())
     )
+    gaps = gaps.hstack(_found(gaps, above))
     uids = pl.concat([gaps["next_launcher_uid"], gaps["host_op_uid"]]).drop_nulls().unique()
     names = calls.select(uids, "name")
+    launchers = names.select(next_launcher_uid="uid", launcher_name="name")
+    operators = names.select(host_op_uid="uid", host_op="name")
     return (
-        gaps.join(
-            names.rename({"uid": "next_launcher_uid", "name": "launcher_name"}),
-            on="next_launcher_uid",
-            how="left",
-            maintain_order="left",
-        )
-        .join(
-            names.rename({"uid": "host_op_uid", "name": "host_op"}),
-            on="host_op_uid",
-            how="left",
-            maintain_order="left",
-        )
+        gaps.hstack(_found(gaps, launchers))
+        .hstack(_found(gaps, operators))
         .with_columns(
             launch_lead_us=microseconds(pl.col("end_ns") - pl.col("launch_ns")),
             host_time_us=microseconds(pl.col("host_ns")),
