@@ -4,11 +4,11 @@ The same time can be saved by a better kernel or by fusing the chain that the ke
 is saved only once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from jarvis.analyses.chains import Chain
+from jarvis.analyses.chains import ATTENTION, Chain
 from jarvis.analyses.wording import counted, listed, ms, quoted
 from jarvis.findings import AnalysisResult, Finding, Status
 
@@ -21,13 +21,24 @@ def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResu
     if result.tier != "compute" or result.status is Status.ERROR or not chains:
         return result
     findings = tuple(_with_evidence(finding, chains) for finding in result.findings)
-    notes = tuple(
-        f"{chain_text(chain)} computes a {chain.composition.title} by single operators; see the "
-        "findings on kernel fusion."
-        for chain in chains
-        if chain.composition is not None and chain.composition.category == result.key
-    )
+    notes = [note for chain in chains for note in _notes(chain, result.key)]
     return result.model_copy(update={"findings": findings, "notes": (*result.notes, *notes)})
+
+
+def _notes(chain: Chain, key: str) -> Iterator[str]:
+    """What the category of this key should know of a chain."""
+    if chain.composition is not None and chain.composition.category == key:
+        yield (
+            f"{chain_text(chain)} computes a {chain.composition.title} by single operators; see "
+            "the findings on kernel fusion."
+        )
+    count, time_ms = chain.before_attention
+    if key == ATTENTION and count:
+        part = "" if count == chain.instances else f" in {count:,} of them, {ms(time_ms)}"
+        yield (
+            f"{chain_text(chain)} makes what attention reads{part}; see the findings on kernel "
+            "fusion."
+        )
 
 
 def chain_text(chain: Chain) -> str:

@@ -27,6 +27,10 @@ OVERLAP_PART = 0.15
 """Part of the shorter of memory and arithmetic time that a fused kernel does not hide."""
 
 
+ATTENTION = "sdpa_fwd"
+"""Key of the analysis of attention."""
+
+
 @dataclass(frozen=True)
 class Composition:
     """What a chain computes, told from its operators, and which fused operator does the same.
@@ -65,7 +69,7 @@ COMPOSITIONS = (
         (_any("neg"), _any("cat", "stack")),
         "Replace {name} by a fused rotary embedding that turns queries and keys in one pass, or "
         "compile it with torch.compile.",
-        "sdpa_fwd",
+        ATTENTION,
     ),
     Composition(
         "softmax",
@@ -141,6 +145,11 @@ class Chain:
     def kernels(self) -> int:
         """GPU launches of all instances."""
         return int(self.row["kernel_count"])
+
+    @property
+    def before_attention(self) -> tuple[int, float]:
+        """Instances whose result attention reads, and their GPU time in ms."""
+        return int(self.row["attention_count"]), float(self.row["attention_time_us"]) / 1000
 
     @property
     def time_ms(self) -> float:

@@ -12,6 +12,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import (
     attention_groups,
+    attention_inputs,
     call_paths,
     call_stacks,
     collectives,
@@ -477,9 +478,10 @@ class PerfReport:
 
     @cached_property
     def _fusion(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        taken = self._attention_members["step"]
-        members = fusion_chains.chain_members(self._launch_order, taken)
-        return fusion_chains.fusion_tables(self._launch_order, members)
+        order, attention = self._launch_order, self._attention_members
+        chains = fusion_chains.chain_members(order, attention["step"])
+        feeding = attention_inputs.feeding_attention(order, chains, attention)
+        return fusion_chains.fusion_tables(order, chains, feeding)
 
     @property
     def _python_calls(self) -> HostCalls:

@@ -76,6 +76,18 @@ def flows(earlier: Traffic, later: Traffic) -> bool:
     return any(tensor.shape in earlier.results for tensor in later.reads)
 
 
+def takes(earlier: Traffic, later: Traffic) -> bool:
+    """Whether an operand of ``later`` may be a view of the result of ``earlier``: as many elements
+    in rows of the same length, however many dimensions the rows are counted in."""
+    result = earlier.results[0] if earlier.results else ()
+    return bool(result) and any(is_view(tensor.shape, result) for tensor in later.reads)
+
+
+def is_view(shape: Shape, whole: Shape) -> bool:
+    """Whether two shapes have as many elements in rows of the same length."""
+    return shape[-1] == whole[-1] and prod(shape) == prod(whole)
+
+
 def is_related(one: Traffic, other: Traffic) -> bool:
     """Whether an operand of one call has the shape, or is a part or a repetition, of what the other
     reads or writes: enough where a module or function holds both."""

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.perf_report.call_frames import Bools, Int64s
-from jarvis.perf_report.data_flow import Shape, Traffic, flows, is_part, is_related, traffic
+from jarvis.perf_report.data_flow import Shape, Traffic, flows, is_part, is_related
 from jarvis.perf_report.fusion_scopes import MAX_STEPS
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.launch_order import Call, LaunchOrder, members, step_rows
@@ -67,11 +67,14 @@ def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
     return members(found, {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64})
 
 
-def fusion_tables(order: LaunchOrder, chains: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def fusion_tables(
+    order: LaunchOrder, chains: pl.DataFrame, feeding: pl.Series
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables ``fusion_chains``, most time first, and ``fusion_steps``.
 
-    ``chains``: ``chain_members``.
+    ``chains``: ``chain_members``; ``feeding``: the instances that feed attention.
     """
+    feeds = pl.col("instance").is_in(feeding.implode())
     placed = order.placed(chains)
     instances = placed.group_by("instance", maintain_order=True).agg(
         pl.col("scope_kind", "scope_name", "is_bounded", "has_data_flow", "fused_bytes").first(),
@@ -92,6 +95,8 @@ def fusion_tables(order: LaunchOrder, chains: pl.DataFrame) -> tuple[pl.DataFram
             instance_count=pl.len().cast(pl.Int64),
             kernel_count=pl.col("kernel_count").sum().cast(pl.Int64),
             kernel_time_us=microseconds(pl.col("busy_ns").sum()),
+            attention_count=feeds.sum().cast(pl.Int64),
+            attention_time_us=microseconds(pl.col("busy_ns").filter(feeds).sum()),
             modelled_pct=100 * pl.col("modelled_ns").sum() / pl.col("busy_ns").sum(),
             step_bytes=pl.col("step_bytes").sum(),
             fused_bytes=pl.when(pl.col("fused_bytes").null_count() == 0)
@@ -130,12 +135,8 @@ def _stretches(order: LaunchOrder, can_fuse: Bools) -> Int64s:
 
 
 def _belong_together(before: Call, call: Call, is_bounded: bool) -> bool:
-    one, other = _traffic(before), _traffic(call)
+    one, other = before.traffic, call.traffic
     return is_related(one, other) if is_bounded else flows(one, other)
-
-
-def _traffic(call: Call) -> Traffic:
-    return traffic(call.name, call.input_dims, call.input_types)
 
 
 def _instances(calls: Sequence[Call]) -> list[tuple[int, Chain]]:
@@ -159,7 +160,7 @@ def _period(names: Sequence[str]) -> int:
 
 
 def _chain(calls: Sequence[Call]) -> Chain:
-    parts = [_traffic(call) for call in calls]
+    parts = [call.traffic for call in calls]
     return Chain(
         length=len(calls),
         has_data_flow=all(flows(one, other) for one, other in pairwise(parts)),

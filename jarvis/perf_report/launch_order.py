@@ -15,6 +15,7 @@ import polars as pl
 
 from jarvis.perf_report.call_frames import NONE, Marked, call_frames, marked
 from jarvis.perf_report.calls import HostCalls
+from jarvis.perf_report.data_flow import Traffic, traffic
 from jarvis.perf_report.fusion_scopes import SEQUENCE, scope_labels, scopes
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.literals import tuples_text
@@ -45,7 +46,12 @@ class Call(NamedTuple):
     name: str
     input_dims: str
     input_types: str | None
-    params: str | None = None
+    params: str | None
+
+    @property
+    def traffic(self) -> Traffic:
+        """What it reads and makes."""
+        return traffic(self.name, self.input_dims, self.input_types)
 
 
 def product_sizes(params: str | None) -> tuple[int, int, int, int] | None:

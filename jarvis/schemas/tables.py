@@ -352,6 +352,8 @@ FUSION_CHAINS = (
     _INSTANCES,
     _LAUNCHES,
     number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
+    count("attention_count", "Before attention", "instances whose result attention reads next"),
+    number("attention_time_us", "Before attention (µs)", "µs", "kernel time of these instances"),
     number("modelled_pct", "Modelled (%)", "%", "share of that time whose memory traffic is known"),
     number(
         "step_bytes", "Bytes now", "bytes", "least memory traffic of all steps together", ",.0f"

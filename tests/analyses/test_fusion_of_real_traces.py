@@ -24,6 +24,7 @@ def test_a_transformer_has_its_norm_and_its_rotary_embedding_once(
     assert (norm["scope_name"], len(norm["step_names"])) == ("Qwen2RMSNorm", 8)
     assert (norm["instance_count"], norm["kernel_count"]) == (49, 392)
     assert norm["kernel_time_us"] == pytest.approx(time_us)
+    assert norm["attention_count"] == 24  # one of two in each layer, none for the last one
     assert (rotary["scope_name"], rotary["instance_count"]) == ("apply_rotary_pos_emb", 48)
 
 

@@ -121,6 +121,38 @@ def test_the_normalization_category_without_operators_names_the_chain(run: Run) 
     assert result.notes[0].startswith("`RMSNorm` (8 kernels, 4 instances")
 
 
+def attention_layers(count: int) -> TraceBuilder:
+    """Layers of a norm, projections and attention, then a norm in front of a product."""
+    built = trace("AMD Instinct MI300X").python("run.py(1): main")
+    for layer in range(count):
+        built.python(f"nn.Module: Layer_{layer}").python("model.py(5): forward")
+        for part in ("Attention", "MLP"):
+            built.python(f"nn.Module: RMSNorm_{layer}").python("model.py(218): forward")
+            norm(built, 1 if part == "Attention" else 2)
+            built.up(2).python(f"nn.Module: {part}_{layer}").python("model.py(9): forward")
+            built.child("aten::mm", [[ROWS, WIDTH], [WIDTH, WIDTH]])
+            built.launches("Cijk_gemm", us=100).up()
+            if part == "Attention":
+                heads = [8, 16, 1024, 64]
+                built.child("aten::_scaled_dot_product_flash_attention", [heads] * 3)
+                built.launches("attn_fwd", us=100).up()
+            built.up(2)
+        built.up(2)
+    return built
+
+
+def test_attention_names_the_chain_whose_result_it_reads(tmp_path: Path) -> None:
+    (note,) = analysed(attention_layers(3), tmp_path).results["sdpa_fwd"].notes
+    assert note.startswith(
+        "`RMSNorm` (8 kernels, 6 instances, 0.900 ms in all) makes what attention"
+    )
+    assert "reads in 3 of them, 0.300 ms" in note
+
+
+def test_a_chain_in_front_of_a_product_is_none_of_attention(run: Run) -> None:
+    assert run.results["sdpa_fwd"].notes == ()
+
+
 def test_the_metrics_count_what_is_too_small_for_a_finding(tmp_path: Path) -> None:
     run = analysed(layers(1, us_of_gemm=20_000), tmp_path)
     assert findings(run) == ()
@@ -170,7 +202,9 @@ def test_a_sum_that_is_normalized_is_still_written(tmp_path: Path) -> None:
         built.launches("vectorized_layer_norm_kernel", us=40)
     (finding,) = findings(analysed(built, tmp_path))
     moved_mb = 10 * (2 * ROWS * WIDTH + ROWS * WIDTH + 2 * WIDTH + ROWS * WIDTH) * 2 / 1e6
-    assert finding.evidence["Memory traffic when fused, all instances (MB)"] == pytest.approx(moved_mb)
+    assert finding.evidence["Memory traffic when fused, all instances (MB)"] == pytest.approx(
+        moved_mb
+    )
     assert finding.capture is not None  # no module is named
 
 
