@@ -22,10 +22,12 @@ from typing import Any
 import orjson
 
 from jarvis.errors import TraceError
-from jarvis.trace import read_trace, tables
+from jarvis.trace import compiled, read_trace, tables
 from jarvis.trace.reader import RawTrace, read_raw
 from tests.builders import trace
 from tests.trace import oracle
+
+__all__ = ["compiled", "fuzz"]  # loaded here, and not while the time is taken
 
 SLOW_S = 5.0
 """A reading of a few kB that takes longer hangs."""
