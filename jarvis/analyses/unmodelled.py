@@ -154,7 +154,7 @@ def _names(group: OperationGroup, column: str) -> list[str]:
     """Operators or kernels, each once, most time first."""
     filled = group.rows.with_columns(pl.col(column).fill_null(pl.col("name")))
     times = filled.group_by(column, maintain_order=True).agg(pl.col("kernel_time_us").sum())
-    return list(dict.fromkeys(map(quoted, times.sort("kernel_time_us", descending=True)[column])))
+    return [quoted(name) for name in times.sort("kernel_time_us", descending=True)[column]]
 
 
 def _texts(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str, str]:

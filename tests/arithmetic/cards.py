@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from tests.arithmetic.facts_groups import steps_of
 from tests.arithmetic.recomputed import facts_of
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.savings import SDPA_BANDS, Saving, band_of, saving_of, target_of
@@ -23,7 +22,6 @@ def card_facts(run: RunDirectory, finding: dict[str, Any]) -> Facts:
     _listed_facts(facts, run, data_rows(run, finding))
     facts["impact_ms"] += _concerned_ms(finding["check"], facts)
     facts["impact_of_compute_pct"] += [share(ms, run.compute_ms) for ms in facts["impact_ms"]]
-    _chain_facts(facts, run, finding)
     if (saving := saving_of(run, finding, facts)) is not None:
         for name, value in zip(("low_ms", "saved_ms", "high_ms"), saving, strict=True):
             facts[name].append(value)
@@ -81,19 +79,6 @@ def _concerned_ms(check: str, facts: Facts) -> list[float]:
         "memory_copies": "copy_ms",
     }
     return facts[names.get(check, "time_ms")][:1]
-
-
-def _chain_facts(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
-    """The chains that some of a finding's own rows are steps of."""
-    mine = {operation["uid"] for operation in finding["operations"]}
-    for chain in run.fusion_chains:
-        steps = steps_of(run, chain)
-        part_us = sum(s["kernel_time_us"] for s in steps if s["operation_uid"] in mine)
-        if part_us:
-            facts["chain_part_ms"].append(part_us / 1000)
-            facts["chain_kernels_each"].append(chain["kernel_count"] / chain["instance_count"])
-            facts["chain_instances"].append(chain["instance_count"])
-            facts["chain_ms"].append(sum(s["kernel_time_us"] for s in steps) / 1000)
 
 
 def _length_facts(facts: Facts, size: dict[str, Any]) -> None:

@@ -44,11 +44,15 @@ def category_facts(run: RunDirectory, key: str) -> Facts:
             copy_facts(facts, run, direction)
     facts["total_ms"].append(run.total_ms)
     facts["mean_kernel_us"] += [1000 * value for value in facts.get("mean_kernel_ms", ())]
-    for chain in run.fusion_chains:
-        steps = steps_of(run, chain)
-        facts["chain_kernels_each"].append(chain["kernel_count"] / chain["instance_count"])
-        facts["chain_instances"].append(chain["instance_count"])
-        facts["chain_ms"].append(sum(step["kernel_time_us"] for step in steps) / 1000)
+    return facts
+
+
+def direction_facts(run: RunDirectory, heading: str) -> Facts | None:
+    """Those of the copies in one direction, where a section is about them."""
+    if heading[:3] not in DIRECTIONS:
+        return None
+    facts: Facts = defaultdict(list)
+    copy_facts(facts, run, heading[:3])
     return facts
 
 
@@ -78,27 +82,25 @@ def _cause_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[str
     cause, idle, of_idle_time, gaps = line.cells
     key = cause.lower().replace(" ", "_")
     (idle_ms,) = facts[f"cause {key} ms"]
-    expected = {
-        idle: idle_ms,
-        of_idle_time: share(idle_ms, facts["idle_ms"][0]),
-        gaps: sum(gap["cause"] == key for gap in run.gaps),
-    }
-    yield from _differences(expected)
+    yield from _differences(
+        (idle, idle_ms),
+        (of_idle_time, share(idle_ms, facts["idle_ms"][0])),
+        (gaps, sum(gap["cause"] == key for gap in run.gaps)),
+    )
 
 
 def _chain_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     cells = dict(zip(line.columns, line.cells, strict=True))
     chain = run.fusion_chains[line.row]
     steps = steps_of(run, chain)
-    expected = {
-        cells["Kernels"]: len(chain["step_names"]),
-        cells["Instances"]: chain["instance_count"],
-        cells["Time"]: sum(step["kernel_time_us"] for step in steps) / 1000,
-    }
-    yield from _differences(expected)
+    yield from _differences(
+        (cells["Kernels"], len(chain["step_names"])),
+        (cells["Instances"], chain["instance_count"]),
+        (cells["Time"], sum(step["kernel_time_us"] for step in steps) / 1000),
+    )
     saving = cells["Saving at best"]
     if saving != tables.MISSING:
-        yield from _differences({saving: best_fusion_saving_ms(run, chain)})
+        yield from _differences((saving, best_fusion_saving_ms(run, chain)))
 
 
 def _metric_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[str]:
@@ -115,16 +117,16 @@ def _metric_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[st
         name = f"cause {label.partition(': ')[2].replace(' ', '_')} ms"
     elif label.startswith("Gap count by cause: "):
         cause = label.partition(": ")[2].replace(" ", "_")
-        yield from _differences({cell: sum(gap["cause"] == cause for gap in run.gaps)})
+        yield from _differences((cell, sum(gap["cause"] == cause for gap in run.gaps)))
         return
     elif label == "Severity" or cell == tables.MISSING:
         return
     else:
         name = timeline[label]
     if name in THRESHOLDS:
-        yield from _differences({cell: THRESHOLDS[name]})
+        yield from _differences((cell, THRESHOLDS[name]))
     else:
-        yield from _differences({cell.removesuffix(" of total"): facts[name][0]})
+        yield from _differences((cell.removesuffix(" of total"), facts[name][0]))
 
 
 METRICS = {
@@ -150,34 +152,38 @@ def _copy_counts(label: str, cell: str, run: RunDirectory) -> Iterator[str]:
     directions = DIRECTIONS if label.startswith("Total") else (label[:3],)
     copies = [copy for direction in directions for copy in run.events.copies(direction)]
     count, _, time = cell.removesuffix(")").partition(" (")
-    expected: dict[str, float] = {count: len(copies)}
+    yield from _differences((count, len(copies)))
     if time:
-        expected[time] = sum(copy.duration_ns for copy in copies) / 1e6
-    yield from _differences(expected)
+        yield from _differences((time, sum(copy.duration_ns for copy in copies) / 1e6))
 
 
 def _direction_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     direction, count, time, size, *_ = line.cells
     facts: Facts = defaultdict(list)
     copy_facts(facts, run, direction)
-    yield from _differences({count: facts["copies"][0], time: facts["copy_ms"][0]})
+    yield from _differences((count, facts["copies"][0]), (time, facts["copy_ms"][0]))
     if size != tables.MISSING:
-        yield from _differences({size: facts["copy_bytes"][0]})
+        yield from _differences((size, facts["copy_bytes"][0]))
 
 
 def _collective_problems(line: Line, run: RunDirectory) -> Iterator[str]:
-    rank, _, duration, _, _, message, ranks = line.cells
+    rank, _, duration, stream, _, message, ranks = line.cells
     events = [event for event in run.events.gpu if event.kind == "communication"]
     longest = sorted(events, key=lambda event: -event.duration_ns)[line.row]
     known = {row["ts_ns"]: row for row in run.table("collectives")}
     told = known[longest.span[0]]
-    yield from _differences({rank: line.row + 1, duration: longest.duration_ns / 1000})
+    yield from _differences(
+        (rank, line.row + 1),
+        (duration, longest.duration_ns / 1000),
+        (stream, longest.args["stream"]),
+    )
     if message != tables.MISSING:
-        yield from _differences({message: told["message_mb"], ranks: told["group_size"]})
+        yield from _differences((message, told["message_mb"]), (ranks, told["group_size"]))
 
 
-def _differences(expected: dict[str, float]) -> Iterator[str]:
-    for cell, value in expected.items():
+def _differences(*expected: tuple[str, float]) -> Iterator[str]:
+    """What is wrong with cells that should print these values."""
+    for cell, value in expected:
         if problem := tables.differs(cell, value):
             yield problem
 

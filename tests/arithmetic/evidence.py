@@ -98,5 +98,5 @@ OF_CHECK = {
 
 
 def fact_of(check: str, label: str) -> str:
-    """The fact behind a label."""
-    return OF_CHECK.get((check, label)) or EVIDENCE[label]
+    """The fact behind a label; a label that is not known stands for itself, which is no fact."""
+    return OF_CHECK.get((check, label)) or EVIDENCE.get(label, label)

@@ -26,9 +26,7 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["mean_ms"].append(total_ms / calls)
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
-    facts["operators"].append(len({row.name for row in rows}))
-    facts["main_kernels"].append(len({row.cells["main_kernel"] or row.name for row in rows}))
-    _named_calls(facts, rows)
+    _named_calls(facts, finding, rows)
     if (reached := efficiency_pct(rows)) is not None:
         facts["efficiency_pct"].append(reached)
     norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
@@ -43,15 +41,17 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     _shape_facts(facts, run, heaviest)
 
 
-def _named_calls(facts: Facts, rows: list[Row]) -> None:
+def _named_calls(facts: Facts, finding: dict[str, Any], rows: list[Row]) -> None:
     by_name: dict[str, int] = defaultdict(int)
     for row in rows:
         by_name[row.name] += row.calls
     facts["operator_calls"] += list(by_name.values())
     facts["more_operators"].append(len(by_name) - 3)
-    facts["more_subjects"] += [len(by_name) - 1, *(n - 3 for n in (len(by_name),))]
-    kernels = len({(row.cells["main_kernel"] or row.name)[:79] for row in rows})
-    facts["more_subjects"] += [kernels - 1, kernels - 3]
+    kernels = {row.cells["main_kernel"] or row.name for row in rows}
+    told = str(finding["evidence"].get("Operators or kernels", ""))
+    subjects = by_name if any(name.startswith(told[1:60]) for name in by_name) else kernels
+    facts["more_in_title"].append(len(subjects) - 1)
+    facts["more_subjects"].append(len(subjects) - 3)
 
 
 def _rates(facts: Facts, rows: list[Row]) -> None:

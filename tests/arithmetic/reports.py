@@ -3,16 +3,18 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from tests.arithmetic import tables
 from tests.arithmetic.cards import card_facts
-from tests.arithmetic.categories import category_facts, category_table_problems
+from tests.arithmetic.categories import category_facts, category_table_problems, direction_facts
 from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
 from tests.arithmetic.notes import NOTES
+from tests.arithmetic.printed import numbers
+from tests.arithmetic.quoted import name_problems, names_of, shape_problems
 from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.savings import local_numbers, ranked, sources_of
+from tests.arithmetic.savings import local_numbers, ranked, rows_of, sources_of
 from tests.arithmetic.sentences import problems
 from tests.arithmetic.units import Facts, data_rows
 
@@ -21,7 +23,9 @@ LABEL = re.compile(r"\b((?:System |Fusion )?P\d+)\b")
 SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
 NOTE = re.compile(r"^- ([A-Z][^:`]*): ([\d.,]+%?|—)$")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
-UNCHECKED = ("Status", "Analysis Tier", "Hardware", "Trace")
+HEADING = re.compile(r"^#{3,4} |^\d+\. \*\*")
+HARDWARE = "- **Hardware**: "
+UNCHECKED = ("- **Status**", "- **Analysis Tier**", "- **Trace**")
 
 
 class Checker:
@@ -48,36 +52,44 @@ class Checker:
             self._facts[place] = card_facts(self.run, finding)
         return self._facts[place]
 
+    @cached_property
+    def names(self) -> list[str]:
+        """All names that the reports may quote."""
+        return names_of(self.run)
+
+    def problems_of(self, line: Line, key: str | None = None) -> Iterator[str]:
+        """What is wrong with one line; ``key`` is the analysis that its file is about."""
+        return self._of_finding(line) if line.finding else self._of_category(line, key)
+
     def _wrong(self, lines: Iterator[Line], key: str | None = None) -> list[str]:
-        return [
-            line.wrong(problem)
-            for line in lines
-            for problem in (
-                self._of_finding(line) if line.finding else self._of_category(line, key)
-            )
-        ]
+        return [line.wrong(p) for line in lines for p in self.problems_of(line, key)]
 
     def _of_finding(self, line: Line) -> Iterator[str]:
         assert line.finding is not None
         facts = self.facts(line.finding)
+        rows = [self.run.rows[uid] for uid in rows_of(line.finding)]
+        yield from shape_problems(line.text, rows)
+        yield from name_problems(line.text, self.names)
         if line.columns:
             yield from self._table(line, facts)
         else:
+            yield from _title_problems(line)
             yield from self._labels(line)
             yield from _scores(line, facts)
+            yield from _operator_problems(line, facts)
             yield from problems(ITEM_NUMBER.sub("", line.text), facts)
 
     def _table(self, line: Line, facts: Facts) -> Iterator[str]:
         finding = line.finding
         assert finding is not None
         if line.columns == ("Evidence", "Value"):
-            yield from tables.evidence_problems(line, facts)
+            yield from tables.evidence_problems(line, self.run, facts)
         elif line.columns[0] == "Target Efficiency":
             yield from tables.projection_problems(line, self.run, facts)
         elif line.columns[:2] == ("Operation", "Args"):
             rows = data_rows(self.run, finding)
             yield from tables.operation_problems(line, rows, rows)
-            yield from tables.share_problems(line, rows[line.row], self.run)
+            yield from tables.tool_problems(line, rows[line.row], self.run)
         elif line.columns == ("", "Finding", "Category", "Saving"):
             yield from problems(line.cells[1], facts)
             yield from problems(f"Saving: {line.cells[3]}", facts)
@@ -125,11 +137,18 @@ class Checker:
 
     def _of_category(self, line: Line, key: str | None) -> Iterator[str]:
         key = key or self._key(line)
-        if key is None or line.text.startswith(tuple(f"- **{name}**" for name in UNCHECKED)):
+        if key is None or line.text.startswith(UNCHECKED):
             return
-        facts = self._category_facts(key)
+        if line.text.startswith(HARDWARE):
+            yield from _hardware_problems(line, self.run)
+            return
+        facts = direction_facts(self.run, line.heading) or self._category_facts(key)
+        yield from shape_problems(line.text, self.run.category(key))
+        yield from name_problems(line.text, self.names)
         if line.columns:
             yield from category_table_problems(line, self.run, key, facts)
+        elif " in all) computes " in line.text:
+            yield from tables.chain_problems(line.text, self.run, set())
         elif note := NOTE.match(line.text):
             measure = NOTES.get(note[1])
             if measure is None:
@@ -158,3 +177,36 @@ def _scores(line: Line, facts: Facts) -> Iterator[str]:
         (expected,) = facts[f"score_{name}"]
         if problem := tables.differs(text, expected):
             yield f"{name}: {problem}"
+
+
+def _title_problems(line: Line) -> Iterator[str]:
+    """A heading must be that of the finding with its number."""
+    assert line.finding is not None
+    title = _letters(line.finding["title"])
+    if HEADING.match(line.text) and title not in _letters(line.text):
+        yield f"this is not {line.finding['title']}"
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"\W", "", text)
+
+
+def _hardware_problems(line: Line, run: RunDirectory) -> Iterator[str]:
+    """The two peaks in the head of a findings file."""
+    hardware = run.hardware
+    known = {} if hardware is None else {
+        "TB/s": hardware["mem_bw_gbps"] / 1000,
+        "TFLOPS/s": hardware["max_achievable_tflops"]["matrix_bf16"],
+    }  # fmt: skip
+    for number in numbers(line.text):
+        if number.unit in known and not number.matches(known[number.unit]):
+            yield f"{number.text} in place of {known[number.unit]}"
+
+
+def _operator_problems(line: Line, facts: Facts) -> Iterator[str]:
+    """How often each operator of a card is called, in the order of their time."""
+    if re.match(r"- \*\*Operation:?\*\*", line.text):
+        told = re.findall(r"` \(([\d,]+) calls?\)", line.text)
+        for calls, expected in zip(told, facts.get("operator_calls", ()), strict=False):
+            if problem := tables.differs(calls, expected):
+                yield problem

@@ -116,12 +116,13 @@ EFFICIENCY = (
 )
 
 CALLS = (
+    rule(COUNT, r"\b[Tt]he ", r" calls are \d+ for each", "heaviest_calls"),
+    rule(COUNT, r"No perf model: `[^`]*` and ", r" more", "more_in_title"),
     rule(
         COUNT,
         r"Give each of the |each of the |(?:[Tt]he|[Ii]ts|the) ",
         r" calls?\b",
         "calls",
-        "heaviest_calls",
     ),
     rule(COUNT, r"the ", r" launches", "overhead_launches", "launches"),
     rule(COUNT, r"in ", r" launch(?:es)? are slow", "launches"),
@@ -129,7 +130,7 @@ CALLS = (
     rule(COUNT, r"(?:: |until then: )", r" launch(?:es)? ", "heaviest_launches"),
     rule(COUNT, r"over ", r" signatures?", "signatures"),
     rule(COUNT, r"fewer than |compare it with ", r" calls?", "calls"),
-    rule(COUNT, r"fewer calls than ", r",", "heaviest_calls", "calls"),
+    rule(COUNT, r"fewer calls than ", r",", "heaviest_calls"),
     rule(COUNT, r"\(here ", r" calls?\)", "calls"),
     rule(COUNT, r"ms in ", r" calls?\)", "calls"),
     rule(COUNT, r"^|: |\*\* |\*: ", r" calls? of", "calls"),
@@ -305,9 +306,6 @@ CATEGORY = (
     rule(MS, r"^\d+ rows? \(", r"\): ", "unmodelled_ms"),
     rule(COUNT, r"^", r" further rows? with", "rows_left"),
     rule(MS, r"further rows? with ", r" in all", "left_ms"),
-    rule(COUNT, r"^`[^`]*` \(", r" kernels?, ", "chain_kernels_each"),
-    rule(COUNT, r"^`[^`]*` \(.* kernels?, ", r" instances?", "chain_instances"),
-    rule(MS, r"^`[^`]*` \(.* instances?, ", r" in all", "chain_ms"),
     fixed(PCT, r"against at most ", r" that is aimed at", 20),
     rule(COUNT, r"aimed at. ", r" of [\d,]+ kernels", "short_kernels"),
     rule(COUNT, r"aimed at. [\d,]+ of ", r" kernels", "kernel_count"),
@@ -332,10 +330,6 @@ CATEGORY = (
 
 EVIDENCE = (
     rule(MS, r"^(?:Steps, |Operators, ).*` ", r"", "step_ms"),
-    rule(MS, r"^Part of a chain.*(?:: |, )", r" in `", "chain_part_ms"),
-    rule(COUNT, r"^Part of a chain.*\(", r" kernels?, ", "chain_kernels_each"),
-    rule(COUNT, r"^Part of a chain.* kernels?, ", r" instances?", "chain_instances"),
-    rule(MS, r"^Part of a chain.* instances?, ", r" in all", "chain_ms"),
     rule(MS, r"^Part of the model: .*", r"", "part_ms"),
     rule(COUNT, r"^Longest kernels: (?:.*; )?", r" x ", "row_calls"),
     rule(MS, r"^Longest kernels: .* x ", r" of `", "row_mean_ms"),

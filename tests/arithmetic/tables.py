@@ -1,9 +1,13 @@
 """Tables in reports, cell by cell against what their rows must hold."""
 
+import html
+import math
+import re
 from collections.abc import Iterator
 
 from tests.arithmetic.documents import Line
 from tests.arithmetic.evidence import fact_of
+from tests.arithmetic.facts_groups import steps_of
 from tests.arithmetic.printed import numbers, reading
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.savings import projected
@@ -15,30 +19,72 @@ PROJECTION = ("Op Time", "Op Improvement", "Compute Improvement", "E2E Improveme
 TARGETS_PCT = (20.0, 50.0, 70.0, 100.0)
 
 
-def differs(cell: str, value: float | None, factor: float = 1.0) -> str | None:
-    """What is wrong with a cell that should print ``value``, given in the unit of its column;
-    ``factor`` makes that the base unit of what the cell prints."""
+def differs(cell: str, value: float | None) -> str | None:
+    """What is wrong with a cell that should print ``value``, given in the unit of its column."""
     if value is None:
         return None if cell == MISSING else f"{cell} where nothing is known"
     if cell == MISSING:
         return f"{MISSING} in place of {value}"
-    number = reading(cell)
-    return None if number.matches(value * factor) else f"{cell} in place of {value * factor}"
+    found = list(numbers(cell))
+    is_right = len(found) == 1 and found[0].matches(value)
+    return None if is_right else f"{cell} in place of {value}"
 
 
-def evidence_problems(line: Line, facts: Facts) -> Iterator[str]:
+def evidence_problems(line: Line, run: RunDirectory, facts: Facts) -> Iterator[str]:
     """A line of the evidence, by its label."""
     assert line.finding is not None
     label, cell = line.cells
     value = line.finding["evidence"].get(label)
-    if isinstance(value, str):
+    if label == "Part of a chain to fuse":
+        yield from chain_problems(cell, run, {op["uid"] for op in line.finding["operations"]})
+    elif label == "Longest kernels":
+        yield from _longest_problems(cell, facts)
+    elif isinstance(value, str):
         yield from problems(f"{label}: {cell}", facts)
+    if isinstance(value, str):
         return
     expected = facts.get(fact_of(line.finding["check"], label))
     if not expected:
         yield f"nothing accounts for {label}"
     elif problem := differs(cell, expected[0]):
         yield f"{label}: {problem}"
+
+
+CHAIN = re.compile(
+    r"(?:([\d.,]+ .s) in )?`([^`]*)` "
+    r"\(([\d,]+) kernels?, ([\d,]+) instances?, ([\d.,]+ .s) in all\)"
+)
+
+
+def chain_problems(text: str, run: RunDirectory, uids: set[int]) -> Iterator[str]:
+    """Chains by name with their kernels, instances and time, and the part of it that ``uids``
+    take."""
+    told = CHAIN.findall(text)
+    if len(told) < text.count(" in all)") or len(list(numbers(text))) != 4 * len(told) - sum(
+        not part for part, *_ in told
+    ):
+        yield "nothing accounts for all numbers"
+    for part, name, kernels, instances, time in told:
+        (chain,) = [c for c in run.fusion_chains if c["scope_name"] == name]
+        steps = steps_of(run, chain)
+        own_us = math.fsum(s["kernel_time_us"] for s in steps if s["operation_uid"] in uids)
+        expected = (
+            (kernels, chain["kernel_count"] / chain["instance_count"]),
+            (instances, chain["instance_count"]),
+            (time, math.fsum(step["kernel_time_us"] for step in steps) / 1000),
+            *([(part, own_us / 1000)] if part else []),
+        )
+        for cell, value in expected:
+            if problem := differs(cell, value):
+                yield f"{name}: {problem}"
+
+
+def _longest_problems(cell: str, facts: Facts) -> Iterator[str]:
+    """How often and how long the calls of the first rows run, row by row."""
+    told = re.findall(r"([\d,]+) x (\S+ .s) of `", cell)
+    for place, (calls, mean) in enumerate(told):
+        if differs(calls, facts["row_calls"][place]) or differs(mean, facts["row_mean_ms"][place]):
+            yield f"{calls} x {mean} is not row {place + 1}"
 
 
 def projection_problems(line: Line, run: RunDirectory, facts: Facts) -> Iterator[str]:
@@ -85,13 +131,50 @@ def operation_problems(line: Line, rows: list[Row], category: list[Row]) -> Iter
         if name in cells and name != "%E2E" and (problem := differs(cells[name], value)):
             yield f"{name}: {problem}"
     yield from _efficiency_problems(cells["Efficiency"], row)
+    if "% of Category" in cells:
+        yield from _argument_problems(cells["Operation"], row)
 
 
-def share_problems(line: Line, row: Row, run: RunDirectory) -> Iterator[str]:
-    """The share of GPU wall time in a table for other tools."""
-    cell = dict(zip(line.columns, line.cells, strict=True))["%E2E"]
-    if problem := differs(cell, share(row.time_us / 1000, run.total_ms)):
+def _argument_problems(cell: str, row: Row) -> Iterator[str]:
+    """The arguments behind an operator's name, perhaps cut in the middle."""
+    told = re.sub(r"^`[^`]*`", "", cell).strip()
+    first, _, last = told.partition("…")
+    known = row.cells["arguments"]
+    if told != "(scalars)" and not (known.startswith(first) and known.endswith(last)):
+        yield f"Operation: {told} in place of {known}"
+
+
+def tool_problems(line: Line, row: Row, run: RunDirectory) -> Iterator[str]:
+    """What a table for other tools has beside: names, arguments, the share of GPU wall time."""
+    cells = dict(zip(line.columns, map(html.unescape, line.cells), strict=True))
+    if problem := differs(cells["%E2E"], share(row.time_us / 1000, run.total_ms)):
         yield f"%E2E: {problem}"
+    if cells["Operation"] != row.name:
+        yield f"Operation: {cells['Operation']} in place of {row.name}"
+    told = re.findall(r"(?:(\d+) x )?\(([\d,]+)\)", cells["Args"])
+    if [(count, _dims(shape)) for count, shape in told] != _arguments(row):
+        yield f"Args: {cells['Args']} in place of {_arguments(row)}"
+    for place, part in enumerate(cells["Kernel Name"].split("<br>"), start=1):
+        name = part.removeprefix(f"Kernel {place}: ")
+        if name != MISSING and not any(_joined(k["name"]).startswith(name) for k in row.kernels):
+            yield f"Kernel Name: no kernel is {name}"
+
+
+def _joined(name: str) -> str:
+    return " ".join(name.split())
+
+
+def _dims(shape: str) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in shape.split(",") if dim)
+
+
+def _arguments(row: Row) -> list[tuple[str, tuple[int, ...]]]:
+    """How many tensors and of which shape, for each argument that is one or a list of them."""
+    return [
+        (str(len(shape)), shape[0]) if isinstance(shape[0], tuple) else ("", shape)
+        for shape in row.shapes
+        if shape
+    ]
 
 
 def _efficiency_problems(cell: str, row: Row) -> Iterator[str]:
@@ -110,19 +193,24 @@ def _efficiency_problems(cell: str, row: Row) -> Iterator[str]:
 
 def kernel_problems(line: Line, rows: list[Row], run: RunDirectory) -> Iterator[str]:
     """A line of the kernels of the operations above it: its three numbers are one kernel's."""
-    place, _, per_call, mean, of_row = line.cells
+    place, told, per_call, mean, of_row = line.cells
+    parts = told.strip("`").split("…")
+    if not 0 < int(place) <= len(rows):
+        yield f"there is no row {place}"
+        return
     row = rows[int(place) - 1]
     kernels = run.kernels_of[row.uid]
     for name in {kernel["name"] for kernel in kernels}:
         same = [kernel for kernel in kernels if kernel["name"] == name]
         count = sum(kernel["count"] for kernel in same)
         total_us = sum(kernel["total_us"] for kernel in same)
-        expected = {
-            per_call: count / row.calls,
-            mean: total_us / count / 1000,
-            of_row: share(total_us, row.time_us),
-        }
-        if all(differs(cell, value) is None for cell, value in expected.items()):
+        expected = (
+            (per_call, count / row.calls),
+            (mean, total_us / count / 1000),
+            (of_row, share(total_us, row.time_us)),
+        )
+        is_named = all(part in _joined(name) for part in parts)
+        if is_named and all(differs(cell, value) is None for cell, value in expected):
             return
     yield f"no kernel of row {place} has these numbers"
 

@@ -1,0 +1,140 @@
+"""The checks of this folder find what is wrong: numbers planted into reports and results."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.arithmetic import test_results
+from tests.arithmetic.built_traces import BUILT
+from tests.arithmetic.conftest import RunOf
+from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
+from tests.arithmetic.planted import altered
+from tests.arithmetic.reports import Checker
+from tests.arithmetic.run_directory import RunDirectory
+
+RECORDED = "mi300-resnet-ddp-checkpoint"
+CARDS = ("Recommendations", "Detailed Analysis")
+
+
+@pytest.mark.parametrize("name", [*BUILT, RECORDED])
+def test_every_wrong_digit_is_found(
+    name: str, run_of: RunOf, request: pytest.FixtureRequest
+) -> None:
+    if name == RECORDED:
+        request.getfixturevalue("reference_root")
+    run = run_of(name)
+    checker = Checker(run)
+    planted, missed = 0, []
+    for line, key in _card_lines(run):
+        for number, wrong in altered(line):
+            planted += 1
+            if not any(checker.problems_of(wrong, key)):
+                missed.append(wrong.wrong(f"{number} was not missed"))
+    assert planted > 1000
+    assert not missed, "\n".join(missed)
+
+
+def _card_lines(run: RunDirectory) -> list[tuple[Line, str | None]]:
+    fair: list[tuple[Line, str | None]] = [
+        (line, None) for line in report_lines(run) if line.section in CARDS
+    ]
+    return fair + [(line, key) for key in run.results for line in findings_lines(run, key)]
+
+
+KINDS = {
+    "a number that nothing accounts for": (r"(- \*\*Issue\*\*: .*)", r"\1 The other 17 wait."),
+    "the time of another card": (r"take 2\.70 ms", "take 2.10 ms"),
+    "a share of something else": (r"\(15\.3% of compute\)", "(11.9% of compute)"),
+    "another bandwidth": (r"of 5\.30 TB/s\)", "of 3.35 TB/s)"),
+    "another target": (r"approach (\S+ .s) \(80% of", r"approach \1 (70% of"),
+    "the ends of a range swapped": (r"\(range (\S+) to (\S+) ms", r"(range \2 to \1 ms"),
+    "another expectation": (r"where 70-80% is", "where 60-80% is"),
+    "another threshold": (r"8-bit inputs", "4-bit inputs"),
+    "a shape that no tensor has": (r"\[8192,8192\] bf16", "[8192,4096] bf16"),
+    "a kernel that does not run": (r"`gemm_d_MT64x64x64`", "`gemm_d_MT128x64x64`"),
+    "other shared time": (r"(\*\*Overlap\*\*: .*)P(\d+)", r"\1P99"),
+    "the number of another card": (r"^### (\S+) P2 ", r"### \1 P3 "),
+    "a projection": (r"^(\| 50% of peak \| [\d.]+ .s \| )\S+%", r"\g<1>12.3%"),
+    "a measure": (r"^(\| Achieved \(TFLOPS/s\) \| )\S+", r"\g<1>123"),
+    "a row of operations": (r"^(\| 1 \| `aten::mm` \S+ bf16, \S+ bf16 \| )\d+", r"\g<1>99"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_found_with_its_place(kind: str, run_of: RunOf) -> None:
+    run = run_of("products-and-attention")
+    report = run.text(FAIR)
+    wrong = re.sub(*KINDS[kind], report, count=1, flags=re.MULTILINE)
+    assert wrong != report
+    place = 1 + next(
+        n
+        for n, lines in enumerate(zip(report.splitlines(), wrong.splitlines(), strict=True))
+        if lines[0] != lines[1]
+    )
+    assert not Checker(run).fair(report)
+    found = Checker(run).fair(wrong)
+    assert any(problem.startswith(f"{FAIR}:{place}: ") for problem in found), found
+
+
+def _finding(results: Any, check: str) -> Any:
+    return next(f for r in results.values() for f in r["findings"] if f["check"] == check)
+
+
+def _evidence(results: Any) -> None:
+    _finding(results, "low_efficiency")["evidence"]["Share of compute (%)"] *= 1.001
+
+
+def _saving(results: Any) -> None:
+    _finding(results, "low_efficiency")["impact"]["saved_ms"]["mid"] *= 1.001
+
+
+def _share(results: Any) -> None:
+    _finding(results, "exposed_communication")["impact"]["e2e_pct"]["high"] += 0.01
+
+
+def _target(results: Any) -> None:
+    _finding(results, "slow_kernel")["impact"]["target_pct"] = 80.0
+
+
+def _priority(results: Any) -> None:
+    _finding(results, "slow_kernel")["priority"] = "Low"
+
+
+def _sentence(results: Any) -> None:
+    finding = _finding(results, "fusible_chain")
+    finding["issue"] = finding["issue"].replace("12 times", "13 times")
+
+
+def _category(results: Any) -> None:
+    results["elementwise"]["percent_of_compute"] += 0.01
+
+
+PLANTED: dict[Callable[[Any], None], Callable[[RunDirectory], None]] = {
+    _evidence: test_results.test_the_evidence_of_findings,
+    _saving: test_results.test_the_savings_of_findings,
+    _share: test_results.test_the_savings_of_findings,
+    _target: test_results.test_the_savings_of_findings,
+    _priority: test_results.test_the_priorities_of_findings,
+    _sentence: test_results.test_every_number_of_the_sentences,
+    _category: test_results.test_categories_add_up,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_wrong_results_are_found(
+    plant: Callable[[Any], None], run_of: RunOf, tmp_path: Path
+) -> None:
+    run = run_of("training-with-waits")
+    wrong = replace(run, root=Path(shutil.copytree(run.root, tmp_path / "run")))
+    results = run.json("results.json")
+    plant(results)
+    (wrong.root / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    PLANTED[plant](run)
+    with pytest.raises(AssertionError):
+        PLANTED[plant](wrong)
