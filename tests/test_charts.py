@@ -233,3 +233,45 @@ def test_hidden_and_exposed_time_are_told_apart() -> None:
 )
 def test_peaks_are_said_in_words(key: str | None, words: str) -> None:
     assert charts.peak_words(key) == words
+
+
+def tree_nodes(**changes: list[Any]) -> pl.DataFrame:
+    """A module of 4 ms with an operator of 3 ms and a rest too narrow for a label."""
+    data: dict[str, list[Any]] = {
+        "node": [1, 2, 3],
+        "level": [0, 1, 1],
+        "label": ["Net", "aten::mm", "Rest"],
+        "name": ["nn.Module: Net", "aten::mm", "Rest"],
+        "kind": ["Module", "Operator", "Rest"],
+        "colour": ["Module", "Operator", "Rest"],
+        "start_ms": [0.0, 0.0, 3.95],
+        "end_ms": [4.0, 3.95, 4.0],
+    }
+    return pl.DataFrame(data | changes)
+
+
+ICICLE_COLOURS = {
+    "Kernel": "#E69F00",
+    "Module": "#0072B2",
+    "Operator": "#56B4E9",
+    "Rest": "#D0D5DB",
+}
+
+
+def test_an_icicle_is_as_wide_as_its_root_and_names_what_has_room() -> None:
+    chart = charts.icicle(tree_nodes(), ICICLE_COLOURS, charts.LIGHT).to_dict()
+    boxes, names = chart["layer"]
+    assert boxes["encoding"]["x"]["scale"]["domain"] == [0, 4.0]
+    assert boxes["encoding"]["y"]["scale"]["domain"] == [0, 2]
+    assert boxes["encoding"]["color"]["scale"]["domain"] == ["Module", "Operator", "Rest"]
+    (picked,) = chart["params"]
+    assert (picked["name"], picked["select"]["fields"]) == (charts.PICKED, ["node"])
+    assert names["mark"]["type"] == "text"
+
+
+def test_an_icicle_frames_what_is_searched_for() -> None:
+    chart = charts.icicle(tree_nodes(), ICICLE_COLOURS, charts.LIGHT, "MM")
+    boxes, names = chart.layer
+    assert boxes.data["is_found"].to_list() == [False, True, False]
+    assert names.data["label"].to_list() == ["Net", "aten::mm"]
+    assert names.data["ink"].to_list() == ["#FFFFFF", "#000000"]

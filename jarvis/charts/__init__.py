@@ -10,6 +10,7 @@ from jarvis.charts.bars import (
     scatter,
 )
 from jarvis.charts.gaps import idle_gaps_us
+from jarvis.charts.icicle import icicle
 from jarvis.charts.marks import Columns, columns_of, largest
 from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
 from jarvis.charts.rooflines import (
@@ -39,6 +40,7 @@ __all__ = [
     "columns_of",
     "compute_roofline",
     "exposure",
+    "icicle",
     "idle_gaps_us",
     "largest",
     "log_histogram",

@@ -24,6 +24,7 @@ def menu() -> Menu:
             *_analysis_pages("system"),
             *_analysis_pages("fusion"),
             _file_page("timeline", "Timeline", "view_timeline"),
+            _file_page("call_tree", "Call tree", "account_tree"),
         ],
         "Results": [_file_page("report", "Report", "description")],
     }

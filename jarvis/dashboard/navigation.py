@@ -8,7 +8,7 @@ from streamlit.navigation.page import StreamlitPage
 from jarvis.dashboard.links import ANALYSIS
 from jarvis.dashboard.state import current_id
 
-INGEST, OVERVIEW, TIMELINE = "", "overview", "timeline"
+INGEST, OVERVIEW, TIMELINE, CALL_TREE = "", "overview", "timeline", "call_tree"
 """URL paths of pages; those of analyses are their keys."""
 
 _PAGES = "_pages"

@@ -9,6 +9,7 @@ import streamlit as st
 from jarvis import impact
 from jarvis.analyses.wording import counted
 from jarvis.charts import Columns, columns_of
+from jarvis.dashboard.call_tree_choice import places_link
 from jarvis.dashboard.projection import operation_columns
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.timeline_event import example_link
@@ -73,6 +74,7 @@ def operation_details(
             + (f" · {row['bound']} bound" if row["bound"] else "")
         )
         example_link(timeline, row)
+        places_link(timeline.run, row["uid"])
         left, right = st.columns(2)
         with left:
             _projections(row, target_pct, totals)

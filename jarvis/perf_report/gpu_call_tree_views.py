@@ -16,7 +16,7 @@ LEAST_SHARE = 5000
 ROOT_NAME, REST_NAME = "All GPU work", "Rest"
 
 _REST = int(NodeKind.REST)
-_NUMBER = r"(.)_\d+$"
+NUMBER_OF_MODULE = r"(.)_\d+$"
 """What tells the modules of one class apart."""
 
 _SUMS = ("gpu_ns", "self_ns", "backward_ns", "modelled_ns", "launches", "calls", "module_count")
@@ -98,7 +98,7 @@ def _without_numbers(names: pl.Series) -> pl.Series:
     """Names of modules without what tells those of one class apart; other names as they are."""
     name = pl.col("name")
     is_module = name.str.starts_with(MODULE_PREFIX)
-    classes = pl.when(is_module).then(name.str.replace(_NUMBER, "$1")).otherwise(name)
+    classes = pl.when(is_module).then(name.str.replace(NUMBER_OF_MODULE, "$1")).otherwise(name)
     return names.to_frame("name").select(classes).to_series()
 
 

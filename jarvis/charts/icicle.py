@@ -1,0 +1,103 @@
+"""GPU time as an icicle: each call as wide as the GPU time that it launched, below its caller."""
+
+from collections.abc import Mapping
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.marks import largest, shortened
+from jarvis.charts.palette import Palette, ink
+from jarvis.charts.rooflines import PICKED
+
+_LEVEL_PX = 24
+_ROOM_PX = 84
+"""Pixels of the chart that are not levels: axis, its title and the legend."""
+
+_LEAST_LABELLED = 0.025
+"""A box needs this share of the width for a label."""
+
+_LABEL_ROOM = "max(scale('x', datum.end_ms) - scale('x', datum.start_ms) - 7, 1)"
+"""Pixels for a label; the browser cuts what is longer."""
+
+_LONGEST_NAME = 140
+_TOOLTIP = [
+    alt.Tooltip("name:N", title="Name"),
+    alt.Tooltip("kind:N", title="Kind"),
+    alt.Tooltip("gpu_ms:Q", title="GPU time (ms)", format=",.4f"),
+    alt.Tooltip("share_pct:Q", title="Share of all GPU time (%)", format=",.2f"),
+    alt.Tooltip("calls:Q", title="Calls", format=",d"),
+    alt.Tooltip("launches:Q", title="Launches", format=",d"),
+    alt.Tooltip("modelled_pct:Q", title="With a perf model (%)", format=",.1f"),
+    alt.Tooltip("efficiency_pct:Q", title="Efficiency (%)", format=",.1f"),
+]
+
+
+def icicle(
+    nodes: pl.DataFrame, colours: Mapping[str, str], palette: Palette, found: str = ""
+) -> alt.LayerChart:
+    """Nodes by ``level`` from 0, the first one as wide as the chart; a click picks one
+    (selection PICKED, field ``node``).
+
+    ``nodes``: ``node, level, label, name, kind, colour, start_ms, end_ms`` and the columns of the
+    tooltip, at least one row. ``colours`` in the order of the legend. Nodes whose ``name`` contains
+    ``found`` are framed.
+    """
+    whole_ms = max(float(nodes["end_ms"][0]), 1e-9)
+    levels = int(largest(nodes["level"])) + 1
+    inks = {name: ink(colour) for name, colour in colours.items()}
+    placed = nodes.with_columns(
+        middle=pl.col("level") + 0.5,
+        below=pl.col("level") + 1,
+        ink=pl.col("colour").replace_strict(inks, return_dtype=pl.String),
+        name=shortened(pl.col("name"), _LONGEST_NAME),
+        is_found=pl.lit(value=False)
+        if not found
+        else pl.col("name").str.to_lowercase().str.contains(found.lower(), literal=True),
+    )
+    used = set(nodes["colour"])
+    shown = [name for name in colours if name in used]
+    x = alt.X(
+        "start_ms:Q",
+        scale=alt.Scale(domain=[0, whole_ms], nice=False),
+        axis=alt.Axis(title="GPU time (ms)", grid=False, tickCount=8, labelFlush=True),
+    )
+    scale = alt.Scale(domain=[0, levels], reverse=True, nice=False)
+    y = alt.Y("level:Q", scale=scale, axis=None)
+    legend = alt.Legend(orient="top", title=None, labelFontSize=12, symbolStrokeWidth=0)
+    boxes = (
+        alt.Chart(placed.drop("middle", "ink", "label"))
+        .mark_rect(clip=True, opacity=1, cursor="pointer")
+        .encode(
+            x=x,
+            x2="end_ms:Q",
+            y=y,
+            y2="below:Q",
+            color=alt.Color(
+                "colour:N",
+                scale=alt.Scale(domain=shown, range=[colours[name] for name in shown]),
+                legend=legend,
+            ),
+            stroke=alt.when("datum.is_found")
+            .then(alt.value(palette.text))
+            .otherwise(alt.value(palette.background)),
+            strokeWidth=alt.when("datum.is_found").then(alt.value(2.5)).otherwise(alt.value(0.8)),
+            tooltip=_TOOLTIP,
+        )
+        .add_params(alt.selection_point(name=PICKED, fields=["node"]))
+    )
+    is_labelled = pl.col("end_ms") - pl.col("start_ms") >= _LEAST_LABELLED * whole_ms
+    labelled = placed.filter(is_labelled).select("label", "start_ms", "end_ms", "middle", "ink")
+    names = (
+        alt.Chart(labelled)
+        .mark_text(clip=True, align="left", dx=4, fontSize=11, limit=alt.ExprRef(_LABEL_ROOM))
+        .encode(
+            x=x,
+            y=alt.Y("middle:Q", scale=scale, axis=None),
+            text="label:N",
+            color=alt.Color("ink:N", scale=None),
+        )
+    )
+    chart: alt.LayerChart = alt.LayerChart(
+        layer=[boxes, names], height=levels * _LEVEL_PX + _ROOM_PX
+    )
+    return chart

@@ -1,0 +1,384 @@
+"""The call tree: an icicle of GPU time by module and operator, tables of calls and modules."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.charts import STATES, Palette
+from jarvis.dashboard import call_tree_choice, navigation
+from jarvis.dashboard.controls import choice, text_input, whole_number
+from jarvis.dashboard.figures import figure
+from jarvis.dashboard.small_table import small_table
+from jarvis.dashboard.state import Opened, palette
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT, efficiency_word, share_pct
+from jarvis.perf_report.gpu_call_tree import NodeKind
+from jarvis.perf_report.gpu_call_tree_views import View
+from jarvis.reports.markup import code, escape
+from jarvis.reports.quantities import NOT_AVAILABLE, count, milliseconds, percent
+from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
+from jarvis.schemas import TABLES, TEXT, Column
+from jarvis.schemas.columns import number
+
+_LEVELS, _MOST_LEVELS = 12, 60
+_LEAST_SHARE = 0.0005
+"""Of the width of the chart; what is narrower than half a pixel is left out."""
+
+_MOST_BOXES = 4000
+_LEAST_JUDGED = 0.5
+"""A box has the colour of its efficiency where that covers this share of its GPU time."""
+
+_ROWS_SHOWN, _TITLE_LETTERS = 300, 80
+_ROWS_IN_SIGHT, _TABLE_PX = 9, 330
+_KIND, _EFFICIENCY = "kind", "efficiency"
+_BACKWARD = "Backward operator"
+_KIND_WORDS: Mapping[str, str] = {
+    NodeKind.ROOT.word: "All",
+    NodeKind.MODULE.word: "Module",
+    NodeKind.PYTHON.word: "Python",
+    NodeKind.OP.word: "Operator",
+    NodeKind.RUNTIME.word: "Runtime call",
+    NodeKind.KERNEL.word: "Kernel or copy",
+    NodeKind.REST.word: "Rest",
+    NodeKind.UNLINKED.word: "Not linked",
+}
+_COLUMNS = charts.columns_of(
+    TABLES["call_tree"],
+    (
+        Column("label", "Name", TEXT, meaning="of the module, operator, Python frame or kernel"),
+        Column("kind_word", "Kind", TEXT, meaning="what the call is"),
+        number(
+            "gpu_ms", "GPU time (ms)", "ms", "durations of the GPU events launched below", ",.3f"
+        ),
+        number(
+            "share_pct", "Share (%)", "%", "of all GPU time shown, also outside the root", ",.2f"
+        ),
+        number("self_ms", "Self (ms)", "ms", "of what it launches itself", ",.3f"),
+        number("backward_ms", "Backward (ms)", "ms", "of what the backward pass launches", ",.3f"),
+        number(
+            "modelled_pct",
+            "Modelled (%)",
+            "%",
+            "share of its GPU time with a perf model",
+            ",.1f",
+        ),
+        number(
+            "efficiency_pct",
+            "Efficiency (%)",
+            "%",
+            "roofline time / GPU time of what has an efficiency that can be believed",
+            ",.1f",
+        ),
+    ),
+)
+_CALL_COLUMNS = (
+    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
+    *("kind_word", "self_ms", "backward_ms"),
+)
+_MODULE_COLUMNS = (
+    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
+    *("module_count", "backward_ms"),
+)
+_WIDTHS = {"label": 260, "calls": 70, "launches": 80} | dict.fromkeys(
+    ("gpu_ms", "share_pct", "efficiency_pct", "modelled_pct"), 95
+)
+
+
+def render(now: Opened) -> None:
+    """Draw the page for the open run."""
+    offered = views(now.run)
+    if not offered:
+        st.info("This analysis is older than the call tree: analyse the trace again to see it.")
+        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        return
+    operation = call_tree_choice.operation_of(now.run)
+    with st.container(border=True):
+        fields = st.container(horizontal=True, vertical_alignment="bottom")
+        with fields:
+            view = _view(offered)
+            colour_by = choice(
+                "call_tree_colour",
+                "Colour",
+                (_KIND, _EFFICIENCY),
+                "What the colours stand for: the kind of call, or how near the work below comes "
+                "to its roofline.",
+            )
+            levels = whole_number(
+                "call_tree_levels", "Levels", _LEVELS, 2, _MOST_LEVELS, "Levels shown at a time."
+            )
+            searched = text_input(
+                "call_tree_search", "Search", "module, operator, kernel", "Part of a name."
+            )
+        if operation is not None:
+            call_tree_choice.operation_note(operation)
+        _lacking(now, offered)
+    tree = call_tree(now.run, view, None if operation is None else operation["uid"])
+    if tree.nodes.height == 1:
+        st.info("No GPU work is recorded, so there is no GPU time to tell apart.")
+        navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+        return
+    root = call_tree_choice.root_of(now.run, tree)
+    _figures(tree, root, is_whole=operation is None)
+    _icicle_card(tree, root, levels, colour_by, searched)
+    _calls_card(tree, root, searched, is_whole=operation is None)
+    _modules_card(tree, root, is_whole=operation is None)
+
+
+def _view(offered: list[View]) -> View:
+    """Which frames stand above the operators; nothing to choose where there is one view."""
+    if len(offered) == 1:
+        return offered[0]
+    chosen = choice(
+        "call_tree_view",
+        "Frames",
+        [view.value for view in offered],
+        "What stands above the operators: modules with those of one class merged (`classes`), "
+        "each module by itself (`modules`), or all Python frames (`python`), where a frame that "
+        "hands all its time on to one call is passed over.",
+    )
+    return View(chosen)
+
+
+def _lacking(now: Opened, offered: list[View]) -> None:
+    """What the trace does not have for this page, and how to get it."""
+    if View.MODULES in offered:
+        return
+    has = "Python stacks but no modules" if View.PYTHON in offered else "no Python stacks"
+    st.caption(
+        f"The trace holds {has}, so operators stand at the top. Record a model made of modules "
+        "with `with_stack=True` to see GPU time by module."
+    )
+
+
+def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
+    row = tree.row(root)
+    cards = st.columns(4)
+    with cards[0]:
+        figure(
+            "GPU time",
+            milliseconds(row["gpu_ms"]),
+            f"{percent(row['share_pct'])} of {'all' if is_whole else 'the operation'}",
+            help_text="Durations of the GPU events launched here, added up. Events that run at the "
+            "same time count each, so the sum can exceed the busy time of the GPU timeline.",
+        )
+    with cards[1]:
+        calls = row["calls"]
+        figure(
+            "Launches",
+            count(row["launches"]),
+            f"{row['launches'] / calls:,.1f} per call" if calls and is_whole else "GPU events",
+            help_text="Kernels, copies and fills. Calls without GPU work do not count as calls.",
+        )
+    with cards[2]:
+        figure(
+            "With a perf model",
+            percent(row["modelled_pct"]),
+            "of this GPU time",
+            help_text="Share of the GPU time whose operations have a perf model. The rest has no "
+            "efficiency: nothing is claimed about it.",
+        )
+    with cards[3]:
+        known = row["efficiency_pct"]
+        judged = percent(100 * row["judged_ns"] / row["gpu_ns"]) if row["gpu_ns"] else None
+        figure(
+            "Efficiency",
+            NOT_AVAILABLE if known is None else percent(known),
+            "no perf model or no peak" if known is None else f"covers {judged} of this time",
+            help_text="Roofline time / GPU time of the work with an efficiency that can be "
+            f"believed: {efficiency_word(known)}. Rows above the peak are left out.",
+        )
+
+
+def _icicle_card(tree: CallTree, root: int, levels: int, colour_by: str, searched: str) -> None:
+    below = tree.below(root)
+    first = below.row(0, named=True)
+    level = pl.col("level") - first["level"]
+    whole_ns = first["gpu_ns"]
+    deepest = int(charts.largest(below.select(level)["level"]))
+    is_wide = pl.col("gpu_ns") >= _LEAST_SHARE * whole_ns
+    inside = below.filter(level < levels)
+    drawn = inside.filter(is_wide).sort("gpu_ns", descending=True, maintain_order=True)
+    drawn = drawn.head(_MOST_BOXES).sort("node")
+    colour, colours = _colours(colour_by, palette())
+    boxes = with_shares(drawn, tree.gpu_ns).select(
+        *("node", "label", "name", "calls", "launches", "gpu_ms", "share_pct"),
+        *("modelled_pct", "efficiency_pct"),
+        level=level,
+        kind=pl.col("kind").replace(_KIND_WORDS),
+        colour=colour,
+        start_ms=(pl.col("start_ns") - first["start_ns"]) / 1e6,
+        end_ms=(pl.col("start_ns") - first["start_ns"] + pl.col("gpu_ns")) / 1e6,
+    )
+    # A new root makes a new chart, so that the old click does not stay on it.
+    key = f"call_tree_icicle_{root}"
+
+    def follow() -> None:
+        picked = st.session_state[key]["selection"].get(charts.PICKED) or []
+        if picked:
+            call_tree_choice.choose(int(picked[0]["node"]))
+
+    with st.container(border=True):
+        st.markdown(f"**{_found_words(tree, root)}**")
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            call_tree_choice.breadcrumbs(tree, root)
+            with st.container(horizontal=True, width="content"):
+                call_tree_choice.steps(tree, root)
+        st.altair_chart(
+            charts.icicle(boxes, colours, palette(), searched),
+            key=key,
+            on_select=follow,
+            selection_mode=charts.PICKED,
+            alt=f"GPU time below {first['label']} by the calls that launched it",
+        )
+        notes = ["Each box is as wide as the GPU time launched below it. Click one to go into it."]
+        if deepest >= levels:
+            notes.append(f"{count(deepest + 1 - levels)} levels lie deeper than shown.")
+        if narrow := inside.height - drawn.height:
+            notes.append(f"{count(narrow)} boxes are too narrow to be drawn here.")
+        if colour_by == _EFFICIENCY:
+            notes.append(
+                f"The threshold is {BOTTLENECK_EFFICIENCY_PCT:.0f}% of the roofline, the target "
+                f"{TARGET_PCT:.0f}%; boxes without an efficiency for half of their time are grey."
+            )
+        st.caption(" ".join(notes))
+
+
+def _found_words(tree: CallTree, root: int) -> str:
+    """What the chart shows: where the time of its root goes."""
+    row, children = tree.row(root), tree.children(root)
+    said = f"{escape(row['label'])}: {milliseconds(row['gpu_ms'])} of GPU time"
+    name = row["label"]
+    while children.height == 1:
+        name = children["label"][0]
+        children = tree.children(children["node"][0])
+    if children.is_empty():
+        return said if name == row["label"] else f"{said}, all of it in {_short(name)}"
+    most = with_shares(children.head(1), row["gpu_ns"]).row(0, named=True)
+    said += f", {percent(most['share_pct'])} of it below {_short(most['label'])}"
+    unlinked = with_shares(children.filter(kind=NodeKind.UNLINKED.word), row["gpu_ns"])
+    if unlinked.height and unlinked["node"][0] != most["node"]:
+        said += f"; {percent(unlinked['share_pct'][0])} has no recorded launch"
+    return said
+
+
+def _short(name: str) -> str:
+    """A name for a title."""
+    return code(name if len(name) <= _TITLE_LETTERS else f"{name[:_TITLE_LETTERS]}…")
+
+
+def _colours(by: str, colours: Palette) -> tuple[pl.Expr, dict[str, str]]:
+    """What each node is called in the legend, and the colours."""
+    if by == _EFFICIENCY:
+        efficiency = pl.col("efficiency_pct")
+        below_threshold, below_target, on_target, _, unknown = STATES
+        is_known = pl.col("judged_ns") >= _LEAST_JUDGED * pl.col("gpu_ns")
+        state = (
+            pl.when(~is_known | efficiency.is_null())
+            .then(pl.lit(unknown))
+            .when(efficiency < BOTTLENECK_EFFICIENCY_PCT)
+            .then(pl.lit(below_threshold))
+            .when(efficiency < TARGET_PCT)
+            .then(pl.lit(below_target))
+            .otherwise(pl.lit(on_target))
+        )
+        return state, dict(zip(STATES, colours.states, strict=True))
+    is_backward = (pl.col("kind") == NodeKind.OP.word) & (pl.col("backward_ms") > 0)
+    named = pl.when(is_backward).then(pl.lit(_BACKWARD))
+    words = {
+        NodeKind.MODULE: colours.categorical[0],
+        NodeKind.OP: colours.categorical[4],
+        NodeKind.PYTHON: colours.pale,
+        NodeKind.RUNTIME: colours.categorical[5],
+        NodeKind.KERNEL: colours.categorical[1],
+        NodeKind.UNLINKED: colours.muted,
+        NodeKind.REST: colours.border,
+        NodeKind.ROOT: colours.panel,
+    }
+    shown = {_KIND_WORDS[kind.word]: colour for kind, colour in words.items()}
+    return (
+        named.otherwise(pl.col("kind").replace(_KIND_WORDS)),
+        shown | {_BACKWARD: colours.categorical[3]},
+    )
+
+
+def _calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> None:
+    found = tree.matches(root, searched) if searched else tree.children(root)
+    row = tree.row(root)
+    with st.container(border=True):
+        if searched:
+            share = share_pct(float(found["gpu_ns"].sum()), row["gpu_ns"])
+            st.markdown(
+                f"**{count(found.height)} places match {code(searched)}**: "
+                f"{percent(share)} of the GPU time of {escape(row['label'])}"
+            )
+        else:
+            st.markdown(f"**Calls directly below {escape(row['label'])}**, most GPU time first")
+        if found.is_empty():
+            st.caption(
+                "Nothing by this name; what takes less than 0.02 % of all GPU time has none."
+                if searched
+                else "It launches nothing further: this is where the time is spent."
+            )
+            return
+        shown = [name for name in _CALL_COLUMNS if _is_told(name, found, is_whole)]
+        st.caption("Select one to go into it." + _cut_note(found))
+        _table(tree, root, "calls", found, shown)
+
+
+def _modules_card(tree: CallTree, root: int, *, is_whole: bool) -> None:
+    modules = tree.modules(root)
+    if modules.is_empty():
+        return
+    row = tree.row(root)
+    with st.container(border=True):
+        what = "classes of modules" if tree.view is View.CLASSES else "modules"
+        st.markdown(
+            f"**{count(modules.height)} {what} in {escape(row['label'])}**, most GPU time first"
+        )
+        st.caption(
+            "A module counts all that it calls, so times of modules inside each other overlap. "
+            "Backward work counts where the trace links it to a module." + _cut_note(modules)
+        )
+        shown = [name for name in _MODULE_COLUMNS if _is_told(name, modules, is_whole)]
+        _table(tree, root, "modules", modules, shown)
+
+
+def _cut_note(rows: pl.DataFrame) -> str:
+    return f" The first {_ROWS_SHOWN} of {count(rows.height)}." if rows.height > _ROWS_SHOWN else ""
+
+
+def _is_told(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
+    """Whether a column says something here."""
+    if name == "backward_ms":
+        return is_whole and bool(rows["backward_ns"].sum())
+    return is_whole or name not in ("self_ms", "calls", "module_count")
+
+
+def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list[str]) -> None:
+    """A table whose selected row becomes the root."""
+    key = f"call_tree_{name}_{root}"
+    rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
+    if "kind" in rows.columns:
+        rows = rows.with_columns(
+            kind_word=pl.col("kind").replace(_KIND_WORDS), self_ms=pl.col("self_ns") / 1e6
+        )
+    nodes = rows["node"].to_list()
+    small_table(
+        rows,
+        _COLUMNS,
+        "Calls with their GPU time" if name == "calls" else "Modules with their GPU time",
+        shown,
+        _WIDTHS,
+        key=key,
+        on_select=partial(_follow_row, key, nodes),
+        height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
+    )
+
+
+def _follow_row(key: str, nodes: list[Any]) -> None:
+    picked = st.session_state[key]["selection"]["rows"]
+    if picked:
+        call_tree_choice.choose(int(nodes[picked[0]]))
