@@ -5,7 +5,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,6 +130,11 @@ class Row:
         return _literal(self.cells["Input Strides"])
 
     @cached_property
+    def dims(self) -> frozenset[tuple[int, ...]]:
+        """Shapes and strides of all its tensors."""
+        return frozenset(dims for value in (*self.shapes, *self.strides) for dims in _flat(value))
+
+    @cached_property
     def concrete(self) -> tuple[Any, ...]:
         return _literal(self.cells["Concrete Inputs"])
 
@@ -236,6 +241,16 @@ class RunDirectory:
 def by_time(rows: Iterable[Row]) -> list[Row]:
     """Rows with most GPU time first."""
     return sorted(rows, key=lambda row: (-row.time_us, row.uid))
+
+
+def _flat(value: Any) -> Iterator[tuple[int, ...]]:
+    """The tuples of numbers in a value that may hold tuples of them."""
+    if isinstance(value, tuple) and value:
+        if isinstance(value[0], tuple):
+            for inner in value:
+                yield from _flat(inner)
+        else:
+            yield value
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:

@@ -18,6 +18,7 @@ from tests.arithmetic.planted import altered
 from tests.arithmetic.reports import Checker
 from tests.arithmetic.run_directory import RunDirectory
 
+ONLY_IMPORT = "from jarvis.pipeline import analyze"
 RECORDED = "mi300-resnet-ddp-checkpoint"
 CARDS = ("Recommendations", "Detailed Analysis")
 
@@ -138,3 +139,10 @@ def test_wrong_results_are_found(
     PLANTED[plant](run)
     with pytest.raises(AssertionError):
         PLANTED[plant](wrong)
+
+
+def test_the_arithmetic_is_its_own() -> None:
+    """The checks would agree with any fault whose code they shared."""
+    for path in Path(__file__).parent.glob("*.py"):
+        imports = re.findall(r"^\s*((?:from|import) jarvis.*)$", path.read_text("utf-8"), re.M)
+        assert imports == ([ONLY_IMPORT] if path.name == "conftest.py" else []), path.name

@@ -82,6 +82,22 @@ def test_categories_add_up(run: RunDirectory) -> None:
             assert result["efficiency_coverage_pct"] == approx(coverage), key
 
 
+def test_chains_take_no_more_than_their_rows(run: RunDirectory) -> None:
+    steps = [*run.fusion_steps, *run.table("attention_steps")]
+    for chain in run.fusion_chains:
+        own = [step for step in run.fusion_steps if step["chain"] == chain["chain"]]
+        assert chain["kernel_time_us"] == approx(math.fsum(s["kernel_time_us"] for s in own))
+        calls = chain["instance_count"] * len(chain["step_names"])
+        assert sum(step["calls"] for step in own) == calls
+    for step in steps:
+        row = run.rows[step["operation_uid"]]
+        assert step["name"] == row.name
+        assert step["calls"] <= row.calls
+        assert step["kernel_time_us"] <= row.time_us * (1 + 1e-9)
+        if step["calls"] == row.calls:
+            assert step["kernel_time_us"] == approx(row.time_us)
+
+
 def test_top_operations_add_up(run: RunDirectory) -> None:
     tops = run.manifest["top_operations"]
     assert [top["rank"] for top in tops] == list(range(1, len(tops) + 1))

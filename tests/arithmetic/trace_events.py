@@ -37,14 +37,14 @@ class GpuEvent:
         """How long it runs."""
         return self.span[1] - self.span[0]
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """``copy``, ``communication`` or ``compute``."""
         if self.category == "gpu_memcpy":
             return "copy"
         return "communication" if COLLECTIVE_NAME.search(self.name) else "compute"
 
-    @property
+    @cached_property
     def direction(self) -> str | None:
         """``D2H`` and its like, of a copy."""
         found = COPY_DIRECTION.search(self.name)
