@@ -45,6 +45,9 @@ GAP_PARTS = (0.75, 0.875, 1.0)
 GOOD_COMPUTE_PCT = 95.0
 """Below this share of GPU wall time, look at what is not compute before single kernels."""
 
+_ROUNDING = 1e-9
+"""Two savings that differ by a smaller part are the same."""
+
 EFFICIENCY_SCALE = (
     (ANOMALY_PCT, "anomaly: verify the measurement and the peak"),
     (FULL_PCT, "above the peak: verify the measurement and the peak"),
@@ -226,6 +229,39 @@ def sped_up_impact(
     usual_ms = time_ms / (least * most) ** 0.5 if mid_ms is None else mid_ms
     savings = Range(low=low, mid=min(max(time_ms - usual_ms, low), high), high=high)
     return _impact(time_ms, savings, "heuristic", compute_ms, total_ms)
+
+
+def at_target(found: Impact, target_pct: float, *, compute_ms: float, total_ms: float) -> Impact:
+    """An impact that stands on a perf model, as found at TARGET_PCT, at another target.
+
+    What limited it then still does: a lower target that is as far as one gets, and a time below
+    which the kernels do not go. Other impacts follow no target and stay as they are.
+    """
+    if found.method != "perf model" or found.efficiency_pct is None or found.target_pct is None:
+        return found
+    if target_pct == TARGET_PCT:
+        return found
+    limit_pct = found.target_pct if found.target_pct < TARGET_PCT else FULL_PCT
+
+    def saved(target: float) -> float:
+        after_ms = time_at_target(found.time_ms, found.efficiency_pct or 0.0, target)
+        return found.time_ms - after_ms
+
+    is_limited = found.saved_ms.mid < saved(found.target_pct) * (1 - _ROUNDING)
+    most_ms = found.saved_ms.mid if is_limited else found.saved_ms.high
+    reached_pct = min(target_pct, limit_pct)
+    mid = min(saved(reached_pct), most_ms)
+    low = min(saved((found.efficiency_pct + max(found.efficiency_pct, reached_pct)) / 2), mid)
+    savings = Range(low=low, mid=mid, high=max(found.saved_ms.high, mid))
+    return _impact(
+        found.time_ms,
+        savings,
+        found.method,
+        compute_ms,
+        total_ms,
+        found.efficiency_pct,
+        reached_pct,
+    )
 
 
 def gap_scores(gap_pct: float) -> Range:

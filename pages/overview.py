@@ -1,17 +1,20 @@
 """Overview: where GPU time goes, and what to do first."""
 
-from jarvis.dashboard import overview
+from jarvis.dashboard import overview, overview_tables
+from jarvis.dashboard.definitions import why_another_tool
 from jarvis.dashboard.page_head import page_head
+from jarvis.dashboard.ranked_findings import ranked_findings
 from jarvis.dashboard.state import opened
+from jarvis.dashboard.trace_health import health_header
 
 now = opened()
-page_head("Overview", ":material/dashboard:", now)
-overview.trace_health(now)
+page_head("Overview", ":material/dashboard:", now, has_health=True)
+health_header(now)
 target_pct = overview.controls()
-overview.figures(now, target_pct)
-overview.gpu_time(now, target_pct)
-overview.ranked_findings(now, target_pct)
-overview.top_operations(now)
-overview.against_reference(now)
-overview.failed_models(now)
-overview.trace_facts(now)
+overview.summary(now, target_pct)
+ranked_findings(now, target_pct)
+overview_tables.top_operations(now)
+overview_tables.against_reference(now)
+overview_tables.failed_models(now)
+why_another_tool(now, overview.PAGE)
+overview_tables.trace_facts(now)

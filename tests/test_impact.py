@@ -252,3 +252,32 @@ def test_findings_without_a_saving_are_ranked_by_the_time_that_they_concern() ->
         for title, time_ms in (("a", 1.0), ("b", 5.0))
     )
     assert impact.ranked([short, long]) == [long, short]
+
+
+def test_a_saving_follows_the_target_and_is_as_found_at_the_default() -> None:
+    found = impact.modelled_impact(10.0, 20.0, impact.TARGET_PCT, **BASES)
+    assert impact.at_target(found, impact.TARGET_PCT, **BASES) == found
+    for target in (50.0, 90.0):
+        moved = impact.at_target(found, target, **BASES)
+        assert moved == impact.modelled_impact(10.0, 20.0, target, **BASES)
+
+
+def test_a_target_that_is_as_far_as_one_gets_is_not_passed() -> None:
+    found = impact.modelled_impact(10.0, 20.0, 40.0, **BASES)  # 80% is not usual here
+    assert impact.at_target(found, impact.TARGET_PCT, **BASES).saved_ms.mid == pytest.approx(5.0)
+    assert impact.at_target(found, 95.0, **BASES).saved_ms.mid == pytest.approx(5.0)
+    assert impact.at_target(found, 25.0, **BASES).saved_ms.mid == pytest.approx(2.0)
+
+
+def test_a_fused_kernel_stays_as_long_as_the_shortest_at_any_target() -> None:
+    found = impact.fused_impact(
+        10.0, 1.0, 30.0, impact.TARGET_PCT, floor_ms=0.5, shortest_ms=4.0, **BASES
+    )
+    assert found.saved_ms.mid == pytest.approx(6.0)
+    assert impact.at_target(found, 100.0, **BASES).saved_ms.mid == pytest.approx(6.0)
+    assert impact.at_target(found, 20.0, **BASES).saved_ms.mid == pytest.approx(5.0)
+
+
+def test_an_upper_bound_follows_no_target() -> None:
+    found = impact.bounded_impact(10.0, 4.0, **BASES)
+    assert impact.at_target(found, 50.0, **BASES) is found

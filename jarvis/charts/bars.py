@@ -225,7 +225,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
                 alt.Tooltip("time_ms:Q", title="Time (ms)", format=",.3f"),
             ],
         )
-        .properties(height=170)
+        .properties(height=120 + 40 * parts["kind"].n_unique())
     )
     return chart
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.wording import counted
 from jarvis.dashboard.figures import figure
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened
@@ -21,7 +22,16 @@ _STEPS_OF = 5
 """Chains whose steps the page lists."""
 
 _ESTIMATE = (
-    Column("saved_ms", "Saving at best (ms)", NUMBER, "ms", ",.3f", "a fused kernel at its peak"),
+    Column("time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of all instances"),
+    Column("fused_ms", "Fused (ms)", NUMBER, "ms", ",.3f", "roofline time of one kernel instead"),
+    Column(
+        "saved_ms",
+        "Saving (ms)",
+        NUMBER,
+        "ms",
+        ",.3f",
+        "at best, with the fused kernel at its peak",
+    ),
     Column("confidence", "Confidence", TEXT, meaning="how much speaks for one kernel doing it all"),
     Column("verdict", "Finding", TEXT, meaning="whether it takes enough time to be a finding"),
 )
@@ -30,7 +40,6 @@ _CHAIN_COLUMNS = (
     "scope_name",
     "steps",
     "instance_count",
-    "kernel_time_us",
     *(column.name for column in _ESTIMATE),
     "scope_kind",
     "kernel_count",
@@ -38,7 +47,19 @@ _CHAIN_COLUMNS = (
 )
 _STEP_COLUMNS = ("position", "name", "kernel_time_us", "calls", "input_dims", "bytes", "kernel")
 _STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
-_WIDTHS = {"scope_name": 170, "steps": 260, "input_dims": 200, "kernel": 320, "name": 120}
+_WIDTHS = {
+    "chain": 55,
+    "scope_name": 140,
+    "steps": 190,
+    "instance_count": 80,
+    "time_ms": 100,
+    "fused_ms": 80,
+    "saved_ms": 90,
+    "confidence": 85,
+    "input_dims": 200,
+    "kernel": 320,
+    "name": 120,
+}
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -53,12 +74,19 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
         steps=pl.col("step_names")
         .list.eval(pl.element().str.replace("^aten::", ""))
         .list.join(" "),
+        time_ms=pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64),
+        fused_ms=pl.Series([c["fused_time_ms"] for c in candidates], dtype=pl.Float64),
         saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64),
         confidence=pl.Series([c["confidence"] for c in candidates]),
         verdict=pl.Series(["yes" if c["is_worth_fusing"] else "too small" for c in candidates]),
     )
     with st.container(border=True):
-        st.markdown("**Chains**: neighbouring operators that one kernel could replace")
+        first = candidates[0]
+        st.markdown(
+            f"**{code(first['base_name'])} is the heaviest chain**: "
+            f"{milliseconds(first['time_ms'])} in {counted(first['instance_count'], 'instance')}",
+            help="A chain is neighbouring operators that one kernel could replace.",
+        )
         columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
         small_table(chains, columns, "Chains of operators", _CHAIN_COLUMNS, _WIDTHS)
     _steps(now, candidates)

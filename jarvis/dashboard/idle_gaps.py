@@ -5,8 +5,11 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
+from jarvis.analyses.wording import counted
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import palette
+from jarvis.impact import share_pct
+from jarvis.reports.quantities import percent
 from jarvis.run import Run
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
@@ -39,12 +42,24 @@ def idle_gap_cards(run: Run) -> None:
     gaps = run.table(_TABLE).with_columns(
         pl.col("cause").replace(_LABELS), idle_ms=pl.col("dur_ns") / 1e6
     )
+    total_ms = float(gaps["idle_ms"].sum())
+    by_cause = gaps.group_by("cause").agg(pl.col("idle_ms").sum())
+    cause, most_ms = by_cause.sort("idle_ms", "cause", descending=[True, False]).row(0)
     with st.container(border=True):
-        st.markdown("**Idle time by likely cause**: all gaps, each with one cause")
+        st.markdown(
+            f"**Likely cause of {percent(share_pct(most_ms, total_ms))} of idle time: "
+            f"{cause.lower()}**",
+            help="All gaps, each with the one cause that the recorded host calls fit best.",
+        )
         chart = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y="cause", limit=len(_LABELS))
         st.altair_chart(chart, alt="Idle time by likely cause")
         st.caption("One trace cannot prove a cause: each is what the recorded host calls fit best.")
+    longest = gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(_LONGEST)
+    known = [name for name in _SHOWN if longest[name].null_count() < longest.height]
+    share = share_pct(float(longest["idle_ms"].sum()), total_ms)
     with st.container(border=True):
-        st.markdown(f"**The longest {_LONGEST} gaps**")
-        longest = gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(_LONGEST)
-        small_table(longest, _COLUMNS, "The longest gaps", _SHOWN, _WIDTHS)
+        st.markdown(
+            f"**The longest {longest.height} of {counted(gaps.height, 'gap')}** make up "
+            f"{percent(share)} of idle time"
+        )
+        small_table(longest, _COLUMNS, "The longest gaps", known, _WIDTHS)

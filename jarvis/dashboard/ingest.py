@@ -218,12 +218,16 @@ def recent_analyses() -> None:
             frame,
             hide_index=True,
             column_config={
-                "open": config.LinkColumn("Open", display_text="open", width=70),
-                "model": config.TextColumn("Model"),
-                "trace": config.TextColumn("Trace"),
+                "open": config.LinkColumn(
+                    "Open", display_text="open", width=70, help="Its overview, in a new tab"
+                ),
+                "model": config.TextColumn("Model", help="The name given to it when analysed"),
+                "trace": config.TextColumn("Trace", help="The name of the file"),
                 "gpu": config.TextColumn("GPU", help="What the trace is judged against"),
                 "origin": config.TextColumn("Origin", help="Recorded on a GPU, or simulated"),
-                "created": config.DatetimeColumn("Analysed", format="YYYY-MM-DD HH:mm"),
+                "created": config.DatetimeColumn(
+                    "Analysed", format="YYYY-MM-DD HH:mm", help="When the analysis was made"
+                ),
                 "id": config.TextColumn("Id", help="Stands in every link"),
             },
             placeholder=MISSING,

@@ -3,12 +3,19 @@
 import streamlit as st
 
 from jarvis.dashboard.state import Opened
-from jarvis.reports.gaps import warnings_of
-from jarvis.reports.markup import escape, prose
+from jarvis.dashboard.trace_health import warning_strip
+from jarvis.findings import Tier
+from jarvis.reports.markup import escape
 
 
-def page_head(title: str, icon: str, analysis: Opened) -> None:
-    """Title on the left; model, GPU, preset, trace and id on the right; warnings below."""
+def page_head(
+    title: str, icon: str, analysis: Opened, tier: Tier | None = None, *, has_health: bool = False
+) -> None:
+    """Title on the left; model, GPU, preset, trace and id on the right; warnings below.
+
+    ``tier`` is that of the page's analysis, if it has one; a page that ``has_health`` draws the
+    warnings itself.
+    """
     manifest = analysis.run.manifest
     hardware = manifest.hardware
     about = [
@@ -22,5 +29,5 @@ def page_head(title: str, icon: str, analysis: Opened) -> None:
     ):
         st.title(f"{icon} {title}", width="content")
         st.caption(" · ".join(map(escape, about)), width="content")
-    for warning in warnings_of(analysis.run):
-        st.warning(prose(warning), icon=":material/warning:")
+    if not has_health:
+        warning_strip(analysis, tier)

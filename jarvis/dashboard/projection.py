@@ -55,12 +55,10 @@ def saved_ms(rows: pl.DataFrame) -> float:
 
 def reprojected(finding: Finding, target_pct: float, totals: Totals) -> Impact | None:
     """The impact at the slider's target where a perf model stands behind it, else as found."""
-    found = finding.impact
-    if found is None or found.method != "perf model" or found.efficiency_pct is None:
-        return found
-    return impact.modelled_impact(
-        found.time_ms,
-        found.efficiency_pct,
+    if finding.impact is None:
+        return None
+    return impact.at_target(
+        finding.impact,
         target_pct,
         compute_ms=totals.compute_time_ms,
         total_ms=totals.total_time_ms,

@@ -22,18 +22,27 @@ _QUESTIONS = {
 }
 """What to ask about a fact of the trace."""
 
+_OF_OPERATIONS = ("shapes", "overlapping_events")
+"""Facts that change what is said of operations, not the timeline."""
+
 NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Something missing, what to ask about it and, where known, how to mend it; a grave one is a
-    warning to every reader."""
+    warning to every reader.
+
+    ``summary`` says it in one sentence where ``text`` says more. A gap that ``is_of_operations``
+    changes nothing on the timeline.
+    """
 
     text: str
     question: str
     is_grave: bool = False
     remedy: str = ""
+    summary: str = ""
+    is_of_operations: bool = False
 
 
 def warnings_of(run: Run) -> list[str]:
@@ -60,6 +69,7 @@ def _of_the_trace(run: Run) -> Iterator[Gap]:
             "The hardware is not known, so no operation has an efficiency.",
             "Which GPU was the trace recorded on, and what are its peaks?",
             is_grave=True,
+            is_of_operations=True,
         )
     for fact in health_of(run):
         is_grave = fact.severity is Severity.WARNING
@@ -70,6 +80,8 @@ def _of_the_trace(run: Run) -> Iterator[Gap]:
                 or f"Do the conclusions hold in spite of this: {fact.summary.rstrip('.')}?",
                 is_grave=is_grave,
                 remedy=fact.remedy,
+                summary=fact.summary,
+                is_of_operations=fact.key in _OF_OPERATIONS,
             )
 
 

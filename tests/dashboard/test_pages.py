@@ -188,14 +188,6 @@ def test_the_overview_ranks_all_findings_and_links_to_page_and_row(
     assert link == f"{key}?analysis={sample_id}&{key}_target=70&{key}_op={uid}"
 
 
-def test_the_overview_adds_up_the_saving_of_all_operations(
-    filed: Draw, sample_id: str, sample_run: Run
-) -> None:
-    saved = sample_run.table("operations").select(saved=impact.saved_us(70))["saved"].sum()
-    page = filed("overview", analysis=sample_id, overview_target="70")
-    assert metric(page, "Saving at 70%") == milliseconds(float(saved) / 1000)
-
-
 @pytest.mark.parametrize("view", ["fair", "rough"])
 def test_the_report_page_shows_the_report(filed: Draw, sample_id: str, view: str) -> None:
     page = filed("report", analysis=sample_id, report_view=view)

@@ -1,0 +1,45 @@
+"""From the time now, saving by saving, to the time that remains."""
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.marks import LINEAR, largest, length_scale, name_axis, plain_axis
+from jarvis.charts.palette import Palette
+
+NOW, SAVING, PROJECTED = "now", "saving", "projected"
+"""What a bar of the waterfall is."""
+
+_BAR_STEP = 27
+_ROOM = 62
+"""Pixels of the axis and its title."""
+
+
+def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
+    """``bars`` from top to bottom: ``label, finding, kind, low_ms, high_ms, text``.
+
+    A bar lies from ``low_ms`` to ``high_ms``; that of a saving ends where the one above begins.
+    """
+    base = alt.Chart(bars).encode(
+        y=alt.Y("label:N", sort=bars["label"].to_list(), axis=name_axis()),
+        tooltip=[
+            alt.Tooltip("finding:N", title="What"),
+            alt.Tooltip("length_ms:Q", title="Time (ms)", format=",.3~r"),
+        ],
+    )
+    base = base.transform_calculate(length_ms="datum.high_ms - datum.low_ms")
+    scale = alt.Scale(
+        domain=[NOW, SAVING, PROJECTED], range=[palette.muted, palette.saving, palette.primary]
+    )
+    drawn = base.mark_bar(height={"band": 0.72}).encode(
+        x=alt.X(
+            "low_ms:Q",
+            axis=plain_axis("GPU time (ms)", format=LINEAR),
+            scale=length_scale(largest(bars["high_ms"]) * 1.1),
+        ),
+        x2="high_ms:Q",
+        color=alt.Color("kind:N", scale=scale, legend=None),
+    )
+    text = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
+        x=alt.X("high_ms:Q"), text="text:N"
+    )
+    return alt.LayerChart(layer=[drawn, text], height=bars.height * _BAR_STEP + _ROOM)

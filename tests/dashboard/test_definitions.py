@@ -1,0 +1,79 @@
+"""Every number says what it is, and why another tool says otherwise."""
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.analyses import load_analyses
+from jarvis.dashboard.small_table import configured
+from jarvis.perf_report.other_definitions import Quantity, Tool
+from jarvis.reports.quantities import milliseconds
+from jarvis.run import Run
+from jarvis.schemas import TABLES
+from tests.dashboard.conftest import Draw
+
+FILED = ("ingest", "overview", "report", "timeline")
+
+
+def without_meaning(page: AppTest) -> list[str]:
+    """Metrics and shown columns of tables without a word on hover."""
+    metrics = [f"metric {metric.label}" for metric in page.metric if not metric.help]
+    columns = []
+    for table in page.dataframe:
+        config = json.loads(table.proto.columns or "{}")
+        shown = list(table.proto.column_order) or list(table.value.columns)
+        columns += [f"column {name}" for name in shown if not config.get(name, {}).get("help")]
+    return metrics + columns
+
+
+@pytest.mark.parametrize("name", FILED)
+def test_every_number_of_a_file_page_has_a_meaning(filed: Draw, sample_id: str, name: str) -> None:
+    assert without_meaning(filed(name, analysis=sample_id)) == []
+
+
+@pytest.mark.parametrize("key", list(load_analyses()))
+def test_every_number_of_an_analysis_has_a_meaning(
+    registered: Draw, sample_run: Run, key: str
+) -> None:
+    rows = sample_run.results[key].row_count
+    selected = {f"{key}_op": str(sample_run.category_operations(key)["uid"][0])} if rows else {}
+    page = registered(key, **selected)
+    assert page.metric or not rows
+    assert without_meaning(page) == []
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+def test_every_column_of_every_table_has_a_meaning(table: str) -> None:
+    for column in TABLES[table]:
+        assert configured(column, column.dtype)["help"], column.name
+
+
+def test_the_panel_sets_the_other_tools_beside_ours(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    page = filed("overview", analysis=sample_id, overview_definition=Quantity.COMPUTE)
+    fold = next(e for e in page.expander if e.label == "Why another tool says otherwise")
+    assert fold.proto.expanded
+    (table,) = [m.value for m in fold.markdown if m.value.startswith("| Tool")]
+    ours = milliseconds(sample_run.manifest.totals.compute_time_ms).replace(
+        " ", "\N{NO-BREAK SPACE}"
+    )
+    for tool in (Tool.TRACELENS, Tool.HTA, Tool.TENSORBOARD, Tool.GPU_IDLE):
+        (row,) = [line for line in table.splitlines() if line.startswith(f"| {tool} |")]
+        assert f"| {ours} |" in row
+
+
+def test_a_figure_that_no_tool_has_is_corrected(filed: Draw, sample_id: str) -> None:
+    page = filed("overview", analysis=sample_id, overview_definition="Happiness")
+    assert any("'Happiness', which is not possible here" in w.value for w in page.warning)
+
+
+@pytest.mark.parametrize(
+    ("key", "figure"), [("cpu_idle", "GPU idle"), ("multi_kernel", "Exposed communication")]
+)
+def test_system_pages_have_the_figures_that_concern_them(
+    registered: Draw, key: str, figure: str
+) -> None:
+    page = registered(key)
+    assert page.segmented_control(key=f"{key}_definition").value == figure

@@ -1,0 +1,115 @@
+"""The overview: one saving in all places, links that carry controls, facts in words."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis import impact
+from jarvis.dashboard.projection import reprojected
+from jarvis.dashboard.waterfall import bars, savings, total_ms
+from jarvis.reports.quantities import milliseconds, percent
+from jarvis.run import Run
+from jarvis.server.submission import Submission, submit
+from tests.builders import PID, trace
+from tests.dashboard.conftest import Draw
+
+
+def metric(page: AppTest, label: str) -> str:
+    return str(next(m.value for m in page.metric if m.label == label))
+
+
+def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    totals = sample_run.manifest.totals
+    findings = [f for result in sample_run.results.values() for f in result.findings]
+    for target in (80, 60):
+        moved = [f.model_copy(update={"impact": reprojected(f, target, totals)}) for f in findings]
+        expected = impact.disjoint_saving_ms(moved)
+        found = savings(sample_run, target)
+        assert total_ms(found) == pytest.approx(expected)
+        page = filed("overview", analysis=sample_id, overview_target=str(target))
+        assert metric(page, "Saving") == milliseconds(expected)
+        left = milliseconds(totals.total_time_ms - expected)
+        assert any(f"could become {left}**" in m.value for m in page.markdown)
+    assert impact.disjoint_saving_ms(findings) == pytest.approx(
+        total_ms(savings(sample_run, impact.TARGET_PCT))
+    )
+
+
+def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
+    found = savings(sample_run, 80)
+    assert len(found) > 8
+    rows = bars(sample_run.manifest.totals.total_time_ms, found)
+    assert rows["label"].n_unique() == rows.height
+    steps = rows.filter(kind="saving")
+    assert rows["high_ms"][0] == sample_run.manifest.totals.total_time_ms
+    assert steps["high_ms"].to_list() == pytest.approx(
+        [rows["high_ms"][0], *steps["low_ms"].to_list()[:-1]]
+    )
+    assert rows["high_ms"][-1] == pytest.approx(rows["high_ms"][0] - total_ms(found))
+
+
+def test_savings_together_are_no_more_than_the_time(sample_run: Run) -> None:
+    totals = sample_run.manifest.totals
+    from dataclasses import replace
+
+    short = replace(totals, total_time_ms=3.0)
+    run = replace(sample_run, manifest=sample_run.manifest.model_copy(update={"totals": short}))
+    assert total_ms(savings(run, 80)) == pytest.approx(3.0)
+
+
+def test_the_bars_of_categories_add_up_the_saving_of_all_operations(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    operations = sample_run.table("operations")
+    saved = float(operations.select(saved=impact.saved_us(70))["saved"].sum()) / 1000
+    page = filed("overview", analysis=sample_id, overview_target="70")
+    words = f"at 70% of the roofline all categories would save {milliseconds(saved)}"
+    assert any(words in m.value for m in page.markdown)
+    times = operations.group_by("category").agg(pl.col("kernel_time_us").sum())
+    share = 100 * times["kernel_time_us"].max() / times["kernel_time_us"].sum()
+    assert any(f"takes {percent(share)} of kernel time**" in m.value for m in page.markdown)
+
+
+def test_the_title_of_the_bar_says_what_takes_most_time(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    page = filed("overview", analysis=sample_id)
+    totals = sample_run.manifest.totals
+    words = f"**Compute takes {percent(totals.compute_pct)}** of "
+    assert any(m.value.startswith(words) for m in page.markdown)
+    spec = json.loads(page.get("vega_lite_chart")[0].proto.spec)
+    labels = spec["encoding"]["color"]["scale"]["domain"]
+    assert f"idle {percent(totals.idle_pct)}" in labels
+
+
+def test_links_to_system_pages_carry_their_target(filed: Draw, tmp_path: Path) -> None:
+    built = trace(device="AMD Instinct MI300X")
+    for _ in range(40):
+        built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=5).waits(200)
+    analysis = submit(Submission(built.write(tmp_path / "idle.json"))).id
+    page = filed("overview", analysis=analysis)
+    table = next(d.value for d in page.dataframe if "open" in d.value.columns)
+    assert f"cpu_idle?analysis={analysis}&cpu_idle_target=20" in table["open"].to_list()
+
+
+def test_the_first_card_is_the_step_where_steps_are_marked(filed: Draw, tmp_path: Path) -> None:
+    built = trace(device="AMD Instinct MI300X")
+    built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=10)
+    unmarked = submit(Submission(built.write(tmp_path / "a.json"))).id
+    assert metric(filed("overview", analysis=unmarked), "GPU time") == "10.0 µs"
+    mark = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": PID, "tid": 1}
+    built.events.append({**mark, "ts": 990, "dur": 500, "args": {}})
+    marked = submit(Submission(built.write(tmp_path / "b.json"))).id
+    assert metric(filed("overview", analysis=marked), "Step time") == "0.500 ms"
+
+
+def test_a_trace_without_gpu_work_has_an_overview(filed: Draw, tmp_path: Path) -> None:
+    path = trace().op("aten::mm", [[64, 64], [64, 64]]).write(tmp_path / "host.json")
+    page = filed("overview", analysis=submit(Submission(path)).id)
+    assert not page.exception
+    assert any("No GPU time" in m.value for m in page.markdown)
