@@ -1,25 +1,27 @@
-"""What GPUs can do: ``hardware.toml`` as a catalogue, and the match from a trace's device name.
+"""What GPUs can do: ``hardware.toml`` and the user's own as a catalogue, matched by device name.
 
 No figure is ever a stand-in for another: a precision without a figure has no peak.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from jarvis.errors import HardwareFileError, UnknownHardwareError
-from jarvis.workspace import resource
+from jarvis.workspace import custom_hardware_dir, resource
 
-DEFAULT_PRESET = "reference"
-COMPUTE_KEYS = frozenset(
-    f"{unit}_{precision}"
-    for unit in ("matrix", "vector")
-    for precision in ("fp4", "fp6", "fp8", "fp16", "bf16", "tf32", "fp32", "fp64", "int8")
-)
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+DEFAULT_PRESET, CUSTOM_PRESET = "reference", "custom"
+UNITS = ("matrix", "vector")
+PRECISIONS = ("fp4", "fp6", "fp8", "int8", "fp16", "bf16", "tf32", "fp32", "fp64")
+COMPUTE_KEYS = frozenset(f"{unit}_{precision}" for unit in UNITS for precision in PRECISIONS)
 # Words that may stand around an alias in a device name without making it another GPU; any other
 # word does (PCIe, NVL, Laptop, Ti, a MIG slice).
 _NEUTRAL_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "gpu"})
@@ -30,7 +32,8 @@ class HardwareSpec(BaseModel):
 
     ``mem_bw_gbps`` is in GB/s (1e9 bytes), ``max_achievable_tflops`` maps a compute unit and
     precision (``"matrix_bf16"``) to dense TFLOPS/s, ``sources`` maps a figure to where it comes
-    from, with ``default`` for the figures it does not name.
+    from, with ``default`` for the figures it does not name; ``doubts`` says why a figure may not
+    hold, its ``default`` for the figures that ``sources`` leaves to its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,6 +47,14 @@ class HardwareSpec(BaseModel):
     mem_bw_gbps: float = Field(gt=0, allow_inf_nan=False)
     max_achievable_tflops: dict[str, float]
     sources: dict[str, str]
+    doubts: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        for name in (self.name, *self.aliases):
+            if _words(name) <= _NEUTRAL_WORDS:
+                raise ValueError(f"{name!r} does not tell one GPU from another")
+        return self
 
     @model_validator(mode="after")
     def _check_figures(self) -> Self:
@@ -52,8 +63,9 @@ class HardwareSpec(BaseModel):
         for key, value in self.max_achievable_tflops.items():
             if not 0 < value < float("inf"):
                 raise ValueError(f"{key} must be a positive number, not {value}")
-        if unknown := self.sources.keys() - set(self.figures) - {"default"}:
-            raise ValueError(f"a source for {', '.join(sorted(unknown))}, which has no figure")
+        for what, about in (("source", self.sources), ("doubt", self.doubts)):
+            if unknown := about.keys() - set(self.figures) - {"default"}:
+                raise ValueError(f"a {what} for {', '.join(sorted(unknown))}, which has no figure")
         if unsourced := [f for f in self.figures if not self.sources.get(f, self._default_source)]:
             raise ValueError(f"no source for {', '.join(unsourced)}")
         return self
@@ -64,10 +76,7 @@ class HardwareSpec(BaseModel):
         try:
             return cls.model_validate(entry)
         except ValidationError as error:
-            reasons = "; ".join(
-                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": ")
-                for problem in error.errors()
-            )
+            reasons = "; ".join(map(_reason, error.errors()))
             raise HardwareFileError(str(entry.get("name", "without a name")), reasons) from error
 
     @property
@@ -102,6 +111,13 @@ class HardwareSpec(BaseModel):
         """Where a figure comes from, or None where there is no such figure."""
         return self.sources.get(figure, self._default_source) if figure in self.figures else None
 
+    def doubt_of(self, figure: str) -> str | None:
+        """Why a figure may not hold, or None where nothing speaks against it."""
+        if figure not in self.figures:
+            return None
+        fallback = None if figure in self.sources else self.doubts.get("default")
+        return self.doubts.get(figure, fallback)
+
     def to_arch_json(self) -> dict[str, Any]:
         """The description as TraceLens takes it (``--gpu_arch_json_path``)."""
         return self.model_dump(
@@ -115,24 +131,73 @@ class HardwareSpec(BaseModel):
         Raises HardwareFileError where a key is missing, unknown or not a number.
         """
         source = {"default": "architecture description given by the user"}
-        return cls.parse({"preset": "custom", "sources": source, **arch})
+        return cls.parse({"preset": CUSTOM_PRESET, "sources": source, **arch})
+
+    @classmethod
+    def parse_arch_json(cls, content: bytes, file_name: str) -> Self:
+        """The spec of such a description as a file; its name is that of the file if it has none.
+
+        Raises HardwareFileError where it is no JSON object, or as ``from_arch_json``.
+        """
+        try:
+            arch = json.loads(content)
+        except ValueError as error:
+            raise HardwareFileError(file_name, f"the file cannot be read ({error})") from error
+        if not isinstance(arch, dict):
+            raise HardwareFileError(file_name, "the file must hold one JSON object")
+        return cls.from_arch_json({"name": Path(file_name).stem, **arch})
+
+    def to_toml(self) -> str:
+        """The entry of a hardware file that ``load_hardware`` reads back as this spec."""
+        entry = self.model_dump(exclude_defaults=True)
+        tables = {key: entry.pop(key) for key in list(entry) if isinstance(entry[key], dict)}
+        lines = ["[[gpu]]", *_toml_lines(entry)]
+        for key, table in {"max_achievable_tflops": {}, **tables}.items():
+            lines += [f"[gpu.{key}]", *_toml_lines(table)]
+        return "\n".join(lines) + "\n"
 
 
 class Hardware:
-    """The catalogue: every described GPU with its presets, the default preset first."""
+    """The catalogue: every described GPU with its presets, the default preset first.
+
+    ``failures`` says for each file of a user's own GPUs that cannot be used why that is so.
+    """
 
     def __init__(self, specs: tuple[HardwareSpec, ...]) -> None:
         self._by_name: dict[str, dict[str, HardwareSpec]] = {}
         self._names: dict[frozenset[str], str] = {}
+        self._custom: dict[str, Path] = {}
+        self.failures: dict[Path, str] = {}
         for spec in specs:
-            presets = self._by_name.setdefault(spec.name, {})
-            if spec.preset in presets:
-                raise HardwareFileError(spec.title, "stands there twice")
-            presets[spec.preset] = spec
-            for alias in (spec.name, *spec.aliases):
-                owner = self._names.setdefault(_words(alias), spec.name)
-                if owner != spec.name:
-                    raise HardwareFileError(spec.title, f"alias {alias!r} already means {owner}")
+            self._add(spec)
+
+    def _add(self, spec: HardwareSpec) -> None:
+        self.check_new(spec)
+        self._by_name.setdefault(spec.name, {})[spec.preset] = spec
+        for alias in (spec.name, *spec.aliases):
+            self._names[_words(alias)] = spec.name
+
+    def check_new(self, spec: HardwareSpec) -> None:
+        """Refuse a spec whose name and preset, or one of whose names, is taken."""
+        if spec.preset in self._by_name.get(spec.name, {}):
+            raise HardwareFileError(spec.title, "stands there twice")
+        for alias in (spec.name, *spec.aliases):
+            owner = self._names.get(_words(alias), spec.name)
+            if owner != spec.name:
+                raise HardwareFileError(spec.title, f"alias {alias!r} already means {owner}")
+
+    def add_custom(self, path: Path) -> None:
+        """Take in a file of a user's own GPUs; one that cannot be used goes to ``failures``."""
+        try:
+            for spec in _read(path):
+                self._add(spec)
+                self._custom[spec.title] = path
+        except HardwareFileError as error:
+            self.failures[path] = str(error)
+
+    def custom_file(self, spec: HardwareSpec) -> Path | None:
+        """The file that describes a user's own GPU, or None for one of the app's."""
+        return self._custom.get(spec.title)
 
     def __iter__(self) -> Iterator[HardwareSpec]:
         for presets in self._by_name.values():
@@ -179,15 +244,42 @@ class Hardware:
 
 
 def load_hardware(path: Path | None = None) -> Hardware:
-    """Read a hardware file (default: the one of the app); HardwareFileError where it is bad."""
-    path = path or resource("hardware.toml")
+    """Read a hardware file; HardwareFileError where it is bad.
+
+    Without ``path`` it is that of the app, and the user's own GPUs come on top.
+    """
+    hardware = Hardware(_read(path or resource("hardware.toml")))
+    if path is None:
+        for file in sorted(custom_hardware_dir().glob("*.toml")):
+            hardware.add_custom(file)
+    return hardware
+
+
+def _read(path: Path) -> tuple[HardwareSpec, ...]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
     if set(content) != {"gpu"} or not isinstance(content["gpu"], list):
         raise HardwareFileError(path.name, "the file must hold [[gpu]] tables and nothing else")
-    return Hardware(tuple(HardwareSpec.parse(entry) for entry in content["gpu"]))
+    return tuple(HardwareSpec.parse(entry) for entry in content["gpu"])
+
+
+def _reason(problem: "ErrorDetails") -> str:
+    """What is wrong with one key of an entry."""
+    key = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{key} is not a key of a description"
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{key} {message}" if key else message
+
+
+def _toml_lines(table: Mapping[str, Any]) -> list[str]:
+    """Strings, numbers and lists of strings: TOML writes these as JSON does, but for DEL."""
+    texts = {key: json.dumps(value, ensure_ascii=False) for key, value in table.items()}
+    return [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
 
 
 def _words(name: str) -> frozenset[str]:

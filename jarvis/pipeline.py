@@ -9,8 +9,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-import orjson
-
 from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import compare_operations
@@ -119,12 +117,10 @@ def generate_report(
 def read_arch_json(path: Path) -> HardwareSpec:
     """The GPU that a file describes as TraceLens takes it; HardwareFileError where it is bad."""
     try:
-        content = orjson.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
-    if not isinstance(content, dict):
-        raise HardwareFileError(path.name, "the file must hold one JSON object")
-    return HardwareSpec.from_arch_json({"name": path.stem, **content})
+    return HardwareSpec.parse_arch_json(content, path.name)
 
 
 def analyze(

@@ -28,6 +28,11 @@ def analyses_dir() -> Path:
     return home() / "analyses"
 
 
+def custom_hardware_dir() -> Path:
+    """Where descriptions of GPUs are kept that users gave, one file each."""
+    return home() / "hardware"
+
+
 def uploads_dir() -> Path:
     """Where uploaded and sample traces are kept."""
     return home() / "traces"

@@ -26,7 +26,10 @@ def menu() -> Menu:
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
         ],
-        "Results": [_file_page("report", "Report", "description")],
+        "Results": [
+            _file_page("report", "Report", "description"),
+            _file_page("hardware", "Hardware", "memory"),
+        ],
     }
 
 

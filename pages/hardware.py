@@ -1,0 +1,12 @@
+"""Hardware: what each GPU can do at most, where the figures come from, and GPUs of your own."""
+
+import streamlit as st
+
+from jarvis.dashboard import custom_hardware, hardware
+
+st.title(":material/memory: Hardware")
+catalogue = hardware.catalogue()
+hardware.presets(catalogue)
+spec, other = hardware.chosen(catalogue)
+hardware.figures(spec, other)
+custom_hardware.render(catalogue)
