@@ -25,6 +25,7 @@ NOTE = re.compile(r"^- ([A-Z][^:`]*): ([\d.,]+%?|—)$")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
 HEADING = re.compile(r"^#{3,4} |^\d+\. \*\*")
 HARDWARE = "- **Hardware**: "
+CHAIN_NOTE = re.compile(r"^- `.* in all\) (?:computes|makes) ")
 UNCHECKED = ("- **Status**", "- **Analysis Tier**", "- **Trace**")
 
 
@@ -147,7 +148,7 @@ class Checker:
         yield from name_problems(line.text, self.names)
         if line.columns:
             yield from category_table_problems(line, self.run, key, facts)
-        elif " in all) computes " in line.text:
+        elif CHAIN_NOTE.search(line.text):
             yield from tables.chain_problems(line.text, self.run, set())
         elif note := NOTE.match(line.text):
             measure = NOTES.get(note[1])

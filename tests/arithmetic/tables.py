@@ -4,6 +4,7 @@ import html
 import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from tests.arithmetic.documents import Line
 from tests.arithmetic.evidence import fact_of
@@ -59,6 +60,7 @@ CHAIN = re.compile(
 def chain_problems(text: str, run: RunDirectory, uids: set[int]) -> Iterator[str]:
     """Chains by name with their kernels, instances and time, and the part of it that ``uids``
     take."""
+    text, *feeding = re.split(r"(?= makes what attention reads)", text)
     told = CHAIN.findall(text)
     if len(told) < text.count(" in all)") or len(list(numbers(text))) != 4 * len(told) - sum(
         not part for part, *_ in told
@@ -77,6 +79,25 @@ def chain_problems(text: str, run: RunDirectory, uids: set[int]) -> Iterator[str
         for cell, value in expected:
             if problem := differs(cell, value):
                 yield f"{name}: {problem}"
+        for tail in feeding:
+            yield from _feeding_problems(tail, chain, run)
+
+
+def _feeding_problems(text: str, chain: dict[str, Any], run: RunDirectory) -> Iterator[str]:
+    """How many instances of a chain attention reads, no more than it has calls, and their time."""
+    told = re.search(r" in ([\d,]+) of them, ([\d.,]+ .s);", text)
+    count, time_ms = chain["attention_count"], chain["attention_time_us"] / 1000
+    calls = sum(row.calls for row in run.category("sdpa_fwd"))
+    if not 0 < count <= min(chain["instance_count"], calls):
+        yield f"attention reads {count} of {chain['instance_count']} in {calls} calls"
+    if time_ms > chain["kernel_time_us"] / 1000 * (1 + 1e-9):
+        yield f"a part of {time_ms} ms is more than the whole"
+    if told:
+        for cell, value in ((told[1], count), (told[2], time_ms)):
+            if problem := differs(cell, value):
+                yield problem
+    elif list(numbers(text)) or count != chain["instance_count"]:
+        yield f"attention reads {count} of {chain['instance_count']}"
 
 
 def _longest_problems(cell: str, facts: Facts) -> Iterator[str]:
