@@ -44,8 +44,9 @@ def _notes(chain: Chain, key: str) -> Iterator[str]:
 def chain_text(chain: Chain) -> str:
     """The chain with its kernels, instances and time."""
     kernels = counted(chain.kernels // chain.instances, "kernel")
+    product = f"what follows {quoted(chain.row['product_name'])} in " if chain.is_epilogue else ""
     return (
-        f"{quoted(chain.name)} ({kernels}, {counted(chain.instances, 'instance')}, "
+        f"{product}{quoted(chain.name)} ({kernels}, {counted(chain.instances, 'instance')}, "
         f"{ms(chain.time_ms)} in all)"
     )
 

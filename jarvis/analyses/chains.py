@@ -24,7 +24,14 @@ LONG_CHAIN, LONG_MODELLED_PCT, SHORT_MODELLED_PCT = 5, 75.0, 50.0
 below."""
 
 OVERLAP_PART = 0.15
-"""Part of the shorter of memory and arithmetic time that a fused kernel does not hide."""
+"""Part of the shorter of memory and arithmetic time that a fused kernel does not hide; the part of
+an epilogue's time, at worst, that the product takes longer with it."""
+
+MINOR_TRAFFIC_PCT = 5.0
+"""An epilogue that adds less than this share of its steps' traffic reads little but the product."""
+
+ACTIVATIONS = frozenset({"relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "clamp_min"})
+_USUAL_EPILOGUES = ACTIVATIONS | {"add", "mul"}
 
 
 ATTENTION = "sdpa_fwd"
@@ -113,8 +120,8 @@ OTHERWISE = (
 class Chain:
     """A row of ``fusion_chains`` with its ``steps``, and what a fused kernel would gain.
 
-    ``fused_ms`` is the time of the fused kernels of all instances at their roofline; ``gain`` and
-    it are None where ``unknown`` says why.
+    ``fused_ms`` is the time of the fused kernels of all instances at their roofline, of an epilogue
+    what the products take longer; ``gain`` and it are None where ``unknown`` says why.
     """
 
     row: Mapping[str, Any]
@@ -134,7 +141,28 @@ class Chain:
     def name(self) -> str:
         """The module, function or operator, else the first and the last step."""
         name: str | None = self.row["scope_name"]
-        return name or f"{self.operators[0]} ... {self.operators[-1]}"
+        first = self.row["product_name"] or self.operators[0]
+        return name or f"{first} ... {self.operators[-1]}"
+
+    @property
+    def base_names(self) -> list[str]:
+        """The operators without name space and underscores: ``add`` for ``aten::add_``."""
+        return [name.rpartition("::")[2].strip("_") for name in self.operators]
+
+    @property
+    def is_epilogue(self) -> bool:
+        """Whether a matrix product could do it before it writes; else the steps fuse with each
+        other."""
+        return self.row["product_name"] is not None
+
+    @property
+    def reads_little_else(self) -> bool:
+        """Whether an epilogue moves little but the product's result."""
+        row = self.row
+        added = row["fused_bytes"]
+        return added is not None and (
+            impact.share_pct(added, row["step_bytes"]) < MINOR_TRAFFIC_PCT
+        )
 
     @property
     def instances(self) -> int:
@@ -172,7 +200,7 @@ class Chain:
     @property
     def composition(self) -> Composition | None:
         """What it computes, where the operators tell."""
-        names = {name.rpartition("::")[2].strip("_") for name in self.operators}
+        names = set(self.base_names)
         return next((c for c in COMPOSITIONS if all(g & names for g in c.operators)), None)
 
     @property
@@ -180,6 +208,14 @@ class Chain:
         """What speaks for it being a chain that one kernel can replace."""
         kind = self.row["scope_kind"]
         found = self.composition
+        if self.is_epilogue:
+            known = set(self.base_names) <= _USUAL_EPILOGUES
+            tests = (
+                (True, "the steps take the shape that the product makes"),
+                (known, "products with such an epilogue are usual"),
+                (self.reads_little_else, "it moves little but the product's result"),
+            )
+            return tuple(reason for applies, reason in tests if applies)
         named = (
             (self.row["is_bounded"], f"it is all that the {kind} does"),
             (self.row["has_data_flow"], "each step takes the shape that the one before makes"),
@@ -224,6 +260,9 @@ def _estimated(
     if (unknown := _unknown(chain, hardware)) is not None or hardware is None:
         return Chain(row, chain.steps, chain.compute_pct, unknown=unknown)
     memory_ms = row["fused_bytes"] / hardware.mem_bw_gbps / 1e6
+    if chain.is_epilogue:
+        gain = _epilogue_gain(chain, memory_ms, target_pct, bases)
+        return Chain(row, chain.steps, chain.compute_pct, memory_ms, gain)
     peak = hardware.max_achievable_tflops.get(row["compute"] or "")
     arithmetic_ms = row["flops"] / peak / 1e9 if peak else 0.0
     longer, shorter = max(memory_ms, arithmetic_ms), min(memory_ms, arithmetic_ms)
@@ -239,6 +278,18 @@ def _estimated(
         total_ms=bases["total_ms"],
     )
     return Chain(row, chain.steps, chain.compute_pct, fused_ms, gain)
+
+
+def _epilogue_gain(
+    chain: Chain, added_ms: float, target_pct: float, bases: Mapping[str, float]
+) -> Impact:
+    """All time of the steps at best; without what their other operands take at the target (mid);
+    as slowly as now, and with a product that takes longer by OVERLAP_PART of that time (low)."""
+    time_ms = chain.time_ms
+    mid_ms = max(0.0, time_ms - added_ms * impact.FULL_PCT / target_pct)
+    kept = min(1.0, chain.row["fused_bytes"] / chain.row["step_bytes"])
+    low_ms = min(mid_ms, time_ms * (1 - kept) * (1 - OVERLAP_PART))
+    return impact.bounded_impact(time_ms, time_ms, low_ms=low_ms, mid_ms=mid_ms, **bases)
 
 
 def _unknown(chain: Chain, hardware: HardwareSpec | None) -> str | None:

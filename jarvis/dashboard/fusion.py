@@ -38,6 +38,7 @@ _ESTIMATE = (
 _CHAIN_COLUMNS = (
     "chain",
     "scope_name",
+    "product_name",
     "steps",
     "instance_count",
     *(column.name for column in _ESTIMATE),

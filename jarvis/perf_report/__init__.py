@@ -17,6 +17,8 @@ from jarvis.perf_report import (
     call_stacks,
     collectives,
     fusion_chains,
+    fusion_epilogues,
+    fusion_tables,
     gpu_timeline,
     idle_gaps,
     kernel_summary,
@@ -481,7 +483,10 @@ class PerfReport:
         order, attention = self._launch_order, self._attention_members
         chains = fusion_chains.chain_members(order, attention["step"])
         feeding = attention_inputs.feeding_attention(order, chains, attention)
-        return fusion_chains.fusion_tables(order, chains, feeding)
+        taken = pl.concat([attention["step"], chains["step"]])
+        differentiated = self._trace.backwards["forward_uid"]
+        epilogues = fusion_epilogues.epilogue_members(order, taken, differentiated)
+        return fusion_tables.fusion_tables(order, chains, epilogues, feeding)
 
     @property
     def _python_calls(self) -> HostCalls:

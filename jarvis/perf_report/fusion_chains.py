@@ -16,12 +16,7 @@ import polars as pl
 from jarvis.perf_report.call_frames import Bools, Int64s
 from jarvis.perf_report.data_flow import Shape, Traffic, flows, is_part, is_related
 from jarvis.perf_report.fusion_scopes import MAX_STEPS
-from jarvis.perf_report.intervals import microseconds
-from jarvis.perf_report.launch_order import Call, LaunchOrder, members, step_rows
-from jarvis.perf_report.literals import tuples_text
-
-_CHAIN = ("scope_kind", "scope_name", "is_bounded", "step_names")
-"""What makes two instances one chain."""
+from jarvis.perf_report.launch_order import Call, LaunchOrder, members
 
 _NORMALIZATIONS = ("layer_norm", "rms_norm")
 
@@ -65,53 +60,6 @@ def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
             known[key] = _instances([calls[operation] for operation in key])
         found += [(start + offset, *chain) for offset, chain in known[key]]
     return members(found, {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64})
-
-
-def fusion_tables(
-    order: LaunchOrder, chains: pl.DataFrame, feeding: pl.Series
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ``fusion_chains``, most time first, and ``fusion_steps``.
-
-    ``chains``: ``chain_members``; ``feeding``: the instances that feed attention.
-    """
-    feeds = pl.col("instance").is_in(feeding.implode())
-    placed = order.placed(chains)
-    instances = placed.group_by("instance", maintain_order=True).agg(
-        pl.col("scope_kind", "scope_name", "is_bounded", "has_data_flow", "fused_bytes").first(),
-        pl.col("source_uid", "input_dims").first(),
-        step_names="name",
-        kernel_count=pl.col("kernel_count").sum(),
-        busy_ns=pl.col("busy_ns").sum(),
-        modelled_ns=pl.col("busy_ns").filter(pl.col("exact_bytes").is_not_null()).sum(),
-        step_bytes=pl.col("exact_bytes").sum(),
-        flops=pl.col("exact_flops").sum(),
-        compute=pl.col("compute_spec").sort_by("exact_flops", maintain_order=True).last(),
-    )
-    groups = (
-        instances.group_by(_CHAIN, maintain_order=True)
-        .agg(
-            pl.col("instance"),
-            pl.col("has_data_flow").all(),
-            instance_count=pl.len().cast(pl.Int64),
-            kernel_count=pl.col("kernel_count").sum().cast(pl.Int64),
-            kernel_time_us=microseconds(pl.col("busy_ns").sum()),
-            attention_count=feeds.sum().cast(pl.Int64),
-            attention_time_us=microseconds(pl.col("busy_ns").filter(feeds).sum()),
-            modelled_pct=100 * pl.col("modelled_ns").sum() / pl.col("busy_ns").sum(),
-            step_bytes=pl.col("step_bytes").sum(),
-            fused_bytes=pl.when(pl.col("fused_bytes").null_count() == 0)
-            .then(pl.col("fused_bytes").sum())
-            .cast(pl.Float64),
-            flops=pl.col("flops").sum(),
-            compute=pl.col("compute").first(),
-            input_dims=pl.col("input_dims").first(),
-            example_uid=pl.col("source_uid").first(),
-        )
-        .sort("kernel_time_us", "example_uid", descending=[True, False])
-        .with_columns(chain=pl.int_range(1, pl.len() + 1))
-        .with_columns(tuples_text("input_dims"))
-    )
-    return groups.drop("instance"), step_rows(placed, groups, "chain")
 
 
 def _stretches(order: LaunchOrder, can_fuse: Bools) -> Int64s:

@@ -352,6 +352,12 @@ FUSION_CHAINS = (
     _INSTANCES,
     _LAUNCHES,
     number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
+    text("product_name", "Product", "matrix product whose epilogue the steps could be; else empty"),
+    text("product_dims", "Product shapes", "shapes of that product's first call"),
+    text("product_types", "Product dtypes", "dtypes of that product's first call"),
+    text("product_kernel", "Product kernel", "kernel of that product's first call"),
+    number("product_time_us", "Product time (µs)", "µs", "kernel time of these products"),
+    count("kept_count", "Results kept", "instances whose product's own result is needed too"),
     count("attention_count", "Before attention", "instances whose result attention reads next"),
     number("attention_time_us", "Before attention (µs)", "µs", "kernel time of these instances"),
     number("modelled_pct", "Modelled (%)", "%", "share of that time whose memory traffic is known"),
@@ -362,8 +368,8 @@ FUSION_CHAINS = (
         "fused_bytes",
         "Bytes when fused",
         "bytes",
-        "what comes from outside the chain and what its last step writes, of all instances; empty "
-        "where a shape or dtype is not known",
+        "what comes from outside the chain and what its last step writes, of all instances; behind "
+        "a product, what its kernel moves on top; empty where a shape or dtype is not known",
         ",.0f",
     ),
     number("flops", "FLOPs", "FLOP", "floating-point work of all instances", ",.0f"),

@@ -53,7 +53,9 @@ def product(built: TraceBuilder) -> None:
 
 
 def chains(built: TraceBuilder) -> pl.DataFrame:
-    return PerfReport(built.read(), None, strict=True).fusion_chains
+    """The chains of steps that fuse with each other, without those that fuse into a product."""
+    found = PerfReport(built.read(), None, strict=True).fusion_chains
+    return found.filter(pl.col("product_name").is_null())
 
 
 def modules(count: int, us: tuple[float, ...] | None = None) -> TraceBuilder:

@@ -1,4 +1,4 @@
-"""Kernel fusion: chains of operators under one module or function that one kernel could replace."""
+"""Kernel fusion: operators that one kernel could replace, or that belong into a matrix product."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +10,7 @@ from jarvis import impact
 from jarvis.analyses import chains as found
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.chains import Chain
+from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
 from jarvis.analyses.wording import counted, listed, ms, pct, quoted, size
 from jarvis.findings import GPU_TIME, Finding
@@ -31,7 +32,7 @@ def fusible_chain(data: CategoryData) -> Iterator[Finding]:
     where no saving can be estimated.
     """
     for chain in _chains(data):
-        if chain.is_worth_fusing:
+        if chain.is_worth_fusing and not chain.is_epilogue:
             yield _finding(data, chain)
 
 
@@ -172,6 +173,7 @@ def _candidate(chain: Chain) -> dict[str, JsonValue]:
         "base_name": chain.name,
         "scope_kind": row["scope_kind"],
         "instance_count": chain.instances,
+        "product_name": row["product_name"],
         "kernel_count": len(chain.operators),
         "launch_count": chain.kernels,
         "kernels": [{"name": name, "dur_us": 1000 * time_ms} for name, time_ms in chain.step_times],
@@ -208,14 +210,14 @@ def _estimate(chain: Chain) -> dict[str, JsonValue]:
         "modeled_kernel_count": int(known["bytes"].sum()),
         "confidence": chain.confidence,
         "affected_gpu_kernels": chain.steps["kernel"].unique(maintain_order=True).to_list(),
-        "fusion_type": "memory_bound",
+        "fusion_type": "matrix_compute" if chain.is_epilogue else "memory_bound",
     }
 
 
 ANALYSIS = Analysis(
     title="Kernel fusion",
     icon=":material/merge:",
-    checks=(fusible_chain,),
+    checks=(fusible_chain, gemm_epilogue),
     needs=found.TABLES,
     measure=measure,
 )
