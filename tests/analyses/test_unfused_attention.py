@@ -75,6 +75,17 @@ def test_both_paths_are_named(run: Run) -> None:
     assert "`aten::bmm` of [8,128,64] bf16, [8,64,128] bf16" in finding.kernel
 
 
+def test_products_of_one_shape_around_it_have_advice_of_their_own(run: Run) -> None:
+    projections = [
+        finding
+        for finding in run.results["gemm"].findings
+        if {row.name for row in finding.operations} <= {"aten::addmm", "aten::mm"}
+    ]
+    assert len(projections) == 2
+    for texts in ({f.algorithmic for f in projections}, {f.kernel for f in projections}):
+        assert len(texts) == 2
+
+
 def test_without_known_hardware_the_middle_has_no_model(tmp_path: Path) -> None:
     (finding,) = findings(analysed(layers(3), tmp_path, "Unknown GPU"))
     assert finding.impact is not None

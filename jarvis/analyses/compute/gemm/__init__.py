@@ -50,17 +50,17 @@ ADVICE = {
     "short K": Advice(
         rule=f"K is at most {SHORT_K}",
         reason="M={m}, N={n}, K={k} has little arithmetic for each element that it writes",
-        algorithmic="Fuse the product with what reads its output of M={m} by N={n} (in attention, "
+        algorithmic="Fuse {name} with what reads its output of M={m} by N={n} (in attention, "
         "use a fused attention operator), so that the output need not cross memory.",
-        kernel="Tune the kernel for M={m}, N={n}, K={k}, batch {b} ({tile_note}); a replay package "
-        "reproduces it.",
+        kernel="Tune the kernel of {name} for M={m}, N={n}, K={k}, batch {b} ({tile_note}); a "
+        "replay package reproduces it.",
         is_notable=True,
     ),
     "tall and skinny": Advice(
         rule=f"M and N differ by {SKINNY_RATIO} times or more",
         reason="the output of M={m}, N={n}, K={k} has one long and one short side ({short_side})",
         algorithmic="{skinny_advice} {narrower_note}",
-        kernel="Tune tile sizes for M={m}, N={n}, K={k} ({tile_note}); a replay package "
+        kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note}); a replay package "
         "reproduces it.",
         is_notable=True,
     ),
@@ -88,7 +88,7 @@ ADVICE = {
         rule=LAUNCH_BOUND_RULE,
         reason="M={m}, N={n}, K={k} has so little work that the fixed cost of a kernel "
         "decides its time",
-        algorithmic="{merge_note}Batch more rows than M={m} into {each}, or merge "
+        algorithmic="{merge_note}Batch more rows than M={m} into {each} of {name}, or merge "
         "products that share an input{place}; torch.compile may batch them.",
         kernel="Use a grouped GEMM that takes the {calls} together; a GPU graph only shortens the "
         "gaps between them, and tuning {kernel} gains little.",
@@ -96,20 +96,20 @@ ADVICE = {
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
         reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic needs",
-        algorithmic="{merge_note}Try another batch size than M={m}, which changes how evenly the "
-        "output tiles spread over the GPU. {narrower_note}",
-        kernel="Tune tile sizes and kernel selection for M={m}, N={n}, K={k}, batch {b} "
+        algorithmic="{merge_note}Try another batch size than M={m} for {name}, which changes how "
+        "evenly the output tiles spread over the GPU. {narrower_note}",
+        kernel="Tune tile sizes and kernel selection of {name} for M={m}, N={n}, K={k}, batch {b} "
         "({tile_note}); a replay package reproduces it.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, no pattern",
         reason="M={m}, N={n}, K={k} ({dtype}) moves much data for its arithmetic, and bandwidth is "
         "left unused",
-        algorithmic="{merge_note}Batch more rows than M={m} into {each}, fuse the "
+        algorithmic="{merge_note}Batch more rows than M={m} into {each} of {name}, fuse the "
         "elementwise work around it{place}, and use sparsity if the weights have it. "
         "{narrower_note}",
         kernel="Bandwidth below expectation is a kernel opportunity: give a replay package of "
-        "M={m}, N={n}, K={k}, batch {b} to the kernel team ({tile_note}).",
+        "{name} with M={m}, N={n}, K={k}, batch {b} to the kernel team ({tile_note}).",
     ),
 }
 
