@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -10,10 +11,11 @@ from jarvis.findings import AnalysisResult, Priority, Status
 from jarvis.impact import share_pct
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
+from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.findings import efficiency_sentence, measures_table, no_data
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_line, health_of, health_table
-from jarvis.reports.markup import Markdown, cell, table
+from jarvis.reports.markup import Markdown, cell, prose, table
 from jarvis.reports.quantities import (
     count,
     decimal,
@@ -60,6 +62,7 @@ class FairReporter(Reporter):
 class Section:
     """One analysis in the detailed part; ``has_findings`` also where all are of low priority."""
 
+    key: str
     title: str
     overview: str
     table: Markdown
@@ -71,41 +74,47 @@ class Section:
     kernels: Markdown | None = None
 
 
-def fair_markdown(run: Run, root: Path) -> str:
-    """The report of a run whose directory is ``root``."""
-    details = details_of(run)
+def fair_markdown(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
+    """The report of a run whose directory is ``root``, as its author edited it."""
+    return render("fair", **fair_parts(run, root, edits))
+
+
+def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
+    """What the report says, by the names of its templates; texts are Markdown or plain."""
+    details, left_out = edits.parted(details_of(run))
     hardware = run.manifest.hardware
     cards = [d for d in details if d.finding.priority is not Priority.LOW]
     low = [d for d in details if d.finding.priority is Priority.LOW]
     health = health_of(run)
     notes = [fact for fact in health if fact.severity is Severity.NOTE]
-    return render(
-        "fair",
-        model=sections.model_name(run),
-        platform=sections.platform_name(run),
-        summary=summary.paragraph(run, details),
-        metrics=list(summary.metrics(run)),
-        top_operations=summary.top_operations(run),
-        warnings=warnings_of(run),
-        unsteady=[d for d in details if d.finding.check == "high_variance"],
-        failures=[r for r in run.results.values() if r.status is Status.ERROR],
-        basis=BASIS,
-        cards=cards,
-        low_icon=Priority.LOW.icon,
-        low_priority=_low_priority(low) if low else None,
-        sections=[
+    return {
+        "model": sections.model_name(run),
+        "platform": sections.platform_name(run),
+        "summary": edits.summary or prose(summary.paragraph(run, details, is_whole=not left_out)),
+        "author_note": _author_note(edits, left_out),
+        "metrics": list(summary.metrics(run)),
+        "top_operations": summary.top_operations(run),
+        "warnings": warnings_of(run),
+        "unsteady": [d for d in details if d.finding.check == "high_variance"],
+        "failures": [r for r in run.results.values() if r.status is Status.ERROR],
+        "basis": BASIS,
+        "cards": cards,
+        "low_icon": Priority.LOW.icon,
+        "low_priority": _short_table(low) if low else None,
+        "left_out": _short_table(left_out) if left_out else None,
+        "sections": [
             *(_across(result, cards) for result in sections.cross_results(run)),
             *(_category(run, result, cards) for result in sections.compute_results(run)),
         ],
-        absent=_absent(run),
-        hardware=sections.preset_name(hardware) if hardware else sections.hardware_line(None),
-        peaks=appendix.peaks(hardware) if hardware else None,
-        health_line=health_line(health),
-        health=health_table(notes) if notes else None,
-        replay=replay_sentence(root),
-        replay_table=replay_table(root),
-        methodology=appendix.methodology(hardware),
-    )
+        "absent": _absent(run),
+        "hardware": sections.preset_name(hardware) if hardware else sections.hardware_line(None),
+        "peaks": appendix.peaks(hardware) if hardware else None,
+        "health_line": health_line(health),
+        "health": health_table(notes) if notes else None,
+        "replay": replay_sentence(root),
+        "replay_table": replay_table(root),
+        "methodology": appendix.methodology(hardware),
+    }
 
 
 def _absent(run: Run) -> list[str]:
@@ -117,7 +126,19 @@ def _absent(run: Run) -> list[str]:
     return [*named, *reasons]
 
 
-def _low_priority(details: list[Details]) -> Markdown:
+def _author_note(edits: Edits, left_out: list[Details]) -> str | None:
+    """What of the report comes from its author and not from the trace."""
+    rewritten = "The author of this report wrote the summary." if edits.summary else ""
+    listed = (
+        f"The author left out {counted(len(left_out), 'finding')}; the appendix lists "
+        f"{'it' if len(left_out) == 1 else 'them'}."
+        if left_out
+        else ""
+    )
+    return " ".join(filter(None, (rewritten, listed))) or None
+
+
+def _short_table(details: list[Details]) -> Markdown:
     return table(
         ("", "Finding", "Category", "Saving"),
         (
@@ -137,6 +158,7 @@ def _category(run: Run, result: AnalysisResult, cards: list[Details]) -> Section
     shown = sections.shown_rows(rows)
     calls, kinds = counted(result.invocation_count, "call"), counted(result.row_count, "row")
     return Section(
+        key=result.key,
         title=f"{result.title} ({percent(result.percent_of_compute)} of compute)",
         overview=f"{milliseconds(result.gpu_time_ms)} in {calls} over {kinds} of distinct "
         f"arguments. {efficiency_sentence(result)}",
@@ -153,6 +175,7 @@ def _category(run: Run, result: AnalysisResult, cards: list[Details]) -> Section
 def _across(result: AnalysisResult, cards: list[Details]) -> Section:
     template = f"_{result.key}_table"
     return Section(
+        key=result.key,
         title=f"{result.title} ({sections.SCOPES[result.tier]})",
         overview=f"In full: `{INSIDE.findings(result.key, result.tier)}`.",
         table=Markdown(render(template, result=result))

@@ -1,4 +1,7 @@
-"""A whole run as one JSON document: manifest, results and every table as rows."""
+"""A run as one JSON document: manifest, results, and the tables as rows.
+
+Tables of single events would make most of it, so they are left out, each with how many rows it has.
+"""
 
 from pathlib import Path
 
@@ -6,10 +9,20 @@ import orjson
 
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+HOST_EVENTS = frozenset({"host_slices", "host_bins"})
+"""Tables that only a timeline needs."""
+
+GPU_EVENTS, GPU_EVENTS_MOST = "gpu_work", 20_000
+"""The table of GPU events, and the rows from which on it is left out too."""
 
 
 class JsonReporter(Reporter):
-    """Made on demand; values that JSON lacks (NaN, infinity) are null."""
+    """Made on demand; values that JSON lacks (NaN, infinity) are null.
+
+    ``tables_left_out`` says what is missing: ``rows`` and ``reason`` by the name of the table.
+    """
 
     name = "json"
     suffix = ".json"
@@ -17,14 +30,28 @@ class JsonReporter(Reporter):
 
     def render(self, run: Run, out: Path) -> None:
         results = {key: result.model_dump(mode="json") for key, result in run.results.items()}
+        left_out = _left_out(run)
         with out.open("wb") as file:
             file.write(b'{"manifest":' + orjson.dumps(run.manifest.model_dump(mode="json")))
             file.write(b',"results":' + orjson.dumps(results))
+            file.write(b',"tables_left_out":' + orjson.dumps(left_out))
             file.write(b',"tables":{')
-            for position, name in enumerate(run.manifest.tables):
+            written = [name for name in run.manifest.tables if name not in left_out]
+            for position, name in enumerate(written):
                 rows = orjson.dumps(run.table(name).to_dicts())
                 file.write(b"," * bool(position) + orjson.dumps(name) + b":" + rows)
             file.write(b"}}\n")
+
+
+def _left_out(run: Run) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for name in run.manifest.tables:
+        rows = run.table(name).height if name in {*HOST_EVENTS, GPU_EVENTS} else 0
+        if name in HOST_EVENTS or rows > GPU_EVENTS_MOST:
+            place = RunPaths(Path()).table(name)
+            reason = f"single events; the run directory has them as {place}"
+            found[name] = {"rows": rows, "reason": reason}
+    return found
 
 
 REPORTER = JsonReporter()

@@ -23,13 +23,16 @@ MOSTLY_COMPUTE_PCT = 50.0
 """Below this share of wall time the summary says how little kernels can gain."""
 
 
-def paragraph(run: Run, details: list[Details]) -> str:
-    """What was judged, what to do first, and what all of it would gain."""
+def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str:
+    """What was judged, what to do first, and what all of it would gain.
+
+    ``is_whole`` says whether ``details`` are all findings of the run.
+    """
     return " ".join(
         part
         for part in (
             _source(run),
-            _first(details),
+            _first(details, is_whole),
             _all(run, details),
             _before_kernels(run, details),
         )
@@ -81,9 +84,9 @@ def _source(run: Run) -> str:
     return f"From the {trace}{judged}.{named}{missing}"
 
 
-def _first(details: list[Details]) -> str:
+def _first(details: list[Details], is_whole: bool) -> str:
     if not details or details[0].finding.priority is Priority.LOW:
-        return "No finding is above low priority."
+        return f"No finding{'' if is_whole else ' of this report'} is above low priority."
     first = details[0]
     title, gain = f"{first.recommendation.label} ({first.finding.title})", first.finding.impact
     if gain is None:

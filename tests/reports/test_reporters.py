@@ -51,11 +51,29 @@ def test_the_whole_run_as_json(sample: Analysed, tmp_path: Path) -> None:
         raise AssertionError(constant)
 
     document = json.loads(out.read_text(encoding="utf-8"), parse_constant=refuse)
-    assert set(document["tables"]) == set(sample.run.manifest.tables)
+    left_out = document["tables_left_out"]
+    assert set(left_out) == {"host_slices", "host_bins"}
+    assert set(document["tables"]) == set(sample.run.manifest.tables) - set(left_out)
+    slices = left_out["host_slices"]
+    assert slices["rows"] == sample.run.table("host_slices").height > 0
+    assert "tables/host_slices.parquet" in slices["reason"]
     assert document["manifest"]["analysis_id"] == sample.run.manifest.analysis_id
     operations = document["tables"]["operations"]
     assert len(operations) == sample.run.table("operations").height
     assert "findings" in document["results"]["gemm"]
+
+
+def test_gpu_events_are_left_out_of_json_where_they_are_many(
+    sample: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = sample.run.table("gpu_work").height
+    out = tmp_path / "run.json"
+    for most, is_left_out in ((rows, False), (rows - 1, True)):
+        monkeypatch.setattr("jarvis.reports.json.GPU_EVENTS_MOST", most)
+        load_reporters()["json"].render(sample.run, out)
+        document = json.loads(out.read_bytes())
+        assert ("gpu_work" in document["tables_left_out"]) is is_left_out
+        assert ("gpu_work" in document["tables"]) is not is_left_out
 
 
 def test_reports_hold_no_path_of_this_machine(sample: Analysed) -> None:
