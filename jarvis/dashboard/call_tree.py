@@ -8,6 +8,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
+from jarvis.analyses.wording import counted
 from jarvis.charts import STATES, Palette
 from jarvis.dashboard import call_tree_choice, navigation
 from jarvis.dashboard.controls import choice, text_input, whole_number
@@ -33,6 +34,7 @@ _LEAST_JUDGED = 0.5
 
 _ROWS_SHOWN, _TITLE_LETTERS = 300, 80
 _ROWS_IN_SIGHT, _TABLE_PX = 9, 330
+_FEW = 8
 _KIND, _EFFICIENCY = "kind", "efficiency"
 _BACKWARD = "Backward operator"
 _KIND_WORDS: Mapping[str, str] = {
@@ -82,7 +84,7 @@ _MODULE_COLUMNS = (
     *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
     *("module_count", "backward_ms"),
 )
-_WIDTHS = {"label": 260, "calls": 70, "launches": 80} | dict.fromkeys(
+_WIDTHS = {"label": 215, "calls": 70, "launches": 80} | dict.fromkeys(
     ("gpu_ms", "share_pct", "efficiency_pct", "modelled_pct"), 95
 )
 
@@ -258,6 +260,8 @@ def _found_words(tree: CallTree, root: int) -> str:
         return said if name == row["label"] else f"{said}, all of it in {_short(name)}"
     most = with_shares(children.head(1), row["gpu_ns"]).row(0, named=True)
     said += f", {percent(most['share_pct'])} of it below {_short(most['label'])}"
+    if children.height > _FEW:
+        said += f", the longest of {count(children.height)} calls"
     unlinked = with_shares(children.filter(kind=NodeKind.UNLINKED.word), row["gpu_ns"])
     if unlinked.height and unlinked["node"][0] != most["node"]:
         said += f"; {percent(unlinked['share_pct'][0])} has no recorded launch"
@@ -334,10 +338,9 @@ def _modules_card(tree: CallTree, root: int, *, is_whole: bool) -> None:
         return
     row = tree.row(root)
     with st.container(border=True):
-        what = "classes of modules" if tree.view is View.CLASSES else "modules"
-        st.markdown(
-            f"**{count(modules.height)} {what} in {escape(row['label'])}**, most GPU time first"
-        )
+        what = "module class" if tree.view is View.CLASSES else "module"
+        found = counted(modules.height, what)
+        st.markdown(f"**{found} in {escape(row['label'])}**, most GPU time first")
         st.caption(
             "A module counts all that it calls, so times of modules inside each other overlap. "
             "Backward work counts where the trace links it to a module." + _cut_note(modules)
