@@ -66,7 +66,7 @@ def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
     if known.is_empty():
         st.markdown(f"**No {item}s** in this trace")
         return
-    typical = microseconds(half_above(known))
+    typical = milliseconds(half_above(known) / 1000)
     if known.len() == 1:
         st.markdown(f"**One {item}** of {typical}")
     else:

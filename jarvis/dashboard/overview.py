@@ -48,7 +48,7 @@ def _figures(now: Opened, found: list[Saving]) -> None:
     """Six cards: how long a step is, how it divides, what could be saved, where to begin."""
     totals = now.run.manifest.totals
     saved_ms = total_ms(found)
-    places = st.columns([1, 1, 1, 1, 1, 1.5])
+    places = st.columns([1, 1, 1.05, 1, 1, 1.15])
     with places[0]:
         _time(totals, {fact.key: fact for fact in health_of(now.run)})
     with places[1]:
@@ -94,7 +94,7 @@ def _time(totals: Totals, facts: Mapping[str, Fact]) -> None:
     gpu_ms = milliseconds(totals.total_time_ms)
     step = facts.get("step_time")
     if step is None:
-        figure("GPU time", gpu_ms, "no step is marked", help_text=meaning)
+        figure("GPU time", gpu_ms, "no steps", help_text=f"{meaning} The trace marks no steps.")
         return
     steps = counted(int(facts["steps"].value or 0), "step")
     figure(
@@ -113,7 +113,7 @@ def _bottleneck(now: Opened) -> None:
         st.caption("No finding.")
         return
     title = worst.result.title
-    navigation.link(worst.finding.category, f"**{title}**", icon=":material/arrow_forward:")
+    navigation.link(worst.finding.category, f"**{title}**")
     st.caption(worst.title)
 
 
@@ -161,10 +161,14 @@ def _categories(now: Opened, target_pct: int) -> None:
             return
         first = rows.row(0, named=True)
         share = share_pct(first["gpu_time_ms"], float(rows["gpu_time_ms"].sum()))
-        saved_ms = float(rows["saved_ms"].sum())
+        projection = (
+            f"at {target_pct}% of the roofline all categories would save "
+            f"{milliseconds(float(rows['saved_ms'].sum()))}"
+            if rows["is_judged"].any()
+            else "no efficiency is known, so no saving"
+        )
         st.markdown(
-            f"**{first['title']} takes {percent(share)} of kernel time** · at {target_pct}% of the "
-            f"roofline all categories would save {milliseconds(saved_ms)}",
+            f"**{first['title']} takes {percent(share)} of kernel time** · {projection}",
             help="Kernel time of each category, and strong what its operations below the target "
             "would save if they reached it. Findings about idle time, communication and fusion are "
             "not in it, and small operations that are no finding are.",
@@ -174,7 +178,8 @@ def _categories(now: Opened, target_pct: int) -> None:
 
 
 def _by_category(now: Opened, target_pct: float) -> pl.DataFrame:
-    """``title``, ``gpu_time_ms`` and ``saved_ms`` of each category, most time first."""
+    """``title, gpu_time_ms, saved_ms`` of each category and whether it ``is_judged``, most time
+    first."""
     titles = {
         key: result.title
         for key, result in now.run.results.items()
@@ -186,6 +191,7 @@ def _by_category(now: Opened, target_pct: float) -> pl.DataFrame:
         .agg(
             gpu_time_ms=pl.col("kernel_time_us").sum() / 1000,
             saved_ms=pl.col("saved_us").sum() / 1000,
+            is_judged=pl.col("saved_us").is_not_null().any(),
         )
         .with_columns(title=pl.col("category").replace(titles))
         .sort("gpu_time_ms", "category", descending=[True, False])

@@ -16,7 +16,7 @@ from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TEXT, Column
 
 _TABLE_ROWS, _TABLE_PX = 12, 460
-_WIDTHS = {"rank": 55, "category": 105, "saved_ms": 85, "wall_pct": 95}
+_WIDTHS = {"rank": 50, "category": 100, "saved_ms": 85, "wall_pct": 95}
 
 
 def ranked_findings(now: Opened, target_pct: int) -> None:
@@ -34,14 +34,14 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
     }
     config["priority"] = st.column_config.MultiselectColumn(
         "Priority",
-        width=85,
+        width=75,
         options=[str(priority) for priority in PRIORITY_COLOURS],
         color=list(PRIORITY_COLOURS.values()),
         help="How urgent it is",
     )
     config["open"] = st.column_config.LinkColumn(
         "Open",
-        width=55,
+        width=50,
         display_text=":material/open_in_new:",
         help="The page and row of the finding, in a new tab",
     )

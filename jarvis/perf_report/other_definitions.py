@@ -12,15 +12,7 @@ from enum import StrEnum
 import polars as pl
 
 from jarvis.perf_report.gpu_timeline import Totals, totals
-from jarvis.perf_report.other_tools import (
-    ToolFigures,
-    gpu_idle,
-    has_compiled_calls,
-    hta,
-    is_cut_to_steps,
-    steps,
-    tensorboard,
-)
+from jarvis.perf_report.other_tools import OtherTools, ToolFigures
 from jarvis.perf_report.work import GpuWork
 from jarvis.trace import Trace
 
@@ -81,20 +73,23 @@ class _Row:
     reason: str
 
 
-def other_definitions(trace: Trace, work: GpuWork) -> pl.DataFrame:
-    """The rows (schema: ``other_definitions``) by quantity and tool; none without GPU work."""
+def other_definitions(trace: Trace, work: GpuWork, ours: Totals) -> pl.DataFrame:
+    """The rows (schema: ``other_definitions``) by quantity and tool; none without GPU work.
+
+    ``ours`` are the totals of ``work``.
+    """
     schema = {"quantity": pl.String, "tool": pl.String, "value": pl.Float64}
     schema |= {"unit": pl.String, "ours": pl.Float64, "reason": pl.String}
     if work.window.is_empty():
         return pl.DataFrame(schema=schema)
-    rows = sorted(_rows(trace, work), key=lambda row: list(Quantity).index(row.quantity))
+    found = _rows(OtherTools(trace), work, ours)
+    rows = sorted(found, key=lambda row: list(Quantity).index(row.quantity))
     return pl.DataFrame([asdict(row) for row in rows], schema=schema)
 
 
-def _rows(trace: Trace, work: GpuWork) -> Iterator[_Row]:
-    ours = totals(work)
+def _rows(tools: OtherTools, work: GpuWork, ours: Totals) -> Iterator[_Row]:
     own = _by_quantity(_of_totals(ours))
-    for tool, figures, reasons in _tools(trace, work, ours):
+    for tool, figures, reasons in _said(tools, work, ours):
         values = _by_quantity(figures)
         for quantity, reason in reasons.items():
             mine = own[Quantity.IDLE if quantity is Quantity.STREAM_IDLE else quantity]
@@ -102,26 +97,27 @@ def _rows(trace: Trace, work: GpuWork) -> Iterator[_Row]:
                 yield _Row(quantity, tool, values[quantity], _UNITS[quantity], mine, reason)
 
 
-def _tools(
-    trace: Trace, work: GpuWork, ours: Totals
+def _said(
+    tools: OtherTools, work: GpuWork, ours: Totals
 ) -> Iterator[tuple[Tool, ToolFigures, dict[Quantity, str]]]:
     """Each tool with its figures and the reasons for them."""
     yield Tool.TRACELENS, _of_totals(ours), _SAME
-    everything = totals(replace(work, counts_unlinked=True))
-    has_unlinked = everything != ours
+    has_unlinked = work.window.height < work.events.height
     if has_unlinked:
+        everything = totals(replace(work, counts_unlinked=True))
         reasons = dict.fromkeys(_SAME, _UNLINKED)
         yield Tool.TRACELENS_UNLINKED, _of_totals(everything), reasons
-    events = _LAST_STEP if is_cut_to_steps(trace) else _UNLINKED if has_unlinked else _ALL
-    exact, figures = hta(trace, is_rounded=False), hta(trace)
-    if figures == exact:
-        yield Tool.HTA, exact, _of_hta(trace, exact, events)
+    events = _LAST_STEP if tools.is_cut_to_steps else _UNLINKED if has_unlinked else _ALL
+    exact = tools.hta(is_rounded=False)
+    if tools.has_fine_clock:
+        figures = tools.hta()
+        yield Tool.HTA, figures, _of_hta(tools, figures, f"{events} {_ROUNDING}")
+        yield Tool.HTA_EXACT, exact, _of_hta(tools, exact, events)
     else:
-        yield Tool.HTA, figures, _of_hta(trace, figures, f"{events} {_ROUNDING}")
-        yield Tool.HTA_EXACT, exact, _of_hta(trace, exact, events)
-    plugin = tensorboard(trace)
-    yield Tool.TENSORBOARD, plugin, _of_tensorboard(trace, plugin)
-    idle = gpu_idle(trace)
+        yield Tool.HTA, exact, _of_hta(tools, exact, events)
+    plugin = tools.tensorboard()
+    yield Tool.TENSORBOARD, plugin, _of_tensorboard(tools, plugin)
+    idle = tools.gpu_idle()
     yield Tool.GPU_IDLE, idle, _of_gpu_idle(idle)
 
 
@@ -152,7 +148,7 @@ def _of_totals(parts: Totals) -> ToolFigures:
     )
 
 
-def _of_hta(trace: Trace, figures: ToolFigures, words: str) -> dict[Quantity, str]:
+def _of_hta(tools: OtherTools, figures: ToolFigures, words: str) -> dict[Quantity, str]:
     """The reasons for HTA's figures; ``words`` say which events it counts and how."""
     reasons = {
         Quantity.TIME: words,
@@ -163,20 +159,20 @@ def _of_hta(trace: Trace, figures: ToolFigures, words: str) -> dict[Quantity, st
         "communication, copies and fills.",
         Quantity.HIDDEN: words,
     }
-    if has_compiled_calls(trace):
+    if tools.has_compiled_calls:
         reasons = dict.fromkeys(reasons, _COMPILED_CALLS)
     elif figures.time_ms is None:
         reasons = dict.fromkeys(reasons, _NEGATIVE) | {Quantity.HIDDEN: words}
     return reasons | {Quantity.STREAM_IDLE: f"{words} {_BY_STREAM}"}
 
 
-def _of_tensorboard(trace: Trace, figures: ToolFigures) -> dict[Quantity, str]:
+def _of_tensorboard(tools: OtherTools, figures: ToolFigures) -> dict[Quantity, str]:
     quantities = (Quantity.TIME, Quantity.BUSY, Quantity.COMPUTE, Quantity.COMMUNICATION)
     if figures.time_ms is None:
         return dict.fromkeys(
             quantities, "Not computable: the trace has neither steps nor operators."
         )
-    if steps(trace).is_empty():
+    if tools.steps.is_empty():
         window = "the first operator to the last, as no step is marked"
         base = f"From {window}."
     else:

@@ -113,3 +113,10 @@ def test_a_trace_without_gpu_work_has_an_overview(filed: Draw, tmp_path: Path) -
     page = filed("overview", analysis=submit(Submission(path)).id)
     assert not page.exception
     assert any("No GPU time" in m.value for m in page.markdown)
+
+
+def test_without_a_known_efficiency_no_saving_is_named(filed: Draw, tmp_path: Path) -> None:
+    built = trace(device="Homebrew 9000").op("aten::mm", [[64, 64], [64, 64]])
+    path = built.launches("gemm", us=10).write(tmp_path / "unknown.json")
+    page = filed("overview", analysis=submit(Submission(path)).id)
+    assert any("no efficiency is known, so no saving" in m.value for m in page.markdown)

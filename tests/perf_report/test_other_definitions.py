@@ -12,7 +12,7 @@ import pytest
 
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.other_definitions import Quantity, Tool
-from jarvis.perf_report.other_tools import gpu_idle, hta, tensorboard
+from jarvis.perf_report.other_tools import OtherTools
 from jarvis.trace import read_trace
 from tests.builders import PID, TraceBuilder, trace
 
@@ -69,20 +69,20 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", list(PRINTED))
 def test_the_figures_are_those_that_the_tools_print(reference_root: Path, name: str) -> None:
-    recorded = read_trace(reference_root / "traces" / f"{name}.json.gz")
+    tools = OtherTools(read_trace(reference_root / "traces" / f"{name}.json.gz"))
     printed = PRINTED[name]
     for is_rounded, expected in ((True, printed.hta), (False, printed.hta_exact)):
-        found = hta(recorded, is_rounded=is_rounded)
+        found = tools.hta(is_rounded=is_rounded)
         parts = (found.time_ms, found.idle_ms, found.compute_ms, found.communication_ms)
         assert parts == pytest.approx(expected or (None,) * 4, abs=2e-6)
-    assert hta(recorded).stream_idle_ms == pytest.approx(printed.streams)
+    assert tools.hta().stream_idle_ms == pytest.approx(printed.streams)
     if printed.overlap_pct:
-        shares = [hta(recorded, is_rounded=r).hidden_communication_pct for r in (True, False)]
+        shares = [tools.hta(is_rounded=r).hidden_communication_pct for r in (True, False)]
         assert shares == pytest.approx(printed.overlap_pct, abs=0.005)
-    plugin = tensorboard(recorded)
+    plugin = tools.tensorboard()
     parts = (plugin.time_ms, plugin.busy_pct, plugin.compute_ms, plugin.communication_ms)
     assert parts == pytest.approx(printed.plugin or (None,) * 4, abs=1e-4)
-    idle = gpu_idle(recorded)
+    idle = tools.gpu_idle()
     assert (idle.time_ms, idle.busy_pct) == pytest.approx(
         printed.idle_tool or (None,) * 2, abs=1e-4
     )
@@ -158,7 +158,7 @@ def test_with_two_steps_hta_leaves_out_what_the_last_one_launches() -> None:
     builder.waits(100).op("aten::mm").launches("gemm", us=10, at_us=2100)
     _marked(_marked(builder, 1, 900, 150), 2, 1060, 500)
     recorded = builder.read()
-    assert hta(recorded).time_ms == pytest.approx(0.010)
+    assert OtherTools(recorded).hta().time_ms == pytest.approx(0.010)
     assert PerfReport(recorded, None).totals.total_time_ms == pytest.approx(0.110)
 
 
@@ -168,12 +168,12 @@ def test_steps_of_the_plugin_and_of_gpu_idle() -> None:
     builder.launches("gemm", us=100, at_us=1200)
     builder.launches("Memcpy HtoD", us=20, at_us=1310, cat="gpu_memcpy")
     _marked(_marked(builder, 1, 1000, 100), 2, 1100, 300)
-    recorded = builder.read()
-    plugin = tensorboard(recorded)
+    tools = OtherTools(builder.read())
+    plugin = tools.tensorboard()
     assert plugin.time_ms == pytest.approx(0.200)
     assert plugin.compute_ms == pytest.approx(0.075)
     assert plugin.busy_pct == pytest.approx(100 * 150 / 400)
-    idle = gpu_idle(recorded)
+    idle = tools.gpu_idle()
     assert idle.time_ms == pytest.approx(0.400)
     assert idle.busy_pct == pytest.approx(100 * 150 / 400)
 
@@ -184,7 +184,7 @@ def test_the_plugin_knows_collectives_by_the_operator() -> None:
     builder.launches(COLLECTIVE, us=60, at_us=1020, **{"External id": 5})
     builder.launches("gemm", us=20, at_us=1030, stream=8)
     _marked(builder, 1, 1000, 100)
-    plugin = tensorboard(builder.read())
+    plugin = OtherTools(builder.read()).tensorboard()
     assert plugin.compute_ms == pytest.approx(0.020)
     # the operator from 1000 to 1040 and the kernel from 1020 to 1080, less the GEMM
     assert plugin.communication_ms == pytest.approx(0.060)
