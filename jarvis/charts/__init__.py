@@ -19,7 +19,9 @@ from jarvis.charts.rooflines import (
     bandwidth_roofline,
     compute_roofline,
     peak_words,
+    suits_intensity,
 )
+from jarvis.charts.states import state
 from jarvis.charts.timeline import BRUSHED, CLICKED, TimelineRow, timeline_chart
 
 __all__ = [
@@ -48,5 +50,7 @@ __all__ = [
     "peak_words",
     "savings",
     "scatter",
+    "state",
+    "suits_intensity",
     "timeline_chart",
 ]

@@ -73,29 +73,11 @@ def compute_roofline(
     ``rows`` have the columns of ``operations``, ``arguments`` and ``state``; those without FLOPs
     have no place here. A dashed line stands at ``target_pct`` of each ceiling.
     """
-    points = _heaviest(rows, "flops_per_byte", "tflops_per_s")
-    peaks = points.drop_nulls("peak_tb_per_s").select("compute", "peak_tflops", "peak_tb_per_s")
-    ceilings = [
-        Ceiling(f"{peak_words(compute)} peak {peak:,.4g} TFLOPS/s" if peak else "", slope, peak)
-        for compute, peak, slope in peaks.unique(maintain_order=True).rows()
-    ]
-    ridges = [c.peak / c.slope for c in ceilings if c.peak and c.slope]
-    plane = _Plane(
-        _Axis(
-            "flops_per_byte",
-            "Arithmetic intensity (FLOP/byte)",
-            _log_range([*points["flops_per_byte"], *ridges]),
-        ),
-        _Axis(
-            "tflops_per_s",
-            "Achieved (TFLOPS/s)",
-            _log_range([*points["tflops_per_s"], *(c.peak for c in ceilings if c.peak)]),
-        ),
-    )
-    layers = _ceiling_layers(ceilings, plane, target_pct, palette)
-    if slope := next((c.slope for c in ceilings if c.slope), None):
-        layers.append(_slope_label(slope, plane, palette))
-    return _assembled(points, columns, plane, layers, palette)
+    placed = over_intensity(rows)
+    layers = _ceiling_layers(placed, target_pct, palette)
+    if placed.slope:
+        layers.append(_slope_label(placed.slope, placed.plane, palette))
+    return _assembled(placed, columns, layers, palette)
 
 
 def bandwidth_roofline(
@@ -105,19 +87,12 @@ def bandwidth_roofline(
 
     ``rows`` as for ``compute_roofline``; those without bytes have no place here.
     """
-    points = _heaviest(rows, "bytes", "tb_per_s")
-    peaks = points["peak_tb_per_s"].drop_nulls().unique(maintain_order=True)
-    ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
-    plane = _Plane(
-        _Axis("bytes", "Bytes moved by one call (modelled)", _log_range(points["bytes"]), "~s"),
-        _Axis("tb_per_s", "Achieved (TB/s)", _log_range([*points["tb_per_s"], *peaks])),
-    )
-    layers = _ceiling_layers(ceilings, plane, target_pct, palette)
-    return _assembled(points, columns, plane, layers, palette)
+    placed = over_size(rows)
+    return _assembled(placed, columns, _ceiling_layers(placed, target_pct, palette), palette)
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class Axis:
     """A logarithmic axis; all layers name their column after its field, so that they share it."""
 
     field: str
@@ -134,7 +109,7 @@ class _Axis:
             "axis": alt.Axis(
                 title=self.title,
                 format=self.form,
-                values=_log_ticks(self.domain),
+                values=log_ticks(self.domain),
                 ticks=False,
                 domain=False,
                 labelOverlap=True,
@@ -151,15 +126,74 @@ class _Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plane:
-    x: _Axis
-    y: _Axis
+class Plane:
+    """Two logarithmic axes."""
+
+    x: Axis
+    y: Axis
 
     def chart(self, points: Sequence[tuple[float, float]], **more: Sequence[Any]) -> alt.Chart:
         """A chart of bare points with further columns."""
         xs, ys = zip(*points, strict=True)
         frame = pl.DataFrame({self.x.field: xs, self.y.field: ys, **more})
         return alt.Chart(frame).encode(x=self.x.as_x(), y=self.y.as_y())
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Operations in their plane under their ceilings; ``slope`` is the memory's in TB/s."""
+
+    points: pl.DataFrame
+    plane: Plane
+    ceilings: list[Ceiling]
+    slope: float | None = None
+
+
+def over_intensity(rows: pl.DataFrame) -> Placed:
+    """TFLOPS/s over FLOP/byte; rows without FLOPs have no place."""
+    points = _heaviest(rows, "flops_per_byte", "tflops_per_s")
+    peaks = points.drop_nulls("peak_tb_per_s").select("compute", "peak_tflops", "peak_tb_per_s")
+    ceilings = [
+        Ceiling(f"{peak_words(compute)} peak {peak:,.4g} TFLOPS/s" if peak else "", slope, peak)
+        for compute, peak, slope in peaks.unique(maintain_order=True).rows()
+    ]
+    ridges = [c.peak / c.slope for c in ceilings if c.peak and c.slope]
+    plane = Plane(
+        Axis(
+            "flops_per_byte",
+            "Arithmetic intensity (FLOP/byte)",
+            _log_range([*points["flops_per_byte"], *ridges]),
+        ),
+        Axis(
+            "tflops_per_s",
+            "Achieved (TFLOPS/s)",
+            _log_range([*points["tflops_per_s"], *(c.peak for c in ceilings if c.peak)]),
+        ),
+    )
+    slope = next((c.slope for c in ceilings if c.slope), None)
+    return Placed(points, plane, ceilings, slope)
+
+
+def over_size(rows: pl.DataFrame) -> Placed:
+    """TB/s over the bytes of a call; rows without bytes have no place."""
+    points = _heaviest(rows, "bytes", "tb_per_s")
+    peaks = points["peak_tb_per_s"].drop_nulls().unique(maintain_order=True)
+    ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
+    plane = Plane(
+        Axis("bytes", "Bytes moved by one call (modelled)", _log_range(points["bytes"]), "~s"),
+        Axis("tb_per_s", "Achieved (TB/s)", _log_range([*points["tb_per_s"], *peaks])),
+    )
+    return Placed(points, plane, ceilings)
+
+
+def suits_intensity(rows: pl.DataFrame) -> bool:
+    """Whether compute over intensity says most: matrix units are used, or compute bounds most of
+    the time; else bandwidth over size does."""
+    bound_us, all_us = rows.select(
+        compute=pl.col("kernel_time_us").filter(pl.col("bound") == "compute").sum(),
+        all=pl.col("kernel_time_us").sum(),
+    ).row(0)
+    return bool(rows["compute"].str.starts_with("matrix").any()) or bound_us > all_us / 2
 
 
 def _heaviest(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
@@ -172,7 +206,7 @@ def _log_range(values: Iterable[float]) -> tuple[float, float]:
     return min(known) / _ROOM, max(known) * _ROOM
 
 
-def _log_ticks(domain: tuple[float, float]) -> list[float]:
+def log_ticks(domain: tuple[float, float]) -> list[float]:
     """Powers of ten; between them 2 and 5 too where the domain is short."""
     low, high = floor(log10(domain[0])), ceil(log10(domain[1]))
     steps = (1, 2, 5) if high - low <= _SHORT_DECADES else (1,)
@@ -180,11 +214,10 @@ def _log_ticks(domain: tuple[float, float]) -> list[float]:
     return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
 
 
-def _ceiling_layers(
-    ceilings: Sequence[Ceiling], plane: _Plane, target_pct: float, palette: Palette
-) -> list[alt.Chart]:
+def _ceiling_layers(placed: Placed, target_pct: float, palette: Palette) -> list[alt.Chart]:
     layers: list[alt.Chart] = []
-    for number, ceiling in enumerate(ceilings):
+    plane = placed.plane
+    for number, ceiling in enumerate(placed.ceilings):
         corners = ceiling.corners(plane.x.domain)
         target = [(x, y * target_pct / 100) for x, y in corners]
         for line, dash in ((corners, [1, 0]), (target, [5, 4])):
@@ -198,7 +231,7 @@ def _ceiling_layers(
     return layers
 
 
-def _ceiling_label(ceiling: Ceiling, plane: _Plane, number: int, palette: Palette) -> alt.Chart:
+def _ceiling_label(ceiling: Ceiling, plane: Plane, number: int, palette: Palette) -> alt.Chart:
     """The name above the line: at its end, or for a level line at its start, where calls are
     small and far below; those of several ceilings stand side by side."""
     shift = 4 + number * _LABEL_STEP
@@ -208,7 +241,7 @@ def _ceiling_label(ceiling: Ceiling, plane: _Plane, number: int, palette: Palett
     return _label(plane, end, ceiling.name, palette, "right", -shift, -7)
 
 
-def _slope_label(slope: float, plane: _Plane, palette: Palette) -> alt.Chart:
+def _slope_label(slope: float, plane: Plane, palette: Palette) -> alt.Chart:
     """The bandwidth above the slope, half-way up what is seen of it."""
     low = max(plane.x.domain[0], plane.y.domain[0] / slope)
     high = min(plane.x.domain[1], plane.y.domain[1] / slope)
@@ -218,7 +251,7 @@ def _slope_label(slope: float, plane: _Plane, palette: Palette) -> alt.Chart:
 
 
 def _label(
-    plane: _Plane,
+    plane: Plane,
     place: tuple[float, float],
     text: str,
     palette: Palette,
@@ -233,12 +266,9 @@ def _label(
 
 
 def _assembled(
-    points: pl.DataFrame,
-    columns: Columns,
-    plane: _Plane,
-    ceilings: list[alt.Chart],
-    palette: Palette,
+    placed: Placed, columns: Columns, ceilings: list[alt.Chart], palette: Palette
 ) -> alt.LayerChart:
+    points, plane = placed.points, placed.plane
     present = [number for number, state in enumerate(STATES) if (points["state"] == state).any()]
     domain = [STATES[number] for number in present]
     legend = alt.Legend(orient="top", title=None, labelFontSize=12, symbolSize=90)

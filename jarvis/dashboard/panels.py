@@ -63,16 +63,10 @@ def draw(
 def _roofline(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
 ) -> alt.LayerChart | None:
-    """Compute over intensity where matrix units are used or compute bounds most of the time;
-    bandwidth over size where memory does."""
+    """Compute over intensity or bandwidth over size, whichever suits the rows."""
     placed = rows.filter(pl.col("tb_per_s") > 0)
     if placed.is_empty():
         return None
-    bound_us, all_us = placed.select(
-        compute=pl.col("kernel_time_us").filter(pl.col("bound") == "compute").sum(),
-        all=pl.col("kernel_time_us").sum(),
-    ).row(0)
-    uses_matrix_units = placed["compute"].str.starts_with("matrix").any()
-    is_compute = panel.y != "tb_per_s" and (uses_matrix_units or bound_us > all_us / 2)
+    is_compute = panel.y != "tb_per_s" and charts.suits_intensity(placed)
     shape = charts.compute_roofline if is_compute else charts.bandwidth_roofline
     return shape(rows, columns, target_pct, palette())

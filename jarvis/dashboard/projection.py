@@ -5,7 +5,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.base import Analysis, Target
 from jarvis.analyses.operations import DETAILS
-from jarvis.charts import STATES, Columns, columns_of
+from jarvis.charts import Columns, columns_of, state
 from jarvis.findings import Finding, Impact
 from jarvis.perf_report import Totals
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
@@ -27,20 +27,7 @@ def operation_columns(analysis: Analysis | None = None) -> Columns:
 
 def judged(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
     """The rows with ``state`` and ``saved_us``; both sliders act here and nowhere else."""
-    efficiency = pl.col("pct_roofline")
-    below_threshold, below_target, on_target, above_peak, not_available = STATES
-    state = (
-        pl.when(~impact.is_judged())
-        .then(pl.lit(not_available))
-        .when(efficiency > impact.ANOMALY_PCT)
-        .then(pl.lit(above_peak))
-        .when(efficiency < below_pct)
-        .then(pl.lit(below_threshold))
-        .when(efficiency < target_pct)
-        .then(pl.lit(below_target))
-        .otherwise(pl.lit(on_target))
-    )
-    return with_savings(rows, target_pct).with_columns(state=state)
+    return with_savings(rows, target_pct).with_columns(state=state(target_pct, below_pct))
 
 
 def with_savings(rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
