@@ -10,12 +10,12 @@ from jarvis.analyses.wording import counted
 from jarvis.dashboard import navigation
 from jarvis.dashboard.controls import target_slider
 from jarvis.dashboard.figures import figure
-from jarvis.dashboard.projection import operation_columns, with_savings
+from jarvis.dashboard.projection import operation_columns
 from jarvis.dashboard.state import Opened, palette
-from jarvis.dashboard.waterfall import Saving, savings, total_ms, waterfall_card
-from jarvis.findings import Status
+from jarvis.dashboard.waterfall import projected_savings, waterfall_card
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
+from jarvis.reports.figures import Saving, category_times, gpu_time_parts, total_ms
 from jarvis.reports.health import health_of
 from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.ranking import recommendations
@@ -34,7 +34,7 @@ def controls() -> int:
 
 def summary(now: Opened, target_pct: int) -> None:
     """Key figures, the bar of GPU time, the categories, and the waterfall of savings."""
-    found = savings(now.run, target_pct)
+    found = projected_savings(now.run, target_pct)
     _figures(now, found)
     _gpu_time(now.run.manifest.totals)
     categories, waterfall = st.columns(2)
@@ -118,23 +118,7 @@ def _bottleneck(now: Opened) -> None:
 
 
 def _gpu_time(totals: Totals) -> None:
-    parts = pl.DataFrame(
-        {
-            "part": ["compute", "exposed communication", "exposed copies", "idle"],
-            "time_ms": [
-                totals.compute_time_ms,
-                totals.exposed_comm_time_ms,
-                totals.exposed_memcpy_time_ms,
-                totals.idle_time_ms,
-            ],
-            "percent": [
-                totals.compute_pct,
-                totals.exposed_comm_pct,
-                totals.exposed_memcpy_pct,
-                totals.idle_pct,
-            ],
-        }
-    )
+    parts = gpu_time_parts(totals)
     with st.container(border=True):
         if not totals.total_time_ms:
             st.markdown("**No GPU time**: the trace holds no GPU work")
@@ -154,7 +138,7 @@ def _gpu_time(totals: Totals) -> None:
 
 
 def _categories(now: Opened, target_pct: int) -> None:
-    rows = _by_category(now, target_pct).filter(pl.col("gpu_time_ms") > 0)
+    rows = category_times(now.run, target_pct).filter(pl.col("gpu_time_ms") > 0)
     with st.container(border=True, height="stretch"):
         if rows.is_empty():
             st.markdown("**No category has GPU time**: no operation launched GPU work")
@@ -175,24 +159,3 @@ def _categories(now: Opened, target_pct: int) -> None:
         )
         chart = charts.categories(rows, operation_columns(), palette())
         st.altair_chart(chart, alt="Kernel time and saving of each category")
-
-
-def _by_category(now: Opened, target_pct: float) -> pl.DataFrame:
-    """``title, gpu_time_ms, saved_ms`` of each category and whether it ``is_judged``, most time
-    first."""
-    titles = {
-        key: result.title
-        for key, result in now.run.results.items()
-        if result.tier == "compute" and result.status is not Status.NO_DATA
-    }
-    operations = with_savings(now.run.table("operations"), target_pct)
-    return (
-        operations.group_by("category")
-        .agg(
-            gpu_time_ms=pl.col("kernel_time_us").sum() / 1000,
-            saved_ms=pl.col("saved_us").sum() / 1000,
-            is_judged=pl.col("saved_us").is_not_null().any(),
-        )
-        .with_columns(title=pl.col("category").replace(titles))
-        .sort("gpu_time_ms", "category", descending=[True, False])
-    )

@@ -27,12 +27,9 @@ def operation_columns(analysis: Analysis | None = None) -> Columns:
 
 def judged(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
     """The rows with ``state`` and ``saved_us``; both sliders act here and nowhere else."""
-    return with_savings(rows, target_pct).with_columns(state=state(target_pct, below_pct))
-
-
-def with_savings(rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
-    """The rows with ``saved_us``; null without an efficiency, 0 from the target on."""
-    return rows.with_columns(saved_us=impact.saved_us(target_pct))
+    return rows.with_columns(
+        saved_us=impact.saved_us(target_pct), state=state(target_pct, below_pct)
+    )
 
 
 def saved_ms(rows: pl.DataFrame) -> float:

@@ -9,7 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis import impact
 from jarvis.dashboard.projection import reprojected
-from jarvis.dashboard.waterfall import bars, savings, total_ms
+from jarvis.dashboard.waterfall import projected_savings
+from jarvis.reports.figures import total_ms, waterfall_rows
 from jarvis.reports.quantities import milliseconds, percent
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
@@ -29,21 +30,21 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
     for target in (80, 60):
         moved = [f.model_copy(update={"impact": reprojected(f, target, totals)}) for f in findings]
         expected = impact.disjoint_saving_ms(moved)
-        found = savings(sample_run, target)
+        found = projected_savings(sample_run, target)
         assert total_ms(found) == pytest.approx(expected)
         page = filed("overview", analysis=sample_id, overview_target=str(target))
         assert metric(page, "Saving") == milliseconds(expected)
         left = milliseconds(totals.total_time_ms - expected)
         assert any(f"could become {left}**" in m.value for m in page.markdown)
     assert impact.disjoint_saving_ms(findings) == pytest.approx(
-        total_ms(savings(sample_run, impact.TARGET_PCT))
+        total_ms(projected_savings(sample_run, impact.TARGET_PCT))
     )
 
 
 def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
-    found = savings(sample_run, 80)
+    found = projected_savings(sample_run, 80)
     assert len(found) > 8
-    rows = bars(sample_run.manifest.totals.total_time_ms, found)
+    rows = waterfall_rows(sample_run.manifest.totals.total_time_ms, found)
     assert rows["label"].n_unique() == rows.height
     steps = rows.filter(kind="saving")
     assert rows["high_ms"][0] == sample_run.manifest.totals.total_time_ms
@@ -59,7 +60,7 @@ def test_savings_together_are_no_more_than_the_time(sample_run: Run) -> None:
 
     short = replace(totals, total_time_ms=3.0)
     run = replace(sample_run, manifest=sample_run.manifest.model_copy(update={"totals": short}))
-    assert total_ms(savings(run, 80)) == pytest.approx(3.0)
+    assert total_ms(projected_savings(run, 80)) == pytest.approx(3.0)
 
 
 def test_the_bars_of_categories_add_up_the_saving_of_all_operations(

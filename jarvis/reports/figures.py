@@ -1,0 +1,115 @@
+"""The frames behind the drawings of a whole run: where its time goes and what could be saved."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.findings import Finding, Status
+from jarvis.perf_report import Totals
+from jarvis.reports.quantities import milliseconds, percent
+from jarvis.reports.ranking import Recommendation
+from jarvis.run import Run
+
+SAVINGS_SHOWN = 8
+"""Findings with a bar of their own; the others share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What one finding saves of the GPU time that those before it leave."""
+
+    label: str
+    title: str
+    saved_ms: float
+
+
+def savings(
+    projected: Iterable[tuple[Recommendation, Finding]], total_time_ms: float
+) -> list[Saving]:
+    """Middle estimates of findings that add up, largest first; together at most the GPU time.
+
+    Findings come with their recommendation, since a page projects them to a target of its own;
+    those that draw on the same time count once.
+    """
+    pairs = list(projected)
+    items = {id(finding): item for item, finding in pairs}
+    found, left_ms = [], total_time_ms
+    for finding in impact.disjoint_findings(finding for _, finding in pairs):
+        saved_ms = min(finding.impact.saved_ms.mid, left_ms) if finding.impact else 0.0
+        if saved_ms > 0:
+            item = items[id(finding)]
+            label = f"{item.label} {item.result.title}"
+            found.append(Saving(label, finding.title.replace("`", ""), saved_ms))
+            left_ms -= saved_ms
+    return found
+
+
+def total_ms(found: list[Saving]) -> float:
+    """What the savings add up to."""
+    return sum(saving.saved_ms for saving in found)
+
+
+def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
+    """The bars of ``jarvis.charts.waterfall``: now, the largest savings, the others, projected."""
+    from jarvis.charts.waterfall import NOW, PROJECTED, SAVING
+
+    shown = found[:SAVINGS_SHOWN]
+    if rest := found[SAVINGS_SHOWN:]:
+        shown = [*shown, Saving(f"{len(rest)} more", "smaller savings", total_ms(rest))]
+    rows = [("Now", "GPU time now", NOW, 0.0, now_ms, milliseconds(now_ms))]
+    high_ms = now_ms
+    for saving in shown:
+        low_ms = max(high_ms - saving.saved_ms, 0.0)
+        text = f"\N{MINUS SIGN}{milliseconds(saving.saved_ms)}"
+        rows.append((saving.label, saving.title, SAVING, low_ms, high_ms, text))
+        high_ms = low_ms
+    share = percent(impact.share_pct(high_ms, now_ms))
+    text = f"{milliseconds(high_ms)} ({share})"
+    rows.append(("Projected", "GPU time that remains", PROJECTED, 0.0, high_ms, text))
+    names = ["label", "finding", "kind", "low_ms", "high_ms", "text"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def gpu_time_parts(totals: Totals) -> pl.DataFrame:
+    """``part, time_ms, percent``: each moment once, as what it first is in this order."""
+    return pl.DataFrame(
+        {
+            "part": ["compute", "exposed communication", "exposed copies", "idle"],
+            "time_ms": [
+                totals.compute_time_ms,
+                totals.exposed_comm_time_ms,
+                totals.exposed_memcpy_time_ms,
+                totals.idle_time_ms,
+            ],
+            "percent": [
+                totals.compute_pct,
+                totals.exposed_comm_pct,
+                totals.exposed_memcpy_pct,
+                totals.idle_pct,
+            ],
+        },
+        schema_overrides={"percent": pl.Float64},
+    )
+
+
+def category_times(run: Run, target_pct: float) -> pl.DataFrame:
+    """``title, gpu_time_ms, saved_ms`` of each category and whether it ``is_judged``, most time
+    first."""
+    titles = {
+        key: result.title
+        for key, result in run.results.items()
+        if result.tier == "compute" and result.status is not Status.NO_DATA
+    }
+    operations = run.table("operations").with_columns(saved_us=impact.saved_us(target_pct))
+    return (
+        operations.group_by("category")
+        .agg(
+            gpu_time_ms=pl.col("kernel_time_us").sum() / 1000,
+            saved_ms=pl.col("saved_us").sum() / 1000,
+            is_judged=pl.col("saved_us").is_not_null().any(),
+        )
+        .with_columns(title=pl.col("category").replace(titles))
+        .sort("gpu_time_ms", "category", descending=[True, False])
+    )
