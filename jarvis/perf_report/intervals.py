@@ -35,7 +35,7 @@ def busy_ns(events: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     reached = _running_max(ends, group)[:-1]
     np.maximum(starts[1:], reached, out=covered_from[1:], where=is_later)
     fresh = pl.Series("busy_ns", np.maximum(ends - covered_from, 0))
-    return ordered.select(by).with_columns(fresh).group_by(by).agg(pl.col("busy_ns").sum())
+    return ordered[list(by)].hstack([fresh]).group_by(by).agg(pl.col("busy_ns").sum())
 
 
 def _running_max(values: Int64s, group: NDArray[np.uint32]) -> Int64s:
@@ -53,8 +53,8 @@ def _running_max(values: Int64s, group: NDArray[np.uint32]) -> Int64s:
 
 def covered_ns(events: pl.DataFrame) -> int:
     """The length of the union of all ``ts_ns, dur_ns`` intervals; 0 without any."""
-    total = busy_ns(events.select("ts_ns", "dur_ns", all=0), ["all"])
-    return int(total["busy_ns"].sum())
+    begins, ends = _stretches(events)
+    return int((ends - begins).sum())
 
 
 def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
@@ -65,12 +65,7 @@ def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
 
 def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
     """How long at least one of ``ts_ns, dur_ns`` runs before each of ``times``, in ns."""
-    ordered = events.select("ts_ns", end_ns=END).sort("ts_ns")
-    starts, ends = ordered["ts_ns"].to_numpy(), ordered["end_ns"].to_numpy()
-    begins = starts.copy()
-    np.maximum(starts[1:], np.maximum.accumulate(ends)[:-1], out=begins[1:])
-    is_fresh = ends > begins
-    begins, ends = begins[is_fresh], ends[is_fresh]
+    begins, ends = _stretches(events)
     if not begins.size:
         return np.zeros(times.size, dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(ends - begins)])
@@ -79,3 +74,13 @@ def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
     running = np.where(passed < begins.size, np.maximum(times - begins[current], 0), 0)
     covered: Int64s = before[passed] + running
     return covered
+
+
+def _stretches(events: pl.DataFrame) -> tuple[Int64s, Int64s]:
+    """Begins and ends of what each interval adds to the union of those that start before it."""
+    starts = events["ts_ns"].to_numpy()
+    order = np.argsort(starts, kind="stable")
+    begins, ends = starts[order], (starts + events["dur_ns"].to_numpy())[order]
+    np.maximum(begins[1:], np.maximum.accumulate(ends)[:-1], out=begins[1:])
+    is_fresh = ends > begins
+    return begins[is_fresh], ends[is_fresh]

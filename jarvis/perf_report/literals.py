@@ -32,7 +32,7 @@ def lists_text(column: str) -> pl.Expr:
 
 def _rewritten(column: str, rewrite: Callable[[str], str]) -> pl.Expr:
     def each_distinct(values: pl.Series) -> pl.Series:
-        texts = {text: rewrite(text) for text in values.unique().drop_nulls()}
+        texts = {text: rewrite(text) for text in values.unique() if text is not None}
         return values.replace_strict(texts, default=None, return_dtype=pl.String)
 
     return pl.col(column).map_batches(each_distinct, return_dtype=pl.String)
