@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -189,7 +190,7 @@ class Chain:
         """The rows of the operations table that its steps belong to."""
         return tuple(self.steps["operation_uid"].unique().sort())
 
-    @property
+    @cached_property
     def step_times(self) -> list[tuple[str, float]]:
         """Operator and GPU time in ms of each step, over all instances."""
         steps = self.steps.group_by("position", maintain_order=True).agg(

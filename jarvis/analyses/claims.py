@@ -93,11 +93,12 @@ def top_operations(
     """
     heaviest = ops_summary.sort("direct_kernel_time_us", descending=True).head(TOP_OPERATIONS)
     shares = _shares(gpu_work)
+    ranked = claimed.sort("kernel_time_us", "uid", descending=[True, False])
     rows = []
     for rank, top in enumerate(heaviest.iter_rows(named=True), start=1):
         time_ms = top["direct_kernel_time_us"] / 1000
-        mine = shares.filter(pl.col("launcher_name") == top["name"])
-        leading = _rows(claimed, mine.filter("leads"))
+        mine = shares.get(top["name"], [])
+        leading = _rows(ranked, [uid for uid, leads in mine if leads])
         rows.append(
             {
                 "rank": rank,
@@ -106,17 +107,19 @@ def top_operations(
                 "count": top["count"],
                 "percent_of_compute": 100 * time_ms / compute_ms if compute_ms > 0 else None,
                 "percent_of_total": 100 * time_ms / total_ms if total_ms > 0 else None,
-                **_facts(leading if leading.height else _rows(claimed, mine.head(1))),
+                **_facts(
+                    leading if leading.height else _rows(ranked, [uid for uid, _ in mine[:1]])
+                ),
                 "operation_uids": leading["uid"].to_list(),
             }
         )
     return pl.DataFrame(rows, schema=TOP_SCHEMA)
 
 
-def _shares(gpu_work: pl.DataFrame) -> pl.DataFrame:
-    """``uid`` of operation rows, ``launcher_name``, and whether it ``leads`` the row; by time."""
+def _shares(gpu_work: pl.DataFrame) -> dict[str, list[tuple[int, bool]]]:
+    """The uids of operation rows by launcher, and whether it leads the row; most time first."""
     first = pl.int_range(pl.len()).over("operation_uid") == 0
-    return (
+    rows = (
         gpu_work.filter(pl.col("kind") != "communication")
         .drop_nulls(["operation_uid", "launcher_name"])
         .group_by("operation_uid", "launcher_name")
@@ -124,12 +127,14 @@ def _shares(gpu_work: pl.DataFrame) -> pl.DataFrame:
         .sort("dur_ns", "launcher_name", "operation_uid", descending=[True, False, False])
         .select("launcher_name", uid="operation_uid", leads=first)
     )
+    shares: dict[str, list[tuple[int, bool]]] = {}
+    for launcher, uid, leads in rows.iter_rows():
+        shares.setdefault(launcher, []).append((uid, leads))
+    return shares
 
 
-def _rows(claimed: pl.DataFrame, shares: pl.DataFrame) -> pl.DataFrame:
-    """The operation rows of these shares, most time first."""
-    mine = claimed.join(shares, on="uid", how="semi")
-    return mine.sort("kernel_time_us", "uid", descending=[True, False])
+def _rows(ranked: pl.DataFrame, uids: list[int]) -> pl.DataFrame:
+    return ranked.filter(pl.col("uid").is_in(uids))
 
 
 def _facts(rows: pl.DataFrame) -> dict[str, object]:

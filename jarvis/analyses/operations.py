@@ -4,6 +4,7 @@ import ast
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -83,7 +84,7 @@ def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
     """Claimed rows with the columns of ``DETAILS``, most time first, ``pattern`` and ``hypothesis``
     still empty."""
     time = pl.col("kernel_time_us")
-    texts = rows.select("input_dims", "input_types").rows()
+    texts = rows[["input_dims", "input_types"]].rows()
     modules = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
     return rows.with_columns(
         percent_of_category=pl.when(time.sum() > 0).then(100 * time / time.sum()).otherwise(0.0),
@@ -172,7 +173,7 @@ class OperationGroup:
         value: str | None = self.rows["bound"][0]
         return value
 
-    @property
+    @cached_property
     def heaviest(self) -> dict[str, Any]:
         """The row with most time."""
         return self.rows.row(0, named=True)
@@ -202,7 +203,7 @@ class OperationGroup:
         """GPU events of all calls."""
         return int(self._sum("kernel_count"))
 
-    @property
+    @cached_property
     def efficiency_pct(self) -> float | None:
         """Time-weighted share of the roofline; None where no row has one."""
         return weighted_efficiency(self.rows)
@@ -218,10 +219,10 @@ class OperationGroup:
         at_peak = known["flops"] * known["operation_count"] / known["peak_tflops"] / 1e6
         return 100 * float(at_peak.sum()) / time_us
 
-    @property
+    @cached_property
     def is_launch_bound(self) -> bool:
         """Whether launching decides most of the time, not the roofline."""
-        launching_us = self.rows.filter("is_launch_bound")["kernel_time_us"].sum()
+        launching_us = self.rows["kernel_time_us"].filter(self.rows["is_launch_bound"]).sum()
         return float(launching_us) > self._sum("kernel_time_us") / 2
 
     @property
@@ -232,8 +233,8 @@ class OperationGroup:
     @property
     def operations(self) -> tuple[OpRef, ...]:
         """References to the rows."""
-        columns = ("uid", "name", "input_dims", "operation_count")
-        return tuple(OpRef(**row) for row in self.rows.select(columns).iter_rows(named=True))
+        columns = ["uid", "name", "input_dims", "operation_count"]
+        return tuple(OpRef(**row) for row in self.rows[columns].iter_rows(named=True))
 
     @property
     def rate(self) -> tuple[float, float, str] | None:
@@ -265,6 +266,8 @@ def weighted_efficiency(rows: pl.DataFrame) -> float | None:
 
 def groups(rows: pl.DataFrame) -> Iterator[OperationGroup]:
     """The rows by operator, pattern (or launch bound), bound and peak; most time first."""
+    if rows.is_empty():
+        return
     keys = {
         "kind": pl.coalesce(PATTERN, pl.when("is_launch_bound").then(pl.lit(LAUNCH_BOUND))),
         "peak": pl.when(pl.col("bound") == "compute").then("compute"),

@@ -95,10 +95,12 @@ def run_analyses(
     ``compute_units`` is the number of compute units of the GPU, where the trace says it.
     """
     top_uids = frozenset(slices.top_operations["operation_uids"].explode().drop_nulls())
+    claimed = slices.operations.partition_by("category", as_dict=True)
+    nothing = describe(slices.operations.clear(), top_uids)
     outcomes: dict[str, Outcome] = {}
     for key, analysis in analyses.items():
         try:
-            mine = describe(slices.operations.filter(pl.col("category") == key), top_uids)
+            mine = describe(claimed[(key,)], top_uids) if (key,) in claimed else nothing
             if analysis.classify:
                 mine = analysis.classify(mine, compute_units)
             outcomes[key] = _run(analysis, report, mine, slices.baseline, target_pct)

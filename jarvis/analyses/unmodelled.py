@@ -103,6 +103,8 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
         & ~pl.col("uid").is_in(data.explained_uids)
         & (pl.col("kernel_time_us") > 0)
     )
+    if rows.is_empty():
+        return
     is_communication = (pl.col("comm_time_us") > pl.col("kernel_time_us") / 2) | (
         pl.col(PATTERN) == COMMUNICATION.key
     )
@@ -115,11 +117,11 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
         .then(pl.lit(WITHOUT_ARGUMENTS.key))
         .otherwise(pl.lit(OPERATORS.key))
     )
+    ordered = rows.sort("kernel_time_us", "uid", descending=[True, False])
     for kind in (REPLAYED, COMMUNICATION, WITHOUT_ARGUMENTS, OPERATORS):
-        mine = rows.filter(reason == kind.key)
+        mine = ordered.filter(reason == kind.key)
         if mine.height:
-            ordered = mine.sort("kernel_time_us", "uid", descending=[True, False])
-            yield from _finding(data, OperationGroup(ordered), kind)
+            yield from _finding(data, OperationGroup(mine), kind)
 
 
 def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator[Finding]:
