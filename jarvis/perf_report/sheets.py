@@ -17,10 +17,14 @@ def sheets(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     Lists become Python text with plain numbers, truth values the words True and False.
     """
     return {
-        name: labelled(_flat(_with_call_stacks(frame)), schema_of(name))
-        for name, frame in tables.items()
-        if frame.height or name == ALWAYS
+        name: labelled(_flat(_with_call_stacks(tables[name])), schema_of(name))
+        for name in sheet_names(tables)
     }
+
+
+def sheet_names(tables: Mapping[str, pl.DataFrame]) -> list[str]:
+    """The tables that are sheets: those with rows, and ALWAYS."""
+    return [name for name, frame in tables.items() if frame.height or name == ALWAYS]
 
 
 def schema_of(sheet: str) -> str:
@@ -47,7 +51,10 @@ def _with_call_stack(entry: dict[str, Any], stack: list[str] | None) -> dict[str
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(
+    columns = [
         pl.Series(column.name, [repr(value) for value in column.to_list()], dtype=pl.String)
-        for column in frame.select(pl.col(pl.List, pl.Boolean))
-    )
+        if column.dtype in (pl.List, pl.Boolean)
+        else column
+        for column in frame.iter_columns()
+    ]
+    return pl.DataFrame(columns)

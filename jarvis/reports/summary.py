@@ -1,8 +1,6 @@
 """The executive summary of the report for stakeholders: at most twenty lines."""
 
-from collections.abc import Iterator
-
-import polars as pl
+from collections.abc import Iterator, Mapping
 
 from jarvis import impact
 from jarvis.analyses.wording import counted
@@ -61,13 +59,15 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
 
 def top_operations(run: Run) -> Markdown:
     """The operators that launched most GPU time, across all categories."""
+    timed = run.table("operations")[["uid", "category", "kernel_time_us"]]
+    places = {uid: (category, time_us) for uid, category, time_us in timed.iter_rows()}
     return table(
         ("Rank", "Operation", "Category", "Time (ms)", "% of Total Compute"),
         (
             (
                 str(top.rank),
                 cell(top.name),
-                _categories_of(run, top),
+                _categories_of(run, top, places),
                 decimal(top.time_ms),
                 percent(top.percent_of_compute),
             )
@@ -168,11 +168,15 @@ def _flash_attention(run: Run) -> str:
     return "No (paged attention)" if result.metrics.get("paged_attention_detected") else "No"
 
 
-def _categories_of(run: Run, top: TopOperation) -> str:
-    """Where the time of a launcher went, most first: a graph launch runs kernels of many kinds."""
-    rows = run.table("operations").filter(pl.col("uid").is_in(top.operation_uids))
-    times = rows.group_by("category").agg(pl.col("kernel_time_us").sum())
-    most = times.sort("kernel_time_us", "category", descending=[True, False])["category"].to_list()
+def _categories_of(run: Run, top: TopOperation, places: Mapping[int, tuple[str, float]]) -> str:
+    """Where the time of a launcher went, most first: a graph launch runs kernels of many kinds.
+
+    ``places``: category and time of each row of operations by uid.
+    """
+    times: dict[str, float] = {}
+    for category, time_us in (places[uid] for uid in top.operation_uids if uid in places):
+        times[category] = times.get(category, 0.0) + time_us
+    most = sorted(times, key=lambda category: (-times[category], category))
     keys = most or ([top.category] if top.category else [])
     if not keys:
         return MISSING

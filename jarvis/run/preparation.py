@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,9 @@ class Preparation:
                 _write(paths.tree_data(key), CALL_PATHS.dump_json(dict(call_paths), indent=2))
         for key, data in prepared.items():
             _write_json(paths.system_data(key), data)
+        manifest = self._category_manifest(prepared)
         for path in paths.category_manifests:
-            _write_json(path, self._category_manifest(prepared))
+            _write_json(path, manifest)
         priorities = priority_data(chosen)
         for path in paths.priority_data:
             _write_json(path, priorities)
@@ -181,24 +183,19 @@ class Preparation:
             "hardware_sources": dict(hardware.sources) if hardware else None,
             "trace_loading_policy": "The trace was read once; analyses read only prepared data.",
             **(
-                {"time_breakdown": {**self._time_breakdown(result), "note": HOST_TIME_NOTE}}
+                {"time_breakdown": {**self._time_breakdowns[result.key], "note": HOST_TIME_NOTE}}
                 if result.tier == "compute"
                 else {}
             ),
         }
 
-    def _time_breakdown(self, result: AnalysisResult) -> dict[str, JsonValue]:
-        rows = self.run.category_operations(result.key)
-        kernel_us, host_us = pl.col("kernel_time_us"), pl.col("host_time_us")
-        waiting = rows.filter(host_us > SYNC_RATIO * kernel_us)
-        kernel_ms = float(rows["kernel_time_us"].sum()) / 1000
-        sync_ms = float(waiting.select((host_us - kernel_us).sum()).item()) / 1000
+    @cached_property
+    def _time_breakdowns(self) -> Mapping[str, dict[str, JsonValue]]:
+        """The time breakdown of each category of operations."""
         return {
-            "gpu_kernel_time_ms": kernel_ms,
-            "cpu_duration_ms": float(rows["host_time_us"].sum()) / 1000,
-            "sync_time_ms": sync_ms,
-            "sync_ops_count": int(waiting["operation_count"].sum()),
-            "has_sync_bottleneck": sync_ms > max(SYNC_MS, SYNC_SHARE_PCT / 100 * kernel_ms),
+            key: _time_breakdown(self.run.category_operations(key))
+            for key, result in self.run.results.items()
+            if result.tier == "compute"
         }
 
     def _category_manifest(
@@ -241,9 +238,23 @@ class Preparation:
             **entry,
             "csv_file": str(inside.operations_csv(result.key)) if result.row_count else None,
             "tree_data_file": str(inside.tree_data(result.key)) if has_paths else None,
-            **self._time_breakdown(result),
+            **self._time_breakdowns[result.key],
             "percent_of_compute": result.percent_of_compute,
         }
+
+
+def _time_breakdown(rows: pl.DataFrame) -> dict[str, JsonValue]:
+    kernel_us, host_us = pl.col("kernel_time_us"), pl.col("host_time_us")
+    waiting = rows.filter(host_us > SYNC_RATIO * kernel_us)
+    kernel_ms = float(rows["kernel_time_us"].sum()) / 1000
+    sync_ms = float((waiting["host_time_us"] - waiting["kernel_time_us"]).sum()) / 1000
+    return {
+        "gpu_kernel_time_ms": kernel_ms,
+        "cpu_duration_ms": float(rows["host_time_us"].sum()) / 1000,
+        "sync_time_ms": sync_ms,
+        "sync_ops_count": int(waiting["operation_count"].sum()),
+        "has_sync_bottleneck": sync_ms > max(SYNC_MS, SYNC_SHARE_PCT / 100 * kernel_ms),
+    }
 
 
 def _top_entry(top: TopOperation) -> dict[str, JsonValue]:

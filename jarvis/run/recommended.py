@@ -41,9 +41,9 @@ class Recommended:
 
     @cached_property
     def _rows(self) -> pl.DataFrame:
-        columns = (*COLUMNS, "category")
+        columns = [*COLUMNS, "category"]
         categories = [
-            self.run.category_operations(result.key).select(columns)
+            self.run.category_operations(result.key)[columns]
             for result in self.run.results.values()
             if result.tier == "compute" and result.status is Status.OK and result.row_count
         ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -130,6 +131,10 @@ class Run:
 
     def sheets(self) -> dict[str, pl.DataFrame]:
         """The sheets of the performance report under TraceLens's names, labels and order."""
+        return dict(self._sheets)
+
+    @cached_property
+    def _sheets(self) -> Mapping[str, pl.DataFrame]:
         return sheets({name: self.table(name) for name in self.manifest.sheets})
 
 
