@@ -3,6 +3,7 @@
 No figure is ever a stand-in for another: a precision without a figure has no peak.
 """
 
+import hashlib
 import json
 import re
 import tomllib
@@ -117,6 +118,12 @@ class HardwareSpec(BaseModel):
             return None
         fallback = None if figure in self.sources else self.doubts.get("default")
         return self.doubts.get(figure, fallback)
+
+    @property
+    def sha256(self) -> str:
+        """A digest of the whole description."""
+        text = json.dumps(self.model_dump(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def to_arch_json(self) -> dict[str, Any]:
         """The description as TraceLens takes it (``--gpu_arch_json_path``)."""

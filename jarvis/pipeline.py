@@ -1,21 +1,25 @@
 """From a trace to a run directory: the only place that knows the order of the steps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
+import polars as pl
+
 from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import compare_operations
-from jarvis.errors import HardwareFileError, UnknownHardwareError
+from jarvis.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.extensions import Extensions, content_sha256, load_extensions
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, PerfReport, ReportOptions
+from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, CallPath, PerfReport, ReportOptions
+from jarvis.perf_report.reprojection import NEEDED, StoredReport
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
 from jarvis.run import (
@@ -52,6 +56,7 @@ STEPS = (
     "Save",
 )
 REPORT_STEPS = STEPS[:2]
+REPROJECTION_STEPS = ("Open the analysis", STEPS[1], *STEPS[4:])
 COMPARISON_STEPS = (*REPORT_STEPS, "Read the compared trace")
 
 
@@ -132,43 +137,149 @@ def analyze(
     output_dir: Path | str | None = None,
     reference: str | None = None,
     extension_file: Path | None = None,
+    arch_json: Path | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Analyse a trace and write its run directory (default: ``analysis_output`` beside the trace).
 
     ``reference`` names another run (``open_reference``) to compare operations with,
-    ``extension_file`` a Python file with perf models. The directory appears whole or not at all.
-    Raises a TraceError, UnknownHardwareError, OutputFolderError where ``output_dir`` holds
+    ``extension_file`` a Python file with perf models; ``arch_json`` describes a GPU in place of
+    ``platform`` (``read_arch_json``). The directory appears whole or not at all.
+    Raises a TraceError, a HardwareError, OutputFolderError where ``output_dir`` holds
     something else, a RunError where there is no such reference, or ExtensionFileError.
     """
     root = Path(output_dir) if output_dir else default_output_dir(Path(trace_path))
-    options = chosen_options(platform, preset, model_name, reference, extension_file)
+    options = chosen_options(
+        platform, preset, model_name, reference, extension_file, arch_json=arch_json
+    )
+    given = None if arch_json is None else read_arch_json(arch_json)
     extensions = load_extensions(extension_file)
     with _step(0, progress) as on_reading:
         compared_with = open_reference(reference) if reference else None
         trace = read_trace(trace_path, on_reading)
         check_output_folder(root, trace.info.sha256)
     with _step(1, progress):
-        hardware, warning = choose_hardware(trace.info, platform, preset)
+        hardware, warning = choose_hardware(trace.info, platform, preset, given)
     report = PerfReport(trace, hardware, registry=extensions.registry)
     with _step(2, progress):
         _ = report.totals
     with _step(3, progress):
         for name in TABLES:
             report.table(name)
-    analyses = load_registry().analyses
-    with _step(4, progress):
+    base = _Base(
+        report=report,
+        info=trace.info,
+        sheets=lambda: tuple(report.sheets()),
+        health=lambda: trace_health(trace),
+        call_paths=partial(main_call_paths, report),
+        extension_notes=lambda: extensions.notes,
+        extension_failures=lambda: extensions.failures,
+    )
+    return _analysed(base, options, warning, compared_with, root, progress, STEPS)
+
+
+def reproject(
+    run_dir: Path | str,
+    *,
+    platform: str | None = None,
+    preset: str | None = None,
+    arch_json: Path | None = None,
+    output_dir: Path | str,
+    progress: Progress | None = None,
+) -> Run:
+    """Judge a stored run against other hardware and write that as a run of its own.
+
+    The trace is not read: the result is what ``analyze`` makes of it with these choices and the
+    run's other ones. Raises a HardwareError, a RunError where ``run_dir`` is no run or cannot be
+    judged anew, or OutputFolderError.
+    """
+    root = Path(output_dir)
+    given = None if arch_json is None else read_arch_json(arch_json)
+    with _step(0, progress, REPROJECTION_STEPS):
+        stored = Run.load(run_dir)
+        options = reprojected_options(stored, platform, preset, arch_json)
+        compared_with = open_reference(options.reference) if options.reference else None
+    manifest = stored.manifest
+    with _step(1, progress, REPROJECTION_STEPS):
+        hardware, warning = choose_hardware(manifest.trace, platform, preset, given)
+    report = StoredReport(
+        stored=stored.tables,
+        roofline_names=tuple(name for name in manifest.sheets if name not in TABLES),
+        totals=manifest.totals,
+        hardware=hardware,
+        registry=load_extensions().registry,
+    )
+    base = _Base(
+        report=report,
+        info=manifest.trace,
+        sheets=lambda: manifest.sheets,
+        health=lambda: stored.table(HEALTH),
+        call_paths=lambda _: stored.paths_by_category,
+        extension_notes=lambda: manifest.extension_notes,
+        extension_failures=lambda: manifest.extension_failures,
+    )
+    return _analysed(base, options, warning, compared_with, root, progress, REPROJECTION_STEPS)
+
+
+def reprojected_options(
+    run: Run, platform: str | None, preset: str | None, arch_json: Path | None = None
+) -> Options:
+    """The options of a run with other hardware.
+
+    Raises a RunError where the run lacks what that needs: the tables of this version, or a file
+    with perf models, which a run does not keep.
+    """
+    manifest = run.manifest
+    if manifest.options.extension_file is not None:
+        raise NotReprojectableError(
+            f"it was made with the perf models of {manifest.options.extension_file}, which it does "
+            "not keep"
+        )
+    if missing := [name for name in NEEDED if name not in manifest.tables]:
+        raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
+    chosen = chosen_options(platform, preset, None, None, None, arch_json=arch_json)
+    kept = {"model_name": manifest.options.model_name, "reference": manifest.options.reference}
+    return chosen.model_copy(update=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What an analysis stands on: a trace that was just read, or a stored run."""
+
+    report: PerfReport | StoredReport
+    info: TraceInfo
+    sheets: Callable[[], tuple[str, ...]]
+    health: Callable[[], pl.DataFrame]
+    call_paths: Callable[[Mapping[str, pl.DataFrame]], Mapping[str, Mapping[int, CallPath]]]
+    extension_notes: Callable[[], tuple[str, ...]]
+    extension_failures: Callable[[], tuple[str, ...]]
+
+
+def _analysed(
+    base: _Base,
+    options: Options,
+    warning: str | None,
+    compared_with: Run | None,
+    root: Path,
+    progress: Progress | None,
+    steps: tuple[str, ...],
+) -> Run:
+    """Run the analyses and write the run: the last four of ``steps``."""
+    report, analyses = base.report, load_registry().analyses
+    first = len(steps) - 4
+    with _step(first, progress, steps):
         slices = divide(report, analyses)
-    with _step(5, progress):
-        outcomes = run_analyses(report, analyses, slices, compute_units=trace.info.compute_units)
-    with staged(root, trace.info.sha256) as folder:
-        with _step(6, progress):
-            run = _run(report, slices, outcomes, options, warning, compared_with, extensions)
+    with _step(first + 1, progress, steps):
+        units = base.info.compute_units
+        outcomes = run_analyses(report, analyses, slices, compute_units=units)
+    with staged(root, base.info.sha256) as folder:
+        with _step(first + 2, progress, steps):
+            run = _run(base, slices, outcomes, options, warning, compared_with)
             prepared = {key: o.prepared for key, o in outcomes.items() if o.prepared is not None}
             Preparation(run, folder).write(prepared)
             write_packages(run, folder)
             write_reports(run, folder)
-        with _step(7, progress):
+        with _step(first + 3, progress, steps):
             write_run(run, folder)
     return Run.load(root)
 
@@ -179,8 +290,10 @@ def chosen_options(
     model_name: str | None,
     reference: str | None,
     extension_file: Path | None,
+    *,
+    arch_json: Path | None = None,
 ) -> Options:
-    """What the user chose, an extension file by name and content."""
+    """What the user chose, files by name and content."""
     return Options(
         platform=platform,
         preset=preset,
@@ -188,20 +301,25 @@ def chosen_options(
         reference=reference,
         extension_file=None if extension_file is None else extension_file.name,
         extension_sha256=None if extension_file is None else content_sha256(extension_file),
+        gpu_arch_file=None if arch_json is None else arch_json.name,
+        gpu_arch_sha256=None if arch_json is None else read_arch_json(arch_json).sha256,
     )
 
 
 def choose_hardware(
-    info: TraceInfo, platform: str | None, preset: str | None
+    info: TraceInfo,
+    platform: str | None,
+    preset: str | None,
+    given: HardwareSpec | None = None,
 ) -> tuple[HardwareSpec | None, str | None]:
     """The GPU to judge against, and a warning where that is none or not the trace's own.
 
-    Raises UnknownHardwareError for a platform that is not described, and for a preset without a
-    GPU to have it.
+    ``given`` is the description of one that needs no choice. Raises UnknownHardwareError for a
+    platform that is not described, and for a preset without a GPU to have it.
     """
     hardware = load_hardware()
     found = hardware.match(info.device_name) if info.device_name else None
-    if platform is None:
+    if platform is None and given is None:
         if found is None:
             if preset is not None:
                 raise UnknownHardwareError(info.device_name or "(none)", hardware.names())
@@ -214,7 +332,7 @@ def choose_hardware(
                 f"{device}, so there are no peaks to judge against. Name a GPU to get efficiencies."
             )
         return hardware.get(found.name, preset), None
-    chosen = hardware.get(platform, preset)
+    chosen = given or hardware.get(platform or "", preset)
     if info.device_name and (found is None or found.name != chosen.name):
         return chosen, (
             f"The trace was recorded on {info.device_name!r}, but is judged against {chosen.title}."
@@ -223,19 +341,19 @@ def choose_hardware(
 
 
 def _run(
-    report: PerfReport,
+    base: _Base,
     slices: Slices,
     outcomes: dict[str, Outcome],
     options: Options,
     warning: str | None,
     compared_with: Run | None,
-    extensions: Extensions,
 ) -> Run:
+    report, info = base.report, base.info
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
     tables = {name: report.table(name) for name in TABLES}
     tables |= report.roofline_sheets
     tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
-    tables[HEALTH] = trace_health(report.trace)
+    tables[HEALTH] = base.health()
     if compared_with is not None:
         tables["comparison"] = compare_operations(
             slices.operations,
@@ -244,7 +362,6 @@ def _run(
             compared_with.manifest.hardware,
         )
     tables |= {category_table(key): rows for key, rows in classified.items()}
-    info = report.trace.info
     manifest = Manifest(
         jarvis_version=_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -261,19 +378,19 @@ def _run(
         ),
         categories=tuple(_summary(outcome) for outcome in outcomes.values()),
         perf_model_failures=tuple(
-            PerfModelFailure(**row) for row in report.perf_model_failures.iter_rows(named=True)
+            PerfModelFailure(**row) for row in tables["perf_model_failures"].iter_rows(named=True)
         ),
         load_failures=dict(load_registry().failures),
-        extension_notes=extensions.notes,
-        extension_failures=extensions.failures,
-        sheets=tuple(report.sheets()),
+        extension_notes=base.extension_notes(),
+        extension_failures=base.extension_failures(),
+        sheets=base.sheets(),
         tables=tuple(tables),
     )
     return Run(
         manifest=manifest,
         results={key: outcome.result for key, outcome in outcomes.items()},
         tables=tables,
-        paths_by_category=main_call_paths(report, classified),
+        paths_by_category=base.call_paths(classified),
     )
 
 

@@ -42,7 +42,7 @@ from jarvis.perf_report.gpu_timeline import Totals
 from jarvis.perf_report.host_timeline import HostTimeline
 from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
-from jarvis.perf_report.roofline_sheets import roofline_sheets
+from jarvis.perf_report.roofline_sheets import RooflineSheets, roofline_calls, roofline_sheets
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas import columns, conform
 from jarvis.trace import Trace
@@ -78,6 +78,8 @@ TABLES = (
     "call_tree",
     "call_tree_operations",
     "other_definitions",
+    "operation_models",
+    "roofline_calls",
     "perf_model_failures",
     "fusion_chains",
     "fusion_steps",
@@ -166,6 +168,24 @@ class PerfReport:
     @cached_property
     def roofline_sheets(self) -> dict[str, pl.DataFrame]:
         """The roofline sheets that have rows, by name."""
+        return self._roofline_sheets.tables
+
+    @cached_property
+    def roofline_calls(self) -> pl.DataFrame:
+        """The priced calls of the sheets, for rooflines of other hardware."""
+        rows = self.unified_perf_summary.select(operation_uid="ex_uid", row=pl.int_range(pl.len()))
+        calls = self._grouped.calls.with_columns(sheet=pl.lit("unified_perf_summary"))
+        unified_calls = roofline_calls(calls, rows, on="operation_uid")
+        parts = (unified_calls, self._roofline_sheets.calls)
+        return pl.concat(conform(part, "roofline_calls") for part in parts)
+
+    @cached_property
+    def operation_models(self) -> pl.DataFrame:
+        """What the efficiency of operations depends on besides the table ``operations``."""
+        return conform(operations.operation_models(self._measured), "operation_models")
+
+    @cached_property
+    def _roofline_sheets(self) -> RooflineSheets:
         return roofline_sheets(
             self._calls,
             self._costs,
@@ -216,7 +236,7 @@ class PerfReport:
         is_example = pl.col("uid") == pl.col("operation_uid")
         examples = self._grouped.calls.select("source_uid", is_example=is_example)
         stacks = self._stacks(examples.filter("is_example")["source_uid"])
-        rows = operations.operations(self._grouped, self._calls, stacks, self.hardware, self.totals)
+        rows = operations.operations(self._measured, stacks, self.hardware, self.totals)
         return conform(rows, "operations")
 
     @cached_property
@@ -460,6 +480,10 @@ class PerfReport:
             annotations=step_annotations(cpu_ops, self._trace.annotations),
             registry=self.registry,
         )
+
+    @cached_property
+    def _measured(self) -> pl.DataFrame:
+        return operations.measured(self._grouped, self._calls)
 
     @cached_property
     def _grouped(self) -> unified.UnifiedCalls:

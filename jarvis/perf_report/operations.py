@@ -30,14 +30,8 @@ def grouped(unified: UnifiedCalls) -> UnifiedCalls:
     return UnifiedCalls(calls, unified.work.join(owners, on="owner_uid", maintain_order="left"))
 
 
-def operations(
-    of: UnifiedCalls,
-    host_calls: HostCalls,
-    stacks: CallStacks,
-    hardware: HardwareSpec | None,
-    totals: Totals,
-) -> pl.DataFrame:
-    """One row for each operation (schema: ``operations``), the longest kernel time first.
+def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
+    """One row for each operation with its times, kernels and cost, nothing of it from hardware.
 
     ``of``: ``grouped`` unified calls.
     """
@@ -63,7 +57,7 @@ def operations(
         bytes=pl.col("exact_bytes").first(),
         compute=pl.col("compute_spec").first(),
     )
-    joined = (
+    return (
         rows.join(_of_work(work), on="operation_uid", how="left", maintain_order="left")
         .join(_launchers(work, host_calls), on="operation_uid", how="left", maintain_order="left")
         .join(
@@ -73,8 +67,14 @@ def operations(
             maintain_order="left",
         )
     )
+
+
+def operations(
+    rows: pl.DataFrame, stacks: CallStacks, hardware: HardwareSpec | None, totals: Totals
+) -> pl.DataFrame:
+    """The ``measured`` operations (schema: ``operations``), the longest kernel time first."""
     return (
-        with_efficiency(joined, hardware)
+        with_efficiency(rows, hardware)
         .rename({"operation_uid": "uid"})
         .with_columns(
             *(tuples_text(argument) for argument in ARGUMENTS),
@@ -94,6 +94,23 @@ def operations(
         )
         .sort(_ORDER[0], descending=_ORDER[1])
     )
+
+
+def operation_models(rows: pl.DataFrame) -> pl.DataFrame:
+    """What the efficiency of the ``measured`` operations depends on besides the table
+    ``operations`` (schema: ``operation_models``)."""
+    return rows.select(
+        "modelled", "failure", "uncovered", "compute", "crosses_link", uid="operation_uid"
+    ).sort("uid")
+
+
+def reprojected(
+    operations: pl.DataFrame, models: pl.DataFrame, hardware: HardwareSpec | None
+) -> pl.DataFrame:
+    """The table ``operations`` against another hardware; ``models``: ``operation_models``."""
+    rows = operations.drop("compute").join(models, on="uid", how="left", maintain_order="left")
+    compute = pl.when(pl.col("compute") != "").then("compute")
+    return with_efficiency(rows, hardware).with_columns(compute=compute)
 
 
 def _share(of_ms: float) -> pl.Expr:

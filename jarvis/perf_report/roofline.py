@@ -192,8 +192,10 @@ def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.Data
     )
     if hardware is None:
         return rated
-    compute_us = pl.when(flops > 0).then(flops / peak_tflops(hardware, "compute_spec") / 1e6)
-    memory_us = moved / hardware.mem_bw_gbps / 1e3
+    # By factors: Polars rounds a quotient by a constant in one row otherwise than in many, and a
+    # run that is judged anew has fewer rows.
+    compute_us = pl.when(flops > 0).then(flops / peak_tflops(hardware, "compute_spec") * 1e-6)
+    memory_us = moved * (1e-3 / hardware.mem_bw_gbps)
     has_roofline = compute_us.is_not_null() & memory_us.is_not_null()
     roofline_us = pl.when(has_roofline).then(pl.max_horizontal(compute_us, memory_us))
     priced = rated.with_columns(

@@ -2,6 +2,7 @@
 
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import polars as pl
 import polars.selectors as cs
@@ -31,7 +32,7 @@ from jarvis.perf_report.overlap import (
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import GpuWork
-from jarvis.schemas import PARAM_PREFIX, SPREAD, conform
+from jarvis.schemas import PARAM_PREFIX, SPREAD, columns, conform
 
 _BACKWARD_IN_FORWARD = (
     "flash_attn::_flash_attn_varlen_backward",
@@ -56,7 +57,20 @@ _OF_SHEET = ("name", "stream", "ts_ns", "dur_ns")
 
 _Pass = tuple[str, pl.DataFrame, pl.DataFrame]
 """A sheet: its name, priced calls in row order, the GPU work below them."""
+ROOFLINE_CALL = ("row", "kernel_time_us", "flops", "bytes", "compute_spec")
+"""What the roofline of a row of a sheet stands on, call by call."""
+
 _FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
+
+
+class RooflineSheets(NamedTuple):
+    """The sheets by name, and their calls with ``row``, the position of their row in ``sheet``.
+
+    Only calls that can have a roofline are there, in order (schema: ``roofline_calls``).
+    """
+
+    tables: dict[str, pl.DataFrame]
+    calls: pl.DataFrame
 
 
 def roofline_sheets(
@@ -68,7 +82,7 @@ def roofline_sheets(
     options: ReportOptions = DEFAULT_OPTIONS,
     tracelens_models_only: bool = False,
     registry: Registry = BUILTIN,
-) -> dict[str, pl.DataFrame]:
+) -> RooflineSheets:
     """Every roofline sheet that has rows, by sheet name, in report order.
 
     ``own_costs``: ``costs`` of the cpu ops; ``backwards``: ``Trace.backwards``.
@@ -76,20 +90,27 @@ def roofline_sheets(
     """
     passes = _all_passes(calls, own_costs, backwards, work, registry, tracelens_models_only)
     if not passes:
-        return {}
+        return RooflineSheets(
+            {}, pl.DataFrame(schema={c.name: c.dtype for c in columns("roofline_calls")})
+        )
     names = [name for name, _, _ in passes]
     rows, of_rows = _together(passes)
     del passes  # as large as what was made of them
-    found = dict(zip(names, _sheets(rows, of_rows, hardware, options), strict=True))
+    plain, of_sheets = _sheets(rows, of_rows, hardware, options)
+    found = dict(zip(names, plain, strict=True))
+    placed = of_sheets.with_columns(
+        sheet=pl.col("sheet").replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+    )
     if not options.include_overlap_info:
-        return found
+        return RooflineSheets(found, placed)
     overlap = overlaps(of_rows, overlapping_pairs(work))
-    beside = _sheets(rows, of_rows, hardware, options, overlap)
-    return {
+    beside, _ = _sheets(rows, of_rows, hardware, options, overlap)
+    tables = {
         name: sheet
-        for (plain, one), other in zip(found.items(), beside, strict=True)
-        for name, sheet in ((plain, one), (plain + OVERLAP_SUFFIX, other))
+        for (title, one), other in zip(found.items(), beside, strict=True)
+        for name, sheet in ((title, one), (title + OVERLAP_SUFFIX, other))
     }
+    return RooflineSheets(tables, placed)
 
 
 def _all_passes(
@@ -219,8 +240,9 @@ def _sheets(
     hardware: HardwareSpec | None,
     options: ReportOptions,
     overlap: Overlaps | None = None,
-) -> list[pl.DataFrame]:
-    """The sheets, by the column ``sheet`` of the calls. One pass for all: most are small."""
+) -> tuple[list[pl.DataFrame], pl.DataFrame]:
+    """The sheets, by the column ``sheet`` of the calls, and those of the calls that can have a
+    roofline. One pass for all: most are small."""
     timed = rows.join(
         busy_ns(work, ["owner_uid"]),
         left_on="uid",
@@ -255,10 +277,28 @@ def _sheets(
     ranked = details.with_columns(lists_text(name) for name in ARGUMENTS).sort(
         ["sheet", "kernel_time_us_sum", "uid_first"], descending=[False, True, False]
     )
-    return [
+    places = ranked.select("group", row=pl.int_range(pl.len()).over("sheet"))
+    sheets = [
         conform(_columns_of_sheet(sheet, options), "roofline")
         for sheet in ranked.partition_by("sheet", include_key=False, maintain_order=True)
     ]
+    return sheets, roofline_calls(priced, places, on="group")
+
+
+def roofline_calls(calls: pl.DataFrame, places: pl.DataFrame, on: str) -> pl.DataFrame:
+    """The calls that can have a roofline, in order: ``sheet`` and the columns of ROOFLINE_CALL.
+
+    ``calls``: ``sheet, kernel_time_us, flops, bytes, compute_spec``; ``places``: ``row``; both
+    ``on``.
+    """
+    can_have = (
+        pl.col("flops") > 0,
+        pl.col("bytes").is_not_null(),
+        pl.col("compute_spec").cast(pl.String) != "",
+    )
+    narrow = calls.filter(can_have).select("sheet", *ROOFLINE_CALL[1:], on)
+    placed = narrow.join(places, on=on, maintain_order="left")
+    return placed.select("sheet", *ROOFLINE_CALL)
 
 
 def _columns_of_sheet(sheet: pl.DataFrame, options: ReportOptions) -> pl.DataFrame:

@@ -24,7 +24,9 @@ class Options(_Frozen):
     """What the user chose; ``None`` means found in the trace, or none.
 
     ``reference`` is the id of another analysis, or the path of its run directory;
-    ``extension_file`` the name of a file with perf models, ``extension_sha256`` its digest.
+    ``extension_file`` the name of a file with perf models, ``extension_sha256`` its digest;
+    ``gpu_arch_file`` the name of a file that describes a GPU, ``gpu_arch_sha256`` the digest of
+    what it says.
     """
 
     platform: str | None = None
@@ -33,6 +35,8 @@ class Options(_Frozen):
     reference: str | None = None
     extension_file: str | None = None
     extension_sha256: str | None = None
+    gpu_arch_file: str | None = None
+    gpu_arch_sha256: str | None = None
 
 
 class TopOperation(_Frozen):

@@ -68,6 +68,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "call_tree": tables.CALL_TREE,
     "call_tree_operations": tables.CALL_TREE_OPERATIONS,
     "other_definitions": tables.OTHER_DEFINITIONS,
+    "operation_models": tables.OPERATION_MODELS,
+    "roofline_calls": tables.ROOFLINE_CALLS,
     "perf_model_failures": tables.PERF_MODEL_FAILURES,
     "fusion_chains": tables.FUSION_CHAINS,
     "fusion_steps": tables.FUSION_STEPS,
@@ -166,6 +168,10 @@ _ABOUT = {
     "call_tree_operations": "Which operations the kernels of `call_tree` belong to.",
     "other_definitions": "What other tools say of the GPU's time in this trace, worked out by their "
     "definitions, and why it differs.",
+    "operation_models": "What the efficiency of `operations` depends on and that table does not "
+    "say; with it a run is judged against other hardware without its trace.",
+    "roofline_calls": "The calls behind the rooflines of `unified_perf_summary` and the roofline "
+    "sheets, for the same purpose; those without FLOPs, bytes or a precision have none.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
     "fusion_chains": "Neighbouring operators that one kernel could replace, found in the call tree "
     "by module, function or shape. That shapes fit is evidence that data flows, not proof; whether "

@@ -320,6 +320,24 @@ OTHER_DEFINITIONS = (
     number("ours", "Our value", "", "what the GPU timeline says"),
     text("reason", "Why", "what it counts, or why it has no value for this trace"),
 )
+OPERATION_MODELS = (
+    Column("uid", "UID", INTEGER, meaning="uid of the row in `operations`"),
+    Column("modelled", "Modelled", FLAG, meaning="a perf model covers the call"),
+    text("failure", "Failure", "why the perf model failed"),
+    text("uncovered", "Not covered", "why the perf model does not cover the call"),
+    text("compute", "Compute peak", "compute unit and precision; an empty text where not known"),
+    Column(
+        "crosses_link", "Crosses link", FLAG, meaning="most of its time is copies over the link"
+    ),
+)
+ROOFLINE_CALLS = (
+    text("sheet", "Sheet", "the table that has the call's row"),
+    Column("row", "Row", INTEGER, meaning="position of that row in the table"),
+    number("kernel_time_us", "Kernel time (µs)", "µs", KERNEL_TIME),
+    number("flops", "FLOPs", "FLOP", "floating-point work by the sheet's convention", ",.0f"),
+    number("bytes", "Bytes", "bytes", "memory traffic by the sheet's convention", ",.0f"),
+    text("compute_spec", "Compute peak", "compute unit and precision whose peak applies"),
+)
 PERF_MODEL_FAILURES = (
     text("name", "Operation", "operator whose perf model failed"),
     ARGUMENTS[0],
@@ -340,7 +358,7 @@ _STEP = (
     ),
     Column("name", "Operation", TEXT, meaning=NAME.meaning),
     *ARGUMENTS[:2],
-    text("kernel", "Kernel", "first kernel of the step's first call"),
+    text("kernel", "Kernel", "longest kernel of the step's first call"),
     count("calls", "Calls", "calls of this operation at this position"),
     number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over these calls"),
     number("bytes", "Bytes", "bytes", "least memory traffic of one call", ",.0f"),
@@ -355,7 +373,7 @@ FUSION_CHAINS = (
     text("product_name", "Product", "matrix product whose epilogue the steps could be; else empty"),
     text("product_dims", "Product shapes", "shapes of that product's first call"),
     text("product_types", "Product dtypes", "dtypes of that product's first call"),
-    text("product_kernel", "Product kernel", "kernel of that product's first call"),
+    text("product_kernel", "Product kernel", "longest kernel of that product's first call"),
     number("product_time_us", "Product time (µs)", "µs", "kernel time of these products"),
     count("kept_count", "Results kept", "instances whose product's own result is needed too"),
     count("attention_count", "Before attention", "instances whose result attention reads next"),

@@ -2,12 +2,29 @@
 
 import hashlib
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.errors import JarvisError, RunError
-from jarvis.pipeline import Progress, analyze, chosen_options
-from jarvis.run import analysis_id, check_output_folder, read_manifest, staged
+from jarvis.pipeline import (
+    Progress,
+    analyze,
+    choose_hardware,
+    chosen_options,
+    reproject,
+    reprojected_options,
+)
+from jarvis.run import (
+    Manifest,
+    Options,
+    Run,
+    analysis_id,
+    check_output_folder,
+    read_manifest,
+    staged,
+)
+from jarvis.server.catalogue import analysis_root
 from jarvis.workspace import analyses_dir
 
 
@@ -26,7 +43,8 @@ class Submission:
     """What to analyse and how; None for the GPU of the trace, its default preset, no name.
 
     ``reference`` is the id of a kept analysis, ``copy_to`` a folder that gets the run as well,
-    ``extension_file`` a Python file with perf models, which is run.
+    ``extension_file`` a Python file with perf models, which is run, ``arch_json`` a description of
+    a GPU in place of ``platform``.
     """
 
     trace: Path
@@ -36,6 +54,7 @@ class Submission:
     reference: str | None = None
     copy_to: Path | None = None
     extension_file: Path | None = None
+    arch_json: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +83,78 @@ def submit(
         "model_name": submission.model_name,
         "reference": submission.reference,
     }
-    file = submission.extension_file
-    identifier = analysis_id(sha256, chosen_options(**chosen, extension_file=file))
-    root = analyses_dir() / identifier
-    is_reused = not again and _is_kept(root)
-    if not is_reused:
-        if root.exists() and not _is_kept(root):
-            shutil.rmtree(root)  # of another layout, or damaged: nobody else's, and of no use
-        analyze(submission.trace, **chosen, extension_file=file, output_dir=root, progress=progress)
+    file, arch = submission.extension_file, submission.arch_json
+    options = chosen_options(**chosen, extension_file=file, arch_json=arch)
+    kept = _kept(
+        sha256,
+        options,
+        lambda root: analyze(
+            submission.trace,
+            **chosen,
+            extension_file=file,
+            arch_json=arch,
+            output_dir=root,
+            progress=progress,
+        ),
+        again=again,
+    )
     if submission.copy_to is not None:
-        _copy(root, submission.copy_to, sha256)
+        _copy(kept.root, submission.copy_to, sha256)
+    return kept
+
+
+def resubmit(
+    analysis: str,
+    platform: str | None,
+    preset: str | None,
+    progress: Progress | None = None,
+    *,
+    arch_json: Path | None = None,
+) -> Kept:
+    """Judge a kept analysis against other hardware, from what it stores, and keep that as well.
+
+    Raises UnknownAnalysisError, and what ``reproject`` raises.
+    """
+    base = analysis_root(analysis)
+    run = Run.load(base)
+    options = reprojected_options(run, platform, preset, arch_json)
+    return _kept(
+        run.manifest.trace.sha256,
+        options,
+        lambda root: reproject(
+            base,
+            platform=platform,
+            preset=preset,
+            arch_json=arch_json,
+            output_dir=root,
+            progress=progress,
+        ),
+    )
+
+
+def _kept(
+    sha256: str, options: Options, make: Callable[[Path], Run], *, again: bool = False
+) -> Kept:
+    """The analysis with these options; made where it is not kept, or with other figures."""
+    identifier = analysis_id(sha256, options)
+    root = analyses_dir() / identifier
+    manifest = _manifest(root)
+    is_reused = not again and manifest is not None and _has_same_hardware(manifest)
+    if not is_reused:
+        if root.exists() and manifest is None:
+            shutil.rmtree(root)  # of another layout, or damaged: nobody else's, and of no use
+        make(root)
     return Kept(identifier, root, is_reused)
+
+
+def _has_same_hardware(manifest: Manifest) -> bool:
+    """Whether the GPU of an analysis is described now as it was then; a file's digest is in its
+    id."""
+    options = manifest.options
+    if options.gpu_arch_file is not None:
+        return True
+    now, _ = choose_hardware(manifest.trace, options.platform, options.preset)
+    return now == manifest.hardware
 
 
 def _copy(root: Path, target: Path, sha256: str) -> None:
@@ -85,12 +165,11 @@ def _copy(root: Path, target: Path, sha256: str) -> None:
         raise CopyError(target, error) from error
 
 
-def _is_kept(root: Path) -> bool:
+def _manifest(root: Path) -> Manifest | None:
     try:
-        read_manifest(root)
+        return read_manifest(root)
     except RunError:
-        return False
-    return True
+        return None
 
 
 def _sha256(path: Path) -> str:

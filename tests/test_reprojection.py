@@ -1,0 +1,156 @@
+"""A stored run judged against other hardware is what the analysis of its trace gives."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jarvis.errors import (
+    HardwareFileError,
+    NotARunError,
+    NotReprojectableError,
+    UnknownHardwareError,
+)
+from jarvis.pipeline import REPROJECTION_STEPS, Step, analyze, reproject
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+from tests.builders import trace
+from tests.validation.conftest import eventful_trace
+
+CREATED = re.compile(rb'"created": *"[^"]*"')
+OTHER = {"platform": "MI355X", "preset": "achievable"}
+ARCH = {"name": "X100", "mem_bw_gbps": 3900, "memory_gb": 96}
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Every file of a run without its time stamp."""
+    return {
+        path.relative_to(root).as_posix(): CREATED.sub(b'"created":"..."', path.read_bytes())
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def assert_equal(one: Path, other: Path) -> None:
+    first, second = contents(one), contents(other)
+    assert list(first) == list(second)
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace that moves and is gone: what is judged anew cannot read it."""
+    return eventful_trace().write(tmp_path_factory.mktemp("built") / "built.json")
+
+
+@pytest.fixture(scope="module")
+def base(built: Path) -> Path:
+    root = built.parent / "base"
+    analyze(built, model_name="Tiny", output_dir=root)
+    return root
+
+
+def test_every_byte_is_that_of_the_analysis_of_the_trace(
+    built: Path, base: Path, tmp_path: Path
+) -> None:
+    analyze(built, model_name="Tiny", output_dir=tmp_path / "analysed", **OTHER)
+    hidden = built.rename(tmp_path / "hidden.json")
+    try:
+        run = reproject(base, output_dir=tmp_path / "again", **OTHER)
+    finally:
+        hidden.rename(built)
+    assert run.manifest.hardware.title == "MI355X (achievable)"
+    assert run.table("operations")["pct_roofline"].drop_nulls().len() > 0
+    assert_equal(tmp_path / "again", tmp_path / "analysed")
+
+
+@pytest.mark.parametrize(
+    "name", ["mi300-bert-small", "h100-vit-nsfw", "mi210-gpu-only", "sglang-qwen3-8b-decode"]
+)
+def test_so_it_is_for_real_traces(reference_root: Path, tmp_path: Path, name: str) -> None:
+    source = reference_root / "traces" / f"{name}.json.gz"
+    analyze(source, output_dir=tmp_path / "base")
+    analyze(source, output_dir=tmp_path / "analysed", **OTHER)
+    reproject(tmp_path / "base", output_dir=tmp_path / "again", **OTHER)
+    assert_equal(tmp_path / "again", tmp_path / "analysed")
+
+
+def test_there_and_back_is_where_it_began(base: Path, tmp_path: Path) -> None:
+    reproject(base, output_dir=tmp_path / "there", **OTHER)
+    reproject(tmp_path / "there", output_dir=tmp_path / "back")
+    assert_equal(tmp_path / "back", base)
+
+
+def test_a_run_without_hardware_gets_one_and_loses_it(tmp_path: Path) -> None:
+    mm = trace("Homebrew 9000").op("aten::mm", [[512, 512], [512, 512]])
+    path = mm.launches("gemm", us=40.0).write(tmp_path / "trace.json")
+    analyze(path, output_dir=tmp_path / "none")
+    analyze(path, output_dir=tmp_path / "analysed", platform="MI300X")
+    run = reproject(tmp_path / "none", output_dir=tmp_path / "again", platform="MI300X")
+    assert "pct_roofline_mean" in run.table("unified_perf_summary").columns
+    assert_equal(tmp_path / "again", tmp_path / "analysed")
+    reproject(tmp_path / "again", output_dir=tmp_path / "lost")
+    assert_equal(tmp_path / "lost", tmp_path / "none")
+
+
+def test_a_described_gpu_without_peaks_leaves_what_it_lacks_unjudged(
+    built: Path, base: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "x100.json"
+    file.write_text(json.dumps({**ARCH, "max_achievable_tflops": {}}))
+    analyze(built, model_name="Tiny", output_dir=tmp_path / "analysed", arch_json=file)
+    run = reproject(base, output_dir=tmp_path / "again", arch_json=file)
+    assert_equal(tmp_path / "again", tmp_path / "analysed")
+    assert run.manifest.options.gpu_arch_file == "x100.json"
+    assert run.manifest.hardware.title == "X100 (custom)"
+    assert run.table("operations")["peak_tflops"].null_count() == run.table("operations").height
+    assert "pct_roofline_mean" not in run.table("unified_perf_summary").columns
+
+
+def test_the_reference_is_compared_with_anew(built: Path, base: Path, tmp_path: Path) -> None:
+    options = {"model_name": "Tiny", "reference": str(base)}
+    analyze(built, output_dir=tmp_path / "compared", **options)
+    analyze(built, output_dir=tmp_path / "analysed", **options, **OTHER)
+    reproject(tmp_path / "compared", output_dir=tmp_path / "again", **OTHER)
+    assert "comparison" in Run.load(tmp_path / "again").manifest.tables
+    assert_equal(tmp_path / "again", tmp_path / "analysed")
+
+
+def test_its_steps_are_reported(base: Path, tmp_path: Path) -> None:
+    seen: list[Step] = []
+    reproject(base, output_dir=tmp_path / "again", progress=seen.append, **OTHER)
+    assert [step.name for step in seen if step.state == "done"] == list(REPROJECTION_STEPS)
+
+
+def test_what_cannot_be_judged_anew_is_refused(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnknownHardwareError):
+        reproject(base, platform="MI9999", output_dir=tmp_path / "again")
+    with pytest.raises(NotARunError):
+        reproject(tmp_path, platform="MI300X", output_dir=tmp_path / "again")
+    with pytest.raises(HardwareFileError, match=r"no\.json"):
+        reproject(base, arch_json=tmp_path / "no.json", output_dir=tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"extension_file": "mine.py", "extension_sha256": "0"}, "perf models of mine.py"),
+        (None, "older version"),
+    ],
+)
+def test_a_run_that_lacks_something_says_so(
+    base: Path, tmp_path: Path, change: dict[str, str] | None, words: str
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(base, old)
+    path = RunPaths(old).manifest
+    manifest = json.loads(path.read_text())
+    manifest["options"].update(change or {})
+    if change is None:
+        manifest["tables"].remove("roofline_calls")
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(NotReprojectableError, match=words):
+        reproject(old, output_dir=tmp_path / "again", **OTHER)
