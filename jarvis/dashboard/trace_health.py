@@ -11,6 +11,7 @@ from jarvis.reports.markup import prose, table
 from jarvis.trace_health import Severity
 
 _ICON = ":material/health_metrics:"
+_LINE_BREAK = "  \n"
 
 
 def warning_strip(now: Opened, tier: Tier | None) -> None:
@@ -27,14 +28,14 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
     if not lines:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.warning("  \n".join(map(prose, lines)), icon=":material/warning:", width="stretch")
+        _warn(lines)
         navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
 
 
 def health_header(now: Opened) -> None:
     """Every warning with what it affects and how to capture better, and all facts in a fold."""
-    for warning in warnings_of(now.run):
-        st.warning(prose(warning), icon=":material/warning:")
+    if warnings := warnings_of(now.run):
+        _warn(warnings)
     facts = health_of(now.run)
     with st.expander(f"Trace health: {health_line(facts)}", icon=_ICON):
         open_facts = [fact for fact in facts if fact.severity is not Severity.OK]
@@ -55,8 +56,13 @@ def health_header(now: Opened) -> None:
             )
         st.caption("In order")
         lines = [
-            f"- {MARKS[fact.severity]} {prose(fact.title)}: {prose(fact.summary)}"
+            f"{MARKS[fact.severity]} {prose(fact.title)}: {prose(fact.summary)}"
             for fact in facts
             if fact.severity is Severity.OK
         ]
-        st.markdown("\n".join(lines))
+        st.markdown(_LINE_BREAK.join(lines))
+
+
+def _warn(lines: list[str]) -> None:
+    """One box, a line for each warning."""
+    st.warning(_LINE_BREAK.join(map(prose, lines)), icon=":material/warning:", width="stretch")
