@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from jarvis.analyses.chains import ATTENTION, Chain
-from jarvis.analyses.wording import counted, listed, ms, quoted
+from jarvis.analyses.wording import counted, listed, ms
 from jarvis.findings import AnalysisResult, Finding, Status
 
 PART_OF_CHAIN = "Part of a chain to fuse"
@@ -44,9 +44,8 @@ def _notes(chain: Chain, key: str) -> Iterator[str]:
 def chain_text(chain: Chain) -> str:
     """The chain with its kernels, instances and time."""
     kernels = counted(chain.kernels // chain.instances, "kernel")
-    product = f"what follows {quoted(chain.row['product_name'])} in " if chain.is_epilogue else ""
     return (
-        f"{product}{quoted(chain.name)} ({kernels}, {counted(chain.instances, 'instance')}, "
+        f"{chain.phrase} ({kernels}, {counted(chain.instances, 'instance')}, "
         f"{ms(chain.time_ms)} in all)"
     )
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.operations import KERNEL_FLOOR_US
+from jarvis.analyses.wording import listed, quoted
 from jarvis.findings import Impact
 from jarvis.hardware import HardwareSpec
 
@@ -23,6 +24,9 @@ save at best, or of what it takes where no saving is known."""
 LONG_CHAIN, LONG_MODELLED_PCT, SHORT_MODELLED_PCT = 5, 75.0, 50.0
 """Shares of a chain's time whose memory traffic must be known, from this number of steps on and
 below."""
+
+STEPS_NAMED = 4
+"""Operators of an epilogue that a sentence names; the evidence has all."""
 
 OVERLAP_PART = 0.15
 """Part of the shorter of memory and arithmetic time that a fused kernel does not hide; the part of
@@ -144,6 +148,21 @@ class Chain:
         name: str | None = self.row["scope_name"]
         first = self.row["product_name"] or self.operators[0]
         return name or f"{first} ... {self.operators[-1]}"
+
+    @property
+    def phrase(self) -> str:
+        """It in a sentence: its name, or its operators and the product that they follow."""
+        if not self.is_epilogue:
+            return quoted(self.name)
+        steps = listed([quoted(name) for name in self.operators], STEPS_NAMED)
+        scope = self.row["scope_name"]
+        place = f" in {quoted(scope)}" if scope else ""
+        return f"{steps} behind {quoted(self.row['product_name'])}{place}"
+
+    @property
+    def label(self) -> str:
+        """The phrase without marks, as tables have it."""
+        return self.phrase.replace("`", "")
 
     @property
     def base_names(self) -> list[str]:

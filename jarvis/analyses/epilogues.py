@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from jarvis import impact
 from jarvis.analyses import chains as found
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.chains import OVERLAP_PART, Chain
+from jarvis.analyses.chains import OVERLAP_PART, STEPS_NAMED, Chain
 from jarvis.analyses.operations import arguments
 from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import GPU_TIME, Finding
-
-STEPS_NAMED = 4
-"""Operators of an epilogue that a sentence names; the evidence has all."""
 
 _ADVICE = {
     "activation": "Let {product} apply {steps} before it writes: call a linear layer with a fused "
@@ -58,7 +55,8 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         saved_ms=gain.saved_ms.mid if gain else None,
         is_pattern=True,
     )
-    steps, product = _steps(chain), quoted(row["product_name"])
+    steps = listed([quoted(name) for name in chain.operators], STEPS_NAMED)
+    product = quoted(row["product_name"])
     place = f" in {quoted(row['scope_name'])}" if row["scope_name"] else ""
     shapes = arguments(row["product_dims"], row["product_types"]) or "no shapes"
     is_one = len(chain.operators) == 1
@@ -67,8 +65,7 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
     return Finding(
         check="gemm_epilogue",
         category=data.key,
-        title=f"Unfused epilogue: {steps} behind {product}{place}, "
-        f"{counted(chain.instances, 'instance')}",
+        title=f"Unfused epilogue: {chain.phrase}, {counted(chain.instances, 'instance')}",
         evidence=_evidence(chain, shapes),
         issue=f"{steps} {runs} right behind {product}{place} and {reads} {what}: "
         f"{counted(chain.kernels, 'kernel')}, {ms(chain.time_ms)} in all "
@@ -93,10 +90,6 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         "much slower the fused kernel is.",
         shared_uids=chain.uids,
     )
-
-
-def _steps(chain: Chain) -> str:
-    return listed([quoted(name) for name in chain.operators], STEPS_NAMED)
 
 
 def _kind(chain: Chain) -> str:

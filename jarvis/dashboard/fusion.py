@@ -14,7 +14,6 @@ from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened
 from jarvis.findings import AnalysisResult
 from jarvis.impact import disjoint_saving_ms, share_pct
-from jarvis.reports.markup import code
 from jarvis.reports.quantities import count, milliseconds, percent
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 
@@ -84,7 +83,7 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
     with st.container(border=True):
         first = candidates[0]
         st.markdown(
-            f"**{code(first['base_name'])} is the heaviest chain**: "
+            f"**{first['phrase']} is the heaviest chain**: "
             f"{milliseconds(first['time_ms'])} in {counted(first['instance_count'], 'instance')}",
             help="A chain is neighbouring operators that one kernel could replace.",
         )
@@ -127,7 +126,7 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
     columns = charts.columns_of(TABLES["fusion_steps"])
     worth = [(i, c) for i, c in enumerate(candidates, start=1) if c["is_worth_fusing"]]
     for chain, candidate in worth[:_STEPS_OF]:
-        name = candidate["base_name"]
-        with st.expander(f"Steps of {code(name)}"):
+        phrase = candidate["phrase"]
+        with st.expander(f"Steps of {phrase}"):
             mine = steps.filter(chain=chain)
-            small_table(mine, columns, f"Steps of {name}", _STEP_COLUMNS, _WIDTHS)
+            small_table(mine, columns, f"Steps of {phrase}", _STEP_COLUMNS, _WIDTHS)

@@ -96,12 +96,14 @@ def _epilogue(product: Call, later: Sequence[Call], run: int, has_backward: bool
     result: Shape = (batch * m, n)
     outside: list[Tensor] = []
     length = 0
+    before = product
     for call in later[:run]:
         inputs = [tensor for tensor in call.traffic.reads if is_view(tensor.shape, result)]
-        if not inputs or not _makes(call, result) or _only_moves(call):
+        is_repeated = call == before  # the same call again works on another tensor
+        if is_repeated or not inputs or not _makes(call, result) or _only_moves(call):
             break
         outside += [tensor for tensor in call.traffic.reads if tensor is not inputs[0]]
-        length += 1
+        length, before = length + 1, call
     if not 0 < length <= MAX_STEPS:
         return Epilogue(0, is_kept=False, added_bytes=None)
     is_saved = has_backward and _base(later[0].name) not in _BACKWARD_NEEDS_RESULT

@@ -68,7 +68,7 @@ class LaunchOrder:
     """One row for each step in launch order, thread by thread, and where it stands in the tree.
 
     ``steps``: ``source_uid, busy_ns, exact_flops, exact_bytes, compute_spec, stream, thread,
-    kernel`` (the first), ``kernel_count, can_fuse, is_product, is_attention, is_elementwise``;
+    kernel`` (the longest), ``kernel_count, can_fuse, is_product, is_attention, is_elementwise``;
     ``order``, its position in the tree; ``operation``, a row of ``operations`` (``operation_uid``
     and the fields of ``Call``), -1 for communication, which has little more than a place; ``scope``
     (position in the tree, -1 for none) and ``is_bounded`` (the scope holds nothing else). Steps of
@@ -208,6 +208,7 @@ def _launched(work: pl.DataFrame) -> pl.DataFrame:
             "gpu_uid",
             "name",
             "stream",
+            "dur_ns",
             uid="owner_uid",
             is_compute=pl.col("kind") == COMPUTE,
             is_fused=pl.col("name").is_in(fused.implode()),
@@ -217,7 +218,7 @@ def _launched(work: pl.DataFrame) -> pl.DataFrame:
             pl.col("stream").first(),
             pl.col("is_compute").all(),
             pl.col("is_fused").any(),
-            kernel=pl.col("name").first(),
+            kernel=pl.col("name").get(pl.col("dur_ns").arg_max()),
             kernel_count=pl.col("gpu_uid").n_unique(),
         )
         .sort("uid")

@@ -286,7 +286,7 @@ def _coverage(estimates: Any, finding: Finding) -> tuple[int, int] | None:
     gain = finding.impact
     for estimate in estimates or () if gain else ():
         is_same = gain is not None and estimate["saved_ms"] == gain.saved_ms.mid
-        if is_same and estimate["operation"] in finding.title:
+        if is_same and estimate["operation"] in finding.title.replace("`", ""):
             return estimate["modeled_kernel_count"], estimate["kernel_count"]
     return None
 

@@ -61,6 +61,16 @@ def test_an_activation_behind_a_product_is_its_epilogue() -> None:
     assert set(found.fusion_steps["name"]) == {"aten::gelu"}
 
 
+def test_the_kernel_of_a_product_is_its_longest() -> None:
+    built = layer()
+    built.child("aten::mm", [INPUT, WEIGHT])
+    built.launches("Memset (Device)", us=1, cat="gpu_memset", call="cudaMemsetAsync")
+    built.launches("Cijk_product", us=50).up()
+    add(built, "gelu", [RESULT, []])
+    (row,) = epilogues(built)
+    assert row["product_kernel"] == "Cijk_product"
+
+
 def test_what_else_the_steps_read_is_still_read() -> None:
     built = layer()
     product(built)
@@ -99,6 +109,15 @@ def test_a_result_that_the_backward_pass_reads_is_written_beside(name: str, kept
     built.child(f"aten::{name}_backward", [RESULT, RESULT]).launches(ELEMENTWISE)
     (row,) = epilogues(built)
     assert row["kept_count"] == kept
+
+
+def test_the_same_operator_on_many_tensors_is_no_long_epilogue() -> None:
+    built = layer()
+    product(built)
+    for _ in range(5):
+        add(built, "mul", [RESULT, []])
+    (row,) = epilogues(built)
+    assert (row["step_names"], row["kernel_count"]) == (["aten::mul"], 1)
 
 
 def test_steps_of_a_chain_belong_to_the_chain() -> None:

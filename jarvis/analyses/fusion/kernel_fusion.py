@@ -171,6 +171,7 @@ def _candidate(chain: Chain) -> dict[str, JsonValue]:
     return {
         "module_name": row["scope_name"],
         "base_name": chain.name,
+        "phrase": chain.phrase,
         "scope_kind": row["scope_kind"],
         "instance_count": chain.instances,
         "product_name": row["product_name"],
@@ -193,7 +194,7 @@ def _estimate(chain: Chain) -> dict[str, JsonValue]:
     assert gain is not None
     known = chain.steps.group_by("position").agg(pl.col("bytes").is_not_null().all())
     return {
-        "operation": chain.name,
+        "operation": chain.label,
         "category": "kernel_fusion",
         "type": "kernel_fusion",
         "impact_score": gain.e2e_pct.mid,
