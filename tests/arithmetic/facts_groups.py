@@ -2,10 +2,11 @@
 
 import math
 import re
+from ast import literal_eval
 from collections import defaultdict
 from typing import Any
 
-from tests.arithmetic.run_directory import RunDirectory, by_time
+from tests.arithmetic.run_directory import Row, RunDirectory, by_time
 from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, share, time_ms
 
 
@@ -20,6 +21,24 @@ def of_chain(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
         for shape in run.rows[uid].shapes
         if shape and isinstance(shape[0], tuple)
     ]
+
+
+def of_epilogue(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    """What follows a matrix product, and the products themselves."""
+    chain = chain_of(run, finding)
+    of_chain(facts, run, finding)
+    facts["product_ms"].append(chain["product_time_us"] / 1000)
+    facts["kept"].append(chain["kept_count"])
+
+
+def products_of(run: RunDirectory, finding: dict[str, Any]) -> list[Row]:
+    """The rows of the product that an epilogue follows in its first instance; else none."""
+    if finding["check"] != "gemm_epilogue":
+        return []
+    chain = chain_of(run, finding)
+    shapes = literal_eval(chain["product_dims"])
+    named = [row for row in run.rows.values() if row.name == chain["product_name"]]
+    return [row for row in named if row.shapes == shapes]
 
 
 def chain_facts(facts: Facts, run: RunDirectory, chain: dict[str, Any]) -> None:

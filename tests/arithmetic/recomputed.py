@@ -13,7 +13,12 @@ from tests.arithmetic.facts_checks import (
     of_overheads,
     of_variance,
 )
-from tests.arithmetic.facts_groups import of_attention_copies, of_chain, of_unfused_attention
+from tests.arithmetic.facts_groups import (
+    of_attention_copies,
+    of_chain,
+    of_epilogue,
+    of_unfused_attention,
+)
 from tests.arithmetic.facts_rows import of_rows
 from tests.arithmetic.facts_system import of_communication, of_copies, of_idle
 from tests.arithmetic.run_directory import RunDirectory
@@ -21,6 +26,7 @@ from tests.arithmetic.units import Facts, own_rows
 
 OF_CHECK = {
     "fusible_chain": of_chain,
+    "gemm_epilogue": of_epilogue,
     "unfused_attention": of_unfused_attention,
     "gpu_idle": of_idle,
     "idle_causes": of_idle,

@@ -10,6 +10,7 @@ from tests.arithmetic import tables
 from tests.arithmetic.cards import card_facts
 from tests.arithmetic.categories import category_facts, category_table_problems, direction_facts
 from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
+from tests.arithmetic.facts_groups import products_of
 from tests.arithmetic.notes import NOTES
 from tests.arithmetic.printed import numbers
 from tests.arithmetic.quoted import name_problems, names_of, shape_problems
@@ -69,7 +70,7 @@ class Checker:
         assert line.finding is not None
         facts = self.facts(line.finding)
         rows = [self.run.rows[uid] for uid in rows_of(line.finding)]
-        yield from shape_problems(line.text, rows)
+        yield from shape_problems(line.text, [*rows, *products_of(self.run, line.finding)])
         yield from name_problems(line.text, self.names)
         if line.columns:
             yield from self._table(line, facts)

@@ -134,6 +134,8 @@ def saving_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Savin
         return _of_efficiency(run, finding, facts)
     if check == "fusible_chain":
         return _of_fusion(facts) if "fused_ms" in facts else None
+    if check == "gemm_epilogue":
+        return _of_epilogue(run, facts) if "fused_ms" in facts else None
     if check == "unfused_attention":
         (time_ms,) = facts["time_ms"]
         least, most = time_ms * (1 - 1 / 3), time_ms * (1 - 1 / 10)
@@ -178,6 +180,14 @@ def _of_fusion(facts: Facts) -> Saving:
     mid = min(high, max(0.0, time_ms - max(fused_ms / TARGET_PCT * 100, shortest_ms)))
     low = min(mid, max(0.0, time_ms - max(time_ms * traffic, shortest_ms)))
     return low, mid, high
+
+
+def _of_epilogue(run: RunDirectory, facts: Facts) -> Saving:
+    """All of the steps' time; what else they move stays, and 15% at worst."""
+    (time_ms,), (added,), (now,) = (facts[n] for n in ("time_ms", "fused_bytes", "step_bytes"))
+    bandwidth = (run.hardware or {})["mem_bw_gbps"] * 1e6
+    mid = max(0.0, time_ms - added / bandwidth / TARGET_PCT * 100)
+    return min(mid, time_ms * (1 - min(1.0, added / now)) * 0.85), mid, time_ms
 
 
 def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving | None:

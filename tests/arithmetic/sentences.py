@@ -256,6 +256,14 @@ CHAINS = (
     rule(COUNT, r"ran, ", r" kernels? must stand", "instances"),
     rule(COUNT, r"in place of ", r"", "kernels"),
     rule(MS, r"` of .*\(", r" in `", "longest_step_ms"),
+    rule(COUNT, r"`, ", r" instances?(?:$|\*\*)", "instances"),
+    rule(COUNT, r"operand: |its result: |the ", r" kernels?(?:, | of `)", "kernels"),
+    rule(MS, r"kernels?, ", r" in all \(", "time_ms"),
+    rule(PCT, r" in all \(", r" of compute", "compute_pct"),
+    rule(MS, r"beside |take little more than ", r"", "product_ms"),
+    fixed(PCT, r"what else they move at ", r" of the bandwidth", 80),
+    fixed(PCT, r"low also ", r" of their time", 15),
+    rule(COUNT, r"\. In ", r" instances? the plain result", "kept"),
 )
 
 REPORT = (

@@ -52,7 +52,7 @@ def evidence_problems(line: Line, run: RunDirectory, facts: Facts) -> Iterator[s
 
 
 CHAIN = re.compile(
-    r"(?:([\d.,]+ .s) in )?`([^`]*)` "
+    r"(?:([\d.,]+ .s) in )?((?:`[^`]*`(?:, )?)+ behind `[^`]*` in )?`([^`]*)` "
     r"\(([\d,]+) kernels?, ([\d,]+) instances?, ([\d.,]+ .s) in all\)"
 )
 
@@ -66,8 +66,8 @@ def chain_problems(text: str, run: RunDirectory, uids: set[int]) -> Iterator[str
         not part for part, *_ in told
     ):
         yield "nothing accounts for all numbers"
-    for part, name, kernels, instances, time in told:
-        (chain,) = [c for c in run.fusion_chains if c["scope_name"] == name]
+    for part, behind, name, kernels, instances, time in told:
+        (chain,) = [c for c in run.fusion_chains if (_behind(c), c["scope_name"]) == (behind, name)]
         steps = steps_of(run, chain)
         own_us = math.fsum(s["kernel_time_us"] for s in steps if s["operation_uid"] in uids)
         expected = (
@@ -81,6 +81,14 @@ def chain_problems(text: str, run: RunDirectory, uids: set[int]) -> Iterator[str
                 yield f"{name}: {problem}"
         for tail in feeding:
             yield from _feeding_problems(tail, chain, run)
+
+
+def _behind(chain: dict[str, Any]) -> str:
+    """The steps of a chain and the product that they follow; empty where they follow none."""
+    if chain["product_name"] is None:
+        return ""
+    steps = ", ".join(f"`{name}`" for name in chain["step_names"])
+    return f"{steps} behind `{chain['product_name']}` in "
 
 
 def _feeding_problems(text: str, chain: dict[str, Any], run: RunDirectory) -> Iterator[str]:
