@@ -9,8 +9,8 @@ from jarvis.charts.marks import largest, shortened
 from jarvis.charts.palette import Palette, ink
 from jarvis.charts.rooflines import PICKED
 
-_LEVEL_PX = 24
-_ROOM_PX = 84
+_LEVEL_PX = 22
+_ROOM_PX = 116
 """Pixels of the chart that are not levels: axis, its title and the legend."""
 
 _LEAST_LABELLED = 0.025

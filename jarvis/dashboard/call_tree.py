@@ -1,28 +1,26 @@
-"""The call tree: an icicle of GPU time by module and operator, tables of calls and modules."""
-
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+"""The call tree: an icicle of GPU time by module, operator and kernel, with drill-down."""
 
 import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.analyses.wording import counted
 from jarvis.charts import STATES, Palette
 from jarvis.dashboard import call_tree_choice, navigation
+from jarvis.dashboard.call_tree_tables import (
+    KIND_WORDS,
+    calls_card,
+    modules_card,
+    operations_card,
+    short_name,
+)
 from jarvis.dashboard.controls import choice, text_input, whole_number
 from jarvis.dashboard.figures import figure
-from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened, palette
-from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT, efficiency_word, share_pct
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT, efficiency_word
 from jarvis.perf_report.gpu_call_tree import NodeKind
 from jarvis.perf_report.gpu_call_tree_views import View
-from jarvis.reports.markup import code, escape
 from jarvis.reports.quantities import NOT_AVAILABLE, count, milliseconds, percent
 from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
-from jarvis.schemas import TABLES, TEXT, Column
-from jarvis.schemas.columns import number
 
 _LEVELS, _MOST_LEVELS = 12, 60
 _LEAST_SHARE = 0.0005
@@ -32,61 +30,9 @@ _MOST_BOXES = 4000
 _LEAST_JUDGED = 0.5
 """A box has the colour of its efficiency where that covers this share of its GPU time."""
 
-_ROWS_SHOWN, _TITLE_LETTERS = 300, 80
-_ROWS_IN_SIGHT, _TABLE_PX = 9, 330
 _FEW = 8
 _KIND, _EFFICIENCY = "kind", "efficiency"
 _BACKWARD = "Backward operator"
-_KIND_WORDS: Mapping[str, str] = {
-    NodeKind.ROOT.word: "All",
-    NodeKind.MODULE.word: "Module",
-    NodeKind.PYTHON.word: "Python",
-    NodeKind.OP.word: "Operator",
-    NodeKind.RUNTIME.word: "Runtime call",
-    NodeKind.KERNEL.word: "Kernel or copy",
-    NodeKind.REST.word: "Rest",
-    NodeKind.UNLINKED.word: "Not linked",
-}
-_COLUMNS = charts.columns_of(
-    TABLES["call_tree"],
-    (
-        Column("label", "Name", TEXT, meaning="of the module, operator, Python frame or kernel"),
-        Column("kind_word", "Kind", TEXT, meaning="what the call is"),
-        number(
-            "gpu_ms", "GPU time (ms)", "ms", "durations of the GPU events launched below", ",.3f"
-        ),
-        number(
-            "share_pct", "Share (%)", "%", "of all GPU time shown, also outside the root", ",.2f"
-        ),
-        number("self_ms", "Self (ms)", "ms", "of what it launches itself", ",.3f"),
-        number("backward_ms", "Backward (ms)", "ms", "of what the backward pass launches", ",.3f"),
-        number(
-            "modelled_pct",
-            "Modelled (%)",
-            "%",
-            "share of its GPU time with a perf model",
-            ",.1f",
-        ),
-        number(
-            "efficiency_pct",
-            "Efficiency (%)",
-            "%",
-            "roofline time / GPU time of what has an efficiency that can be believed",
-            ",.1f",
-        ),
-    ),
-)
-_CALL_COLUMNS = (
-    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
-    *("kind_word", "self_ms", "backward_ms"),
-)
-_MODULE_COLUMNS = (
-    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
-    *("module_count", "backward_ms"),
-)
-_WIDTHS = {"label": 215, "calls": 70, "launches": 80} | dict.fromkeys(
-    ("gpu_ms", "share_pct", "efficiency_pct", "modelled_pct"), 95
-)
 
 
 def render(now: Opened) -> None:
@@ -125,8 +71,10 @@ def render(now: Opened) -> None:
     root = call_tree_choice.root_of(now.run, tree)
     _figures(tree, root, is_whole=operation is None)
     _icicle_card(tree, root, levels, colour_by, searched)
-    _calls_card(tree, root, searched, is_whole=operation is None)
-    _modules_card(tree, root, is_whole=operation is None)
+    calls_card(tree, root, searched, is_whole=operation is None)
+    modules_card(tree, root, is_whole=operation is None)
+    if operation is None:
+        operations_card(now.run, tree, root)
 
 
 def _view(offered: list[View]) -> View:
@@ -209,7 +157,7 @@ def _icicle_card(tree: CallTree, root: int, levels: int, colour_by: str, searche
         *("node", "label", "name", "calls", "launches", "gpu_ms", "share_pct"),
         *("modelled_pct", "efficiency_pct"),
         level=level,
-        kind=pl.col("kind").replace(_KIND_WORDS),
+        kind=pl.col("kind").replace(KIND_WORDS),
         colour=colour,
         start_ms=(pl.col("start_ns") - first["start_ns"]) / 1e6,
         end_ms=(pl.col("start_ns") - first["start_ns"] + pl.col("gpu_ns")) / 1e6,
@@ -251,26 +199,21 @@ def _icicle_card(tree: CallTree, root: int, levels: int, colour_by: str, searche
 def _found_words(tree: CallTree, root: int) -> str:
     """What the chart shows: where the time of its root goes."""
     row, children = tree.row(root), tree.children(root)
-    said = f"{escape(row['label'])}: {milliseconds(row['gpu_ms'])} of GPU time"
+    said = f"{short_name(row['label'])}: {milliseconds(row['gpu_ms'])} of GPU time"
     name = row["label"]
     while children.height == 1:
         name = children["label"][0]
         children = tree.children(children["node"][0])
     if children.is_empty():
-        return said if name == row["label"] else f"{said}, all of it in {_short(name)}"
+        return said if name == row["label"] else f"{said}, all of it in {short_name(name)}"
     most = with_shares(children.head(1), row["gpu_ns"]).row(0, named=True)
-    said += f", {percent(most['share_pct'])} of it below {_short(most['label'])}"
+    said += f", {percent(most['share_pct'])} of it below {short_name(most['label'])}"
     if children.height > _FEW:
         said += f", the longest of {count(children.height)} calls"
     unlinked = with_shares(children.filter(kind=NodeKind.UNLINKED.word), row["gpu_ns"])
     if unlinked.height and unlinked["node"][0] != most["node"]:
         said += f"; {percent(unlinked['share_pct'][0])} has no recorded launch"
     return said
-
-
-def _short(name: str) -> str:
-    """A name for a title."""
-    return code(name if len(name) <= _TITLE_LETTERS else f"{name[:_TITLE_LETTERS]}…")
 
 
 def _colours(by: str, colours: Palette) -> tuple[pl.Expr, dict[str, str]]:
@@ -301,87 +244,8 @@ def _colours(by: str, colours: Palette) -> tuple[pl.Expr, dict[str, str]]:
         NodeKind.REST: colours.border,
         NodeKind.ROOT: colours.panel,
     }
-    shown = {_KIND_WORDS[kind.word]: colour for kind, colour in words.items()}
+    shown = {KIND_WORDS[kind.word]: colour for kind, colour in words.items()}
     return (
-        named.otherwise(pl.col("kind").replace(_KIND_WORDS)),
+        named.otherwise(pl.col("kind").replace(KIND_WORDS)),
         shown | {_BACKWARD: colours.categorical[3]},
     )
-
-
-def _calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> None:
-    found = tree.matches(root, searched) if searched else tree.children(root)
-    row = tree.row(root)
-    with st.container(border=True):
-        if searched:
-            share = share_pct(float(found["gpu_ns"].sum()), row["gpu_ns"])
-            st.markdown(
-                f"**{count(found.height)} places match {code(searched)}**: "
-                f"{percent(share)} of the GPU time of {escape(row['label'])}"
-            )
-        else:
-            st.markdown(f"**Calls directly below {escape(row['label'])}**, most GPU time first")
-        if found.is_empty():
-            st.caption(
-                "Nothing by this name; what takes less than 0.02 % of all GPU time has none."
-                if searched
-                else "It launches nothing further: this is where the time is spent."
-            )
-            return
-        shown = [name for name in _CALL_COLUMNS if _is_told(name, found, is_whole)]
-        st.caption("Select one to go into it." + _cut_note(found))
-        _table(tree, root, "calls", found, shown)
-
-
-def _modules_card(tree: CallTree, root: int, *, is_whole: bool) -> None:
-    modules = tree.modules(root)
-    if modules.is_empty():
-        return
-    row = tree.row(root)
-    with st.container(border=True):
-        what = "module class" if tree.view is View.CLASSES else "module"
-        found = counted(modules.height, what)
-        st.markdown(f"**{found} in {escape(row['label'])}**, most GPU time first")
-        st.caption(
-            "A module counts all that it calls, so times of modules inside each other overlap. "
-            "Backward work counts where the trace links it to a module." + _cut_note(modules)
-        )
-        shown = [name for name in _MODULE_COLUMNS if _is_told(name, modules, is_whole)]
-        _table(tree, root, "modules", modules, shown)
-
-
-def _cut_note(rows: pl.DataFrame) -> str:
-    return f" The first {_ROWS_SHOWN} of {count(rows.height)}." if rows.height > _ROWS_SHOWN else ""
-
-
-def _is_told(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
-    """Whether a column says something here."""
-    if name == "backward_ms":
-        return is_whole and bool(rows["backward_ns"].sum())
-    return is_whole or name not in ("self_ms", "calls", "module_count")
-
-
-def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list[str]) -> None:
-    """A table whose selected row becomes the root."""
-    key = f"call_tree_{name}_{root}"
-    rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
-    if "kind" in rows.columns:
-        rows = rows.with_columns(
-            kind_word=pl.col("kind").replace(_KIND_WORDS), self_ms=pl.col("self_ns") / 1e6
-        )
-    nodes = rows["node"].to_list()
-    small_table(
-        rows,
-        _COLUMNS,
-        "Calls with their GPU time" if name == "calls" else "Modules with their GPU time",
-        shown,
-        _WIDTHS,
-        key=key,
-        on_select=partial(_follow_row, key, nodes),
-        height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
-    )
-
-
-def _follow_row(key: str, nodes: list[Any]) -> None:
-    picked = st.session_state[key]["selection"]["rows"]
-    if picked:
-        call_tree_choice.choose(int(nodes[picked[0]]))

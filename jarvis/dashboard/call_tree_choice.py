@@ -25,6 +25,12 @@ def choose(node: int) -> None:
     st.query_params[ROOT] = str(node)
 
 
+def choose_operation(uid: int) -> None:
+    """Show the GPU time of one operation alone, from all places."""
+    st.query_params[OPERATION] = str(uid)
+    st.query_params.pop(ROOT, None)
+
+
 def operation_of(run: Run) -> dict[str, Any] | None:
     """The row of the operation that the URL asks for; None for all GPU work."""
     uids = run.table(OPERATIONS_TABLE)["operation_uid"].unique()

@@ -76,6 +76,25 @@ def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTr
     return CallTree(view, _with_levels(nodes))
 
 
+def operations_below(run: Run, tree: "CallTree", node: int) -> pl.DataFrame:
+    """The operations that GPU work at and below a node belongs to, most GPU time first.
+
+    Columns: ``operation_uid, gpu_ns, launches, calls`` there, and ``name, input_dims, op_category,
+    pct_roofline`` of the operation.
+    """
+    end = tree.nodes.filter(node=node)["subtree_end"][0]
+    work = run.table(OPERATIONS_TABLE).filter(pl.col("node").is_between(node, end, closed="left"))
+    operations = run.table("operations").select(
+        "name", "input_dims", "op_category", "pct_roofline", operation_uid="uid"
+    )
+    return (
+        work.group_by("operation_uid")
+        .agg(pl.col("gpu_ns", "launches", "calls").sum())
+        .join(operations, on="operation_uid")
+        .sort("gpu_ns", "operation_uid", descending=[True, False])
+    )
+
+
 @dataclass(frozen=True)
 class CallTree:
     """``nodes`` in preorder.

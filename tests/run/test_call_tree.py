@@ -7,7 +7,14 @@ from jarvis.perf_report.call_paths import MODULE_PREFIX
 from jarvis.perf_report.gpu_call_tree_views import View
 from jarvis.pipeline import analyze
 from jarvis.run import Run
-from jarvis.run.call_tree import CallTree, call_tree, view_of, views, with_shares
+from jarvis.run.call_tree import (
+    CallTree,
+    call_tree,
+    operations_below,
+    view_of,
+    views,
+    with_shares,
+)
 from tests.builders import TraceBuilder, trace
 
 LARGE, SMALL = [[512, 512], [512, 512]], [[64, 64], [64, 64]]
@@ -127,3 +134,15 @@ def test_a_node_is_found_again_in_another_view(run: Run) -> None:
 def test_shares_of_nothing_are_not_known(run: Run) -> None:
     tree = call_tree(run, View.CLASSES)
     assert with_shares(tree.nodes, 0)["share_pct"].null_count() == tree.nodes.height
+
+
+def test_operations_below_a_node_have_the_time_they_take_there(run: Run) -> None:
+    tree = call_tree(run, View.MODULES)
+    whole = operations_below(run, tree, tree.root)
+    linked = run.table("gpu_work").drop_nulls("operation_uid")["dur_ns"].sum()
+    assert whole["gpu_ns"].sum() == linked
+    layer_0 = operations_below(run, tree, named(tree, "Layer_0"))
+    assert layer_0.select("name", "gpu_ns", "launches", "calls").rows() == [
+        ("aten::mm", 40_000, 1, 1.0),
+        ("aten::mm", 10_000, 1, 1.0),
+    ]
