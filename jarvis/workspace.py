@@ -143,6 +143,11 @@ class RunPaths:
         return self.root / f"standalone_analysis_{kind}.md"
 
     @property
+    def standalone_html(self) -> Path:
+        """The fair report as one HTML file with drawings, where it was written here."""
+        return self.root / "standalone_analysis.html"
+
+    @property
     def analysis_report(self) -> Path:
         """The report in the layout that other tools read."""
         return self.root / "analysis.md"

@@ -18,6 +18,7 @@ def test_the_formats() -> None:
         "csv",
         "fair",
         "findings",
+        "html",
         "json",
         "plot",
         "rough",

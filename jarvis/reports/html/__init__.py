@@ -1,0 +1,35 @@
+"""The report for stakeholders as one HTML file: charts inline, no script, nothing fetched."""
+
+from pathlib import Path
+
+from jarvis.reports.edits import UNEDITED, Edits
+from jarvis.reports.reporter import Reporter
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+
+class HtmlReporter(Reporter):
+    """Made on demand; it reads the same offline and on paper, in light and dark."""
+
+    name = "html"
+    suffix = ".html"
+    in_run = False
+
+    def place(self, paths: RunPaths) -> Path:
+        return paths.standalone_html
+
+    def render(self, run: Run, out: Path) -> None:
+        out.write_text(html_document(run, out.parent), encoding="utf-8")
+
+
+def html_document(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
+    """The document of a run whose directory is ``root``, as its author edited it.
+
+    The libraries that draw are loaded only now.
+    """
+    from jarvis.reports.html.document import document
+
+    return document(run, root, edits)
+
+
+REPORTER = HtmlReporter()

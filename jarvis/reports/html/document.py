@@ -1,0 +1,81 @@
+"""The document as a whole: what the fair report says, with key figures and drawings."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from jarvis.charts import DARK, LIGHT
+from jarvis.charts.svg import variables
+from jarvis.impact import disjoint_saving_ms, share_pct
+from jarvis.reports.details import details_of
+from jarvis.reports.edits import Edits
+from jarvis.reports.fair import fair_parts
+from jarvis.reports.html import drawings
+from jarvis.reports.html.markdown import block_html, heading_id, inline_html
+from jarvis.reports.markup import code, prose
+from jarvis.reports.quantities import milliseconds, percent
+from jarvis.reports.rendering import TEMPLATES
+from jarvis.reports.sections import trace_line
+from jarvis.run import Run
+
+
+def document(run: Run, root: Path, edits: Edits) -> str:
+    """The HTML text of a run whose directory is ``root``."""
+    kept, _ = edits.parted(details_of(run))
+    parts = fair_parts(run, root, edits)
+    overview = (drawings.gpu_time(run), drawings.categories(run), drawings.projection(run, kept))
+    rooflines = {s.key: drawings.category_roofline(run, s.key) for s in parts["sections"]}
+    return (
+        _environment()
+        .get_template("document.html.j2")
+        .render(
+            parts,
+            figures=_figures(run, disjoint_saving_ms(d.finding for d in kept)),
+            drawings=[drawing for drawing in overview if drawing],
+            rooflines=rooflines,
+            source=trace_line(run),
+            version=run.manifest.jarvis_version,
+            created=run.manifest.created,
+            light=variables(LIGHT),
+            dark=variables(DARK),
+        )
+    )
+
+
+def _figures(run: Run, saved_ms: float) -> list[tuple[str, str, str]]:
+    """Name, value and what stands below it, of each key figure."""
+    totals = run.manifest.totals
+    share = percent(share_pct(saved_ms, totals.total_time_ms))
+    return [
+        ("GPU time", milliseconds(totals.total_time_ms), "first start to last end"),
+        ("GPU busy", percent(totals.busy_pct), f"compute {percent(totals.compute_pct)}"),
+        (
+            "Exposed communication",
+            percent(totals.exposed_comm_pct),
+            milliseconds(totals.exposed_comm_time_ms),
+        ),
+        ("Idle", percent(totals.idle_pct), milliseconds(totals.idle_time_ms)),
+        ("Projected saving", milliseconds(saved_ms), f"{share} of GPU time"),
+    ]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    filters: dict[str, Any] = {
+        "block": block_html,
+        "inline": inline_html,
+        "heading_id": heading_id,
+        "prose": prose,
+        "code": code,
+    }
+    environment.filters |= filters
+    return environment

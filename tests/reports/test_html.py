@@ -1,0 +1,198 @@
+"""The report as one HTML file: complete, self-contained, and nothing of a trace becomes markup."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+
+from jarvis.analyses.wording import ms
+from jarvis.charts import DARK, LIGHT
+from jarvis.charts.rooflines import over_intensity
+from jarvis.charts.svg import category_bars, roofline, stacked_bar, variables
+from jarvis.impact import disjoint_saving_ms
+from jarvis.reports import load_reporters
+from jarvis.reports.details import details_of
+from jarvis.reports.edits import Edits
+from jarvis.reports.html import html_document
+from jarvis.reports.markup import Markdown
+from jarvis.reports.ranking import recommendations
+from tests.reports.conftest import HOSTILE, Analysed
+
+VOID = {"meta"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements nest, and keeps tags, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str]] = set()
+        self.words: list[str] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {(name, value or "") for name, value in attrs}
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {(name, value or "") for name, value in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def drawings(text: str) -> list[ElementTree.Element]:
+    return [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+
+
+@pytest.mark.parametrize("which", ["sample", "hostile"])
+def test_the_document_nests_runs_nothing_and_fetches_nothing(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    analysed: Analysed = request.getfixturevalue(which)
+    text = html_document(analysed.run, analysed.root)
+    outline = Outline(text)
+    assert not outline.tags & {"script", "img", "link", "iframe", "object", "image", "use", "base"}
+    names = {name for name, _ in outline.attributes}
+    assert not [name for name in names if name.startswith("on")]
+    assert not names & {"src", "xlink:href", "srcset", "action"}
+    links = [value for name, value in outline.attributes if name == "href"]
+    targets = {value for name, value in outline.attributes if name == "id"}
+    assert {link.removeprefix("#") for link in links} <= targets
+    assert "url(" not in text
+    assert "default-src 'none'" in text
+    assert drawings(text)
+
+
+def test_what_a_trace_says_is_shown_letter_by_letter(hostile: Analysed) -> None:
+    outline = Outline(html_document(hostile.run, hostile.root))
+    assert "<img src=x onerror=alert(1)>" in "".join(outline.words)
+    assert HOSTILE.partition("`")[0] in "".join(outline.words)
+
+
+def test_the_document_has_every_card_and_a_roofline_for_each_category_with_rates(
+    sample: Analysed,
+) -> None:
+    text = html_document(sample.run, sample.root)
+    words = " ".join("".join(Outline(text).words).split())
+    for found in details_of(sample.run):
+        if found.finding.priority.value != "Low":
+            assert f"{found.recommendation.label}: " in words
+    rated = [
+        key
+        for key, result in sample.run.results.items()
+        if result.tier == "compute" and result.row_count
+        if (sample.run.category_operations(key)["tb_per_s"] > 0).any()
+    ]
+    assert len(drawings(text)) == 3 + len(rated)
+
+
+def test_the_same_run_gives_the_same_document(sample: Analysed, tmp_path: Path) -> None:
+    reporter = load_reporters()["html"]
+    for name in ("one.html", "two.html"):
+        reporter.render(sample.run, tmp_path / name)
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_a_finding_left_out_takes_its_saving_along_and_stands_in_the_appendix(
+    sample: Analysed,
+) -> None:
+    first = recommendations(sample.run)[0]
+    text = html_document(sample.run, sample.root, Edits(frozenset({first.number})))
+    findings = [r.finding for r in recommendations(sample.run)]
+    assert f"<b>{ms(disjoint_saving_ms(findings))}</b>" not in text
+    assert f"<b>{ms(disjoint_saving_ms(findings[1:]))}</b>" in text
+    assert f"{first.label} {first.result.title}" not in text
+    appendix = text.partition("Left out by the author")[2]
+    assert f"<td>{first.label}</td>" in appendix
+
+
+def test_a_summary_of_the_author_is_formatted_but_cannot_bring_tags_or_addresses(
+    sample: Analysed,
+) -> None:
+    words = "Fuse **norms**.\n\n- first <script>x</script>\n- ![i](http://e.example/i.png)"
+    text = html_document(sample.run, sample.root, Edits(summary=Markdown(words)))
+    outline = Outline(text)
+    assert "<strong>norms</strong>" in text
+    assert "script" not in outline.tags
+    assert "img" not in outline.tags
+    assert not any("e.example" in value for _, value in outline.attributes)
+    assert "The author of this report wrote the summary." in text
+
+
+def test_a_run_without_gpu_time_has_a_document_without_drawings(sample: Analysed) -> None:
+    totals = replace(sample.run.manifest.totals, total_time_ms=0.0)
+    manifest = sample.run.manifest.model_copy(update={"totals": totals})
+    empty = sample.run.table("operations").clear()
+    tables = {
+        name: frame.clear() if name.startswith("category_") else frame
+        for name, frame in sample.run.tables.items()
+    }
+    run = replace(sample.run, manifest=manifest, tables={**tables, "operations": empty}, results={})
+    text = html_document(run, sample.root)
+    assert not drawings(text)
+    assert "No analysis found operations" in text
+
+
+def widths(svg: str, colour: str) -> list[float]:
+    rects = ElementTree.fromstring(svg).iter("rect")
+    return [float(r.get("width", "0")) for r in rects if r.get("style") == f"fill:var(--{colour})"]
+
+
+def test_parts_of_a_stacked_bar_are_as_wide_as_their_time() -> None:
+    parts = pl.DataFrame({"part": ["a", "<b>"], "time_ms": [3.0, 1.0], "text": ["3", "1"]})
+    svg = stacked_bar(parts, "a & b")
+    assert widths(svg, "categorical-0") == [720.0, 12.0]
+    assert widths(svg, "categorical-1") == [240.0, 12.0]
+    assert ElementTree.fromstring(svg).get("aria-label") == "a & b"
+
+
+def test_the_saving_of_a_category_covers_its_share_of_the_bar() -> None:
+    rows = pl.DataFrame(
+        {"title": ["A", "B"], "gpu_time_ms": [8.0, 4.0], "saved_ms": [2.0, None], "text": ["", ""]}
+    )
+    svg = category_bars(rows, "t")
+    whole, half = widths(svg, "pale")
+    assert half == pytest.approx(whole / 2, abs=0.01)
+    assert widths(svg, "saving") == [pytest.approx(whole / 4, abs=0.01), 0.0]
+
+
+def test_a_point_at_the_peak_lies_on_its_ceiling(sample: Analysed) -> None:
+    rows = sample.run.category_operations("gemm").head(1)
+    peak = rows["peak_tflops"][0]
+    at_peak = rows.with_columns(
+        tflops_per_s=pl.lit(peak),
+        flops_per_byte=pl.lit(1e4),
+        state=pl.lit("on target"),
+        text=pl.lit(""),
+    )
+    root = ElementTree.fromstring(roofline(over_intensity(at_peak), 80.0, "t"))
+    shapes = [p.get("transform", "") for p in root.iter("path") if p.find("title") is not None]
+    found = re.match(r"translate\((\S+) (\S+)\)", shapes[0])
+    assert found
+    solid = next(
+        line
+        for line in root.iter("polyline")
+        if "muted" in line.get("style", "") and not line.get("stroke-dasharray")
+    )
+    last = solid.get("points", "").split()[-1].partition(",")[2]
+    assert found[2] == last
+
+
+def test_every_colour_of_both_themes_is_a_variable() -> None:
+    text = variables(LIGHT) + variables(DARK)
+    for colour in (LIGHT.primary, DARK.below_threshold, LIGHT.categorical[5]):
+        assert f":{colour};" in text
