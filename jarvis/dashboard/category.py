@@ -78,7 +78,8 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
         f"{count(shown.height)} of {count(rows.height)} rows · shading and badge mark efficiency "
-        "below the threshold and below the target · select a row for its details"
+        "below the threshold and below the target · select a row for its details · click a "
+        "column's head to sort all rows by it"
     )
     if shown.is_empty():
         st.info(

@@ -1,6 +1,6 @@
 """The controls of a page, each bound to a URL parameter with the page's name in front."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -160,6 +160,37 @@ def list_choice(key: str, label: str, options: Sequence[str], help_text: str) ->
     """One of many words; the first is the default."""
     check_parameter(key, lambda text: text in options, options[0])
     value = st.selectbox(label, options, key=key, help=help_text, bind="query-params")
+    note_control(key, value)
+    return str(value)
+
+
+def keyed_choice(
+    key: str, label: str, labels: Mapping[str, str], default: str, help_text: str
+) -> str:
+    """One of many keys, each shown by its label; the URL holds the key.
+
+    A bound box would write the label into the URL, which a later release may word anew.
+    """
+    seen = f"_{key}_seen"
+    check_parameter(key, lambda text: text in labels, labels[default])
+    given = st.query_params.get(key)
+    if given is not None and given != st.session_state.get(seen):
+        st.session_state[key] = given if given in labels else default
+    elif st.session_state.get(key) not in labels:
+        st.session_state[key] = default
+    value = st.selectbox(
+        label,
+        list(labels),
+        format_func=lambda name: labels.get(name, name),
+        key=key,
+        help=help_text,
+        persist_state="session",
+    )
+    if value == default:
+        st.query_params.pop(key, None)
+    elif given != value:
+        st.query_params[key] = value
+    st.session_state[seen] = value
     note_control(key, value)
     return str(value)
 

@@ -1,6 +1,8 @@
 """The table of a category's operations: badges, shares, shading below the threshold, selection."""
 
 from collections.abc import Sequence
+from functools import partial
+from zlib import crc32
 
 import pandas as pd
 import polars as pl
@@ -9,15 +11,15 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.analyses.base import Analysis
 from jarvis.charts import STATES, Palette, largest
-from jarvis.dashboard import selection
+from jarvis.dashboard import row_order, selection
 from jarvis.dashboard.projection import operation_columns
 from jarvis.dashboard.small_table import configured
 from jarvis.dashboard.state import palette
 from jarvis.reports.quantities import MISSING
 from jarvis.schemas import Column
 
-SHADED_ROWS = 1000
-"""Cells are shaded up to this many rows: beyond, the styling costs more than the table itself."""
+DEFAULT_ORDER = "kernel_time_us"
+"""The column that the table is sorted by until another is chosen."""
 
 _ROW_PX, _TABLE_PX = 35, 420
 _FIRST = ("state", "name", "arguments", "operation_count", "kernel_time_us", "percent_of_category")
@@ -45,37 +47,78 @@ def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
 
 
 def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int | None:
-    """Draw the table; the ``uid`` of the selected row, which also stands in the URL.
+    """Draw a page of the table; the ``uid`` of the selected row, which also stands in the URL.
 
-    ``rows``: operations of the category as ``projection.judged`` gives them.
+    ``rows``: operations of the category as ``projection.judged`` gives them, most time first.
+    A selected row stays selected on the other pages, and under every filter that lets it through.
     """
+    page = analysis.key
     columns = operation_columns(analysis)
     names = shown_columns(analysis, rows)
-    key = f"{analysis.key}_table_{filter_id}"
-    if (wanted := selection.requested_row(analysis.key, rows)) is not None:
-        st.session_state[key] = {"selection": {"rows": [wanted], "columns": [], "cells": []}}
+    uid, is_new = selection.selected(page, rows)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        labels = {name: columns[name].label for name in names if name != "state"}
+        order = row_order.order_controls(page, labels, DEFAULT_ORDER)
+        ordered = order.sorted(rows)
+        shown_by = f"{filter_id}-{order.column}-{order.direction}"
+        wanted = _position(ordered, uid) if is_new else None
+        number = row_order.page_number(page, ordered.height, shown_by, wanted)
+    part = row_order.page_of(ordered, number)
+    place = _position(part, uid)
+    key = _table_key(page, shown_by, part)
+    if is_new or key not in st.session_state:
+        chosen = [] if place is None else [place]
+        st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
+    picked = _page_table(analysis, part, rows, names, key)
+    if picked is not None or place is not None:
+        uid = picked
+    selection.keep(page, uid)
+    return uid
+
+
+def _page_table(
+    analysis: Analysis, part: pl.DataFrame, rows: pl.DataFrame, names: Sequence[str], key: str
+) -> int | None:
+    """Draw ``part``, a page of ``rows``; the ``uid`` of the row that is selected on it."""
+    columns = operation_columns(analysis)
     event = st.dataframe(
-        _styled(rows, names, palette()),
+        _styled(part, names, palette()),
         key=key,
         hide_index=True,
-        height=min(_TABLE_PX, (rows.height + 1) * _ROW_PX + 3),
+        height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
         column_order=names,
         column_config={name: _configuration(columns[name], rows) for name in names},
-        on_select="rerun",
-        selection_mode="single-row",
+        on_select=partial(_follow_head, analysis.key, key, part.schema),
+        selection_mode=["single-row", "single-column"],
         placeholder=MISSING,
         alt=f"Operations of {analysis.title} with times, rates, efficiency and saving",
     )
     picked = event["selection"]["rows"]
-    uid = int(rows["uid"][picked[0]]) if picked else None
-    selection.keep(analysis.key, uid)
-    return uid
+    return int(part["uid"][picked[0]]) if picked else None
+
+
+def _follow_head(page: str, key: str, schema: pl.Schema) -> None:
+    """Sort all rows by the column whose head was clicked; the browser has only one page of them."""
+    heads = st.session_state[key]["selection"]["columns"]
+    if heads and heads[0] != "state":
+        row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
+
+
+def _position(rows: pl.DataFrame, uid: int | None) -> int | None:
+    """The place of an operation among the rows."""
+    return None if uid is None else rows["uid"].index_of(uid)
+
+
+def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
+    """Tells apart the rows on screen: the browser keeps a selection by their places."""
+    rows = crc32(part["uid"].to_numpy().tobytes())
+    return f"{page}_table_{shown_by}-{rows:08x}"
 
 
 def _styled(rows: pl.DataFrame, names: Sequence[str], colours: Palette) -> object:
     """The rows as the browser gets them; ``state`` as a list, which is drawn as a badge."""
     frame = rows.select(names).with_columns(pl.concat_list("state"))
-    if rows.height > SHADED_ROWS or "pct_roofline" not in names:
+    if "pct_roofline" not in names:
         return frame
     bad, warning = (
         f"background-color: {cell.background}; color: {cell.text}"

@@ -20,17 +20,22 @@ def follow_click(page: str, uid: int | None) -> None:
             request(page, uid)
 
 
-def requested_row(page: str, rows: pl.DataFrame) -> int | None:
-    """The row that the URL asks for since the last run; None where it asks for nothing new."""
+def selected(page: str, rows: pl.DataFrame) -> tuple[int | None, bool]:
+    """The ``uid`` that the URL selects among ``rows``, and whether that is new since the last run.
+
+    A selection that the filters hide ends; one of a link that is not here ends with a word.
+    """
     given = st.query_params.get(_parameter(page))
-    if given is None or given == st.session_state.get(_seen(page)):
-        return None
-    st.session_state[_seen(page)] = given
-    found = (rows["uid"].cast(pl.String) == given).arg_true()
-    if len(found):
-        return int(found[0])
-    notice(f"The operation {given[:40]!r} of the link is not among the rows shown here.")
-    return None
+    if given is None:
+        keep(page, None)
+        return None, False
+    is_new = given != st.session_state.get(_seen(page))
+    if (rows["uid"].cast(pl.String) == given).any():
+        return int(given), is_new
+    if is_new:
+        notice(f"The operation {given[:40]!r} of the link is not among the rows shown here.")
+    keep(page, None)
+    return None, False
 
 
 def keep(page: str, uid: int | None) -> None:

@@ -43,6 +43,8 @@ def test_the_copied_link_writes_defaults_out(registered: Draw, sample_id: str) -
         "gemm_below": ["40"],
         "gemm_bound": ["all"],
         "gemm_min": ["0.0"],
+        "gemm_sort": ["kernel_time_us"],
+        "gemm_order": ["descending"],
     }
 
 
