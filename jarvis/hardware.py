@@ -243,6 +243,14 @@ class Hardware:
         ]
         return self.get(self._names[max(fitting, key=len)]) if fitting else None
 
+    def choice(self, spec: HardwareSpec, device_name: str | None) -> tuple[str | None, str | None]:
+        """The platform and preset that give ``spec`` for a trace of this device; None for what
+        the trace and the catalogue bring by themselves."""
+        found = self.match(device_name) if device_name else None
+        is_found = found is not None and found.name == spec.name
+        is_first = self.presets(spec.name)[0] == spec.preset
+        return None if is_found else spec.name, None if is_first else spec.preset
+
     def _canonical(self, name: str) -> str:
         try:
             return self._names[_words(name)]

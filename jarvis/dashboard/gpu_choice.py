@@ -54,9 +54,9 @@ def choose_gpu(info: TraceInfo) -> GpuChoice:
             bind="query-params",
         )
     preset = preset if preset in presets else presets[0]
-    _figures(hardware.get(platform, preset))
-    is_found = found is not None and found.name == platform
-    return GpuChoice(None if is_found else platform, None if preset == presets[0] else preset)
+    spec = hardware.get(platform, preset)
+    _figures(spec)
+    return GpuChoice(*hardware.choice(spec, info.device_name))
 
 
 def _start_with(found: HardwareSpec | None, info: TraceInfo) -> None:

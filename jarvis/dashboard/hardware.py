@@ -35,12 +35,18 @@ def catalogue() -> Hardware:
     return hardware
 
 
-def open_run() -> Run | None:
-    """The run of the open analysis, or None where there is none to open."""
+def open_analysis() -> state.Opened | None:
+    """The open analysis, or None where there is none to open."""
     try:
-        return state.opened().run
+        return state.opened()
     except (state.NoAnalysisError, UnknownAnalysisError, RunError):
         return None
+
+
+def open_run() -> Run | None:
+    """The run of the open analysis."""
+    now = open_analysis()
+    return now.run if now else None
 
 
 def presets(hardware: Hardware) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.hardware import load_hardware
+from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.run import Run
+from jarvis.server.custom_hardware import keep_hardware, remove_hardware
+from jarvis.server.intake import sample_trace
+from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import custom_hardware_dir
 from tests.dashboard.conftest import Draw
 
@@ -169,3 +172,38 @@ def test_a_broken_file_of_ones_own_leaves_the_others(filed: Draw, sample_id: str
     assert not page.exception
     assert any("broken.toml" in warning.value for warning in page.warning)
     assert len(presets(page)) == len(list(load_hardware()))
+
+
+def test_the_open_analysis_is_judged_against_another_preset(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    page = filed("hardware", analysis=sample_id, hardware_gpu="H100 SXM")
+    next(b for b in page.button if b.label == "Judge against H100 SXM").click().run()
+    assert not page.exception
+    assert not page.error
+    assert "Judged anew" in page.success[0].value
+    asked = submit(Submission(sample_trace(), platform="H100 SXM", model_name="Sample model"))
+    assert asked.is_reused, "the same choice from the trace has the same id"
+    run = Run.load(asked.root)
+    assert run.manifest.hardware == load_hardware().get("H100 SXM")
+    ours, theirs = (r.table("operations")["kernel_time_us"] for r in (sample_run, run))
+    assert ours.equals(theirs)
+
+
+def test_no_judging_where_nothing_would_change(filed: Draw, sample_id: str) -> None:
+    page = filed("hardware", analysis=sample_id)
+    assert not [b for b in page.button if b.label.startswith("Judge")]
+    assert any("is judged against MI300X" in caption.value for caption in page.main.caption)
+
+
+def test_a_gpu_described_anew_is_not_confused_with_the_earlier_one(
+    filed: Draw, sample_id: str
+) -> None:
+    peaks = []
+    for bandwidth in (1000, 2000):
+        spec = HardwareSpec.from_arch_json({**ARCH, "mem_bw_gbps": bandwidth})
+        keep_hardware(spec)
+        kept = resubmit(sample_id, "X100", None)
+        peaks.append(Run.load(kept.root).table("operations")["peak_tb_per_s"].max())
+        remove_hardware(spec)
+    assert peaks == [1.0, 2.0]
