@@ -13,8 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from jarvis.cli.hardware import add_hardware, add_reproject
 from jarvis.cli.report import add_report
 from jarvis.cli.shared import (
+    ARCH_HELP,
     EXTENSION_HELP,
     PLATFORM_HELP,
     PRESET_HELP,
@@ -95,7 +97,8 @@ def parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_serve(commands)
     _add_sample(commands)
-    _add_hardware(commands)
+    add_hardware(commands)
+    add_reproject(commands)
     return root
 
 
@@ -108,7 +111,15 @@ def _add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "audit them (rough).",
     )
     command.add_argument("trace", metavar="TRACE", type=Path, help=TRACE_HELP)
-    command.add_argument("--platform", metavar="GPU", help=PLATFORM_HELP)
+    gpu = command.add_mutually_exclusive_group()
+    gpu.add_argument("--platform", metavar="GPU", help=PLATFORM_HELP)
+    gpu.add_argument(
+        "--gpu_arch_json_path",
+        "--gpu-arch-json-path",
+        metavar="FILE",
+        type=Path,
+        help=ARCH_HELP,
+    )
     command.add_argument("--preset", help=PRESET_HELP)
     command.add_argument("--model", metavar="NAME", help="name of the model, for the titles")
     command.add_argument(
@@ -133,7 +144,7 @@ def _add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         help=f"keep the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis), where "
         "`jarvis serve` finds it; with --output-dir also write it there",
     )
-    command.set_defaults(run=_analyze)
+    command.set_defaults(run=_analyze, usage_error=command.error)
 
 
 def _add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -188,16 +199,9 @@ def _add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.set_defaults(run=_sample)
 
 
-def _add_hardware(commands: "Commands[argparse.ArgumentParser]") -> None:
-    command = commands.add_parser(
-        "hardware",
-        help="list the GPUs with their peaks",
-        description="List the described GPUs with bandwidth, memory and main compute peaks.",
-    )
-    command.set_defaults(run=_hardware)
-
-
 def _analyze(arguments: argparse.Namespace) -> int:
+    if arguments.gpu_arch_json_path and arguments.preset:
+        arguments.usage_error("--preset chooses among described GPUs, not in a file")
     from jarvis.run import Run
     from jarvis.trace_health import TABLE as HEALTH
     from jarvis.trace_health import warning_lines
@@ -206,6 +210,7 @@ def _analyze(arguments: argparse.Namespace) -> int:
         "platform": arguments.platform,
         "preset": arguments.preset,
         "extension_file": arguments.extension_file,
+        "arch_json": arguments.gpu_arch_json_path,
     }
     if arguments.plots:
         from jarvis.reports.plot import check_drawing
@@ -302,21 +307,3 @@ def _sample(arguments: argparse.Namespace) -> int:
             )
         )
     return 0
-
-
-def _hardware(_: argparse.Namespace) -> int:
-    from jarvis.hardware import load_hardware
-
-    precisions = ("matrix_bf16", "matrix_fp16", "matrix_fp8")
-    titles = [precision.replace("_", " ") for precision in precisions]
-    print("Bandwidth in TB/s, memory in GB, dense peaks in TFLOPS/s; - where not known.")
-    print(_line("GPU", "preset", ["bandwidth", "memory", *titles]))
-    for spec in load_hardware():
-        peaks = [spec.peak_tflops(precision) for precision in precisions]
-        figures = [spec.tb_per_s, spec.memory_gb, *peaks]
-        print(_line(spec.name, spec.preset, ["-" if f is None else f"{f:.5g}" for f in figures]))
-    return 0
-
-
-def _line(name: str, preset: str, cells: Sequence[str]) -> str:
-    return f"{name:<16} {preset:<12}" + "".join(f"{cell:>13}" for cell in cells)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 EXTENSION_HELP = "Python file with perf models and op categories of your own; it is run"
 TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
 PLATFORM_HELP = "GPU to judge against, as `jarvis hardware` lists it (default: the trace's own)"
+ARCH_HELP = "GPU described in a JSON file as TraceLens takes it"
 PRESET_HELP = "which figures of that GPU, where there are several (default: its first)"
 
 LONG_STEP_S = 1.0

@@ -118,7 +118,9 @@ def _report_command(run: Run) -> Markdown:
     words = ["jarvis", "report", run.manifest.trace.file_name]
     words += ["--output_xlsx_path", str(paths.perf_report_xlsx)]
     words += ["--output_csvs_dir", str(paths.perf_report_csvs)]
-    if run.manifest.hardware:
+    if described := run.manifest.options.gpu_arch_file:
+        words += ["--gpu_arch_json_path", described]
+    elif run.manifest.hardware:
         words += ["--gpu_arch_platform", run.manifest.hardware.name]
     if extension := run.manifest.options.extension_file:
         words += ["--extension_file", extension]
@@ -127,7 +129,9 @@ def _report_command(run: Run) -> Markdown:
 
 def _analyze_command(run: Run) -> Markdown:
     words = ["jarvis", "analyze", run.manifest.trace.file_name]
-    if hardware := run.manifest.hardware:
+    if described := run.manifest.options.gpu_arch_file:
+        words += ["--gpu_arch_json_path", described]
+    elif hardware := run.manifest.hardware:
         words += ["--platform", hardware.name, "--preset", hardware.preset]
     if run.manifest.model_name:
         words += ["--model", run.manifest.model_name]
