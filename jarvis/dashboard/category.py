@@ -14,7 +14,7 @@ from jarvis.dashboard.operation_details import operation_details
 from jarvis.dashboard.page_head import page_head
 from jarvis.dashboard.panels import panel_card
 from jarvis.dashboard.projection import judged, operation_columns, reprojected, saved_ms
-from jarvis.dashboard.state import Opened, opened, timeline_of
+from jarvis.dashboard.state import Opened, call_path_of, opened, rows_of, timeline_of
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import TARGET_PCT, efficiency_word, share_pct
 from jarvis.reports.markup import escape, prose
@@ -66,9 +66,7 @@ def _notes(result: AnalysisResult) -> None:
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     controls = category_controls(analysis.key)
     totals = now.run.manifest.totals
-    rows = judged(
-        now.run.category_operations(analysis.key), controls.target_pct, controls.below_pct
-    )
+    rows = judged(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
     _figures(analysis, rows, result, controls, totals.total_time_ms)
     _notes(result)
     shown = controls.chosen(rows)
@@ -87,8 +85,9 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
             "search."
         )
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
-        row = shown.row(by_predicate=pl.col("uid") == uid, named=True)
-        path = now.run.call_paths(analysis.key).get(uid)
+        whole = now.run.category_operations(analysis.key).filter(pl.col("uid") == uid)
+        row = judged(whole, controls.target_pct, controls.below_pct).row(0, named=True)
+        path = call_path_of(now, analysis.key, uid)
         operation_details(row, path, controls.target_pct, totals, timeline_of(now))
     method_note(analysis, rows, now.run.manifest.hardware)
 

@@ -15,7 +15,7 @@ from jarvis.analyses.wording import counted
 from jarvis.dashboard import links, navigation, state
 from jarvis.dashboard.controls import list_choice, text_input
 from jarvis.dashboard.gpu_choice import choose_gpu
-from jarvis.dashboard.step_list import step_list
+from jarvis.dashboard.step_list import finished_steps, step_list
 from jarvis.dashboard.trace_choice import (
     SAMPLE,
     SERVER_PATH,
@@ -41,6 +41,16 @@ class _Reference:
 
     trace: Path | None = None
     analysis_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The last analysis of this visit: what was asked, what came of it, its steps."""
+
+    submission: Submission
+    kept: Kept
+    seconds: float
+    steps: list[str]
 
 
 def form() -> None:
@@ -134,40 +144,45 @@ def _chosen_reference() -> _Reference:
 def _analyse(submission: Submission, folder: str, reference: _Reference) -> None:
     st.session_state.pop(_LAST, None)
     begin = perf_counter()
+    taken: list[str] = []
     try:
         if folder:
             submission = replace(submission, copy_to=output_folder(folder))
         if reference.trace is not None:
             st.markdown("**Reference**")
-            kept = submit(Submission(reference.trace), step_list())
+            kept = submit(Submission(reference.trace), step_list(taken))
             reference = _Reference(analysis_id=kept.id)
             st.markdown("**Trace**")
         submission = replace(submission, reference=reference.analysis_id)
-        kept = submit(submission, step_list())
+        kept = submit(submission, step_list(taken))
     except JarvisError as error:
         st.error(str(error), icon=":material/error:")
         return
-    _made(submission, kept, perf_counter() - begin)
+    _made(_Made(submission, kept, perf_counter() - begin, taken))
 
 
-def _made(submission: Submission, kept: Kept, seconds: float) -> None:
-    """Remember the outcome; the menu leads to the new analysis from now on."""
-    st.session_state[_LAST] = (submission, kept, seconds)
-    state.open_next(kept.id)
+def _made(made: _Made) -> None:
+    """Remember the outcome and draw the page again, so that the sidebar names the new analysis."""
+    st.session_state[_LAST] = made
+    state.open_next(made.kept.id)
+    st.rerun()
 
 
 def _outcome(steps: DeltaGenerator) -> None:
     """How the last analysis ended, and where to go from here."""
     if _LAST not in st.session_state:
         return
-    submission, kept, seconds = st.session_state[_LAST]
+    made: _Made = st.session_state[_LAST]
+    submission, kept = made.submission, made.kept
+    with steps:
+        finished_steps(made.steps)
     if kept.is_reused:
         st.info(
             "This trace was analysed with these options before; the kept analysis is as good.",
             icon=":material/history:",
         )
     else:
-        st.success(f"Analysed in {seconds:.1f} s.", icon=":material/check_circle:")
+        st.success(f"Analysed in {made.seconds:.1f} s.", icon=":material/check_circle:")
     if submission.copy_to is not None:
         st.caption(f"The run also stands in {escape(str(submission.copy_to))}.")
     with st.container(horizontal=True):
@@ -186,9 +201,9 @@ def _outcome(steps: DeltaGenerator) -> None:
 
 def _analyse_again(submission: Submission) -> None:
     begin = perf_counter()
-    kept: Kept = submit(submission, step_list(), again=True)
-    _made(submission, kept, perf_counter() - begin)
-    st.rerun()
+    taken: list[str] = []
+    kept: Kept = submit(submission, step_list(taken), again=True)
+    _made(_Made(submission, kept, perf_counter() - begin, taken))
 
 
 def recent_analyses() -> None:

@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from jarvis.analyses import load_analyses
-from jarvis.dashboard import category, system
+from jarvis.dashboard import category, navigation, system
 from jarvis.workspace import resource
 
 Menu = dict[str, list[StreamlitPage]]
@@ -17,6 +17,7 @@ def menu() -> Menu:
     return {
         "": [
             _file_page("ingest", "Ingest", "upload_file", is_default=True),
+            st.Page(_to_ingest, title="Ingest", url_path="ingest", visibility="hidden"),
             _file_page("overview", "Overview", "dashboard"),
         ],
         "Kernels": _analysis_pages("compute"),
@@ -35,7 +36,16 @@ def menu() -> Menu:
 
 def _file_page(name: str, title: str, icon: str, *, is_default: bool = False) -> StreamlitPage:
     path = resource("pages") / f"{name}.py"
-    return st.Page(path, title=title, icon=f":material/{icon}:", default=is_default)
+    # The default page is served at the root, yet it would reserve its file's name as an address.
+    url_path = "start" if is_default else name
+    return st.Page(
+        path, title=title, icon=f":material/{icon}:", url_path=url_path, default=is_default
+    )
+
+
+def _to_ingest() -> None:
+    """``/ingest`` typed as an address: the first page has no address of its own but the root."""
+    navigation.go(navigation.INGEST)
 
 
 def _analysis_pages(tier: str) -> list[StreamlitPage]:

@@ -29,6 +29,11 @@ def link(url_path: str, label: str, *, icon: str | None = None, **parameters: st
     )
 
 
+def go(url_path: str) -> None:
+    """Go on to another page with the parameters of this one."""
+    st.switch_page(st.session_state[_PAGES][url_path], query_params=st.query_params.to_dict())
+
+
 def _with_analysis(parameters: dict[str, str]) -> dict[str, str]:
     current = current_id()
     return parameters if current is None else {ANALYSIS: current} | parameters

@@ -9,7 +9,7 @@ from jarvis.dashboard import links, state
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import tb_per_s, tflops_per_s
 from jarvis.run import Run
-from jarvis.server.catalogue import Catalogue
+from jarvis.server.catalogue import Catalogue, name_of
 
 _CHOICE = "analysis_choice"
 _SEEN = "_analysis_parameter"
@@ -21,8 +21,9 @@ def choose_analysis(catalogue: Catalogue) -> None:
     Without either it is the newest. A click in the menu drops the URL's parameters, so the
     choice is kept in the session and written back.
     """
-    # Labels must differ: the browser answers with a label, not with a position.
-    titles = {entry.id: f"{entry.title} · {entry.id}" for entry in catalogue.entries}
+    # Labels must differ: the browser answers with a label, not with a position. The id comes first
+    # because the box is narrow and cuts what does not fit.
+    titles = {entry.id: f"{entry.id} · {entry.title}" for entry in catalogue.entries}
     requested = st.query_params.get(links.ANALYSIS)
     is_elsewhere = requested is not None and requested != st.session_state.get(_SEEN)
     made = state.take_next()
@@ -55,7 +56,9 @@ def choose_analysis(catalogue: Catalogue) -> None:
 def describe_analysis(catalogue: Catalogue) -> None:
     """The peaks that efficiencies stand against, where the trace comes from, what did not load."""
     if state.current_id() in {entry.id for entry in catalogue.entries}:
-        run = state.opened().run
+        now = state.opened()
+        run = now.run
+        st.caption(f"{escape(name_of(run.manifest))} · {now.id}")
         st.caption(_hardware_line(run))
         if run.manifest.trace.origin == "simulated":
             st.badge("simulated sample", icon=":material/science:", color="violet")

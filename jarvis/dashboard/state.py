@@ -1,12 +1,16 @@
 """The analysis that is open, and the caches over what is on disk."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+import polars.selectors as cs
 import streamlit as st
 
 from jarvis.charts import PALETTES, Palette
 from jarvis.errors import JarvisError
+from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
 from jarvis.server.catalogue import analysis_root
@@ -15,6 +19,7 @@ from jarvis.workspace import RunPaths
 CURRENT = "_analysis_id"
 _NEXT = "_next_analysis_id"
 _KEPT_RUNS = 8
+_KEPT_CATEGORIES = 32
 
 
 class NoAnalysisError(JarvisError):
@@ -31,6 +36,8 @@ class Opened:
     id: str
     root: Path
     run: Run
+    stamp: int
+    """When its manifest was written; a key of what is cached."""
 
 
 def current_id() -> str | None:
@@ -61,13 +68,25 @@ def opened() -> Opened:
         raise NoAnalysisError
     root = analysis_root(analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
-    return Opened(analysis_id, root, _load(str(root), stamp))
+    return Opened(analysis_id, root, _load(str(root), stamp), stamp)
 
 
 def timeline_of(analysis: Opened) -> Timeline:
     """The timeline of the open analysis, with what it worked out for earlier windows."""
-    stamp = RunPaths(analysis.root).manifest.stat().st_mtime_ns
-    return _timeline(str(analysis.root), stamp)
+    return _timeline(str(analysis.root), analysis.stamp)
+
+
+def rows_of(analysis: Opened, key: str) -> pl.DataFrame:
+    """The operations of a category without the columns that only the details of one row need.
+
+    Filters and orders copy rows, and lists are what makes that slow.
+    """
+    return _rows(str(analysis.root), analysis.stamp, key)
+
+
+def call_path_of(analysis: Opened, key: str, uid: int) -> CallPath | None:
+    """Parent chain and subtree of an operation of a category, where the run has them."""
+    return _call_paths(str(analysis.root), analysis.stamp, key).get(uid)
 
 
 def palette() -> Palette:
@@ -84,3 +103,13 @@ def _load(root: str, stamp: int) -> Run:
 @st.cache_resource(max_entries=_KEPT_RUNS, show_spinner=False)
 def _timeline(root: str, stamp: int) -> Timeline:
     return Timeline(_load(root, stamp))
+
+
+@st.cache_resource(max_entries=_KEPT_CATEGORIES, show_spinner=False)
+def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
+    return _load(root, stamp).category_operations(key).select(~cs.nested())
+
+
+@st.cache_resource(max_entries=_KEPT_CATEGORIES, show_spinner=False)
+def _call_paths(root: str, stamp: int, key: str) -> Mapping[int, CallPath]:
+    return _load(root, stamp).call_paths(key)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from jarvis.errors import JarvisError, RunError
@@ -64,11 +65,25 @@ def read_catalogue() -> Catalogue:
         if not folder.is_dir() or not _ID.fullmatch(folder.name):
             continue
         try:
-            entries.append(Entry(folder.name, folder, read_manifest(folder)))
+            entries.append(Entry(folder.name, folder, _manifest(folder)))
         except RunError:
             broken.append(folder.name)
     entries.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
     return Catalogue(tuple(entries), tuple(broken))
+
+
+def _manifest(folder: Path) -> Manifest:
+    """The manifest, read again only where its file has changed; a page lists all of them."""
+    try:
+        stamp = RunPaths(folder).manifest.stat().st_mtime_ns
+    except OSError:
+        stamp = 0
+    return _read_manifest(folder, stamp)
+
+
+@lru_cache(maxsize=1024)
+def _read_manifest(folder: Path, stamp: int) -> Manifest:
+    return read_manifest(folder)
 
 
 def analysis_root(analysis_id: str) -> Path:

@@ -173,3 +173,16 @@ def test_a_reference_is_an_analysis_of_its_own_that_the_manifest_names(
     by_name = {entry.manifest.trace.file_name: entry for entry in read_catalogue().entries}
     assert by_name["small.json"].manifest.reference == by_name["reference.json"].id
     assert by_name["reference.json"].manifest.reference is None
+
+
+def test_the_sidebar_names_a_new_analysis_at_once(filed: Draw, fresh_home: Path) -> None:
+    first = small_trace(fresh_home)
+    parameters = {"ingest_source": "server path", "ingest_path": first.name}
+    analyse(filed("ingest", **parameters))
+    (old,) = read_catalogue().entries
+    small_trace(fresh_home, device="AMD Instinct MI325X")
+    page = analyse(filed("ingest", **parameters, analysis=old.id))
+    new = next(e for e in read_catalogue().entries if e.id != old.id)
+    assert page.sidebar.selectbox[0].value == new.id
+    assert any(new.id in caption.value for caption in page.sidebar.caption)
+    assert page.get("status")
