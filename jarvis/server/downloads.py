@@ -1,12 +1,37 @@
-"""Parts of a run directory as zip archives, made when they are asked for."""
+"""What can be taken home from a run directory, made when it is asked for."""
 
 import io
 import zipfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import orjson
+import polars as pl
+
+from jarvis.analyses.operations import weighted_efficiency
+from jarvis.replay.package import automatic_rule, package_bytes, replay_entries
+from jarvis.reports import load_reporters
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+REPLAY_OFFERED_PCT = 1.0
+"""Operators from this share of compute on are listed for replay."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Every member has this date, so that the same files give the same archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """An operator and its package: whether one was made with the analysis, and if not, why."""
+
+    name: str
+    percent_of_compute: float
+    efficiency_pct: float | None
+    is_ready: bool
+    reason: str | None
 
 
 def zipped(root: Path, parts: Iterable[Path] | None = None) -> bytes:
@@ -23,6 +48,49 @@ def zipped(root: Path, parts: Iterable[Path] | None = None) -> bytes:
             member.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(member, file.read_bytes())
     return buffer.getvalue()
+
+
+def exported(run: Run, format_name: str) -> bytes:
+    """The file that a report format of one file writes."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        load_reporters()[format_name].render(run, out)
+        return out.read_bytes()
+
+
+def replays(run: Run, root: Path) -> list[Replay]:
+    """The operators that take much of compute, most first, and what became of their packages."""
+    index = RunPaths(root).replay_index
+    noted = orjson.loads(index.read_bytes())["operations"] if index.is_file() else []
+    by_name = {entry["op_name"]: entry for entry in noted}
+    groups = run.table("operations").partition_by("name", maintain_order=True)
+    found = [_replay(rows, by_name) for rows in groups]
+    listed = [r for r in found if r.percent_of_compute >= REPLAY_OFFERED_PCT or r.name in by_name]
+    return sorted(listed, key=lambda replay: -replay.percent_of_compute)
+
+
+def replay_package(run: Run, name: str) -> bytes | str:
+    """The package of one operator, or the sentence that says why it cannot have one."""
+    rows = run.table("operations").filter(pl.col("name") == name)
+    entries, reasons = replay_entries(rows.iter_rows(named=True))
+    return package_bytes(name, entries) if entries else reasons[0]
+
+
+def _replay(rows: pl.DataFrame, noted: dict[str, dict[str, object]]) -> Replay:
+    name = str(rows["name"][0])
+    entry = noted.get(name)
+    reason = (
+        f"made on click: it does not take {automatic_rule()}"
+        if entry is None
+        else str(entry["reason"] or "") or None
+    )
+    return Replay(
+        name,
+        float(rows["percent_of_compute"].sum()),
+        weighted_efficiency(rows),
+        entry is not None and entry["package"] is not None,
+        reason,
+    )
 
 
 def _files(part: Path) -> Iterable[Path]:

@@ -1,0 +1,139 @@
+"""The report page: what its author chooses is in the link, the preview and the files."""
+
+import io
+import json
+import zipfile
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.dashboard.report_edits import LINK_CHARACTERS
+from jarvis.reports.ranking import recommendations
+from jarvis.run import Run
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.downloads import exported, replay_package, replays, zipped
+from tests.dashboard.conftest import Draw
+
+PREVIEWS = ("fair", "rough", "analysis")
+
+
+def switches(page: AppTest) -> list[bool]:
+    return [c.value for c in page.checkbox if "report_without" in (c.key or "")]
+
+
+def fair_text(page: AppTest) -> str:
+    return next(m.value for m in page.markdown if m.value.startswith("# "))
+
+
+@pytest.mark.parametrize("view", PREVIEWS)
+def test_each_preview_shows_its_report(filed: Draw, sample_id: str, view: str) -> None:
+    page = filed("report", analysis=sample_id, report_view=view)
+    assert not page.exception
+    assert "Sample model" in fair_text(page)
+
+
+def test_the_html_preview_is_drawn(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id, report_view="html")
+    assert not page.exception
+    assert "<svg" in page.get("iframe")[0].proto.srcdoc
+
+
+def test_a_link_leaves_findings_out(filed: Draw, sample_id: str, sample_run: Run) -> None:
+    page = filed("report", analysis=sample_id, report_without="1,3")
+    ranked = recommendations(sample_run)
+    assert switches(page) == [item.number not in (1, 3) for item in ranked]
+    text = fair_text(page)
+    cards = text.partition("## Recommendations")[2].partition("\n## ")[0]
+    assert " P1 (" not in cards
+    assert " P2 (" in cards
+    assert "The author left out 2 findings" in text
+    assert any(f"{len(ranked) - 2} of {len(ranked)} findings" in m.value for m in page.markdown)
+
+
+def test_a_switch_changes_preview_summary_and_address(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    page = filed("report", analysis=sample_id)
+    assert "author" not in fair_text(page)
+    assert "P1 (" in str(page.text_area[0].value)
+    next(c for c in page.checkbox if c.key.endswith(f"{sample_id}_1")).uncheck().run()
+    assert page.query_params["report_without"] == "1"
+    assert "P2 (" in str(page.text_area[0].value)
+    assert "P1 (" not in str(page.text_area[0].value)
+    assert "The author left out 1 finding" in fair_text(page)
+    next(b for b in page.button if b.label == "Include all").click().run()
+    assert all(switches(page))
+    assert "report_without" not in page.query_params
+    next(b for b in page.button if b.label == "Leave out low priority").click().run()
+    low = [r.number for r in recommendations(sample_run) if r.finding.priority == "Low"]
+    assert low
+    assert page.query_params["report_without"] == ",".join(map(str, low))
+
+
+@pytest.mark.parametrize("given", ["999", "1,,2", "<b>", "-1"])
+def test_a_choice_that_is_none_is_corrected_with_a_word(
+    filed: Draw, sample_id: str, given: str
+) -> None:
+    page = filed("report", analysis=sample_id, report_without=given)
+    assert not page.exception
+    assert all(switches(page))
+    assert any("report_without" in w.value for w in page.warning)
+    assert "report_without" not in page.query_params
+
+
+def test_a_short_summary_is_in_the_link_and_can_be_taken_back(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id)
+    ours = page.text_area[0].value
+    page.text_area[0].set_value("Fuse the norms first. ![i](http://e.example/i.png)").run()
+    assert page.query_params["report_summary"] == page.text_area[0].value
+    text = fair_text(page)
+    assert "Fuse the norms first." in text
+    assert "![" not in text
+    assert "The author of this report wrote the summary." in text
+    next(b for b in page.button if b.label == "Restore ours").click().run()
+    assert page.text_area[0].value == ours
+    assert "report_summary" not in page.query_params
+
+    linked = filed("report", analysis=sample_id, report_summary="From a *link*.")
+    assert linked.text_area[0].value == "From a *link*."
+    assert "From a *link*." in fair_text(linked)
+
+
+def test_a_long_summary_stays_in_the_session(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id)
+    page.text_area[0].set_value("word " * LINK_CHARACTERS).run()
+    assert "report_summary" not in page.query_params
+    assert any("Too long for a link" in c.value for c in page.caption)
+    page.run()
+    assert page.text_area[0].value.startswith("word word")
+
+
+def test_every_download_is_offered_by_a_name_of_its_own(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id)
+    labels = [button.label for button in page.get("download_button")]
+    assert len(set(labels)) == len(labels) == 11
+    assert not [
+        b.label for b in page.get("download_button") if b.proto.disabled and "Pack" not in b.label
+    ]
+
+
+def test_an_operator_that_cannot_be_replayed_says_why(sample_run: Run) -> None:
+    offered = replays(sample_run, analysis_root(sample_run.manifest.analysis_id))
+    assert [r.percent_of_compute for r in offered] == sorted(
+        (r.percent_of_compute for r in offered), reverse=True
+    )
+    assert all(r.is_ready or r.reason for r in offered)
+    by_kind = {type(replay_package(sample_run, r.name)): r.name for r in offered}
+    package = replay_package(sample_run, by_kind[bytes])
+    assert isinstance(package, bytes)
+    with zipfile.ZipFile(io.BytesIO(package)) as archive:
+        assert "replay_ir.json" in archive.namelist()
+
+
+def test_exports_are_whole_files(sample_run: Run) -> None:
+    root = analysis_root(sample_run.manifest.analysis_id)
+    document = json.loads(exported(sample_run, "json"))
+    assert set(document) == {"manifest", "results", "tables", "tables_left_out"}
+    with zipfile.ZipFile(io.BytesIO(zipped(root))) as archive:
+        names = set(archive.namelist())
+    assert names == {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
