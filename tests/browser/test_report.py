@@ -1,0 +1,84 @@
+"""The report as files: downloaded from the page, opened without a network, printed."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from jarvis.server.intake import sample_trace
+from jarvis.server.submission import Submission, submit
+from tests.browser.conftest import Server, settled
+
+VIEWPORT = {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def report_url(server: Server) -> str:
+    """The report page of the sample, without P1."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(server.home))
+        entry = submit(Submission(sample_trace(), model_name="Sample model"))
+    return f"{server.url}/report?analysis={entry.id}&report_without=1"
+
+
+def downloaded(page: Page, label: str) -> tuple[str, bytes]:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=label, exact=True).click()
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, report_url: str) -> Page:
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(report_url)
+    settled(page)
+    return page
+
+
+def test_files_are_made_on_click_and_are_what_they_say(page: Page) -> None:
+    name, fair = downloaded(page, "fair.md")
+    assert name == "Sample_model_standalone_analysis_fair.md"
+    assert b"The author left out 1 finding" in fair
+    _, workbook = downloaded(page, "Workbook (xlsx)")
+    assert "xl/workbook.xml" in zipfile.ZipFile(io.BytesIO(workbook)).namelist()
+    _, document = downloaded(page, "JSON")
+    assert "operations" in json.loads(document)["tables"]
+    _, run = downloaded(page, "Whole run (zip)")
+    assert "manifest.json" in zipfile.ZipFile(io.BytesIO(run)).namelist()
+
+
+def test_the_html_file_is_drawn_offline_in_both_themes_and_prints(
+    page: Page, browser: Browser, tmp_path: Path
+) -> None:
+    name, document = downloaded(page, "HTML with charts")
+    path = tmp_path / name
+    path.write_bytes(document)
+    backgrounds = set()
+    for scheme in ("light", "dark"):
+        context = browser.new_context(viewport=VIEWPORT, offline=True, color_scheme=scheme)
+        reader = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+        reader.on("console", lambda message, said=said: said.append(message.text))
+        reader.on("pageerror", lambda error, said=said: said.append(str(error)))
+        reader.on("request", lambda request, asked=asked: asked.append(request.url))
+        reader.goto(path.as_uri())
+        assert said == []
+        assert asked == [path.as_uri()]
+        sizes = reader.evaluate(
+            "[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)"
+        )
+        assert len(sizes) > 3
+        assert min(sizes) > 50
+        fills = reader.evaluate(
+            "[...document.querySelectorAll('svg rect')].map(r => getComputedStyle(r).fill)"
+        )
+        assert len(set(fills)) > 3
+        assert reader.evaluate("document.documentElement.scrollWidth") <= VIEWPORT["width"]
+        backgrounds.add(reader.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert reader.pdf().startswith(b"%PDF")
+        context.close()
+    assert len(backgrounds) == 2
