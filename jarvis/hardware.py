@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET, CUSTOM_PRESET = "reference", "custom"
 UNITS = ("matrix", "vector")
-PRECISIONS = ("fp4", "fp6", "fp8", "int8", "fp16", "bf16", "tf32", "fp32", "fp64")
+PRECISIONS = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32", "fp64", "fp6", "fp4")
 COMPUTE_KEYS = frozenset(f"{unit}_{precision}" for unit in UNITS for precision in PRECISIONS)
 # Words that may stand around an alias in a device name without making it another GPU; any other
 # word does (PCIe, NVL, Laptop, Ti, a MIG slice).

@@ -68,9 +68,16 @@ def _form() -> None:
         left.text_input("Name", key=_NAME, placeholder="X100")
         right.text_input("Preset", key=_PRESET, placeholder=CUSTOM_PRESET)
         bandwidth.number_input(
-            "Memory bandwidth (GB/s)", min_value=0.0, value=None, key=_BANDWIDTH, placeholder="3900"
+            "Memory bandwidth (GB/s)",
+            min_value=0.0,
+            value=None,
+            format="%g",
+            key=_BANDWIDTH,
+            placeholder="3900",
         )
-        memory.number_input("Memory (GB)", min_value=0.0, value=None, key=_MEMORY, placeholder="96")
+        memory.number_input(
+            "Memory (GB)", min_value=0.0, value=None, format="%g", key=_MEMORY, placeholder="96"
+        )
         left, right = st.columns(2)
         left.text_input("Source", key=_SOURCE, placeholder="datasheet, or how it was measured")
         right.text_input(
@@ -87,8 +94,9 @@ def _form() -> None:
                         f"{precision} {unit}",
                         min_value=0.0,
                         value=None,
+                        format="%g",
                         key=_peak_key(unit, precision),
-                        width=110,
+                        width=120,
                     )
         st.form_submit_button("Keep", icon=":material/save:", on_click=_keep_form)
 

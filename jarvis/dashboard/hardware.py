@@ -20,7 +20,7 @@ from jarvis.server.catalogue import UnknownAnalysisError
 
 ALL_VENDORS, NOTHING = "all", "nothing"
 IN_USE, OWN = "open analysis", "your own"
-_ROW_PX, _DOUBT_PX = 35, 240
+_ROW_PX, _USED_PX, _DOUBT_PX = 31, 100, 240
 _NAMES = {"mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3), "memory_gb": ("Memory (GB)", 1.0)}
 
 
@@ -79,7 +79,13 @@ def presets(hardware: Hardware) -> None:
         schema={column.name: column.dtype for column in columns},
     )
     known = [c.name for c in columns if frame[c.name].null_count() < frame.height]
-    small_table(frame, charts.columns_of(columns), "Peaks of the described GPUs", known)
+    small_table(
+        frame,
+        charts.columns_of(columns),
+        "Peaks of the described GPUs",
+        known,
+        {"used": _USED_PX},
+    )
 
 
 def chosen(hardware: Hardware) -> tuple[HardwareSpec, HardwareSpec | None]:

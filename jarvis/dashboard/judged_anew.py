@@ -33,9 +33,9 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
         return
     with st.container(border=True):
         st.markdown(
-            f"**What if {name} had run on {escape(spec.title)}?** Its measured times stay; "
-            "rooflines, efficiencies, findings and reports are worked out against these figures, "
-            "without reading the trace. That makes an analysis of its own."
+            f"**Judge {name} against {escape(spec.title)}.** The measured times stay what they "
+            "are; rooflines, efficiencies, findings and reports are worked out against these "
+            "figures, without reading the trace. That makes an analysis of its own."
         )
         if st.button(
             f"Judge against {escape(spec.title)}", type="primary", icon=":material/speed:"
