@@ -11,10 +11,9 @@ from jarvis.charts.bars import (
 )
 from jarvis.charts.gaps import idle_gaps_us
 from jarvis.charts.icicle import icicle
-from jarvis.charts.marks import Columns, columns_of, largest
+from jarvis.charts.marks import MAX_POINTS, Columns, columns_of, largest
 from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
 from jarvis.charts.rooflines import (
-    MAX_POINTS,
     PICKED,
     bandwidth_roofline,
     compute_roofline,

@@ -7,6 +7,7 @@ import polars as pl
 
 from jarvis.charts.marks import (
     LINEAR,
+    MAX_POINTS,
     Columns,
     largest,
     length_scale,
@@ -132,8 +133,9 @@ def scatter(
     y: str,
     color: str | None = None,
 ) -> alt.Chart:
-    """Rows by two columns, ``x`` logarithmic, size by kernel time."""
+    """The MAX_POINTS rows with most time by two columns, ``x`` logarithmic, size by kernel time."""
     points = frame.filter((pl.col(x) > 0) & pl.col(y).is_not_null())
+    points = points.sort("kernel_time_us", descending=True, maintain_order=True).head(MAX_POINTS)
     color = _telling(color, points)
     if color:
         points = points.with_columns(pl.col(color).fill_null(_NO_GROUP))

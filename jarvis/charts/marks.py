@@ -11,6 +11,9 @@ from jarvis.schemas import Column
 Columns = Mapping[str, Column]
 """The columns of a frame by name, for labels, units and formats."""
 
+MAX_POINTS = 1500
+"""Operations drawn as points, those with most time; a browser slows down with more."""
+
 LABEL_LENGTH = 44
 _LABEL_PX = 250
 _ROOM = 1.08

@@ -8,11 +8,8 @@ from typing import Any, Literal
 import altair as alt
 import polars as pl
 
-from jarvis.charts.marks import Columns, tooltip
+from jarvis.charts.marks import MAX_POINTS, Columns, tooltip
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
-
-MAX_POINTS = 4000
-"""Operations drawn, those with most time first; a browser slows down with more."""
 
 PICKED = "picked"
 """Name of the selection that a click on a point makes; it holds the operation's ``uid``."""

@@ -1,8 +1,11 @@
 """Draws the panels that analyses declare as data."""
 
+from functools import partial
+
 import altair as alt
 import polars as pl
 import streamlit as st
+from altair.utils.schemapi import debug_mode
 
 from jarvis import charts
 from jarvis.analyses.base import Panel
@@ -15,14 +18,18 @@ def panel_card(
     """A card with the panel's chart; the ``uid`` of the operation that was clicked on it."""
     with st.container(border=True, height="stretch"):
         st.markdown(f"**{panel.title}**")
-        if (chart := draw(panel, rows, columns, target_pct)) is None:
+        with debug_mode(False):
+            chart = draw(panel, rows, columns, target_pct)
+        if chart is None:
             st.caption(_WHY_EMPTY[panel.kind])
             return None
+        # The tests validate every chart; doing it in every run would take most of a chart's time.
+        object.__setattr__(chart, "to_dict", partial(chart.to_dict, validate=False))
+        if panel.kind in _OF_POINTS and (hidden := rows.height - charts.MAX_POINTS) > 0:
+            st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
         if panel.kind != "roofline":
             st.altair_chart(chart, key=key, alt=panel.title)
             return None
-        if (hidden := rows.height - charts.MAX_POINTS) > 0:
-            st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
         event = st.altair_chart(
             chart,
             key=key,
@@ -34,6 +41,7 @@ def panel_card(
     return int(picked[0]["uid"]) if picked else None
 
 
+_OF_POINTS = ("roofline", "scatter")
 _WHY_EMPTY = {
     "roofline": "No operation here has a perf model with a rate, so there is nothing to place.",
     "savings": "Nothing would be saved at this target, or no efficiency is known.",
