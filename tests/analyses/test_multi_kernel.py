@@ -248,3 +248,39 @@ def test_without_single_events_the_totals_speak_and_the_limits_are_said() -> Non
     assert metrics["nccl_summary"] == {"total_count": None, "total_time_us": 40_000.0}
     assert metrics["cross_validation"]["status"] == "NOT_AVAILABLE"
     assert metrics["nccl_blocking_assessment"]["recoverable_ms"] == 30.0
+
+
+def collective(dur_us: float, message_mb: float, count: int = 1, **values) -> list[dict]:
+    row = {"name": "k", "collective": "allreduce", "dur_us": dur_us, "message_mb": message_mb}
+    return [row | {"uid": uid, "group_size": 8} | values for uid in range(count)]
+
+
+def exposed(rows: list[dict]) -> Finding:
+    work = gpu_work(*(("communication", 0, 1_000_000, True),) * len(rows))
+    tables = {"gpu_work": work, "collectives": table("collectives", *rows)}
+    (finding,) = exposed_communication(system(KEY, comm(30.0, 40.0), tables=tables))
+    return finding
+
+
+def test_exposed_communication_names_the_collectives_of_most_time() -> None:
+    rows = [*collective(9000.0, 16.0, 2), *collective(500.0, 1.0, uid=2)]
+    finding = exposed(rows)
+    assert "2 x allreduce of 16.8 MB over 8 ranks with 9.00 ms each (1.86 GB/s)" in finding.issue
+    assert finding.evidence["Largest by time"].endswith(
+        "; 1 x allreduce of 1.05 MB over 8 ranks, 0.500 ms (2.10 GB/s)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dur_us", "message_mb", "is_slow"),
+    [(2000.0, 16.0, True), (1500.0, 16.0, False), (9000.0, 0.5, False), (9000.0, None, False)],
+    ids=["8.4 GB/s", "11.2 GB/s", "small message", "size not known"],
+)
+def test_late_ranks_come_first_where_the_size_does_not_explain_the_time(
+    dur_us: float, message_mb: float | None, is_slow: bool
+) -> None:
+    finding = exposed(collective(dur_us, message_mb))
+    assert ("Look first for what makes ranks late" in finding.algorithmic) is is_slow
+    assert ("alone on the same GPUs" in finding.kernel) is is_slow
+    assert ("send less" in finding.algorithmic) is not is_slow
+    assert "topology" in finding.kernel

@@ -7,6 +7,8 @@ from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.trace_events import covered, overlap, union
 from tests.arithmetic.units import IDLE_TARGET_PCT, OVERLAP_TARGET_PCT, Facts, share
 
+BYTES_PER_MIB = 2**20
+
 
 def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     timeline = run.timeline_ms
@@ -92,14 +94,19 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
     collectives = [event for event in run.events.gpu if event.kind == "communication"]
     facts["comm_kernels"].append(len(collectives))
     spans = {event.span[0] for event in collectives}
-    kinds: dict[Any, int] = defaultdict(int)
+    kinds: dict[Any, list[float]] = defaultdict(list)
     for row in run.table("collectives"):
         if row["ts_ns"] in spans and row["message_mb"] is not None:
-            kinds[row["collective"], row["message_mb"], row["group_size"]] += 1
-            facts["message_bytes"].append(row["message_mb"] * 1e6)
-            facts["ranks"].append(row["group_size"])
-    facts["collectives"] += list(kinds.values())
-    facts["more_collectives"].append(len(kinds) - 3)
+            size_bytes = row["message_mb"] * BYTES_PER_MIB
+            kinds[row["collective"], size_bytes, row["group_size"]].append(row["dur_us"] / 1000)
+    if kinds:
+        longest = max(kinds, key=lambda kind: sum(kinds[kind]))
+        mean_ms = sum(kinds[longest]) / len(kinds[longest])
+        facts["longest_collectives"].append(len(kinds[longest]))
+        facts["longest_message_bytes"].append(longest[1])
+        facts["longest_ranks"].append(longest[2])
+        facts["longest_collective_ms"].append(mean_ms)
+        facts["longest_collective_tb_per_s"].append(longest[1] / mean_ms / 1e9)
 
 
 def of_copies(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Collective communication: what of it is exposed, and what compute could hide."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import polars as pl
 from pydantic import JsonValue
@@ -9,7 +10,7 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.window import timeline_window
-from jarvis.analyses.wording import listed, ms, number, pct
+from jarvis.analyses.wording import ms, number, pct, size
 from jarvis.findings import Finding, Priority, Severity
 from jarvis.perf_report import Totals
 
@@ -33,8 +34,16 @@ MIN_COMM_MS = 0.1
 """With less communication than this an overlap ratio says nothing."""
 
 TOP_COLLECTIVES = 10
+KINDS_SHOWN = 4
+BYTES_PER_MIB = 2**20
 
 EXPOSED_COMMUNICATION = "exposed communication"
+
+LARGE_MESSAGE_BYTES = 1e6
+"""From here on the bandwidth decides how long a transfer takes, not its latency."""
+
+SLOW_LINK_GB_PER_S = 10.0
+"""Every link between the GPUs of one machine carries more than this."""
 
 ALL_RANKS = (
     "Record the same step on all ranks: the last rank to reach a collective waits for nobody, so "
@@ -52,7 +61,9 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     """Communication on the critical path.
 
     Symptom: the GPU communicates while it computes nothing.
-    Rule: exposed communication time as a share of GPU wall time.
+    Rule: exposed communication time as a share of GPU wall time. Where the collectives that take
+    most time have messages from LARGE_MESSAGE_BYTES on and move less than SLOW_LINK_GB_PER_S, the
+    size of the messages does not explain the time, and the advice is to look for late ranks first.
     Threshold: above 20 / 10 / 5 / 2%: CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     totals = data.totals
@@ -61,6 +72,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     if not is_worth_acting(severity):
         return
     exposed_ms = totals.exposed_comm_time_ms
+    longest = next(_kinds(data), None)
     yield Finding(
         check="exposed_communication",
         category=data.key,
@@ -72,15 +84,10 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             **_collective_evidence(data),
         },
         issue=f"Collective communication is exposed for {ms(exposed_ms)} ({pct(share)} of GPU wall "
-        f"time) of its {ms(totals.total_comm_time_ms)}, and the GPU computes nothing meanwhile.",
-        algorithmic="Start gradient reductions asynchronously during the backward pass and "
-        "pipeline micro-batches; send less, by accumulation, compression or quantization of large "
-        "messages."
-        if is_training(data)
-        else "Split the batch so that one part computes while the other communicates; send less, "
-        "by fewer and fused collectives, or by compression or quantization of large messages.",
-        kernel="Check topology, interconnect and library settings, and keep communication on a "
-        "stream of its own with buckets sized to the compute available.",
+        f"time) of its {ms(totals.total_comm_time_ms)}, and the GPU computes nothing meanwhile"
+        f"{f'; most time goes to {longest.text} with {longest.rate_text}' if longest else ''}.",
+        algorithmic=_send_less(data, longest),
+        kernel=_faster(longest),
         priority_local=priority_of(severity),
         priority=priority_of(severity),
         severity=severity,
@@ -90,10 +97,12 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             mid_ms=to_target_ms(totals, HIDDEN_TARGET_PCT),
             **data.bases,
         ),
-        hypothesis="Collectives start late, or ranks wait for each other.",
+        hypothesis=f"Ranks wait for each other, or the transfer takes a slow path: every link "
+        f"between the GPUs of one machine carries more than {longest.gb_per_s:.3g} GB/s."
+        if longest and longest.is_slow
+        else "Collectives start late, or ranks wait for each other.",
         caveat=SINGLE_RANK if "collectives" in data.tables else f"{SINGLE_RANK} {NO_DETAILS}",
-        verify="Record the trace again, on all ranks if possible: exposed communication must fall "
-        "while total communication stays.",
+        verify="Record the trace again, on all ranks if possible: exposed communication must fall.",
         capture=ALL_RANKS,
         time_pool=EXPOSED_COMMUNICATION,
     )
@@ -194,22 +203,100 @@ def communication_kernels(data: CategoryData) -> pl.DataFrame | None:
     )
 
 
-def _collective_evidence(data: CategoryData) -> dict[str, float | int | str]:
+def _send_less(data: CategoryData, longest: "_Kind | None") -> str:
+    """What the model may change; sending less is no help where the size does not decide."""
+    if longest and longest.is_slow:
+        hide = (
+            "start the reductions early in the backward pass, and make them fewer by "
+            "accumulating gradients over micro-batches"
+            if is_training(data)
+            else "split the batch so that one part computes while the other communicates"
+        )
+        return (
+            "Look first for what makes ranks late, such as uneven batches, slow data loading or "
+            "work that one rank does alone: the size of the messages hardly decides. Then "
+            f"{hide}."
+        )
+    if is_training(data):
+        return (
+            "Start gradient reductions asynchronously during the backward pass and pipeline "
+            "micro-batches; send less, by accumulation, compression or quantization of large "
+            "messages."
+        )
+    return (
+        "Split the batch so that one part computes while the other communicates; send less, by "
+        "fewer and fused collectives, or by compression or quantization of large messages."
+    )
+
+
+def _faster(longest: "_Kind | None") -> str:
+    """What to do about the collectives themselves."""
+    if longest and longest.is_slow:
+        return (
+            f"Time {longest.collective} of {size(longest.nbytes)} alone on the same GPUs: if it "
+            f"takes far less than {ms(longest.mean_ms)}, ranks wait for each other; if not, check "
+            "topology, interconnect and library settings."
+        )
+    return (
+        "Check topology, interconnect and library settings, and keep communication on a stream of "
+        "its own with buckets sized to the compute available."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The collectives of one kind, message size and group."""
+
+    collective: str
+    nbytes: float
+    ranks: int | None
+    count: int
+    mean_ms: float
+
+    @property
+    def text(self) -> str:
+        """``3 x allreduce of 17.6 MB over 8 ranks``."""
+        over = f" over {self.ranks} ranks" if self.ranks else ""
+        return f"{self.count} x {self.collective} of {size(self.nbytes)}{over}"
+
+    @property
+    def gb_per_s(self) -> float:
+        """Message size per time, waiting included."""
+        return self.nbytes / self.mean_ms / 1e6
+
+    @property
+    def rate_text(self) -> str:
+        """``8.93 ms each (1.97 GB/s)``."""
+        each = " each" if self.count > 1 else ""
+        return f"{ms(self.mean_ms)}{each} ({number(self.gb_per_s)} GB/s)"
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the size of the message does not explain the time."""
+        return self.nbytes >= LARGE_MESSAGE_BYTES and self.gb_per_s < SLOW_LINK_GB_PER_S
+
+
+def _kinds(data: CategoryData) -> Iterator[_Kind]:
+    """The collectives of known size by kind, most time first."""
     kernels = communication_kernels(data)
-    if kernels is None or kernels.is_empty():
-        return {}
-    known = kernels.drop_nulls(["collective", "message_mb"])
+    if kernels is None:
+        return
+    known = kernels.drop_nulls(["collective", "message_mb"]).filter(pl.col("dur_us") > 0)
     kinds = (
         known.group_by("collective", "message_mb", "group_size", maintain_order=True)
         .agg(count=pl.len(), time_us=pl.col("dur_us").sum())
         .sort("time_us", descending=True)
     )
-    texts = [
-        f"{row['count']} x {row['collective']} of {number(row['message_mb'])} MB"
-        + (f" over {row['group_size']} ranks" if row["group_size"] else "")
-        for row in kinds.iter_rows(named=True)
-    ]
-    named = {"Largest by time": listed(texts)} if texts else {}
+    for name, mebibytes, ranks, count, time_us in kinds.iter_rows():
+        yield _Kind(name, mebibytes * BYTES_PER_MIB, ranks, count, time_us / 1000 / count)
+
+
+def _collective_evidence(data: CategoryData) -> dict[str, float | int | str]:
+    kernels = communication_kernels(data)
+    if kernels is None or kernels.is_empty():
+        return {}
+    texts = [f"{kind.text}, {kind.rate_text}" for kind in _kinds(data)]
+    named = {"Largest by time": "; ".join(texts[:KINDS_SHOWN])} if texts else {}
     return {"Communication kernels": kernels.height, **named}
 
 
