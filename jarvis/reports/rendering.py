@@ -7,6 +7,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
+from jarvis.analyses.system.cpu_idle.wording import CAUSES
+from jarvis.perf_report.idle_gaps import IdleCause
 from jarvis.reports import quantities
 from jarvis.reports.markup import block, cell, code, escape, prose
 from jarvis.workspace import compiled_templates_dir
@@ -18,6 +20,11 @@ def render(template: str, **context: object) -> str:
     """The text of a template, with single blank lines and a line break at the end."""
     text = _environment().get_template(f"{template}.md.j2").render(context)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def cause_label(cause: str) -> str:
+    """The label of a cause of idle time, as its finding has it."""
+    return CAUSES[IdleCause(cause)].label
 
 
 def has_template(template: str) -> bool:
@@ -41,6 +48,7 @@ def _environment() -> Environment:
         function.__name__: function
         for function in (
             block,
+            cause_label,
             cell,
             code,
             prose,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from jarvis import impact
+from jarvis.analyses.system.cpu_idle.causes import IDLE_POOL
 from jarvis.analyses.wording import counted
 from jarvis.findings import Priority, Status
 from jarvis.perf_report import Totals
@@ -118,6 +119,11 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
     if not felt:
         return None
     intro = f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the wall time"
+    if _is_idle_in_doubt(details):
+        return (
+            f"{intro}, but most of the idle time may be work that was not recorded, so record the "
+            "step again before judging it."
+        )
     has_card = any(
         d.recommendation.result.tier == "system" and d.finding.priority is not Priority.LOW
         for d in details
@@ -130,6 +136,12 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
         )
         return f"{intro}, so look at {felt} before single kernels{limit}."
     return f"{intro}, but {felt} stay{'' if ' and ' in felt else 's'} below what calls for a card."
+
+
+def _is_idle_in_doubt(details: list[Details]) -> bool:
+    """Whether what comes first is idle time that may not be idle: its saving is not known."""
+    first = details[0].finding if details else None
+    return first is not None and first.time_pool == IDLE_POOL and first.impact is None
 
 
 def _beside_compute(totals: Totals) -> list[tuple[str, float]]:

@@ -84,7 +84,7 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         hypothesis="The kernels are too short to hide the host's work for the next launch. Where "
         "Python stacks or shapes were recorded, part of that work is the profiler's own.",
         algorithmic="Compile the model, so that fewer and larger kernels run, or give each launch "
-        "more work with a larger batch; multi-tensor optimizers join the small ones.",
+        "more work with a larger batch.",
         kernel="Replay steady parts of the step from a GPU graph, which launches them at once.",
         verify="Record again: fewer kernels, a higher mean time, less idle time.",
         capture="Record once with `with_stack=False` and `record_shapes=False`: what remains is "
@@ -93,7 +93,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
     IdleCause.KERNEL_LOADING: CauseWords(
         label="Kernel loading",
         title="Launch calls take milliseconds",
-        what="a launch call or the loading of a module takes far longer than a launch does",
+        what="a launch call or the loading of a module takes far longer than a launch does, as on "
+        "first use, which later steps do not repeat",
         hypothesis="Kernels are used for the first time: their code is loaded, compiled or tuned "
         "within the call. Steps after warm-up do not pay for it.",
         algorithmic="Warm up with the shapes of the run before measuring or serving; keep shapes "
