@@ -22,6 +22,7 @@ from jarvis.analyses.operations import (
     PATTERN,
     OperationGroup,
 )
+from jarvis.analyses.tiny_tensors import owner_advice
 from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
 from jarvis.findings import GPU_TIME, Finding, Priority
 from jarvis.schemas import FLAG, TEXT, Column
@@ -112,8 +113,7 @@ ADVICE = {
         f"({SMALL_BYTES // 2**20} MB outside all modules)",
         reason="the heaviest call moves {moved} in {call_text}, where the shortest kernels take "
         f"about {KERNEL_FLOOR_US:.0f} µs however little they do",
-        algorithmic="Gather the tensors that {name} takes one by one{place}, such as parameters or "
-        "statistics, and handle them in one call.",
+        algorithmic="{owner_advice}",
         kernel="Use one multi-tensor (foreach) call in place of the {calls} of {kernel}; tuning "
         "the single kernel gains little.",
     ),
@@ -154,6 +154,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     return described.with_columns(
         _pattern(),
         order_advice=_order_advice(),
+        owner_advice=owner_advice(rows),
         **{
             HYPOTHESIS: pl.when(is_general & ~pl.col("is_launch_bound")).then(
                 pl.lit(
