@@ -20,6 +20,9 @@ LAUNCHED = "->"
 
 KERNELS_SHOWN = 5
 
+NOT_MODELLED_REASON = "Why there is none"
+"""The evidence that says why no perf model covers the time."""
+
 NO_PERF_MODEL = "no perf model"
 """The advice of a category on operators without a perf model, where it has its own."""
 
@@ -141,7 +144,7 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
         category=data.key,
         title=f"No perf model: {subject}",
         operations=group.operations,
-        evidence=_evidence(group, names),
+        evidence=_evidence(group, names, kind),
         issue=f"{kind.because}, so whether the {ms(group.time_ms)} ({pct(group.compute_pct)} of "
         f"compute) of {listed(names)} in {counted(group.launches, 'launch')} are slow is not "
         "known.",
@@ -193,8 +196,9 @@ def _facts(group: OperationGroup) -> Mapping[str, object]:
     }
 
 
-def _evidence(group: OperationGroup, names: list[str]) -> dict[str, float | int | str]:
+def _evidence(group: OperationGroup, names: list[str], kind: _Kind) -> dict[str, float | int | str]:
     heaviest = group.heaviest
+    reason = heaviest["roofline_note"] if kind is OPERATORS else f"{kind.because}."
     evidence: dict[str, float | int | str | None] = {
         GPU_TIME: group.time_ms,
         "Share of category (%)": group.category_pct,
@@ -202,7 +206,7 @@ def _evidence(group: OperationGroup, names: list[str]) -> dict[str, float | int 
         "Operators or kernels": listed(names),
         "Launches": group.launches,
         "Longest kernels": _longest(group),
-        "Why there is none": heaviest["roofline_note"],
+        NOT_MODELLED_REASON: reason,
         "Library": quoted(heaviest["library"]) if heaviest["library"] else None,
         "Tile": heaviest.get("tile"),
     }

@@ -36,7 +36,8 @@ from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas import SPREAD
 from jarvis.trace.tables import RUNTIME_CATEGORIES
 
-SYNTHETIC = "{}->{} (Synthetic Op)"
+SYNTHETIC_END = " (Synthetic Op)"
+SYNTHETIC = "{}->{}" + SYNTHETIC_END
 """Name of a row for one GPU event: the call that launched it, and its own name."""
 
 _FIRST_METRICS = ("gflops", "data_moved_mb", "flops_per_byte", "compute_spec", "perf_params")

@@ -184,7 +184,8 @@ class Details:
                 kind = "covered by fusion card" if is_whole else "partly covered by fusion card"
             by_kind.setdefault(kind, []).append(other.label)
         parts = [
-            f"{kind}{'s' if kind.endswith('card') and len(labels) > 1 else ''} {_labels(labels)}"
+            f"{kind}{'s' if kind.endswith('card') and len(labels) > 1 else ''} "
+            f"{joined_labels(labels)}"
             for kind, labels in by_kind.items()
         ]
         return f"{'; '.join(parts)}: the savings do not add up." if parts else None
@@ -220,7 +221,7 @@ def _both_save(*both: Recommendation) -> bool:
     return all(recommendation.finding.impact is not None for recommendation in both)
 
 
-def _labels(labels: list[str]) -> str:
+def joined_labels(labels: list[str]) -> str:
     """``P1``, ``P1 and P2``, ``P1, P2 and P3``."""
     *first, last = labels
     return f"{', '.join(first)} and {last}" if first else last

@@ -15,6 +15,7 @@ from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.findings import efficiency_sentence, measures_table, no_data
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_line, health_of, health_table
+from jarvis.reports.joined_cards import joined
 from jarvis.reports.markup import Markdown, cell, prose, table
 from jarvis.reports.quantities import (
     count,
@@ -98,7 +99,7 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "unsteady": [d for d in details if d.finding.check == "high_variance"],
         "failures": [r for r in run.results.values() if r.status is Status.ERROR],
         "basis": BASIS,
-        "cards": cards,
+        "cards": joined(cards),
         "low_icon": Priority.LOW.icon,
         "low_priority": _short_table(low) if low else None,
         "left_out": _short_table(left_out) if left_out else None,
@@ -188,14 +189,17 @@ def _across(result: AnalysisResult, cards: list[Details]) -> Section:
 
 
 def _kernels(rows: pl.DataFrame) -> Markdown | None:
-    """What each operation of the table above runs on the GPU, most time first."""
+    """What each operation of the table above runs on the GPU, most time first; a kernel without an
+    operator stands there itself."""
     lines = []
     for number, row in enumerate(rows.head(sections.RELEVANT_ROWS).iter_rows(named=True), start=1):
+        if sections.kernel_without_operator(row["name"]):
+            continue
         calls = max(row["operation_count"], 1)
         lines += [
             (
                 count(number),
-                cell(kernel["name"]),
+                cell(kernel["name"], sections.KERNEL_LENGTH),
                 _per_call(kernel["count"], calls),
                 milliseconds(kernel["mean_us"] / 1000),
                 percent(share_pct(kernel["total_us"], row["kernel_time_us"])),

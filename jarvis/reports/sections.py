@@ -6,9 +6,11 @@ from typing import Any
 import polars as pl
 from pydantic import JsonValue
 
+from jarvis.analyses.unmodelled import LAUNCHED
 from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Finding, OpRef, Status, Tier
 from jarvis.hardware import HardwareSpec
+from jarvis.perf_report.unified import SYNTHETIC_END
 from jarvis.reports.markup import NAME_LENGTH, Markdown, cell, prose, shortened, table
 from jarvis.reports.quantities import (
     MISSING,
@@ -29,6 +31,9 @@ RELEVANT_ROWS, SHOWN_COMPUTE_PCT = 6, 5.0
 """A stakeholder's table has this many rows, and any other row above this share of compute."""
 
 OPERATORS_SHOWN = 3
+KERNEL_LENGTH = 110
+"""Characters of a kernel's name in the reports: what it computes often stands late in it."""
+
 TRACE_ENDINGS = (".zip", ".gz", ".json", ".pt.trace")
 """Endings of a trace file, outermost first."""
 
@@ -144,21 +149,39 @@ def left_out(rows: pl.DataFrame, shown: int) -> str | None:
 
 
 def operation_line(references: Iterable[OpRef]) -> Markdown:
-    """The operators of a finding with their calls, most time first."""
+    """The operators of a finding with their calls, most time first.
+
+    Kernels that no operator accounts for stand under their own names, with their launches.
+    """
     calls: dict[str, int] = {}
     for reference in references:
         calls[reference.name] = calls.get(reference.name, 0) + reference.operation_count
+    is_nameless = all(kernel_without_operator(name) for name in calls)
+    each, noun = ("launch", "kernel") if is_nameless else ("call", "operator")
     return listed_operators(
-        f"{cell(name)} ({counted(number, 'call')})" for name, number in calls.items()
+        (f"{operator_cell(name)} ({counted(number, each)})" for name, number in calls.items()),
+        noun,
     )
 
 
-def listed_operators(operators: Iterable[str]) -> Markdown:
+def listed_operators(operators: Iterable[str], noun: str = "operator") -> Markdown:
     """The first of some operators, and how many more there are."""
     shown = list(operators)
     hidden = len(shown) - OPERATORS_SHOWN
-    more = f" and {counted(hidden, 'more operator')}" if hidden > 0 else ""
+    more = f" and {counted(hidden, f'more {noun}')}" if hidden > 0 else ""
     return Markdown(", ".join(shown[:OPERATORS_SHOWN]) + more)
+
+
+def kernel_without_operator(name: str) -> str | None:
+    """The kernel in the name of a row that stands for one without an operator; None elsewhere."""
+    _, arrow, kernel = name.partition(LAUNCHED)
+    return kernel.removesuffix(SYNTHETIC_END) if arrow and name.endswith(SYNTHETIC_END) else None
+
+
+def operator_cell(name: str) -> Markdown:
+    """An operator, or the kernel that stands without one."""
+    kernel = kernel_without_operator(name)
+    return cell(kernel, KERNEL_LENGTH) if kernel else cell(name)
 
 
 def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
@@ -197,7 +220,7 @@ def cross_results(run: Run) -> list[AnalysisResult]:
 
 def operation_cell(row: Mapping[str, Any]) -> Markdown:
     """An operator with its arguments."""
-    name = cell(row["name"])
+    name = operator_cell(row["name"])
     if not row["arguments"]:
         return Markdown(f"{name} (scalars)") if row["input_dims"] else name
     return Markdown(f"{name} {prose(shortened(row['arguments'], NAME_LENGTH))}")

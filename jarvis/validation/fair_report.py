@@ -11,7 +11,8 @@ from jarvis.validation.run_files import RunFiles
 MOST_SUMMARY_LINES = 20
 MOST_CARD_LINES = 10
 CARD_LABELS = ("Issue", "Action A", "Action B", "Impact")
-CARD_TITLE = re.compile(r"P(\d+) \(")
+CARD_TITLE = re.compile(r"P\d+(?:(?:, | and )P\d+)* \(")
+LABEL = re.compile(r"P(\d+)")
 LISTED = re.compile(r"^P(\d+)$")
 FULL_PCT = 100.0
 MARKS = ("⚠", "anomaly", "above the peak")
@@ -71,12 +72,13 @@ def cards_are_complete(run: RunFiles) -> Iterator[Problem]:
 def recommendations_are_numbered_without_gaps(run: RunFiles) -> Iterator[Problem]:
     """The recommendations, those of low priority included, are numbered P1, P2, P3 and so on."""
     for report, part in _parts(run, "Recommendations"):
-        numbers = [int(found[1]) for _, title in part.headings(3) if (found := _number(title))]
+        titles = (found[0] for _, title in part.headings(3) if (found := _number(title)))
+        numbers = [int(number) for title in titles for number in LABEL.findall(title)]
         for table in part.tables:
             firsts = (plain(next(iter(row.cells.values()), "")) for row in table.rows)
             numbers += [int(found[1]) for first in firsts if (found := LISTED.match(first))]
         expected = list(range(1, len(numbers) + 1))
-        if numbers != expected:
+        if sorted(numbers) != expected:
             text = f"The recommendations are numbered {numbers}; P1 to P{len(numbers)} expected."
             yield Problem(report.file, text, part.number)
 

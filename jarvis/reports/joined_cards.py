@@ -1,0 +1,83 @@
+"""Recommendations that differ by their category alone, as one card of the fair report."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from jarvis.analyses.unmodelled import NOT_MODELLED_REASON
+from jarvis.analyses.wording import listed
+from jarvis.findings import Priority
+from jarvis.reports import sections
+from jarvis.reports.details import Details, joined_labels
+from jarvis.reports.markup import Markdown, prose
+
+
+@dataclass(frozen=True)
+class FairCard:
+    """One recommendation, or several with one reason and one remedy; the first stands for all."""
+
+    parts: tuple[Details, ...]
+
+    @property
+    def first(self) -> Details:
+        """The most urgent part, whose advice and saving are printed."""
+        return self.parts[0]
+
+    @property
+    def label(self) -> str:
+        """``P2``, or ``P2, P3 and P4``."""
+        return joined_labels([part.recommendation.label for part in self.parts])
+
+    @property
+    def title(self) -> Markdown:
+        """The title of the only part, or what the parts have in common."""
+        if len(self.parts) == 1:
+            return self.first.recommendation.title
+        category = self.first.recommendation.result.title
+        return prose(self.first.finding.title.replace(f": {category} ", ": kernels ", 1))
+
+    @property
+    def operation(self) -> Markdown:
+        """The operations of the only part, or those of all parts together."""
+        references = (reference for part in self.parts for reference in part.finding.operations)
+        return self.first.operation if len(self.parts) == 1 else sections.operation_line(references)
+
+    @property
+    def issue(self) -> str:
+        """The issue of the only part, or the categories that one reason keeps from being judged."""
+        if len(self.parts) == 1:
+            return self.first.finding.issue
+        reason = str(self.first.finding.evidence[NOT_MODELLED_REASON]).removesuffix(".")
+        times = [f"{part.recommendation.result.title} with {part.time}" for part in self.parts]
+        *most, last = times
+        return (
+            f"{reason}, so whether those of {listed(most, len(most))} and {last} are slow is not "
+            "known."
+        )
+
+    @property
+    def links(self) -> Markdown:
+        """Where the details of each part stand."""
+        titles = [part.recommendation.result.title for part in self.parts]
+        titles[0] = f"Detailed Analysis: {titles[0]}"
+        links = (part.recommendation.link for part in self.parts)
+        return Markdown(
+            ", ".join(f"[{title}]({link})" for title, link in zip(titles, links, strict=True))
+        )
+
+
+def joined(details: Iterable[Details]) -> list[FairCard]:
+    """The cards in order; parts of one card stand where the first of them does."""
+    parts: dict[object, list[Details]] = {}
+    for place, detail in enumerate(details):
+        parts.setdefault(_reason(detail) or place, []).append(detail)
+    return [FairCard(tuple(found)) for found in parts.values()]
+
+
+def _reason(detail: Details) -> tuple[Priority, str] | None:
+    """Why kernels without operators cannot be judged; None for everything else."""
+    finding = detail.finding
+    reason = finding.evidence.get(NOT_MODELLED_REASON)
+    names = (reference.name for reference in finding.operations)
+    if reason is None or not all(map(sections.kernel_without_operator, names)):
+        return None
+    return finding.priority, str(reason)
