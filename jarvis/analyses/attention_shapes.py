@@ -102,6 +102,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         .then(pl.lit("MHA")),
         pattern=_pattern(),
         head_note=_head_note(),
+        causal_advice=_causal_advice(),
         workload_note=pl.format(
             "{} of {} tokens are in their context phase", "ctx_tokens", tokens
         ).fill_null("the trace does not say how many tokens are in which phase"),
@@ -134,6 +135,13 @@ def _pattern() -> pl.Expr:
         is_below = pl.lit(value=True) if band.below is None else longest < band.below
         pattern = pattern.when((longest >= band.at_least) & is_below).then(pl.lit(band.pattern))
     return pattern.otherwise(None)
+
+
+def _causal_advice() -> pl.Expr:
+    """Half of the scores of a causal model need not be computed."""
+    is_full = (pl.col("causal") == "false") & (pl.col("n_q") == pl.col("n_kv"))
+    text = "If the model is causal, say so to the operator, which halves its arithmetic. "
+    return pl.coalesce(pl.when(is_full).then(pl.lit(text)), pl.lit(""))
 
 
 def _head_note() -> pl.Expr:

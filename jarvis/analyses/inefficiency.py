@@ -58,6 +58,9 @@ CAPTURE = {
 }
 """How to learn what the trace cannot say, by bound."""
 
+SMALLEST_TB_PER_S = 1e-4
+"""A lower rate is printed in MB/s."""
+
 NO_CALL_SITE = "Record with `with_stack=True` to see what calls {name}."
 NO_SHAPES = "Record with `record_shapes=True`: the arguments of {name} are missing."
 
@@ -276,14 +279,26 @@ def _issue(
     group: OperationGroup, efficiency_pct: float, usual: Expectation | None, reason: str
 ) -> str:
     rate = group.rate
-    reached = f" ({number(rate[0])} of {number(rate[1])} {rate[2]})" if rate else ""
+    reached = f" ({_rate(*rate)})" if rate else ""
     takes, reaches = ("takes", "reaches") if group.calls == 1 else ("take", "reach")
     return (
         f"{counted(group.calls, 'call')} of {_subject(group)} over "
         f"{counted(group.rows.height, 'signature')} {takes} {ms(group.time_ms)} "
         f"({pct(group.compute_pct)} of compute) and {reaches} {pct(efficiency_pct)} of the "
-        f"{group.bound} roofline{reached}{_against(usual)}: {reason}."
+        f"{group.bound} roofline{reached}{_against(usual)}: {reason}{_little_left(efficiency_pct)}."
     )
+
+
+def _rate(achieved: float, peak: float, unit: str) -> str:
+    """``0.245 of 5.30 TB/s``; a rate that would need an exponent in a smaller unit."""
+    if unit == "TB/s" and achieved < SMALLEST_TB_PER_S:
+        return f"{number(1e6 * achieved)} MB/s of {number(peak)} {unit}"
+    return f"{number(achieved)} of {number(peak)} {unit}"
+
+
+def _little_left(efficiency_pct: float) -> str:
+    is_good = efficiency_pct > impact.GOOD_EFFICIENCY_PCT
+    return ", but at such an efficiency little is left to gain" if is_good else ""
 
 
 def _against(usual: Expectation | None) -> str:

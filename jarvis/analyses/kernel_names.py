@@ -7,6 +7,9 @@ import polars as pl
 
 from jarvis.analyses.name_patterns import first_match
 
+NATIVE_LIBRARY = "PyTorch native"
+"""The framework's own kernels."""
+
 LIBRARIES = (
     ("AITER", r"aiter"),
     ("CK", r"ck_tile|_zn2ck|\bck::|fmhafwd|fmhabwd|fmha_fwd|fmha_bwd|kernel_gemm_xdl"),
@@ -21,7 +24,7 @@ LIBRARIES = (
     ("CUTLASS", r"cutlass"),
     ("FBGEMM", r"fbgemm"),
     ("Triton", r"triton"),
-    ("PyTorch native", r"at::native|at_cuda_detail"),
+    (NATIVE_LIBRARY, r"at::native|at_cuda_detail"),
 )
 """Library and the pattern of its kernel names (lower case), the most telling first."""
 

@@ -51,6 +51,7 @@ def test_registered_categories_decide(name: str, op_category: str, expected: str
         ("custom::layer_norm_fused", "reduce", "batchnorm"),
         ("hipGraphLaunch->Cijk_Alik_Bljk_MT256x32x64 (Synthetic Op)", "other", "gemm"),
         ("hipGraphLaunch->void paged_attention_kernel<1> (Synthetic Op)", "other", "sdpa_fwd"),
+        ("hipLaunchKernel->SubTensorOpWithCastTensor1d (Synthetic Op)", "other", "convolution"),
         ("aten::normal_", "elementwise", "elementwise"),
         ("aten::_convert_weight", "other", "other"),
     ],

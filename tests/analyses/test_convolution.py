@@ -239,12 +239,48 @@ def test_measure() -> None:
 @pytest.mark.parametrize(
     ("row", "advice"),
     [
-        (conv(transposes_us=390.0), "39% of the heaviest call are layout transposes: convert"),
+        (conv(transposes_us=390.0), "39% of the heaviest call are layout transposes: change"),
         (conv(transposes_us=390.0, stride=NHWC), "although its input is in channels_last"),
         (conv(transposes_us=90.0), "Keep the layout"),
+        (conv(transposes_us=390.0, direction="forward"), "Then fuse the normalization"),
+        (conv(transposes_us=390.0, direction="backward"), "Then a larger batch gives"),
     ],
 )
 def test_advice_on_a_slow_convolution_knows_its_transposes(row, advice: str) -> None:
     row |= {"pct_roofline": 20.0, "bound": "compute", "has_perf_model": True}
     (finding,) = low_efficiency(category("convolution", row))
     assert advice in finding.algorithmic
+
+
+def test_without_shapes_kernels_are_named_and_nothing_is_replayed() -> None:
+    row = operation(
+        "hipLaunchKernel->batched_transpose_16x64_half (Synthetic Op)",
+        time_us=1000.0,
+        kernels=[("batched_transpose_16x64_half", 1000.0)],
+    )
+    (found,) = layout_transposes(category("convolution", row))
+    assert found.kernel.startswith("Name `batched_transpose_16x64_half` to the kernel team")
+    for unknown in (
+        "Forward (ms)",
+        "Backward (ms)",
+        "Inputs in channels_last (% of transpose time)",
+    ):
+        assert unknown not in found.evidence
+
+
+def test_fills_of_the_library_without_operators_are_convolutions() -> None:
+    name = "hipLaunchKernel->SubTensorOpWithCastTensor1d (Synthetic Op)"
+    row = operation(name, time_us=1000.0, kernels=[("SubTensorOpWithCastTensor1d", 1000.0)])
+    (found,) = fills_and_casts(category("convolution", row))
+    assert found.issue.endswith("in 1 launch.")
+    assert "Name `SubTensorOpWithCastTensor1d` to the kernel team" in found.kernel
+
+
+def test_few_transposes_leave_the_advice_on_layout_to_the_operator() -> None:
+    slow = {"pct_roofline": 20.0, "bound": "compute", "has_perf_model": True}
+    row = conv(transposes_us=390.0) | slow
+    other = conv((64, 64, 1, 1), time_us=9000.0) | {"pct_roofline": 90.0, "bound": "compute"}
+    data = category("convolution", row, other)
+    assert not list(layout_transposes(data))
+    (found,) = low_efficiency(data)
+    assert "convert the model to channels_last first" in found.algorithmic

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis.analyses.checks import low_efficiency
+from jarvis.analyses.checks import low_efficiency, opportunity
 from jarvis.analyses.compute.gemm import measure
 from jarvis.analyses.compute.gemm.products import (
     helper_kernels,
@@ -298,3 +298,37 @@ def test_efficient_products_that_read_their_weights_again(
         assert "M=1, N=4096, K=4096" in finding.issue
         assert "33.6 MB for 1 row, 100.0% of it weights" in finding.issue
         assert "8-bit" in finding.algorithmic
+
+
+@pytest.mark.parametrize(
+    ("tile", "units", "words"),
+    [
+        ("MT64x32x256", 304, "a larger output lets the kernel use larger tiles"),
+        ("MT64x32x256", 100, "another batch size"),
+        ("MT128x128x64", 304, "another batch size"),
+        ("MT64x32x256", None, "another batch size"),
+    ],
+)
+def test_more_rows_are_advised_where_small_tiles_barely_fill_the_gpu(
+    tile: str, units: int | None, words: str
+) -> None:
+    row = gemm(788, 768, 3072, kernels=[(f"Cijk_{tile}_SN", 2000.0)])
+    (finding,) = low_efficiency(category("gemm", row, compute_units=units))
+    assert words in finding.algorithmic
+
+
+@pytest.mark.parametrize(
+    ("pct", "bound", "is_advised"),
+    [
+        (39.0, "compute", False),
+        (70.0, "compute", True),
+        (20.0, "memory", True),
+    ],
+)
+def test_a_kernel_far_below_its_compute_peak_needs_no_higher_peak(
+    pct: float, bound: str, is_advised: bool
+) -> None:
+    data = category("gemm", gemm(4096, 4096, 4096, pct_roofline=pct, bound=bound), top={1})
+    (finding,) = [*low_efficiency(data), *opportunity(data)]
+    assert ("8-bit inputs" in finding.algorithmic) is is_advised
+    assert ("little is left to gain" in finding.issue) is (pct > 60)

@@ -233,3 +233,12 @@ def test_a_trace_with_a_slow_batch_normalization(tmp_path: Path) -> None:
     assert "401,408 positions of a channel" in card.algorithmic
     fair = RunPaths(tmp_path / "run").standalone_report("fair").read_text(encoding="utf-8")
     assert " at 37% of the roofline" in fair
+
+
+@pytest.mark.parametrize(("kernel", "is_advised"), [(NATIVE, True), (LIBRARY, False)])
+def test_the_library_is_advised_in_place_of_the_frameworks_kernel(
+    kernel: str, is_advised: bool
+) -> None:
+    text = low(norm(kernel=kernel)).kernel
+    assert ("DNN library's fused batch normalization" in text) is is_advised
+    assert "Give a replay package of" in text

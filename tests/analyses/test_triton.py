@@ -124,3 +124,7 @@ def test_bounds_are_those_of_the_roofline_or_of_the_intensity() -> None:
     assert metrics["mixed_bound_count"] == 2
     assert metrics["memory_bound_count"] == 2
     assert metrics["rows_by_type"] == {"other": 5, "pointwise": 1, "reduction": 1}
+
+
+def test_tensors_updated_in_place_may_hide_traffic() -> None:
+    assert "in place counts once" in found(kernel()).caveat

@@ -22,6 +22,8 @@ UNITS = {
     "µs": ("ms", 1e-3),
     "s": ("ms", 1e3),
     "TB/s": ("TB/s", 1.0),
+    "GB/s": ("TB/s", 1e-3),
+    "MB/s": ("TB/s", 1e-6),
     "TFLOPS/s": ("TFLOPS/s", 1.0),
     "TFLOPS": ("TFLOPS/s", 1.0),
     "bytes": ("bytes", 1.0),

@@ -99,7 +99,7 @@ def test_layout_comes_first_where_transposes_cost_time() -> None:
     row = conv(transposes_us=390.0)
     row |= {"pct_roofline": 20.0, "bound": "compute", "has_perf_model": True}
     (found,) = low_efficiency(category("convolution", row))
-    assert "convert the model to channels_last first" in found.algorithmic
+    assert "change the layout first" in found.algorithmic
 
 
 def test_memory_bound_operators_are_fused_or_replayed() -> None:

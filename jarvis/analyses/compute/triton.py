@@ -34,6 +34,11 @@ OTHER = "other"
 PATTERNS = {"pointwise": "pointwise", "reduction": "reduction", "persistent reduction": "reduction"}
 """Kernel types by the prefix that the compiler gives, and the patterns with a band of their own."""
 
+IN_PLACE = (
+    "A tensor that {name} updates in place counts once in its bytes, as a trace does not name the "
+    "arguments: it may be closer to its roofline than this says."
+)
+
 FUSION_LOG = (
     "Compile with the compiler's log of its fusion decisions and of the generated code: it shows "
     "why the fusion of {ops} in {name} ends where it does."
@@ -49,6 +54,7 @@ ADVICE = {
         kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
         "reproduces it.",
         expected_pct=(60.0, 80.0),
+        caveat=IN_PLACE,
         capture=FUSION_LOG,
     ),
     "reduction": Advice(
@@ -60,6 +66,7 @@ ADVICE = {
         kernel="Autotune {name} for {arguments}, also as a persistent reduction that keeps a row "
         "on chip; a replay package reproduces it.",
         expected_pct=(30.0, 60.0),
+        caveat=IN_PLACE,
         capture=FUSION_LOG,
     ),
     "compute": Advice(

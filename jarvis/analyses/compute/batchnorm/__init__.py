@@ -21,6 +21,7 @@ from jarvis.analyses.compute.batchnorm.estimates import (
     estimated_bandwidth,
     estimated_bytes,
 )
+from jarvis.analyses.kernel_names import NATIVE_LIBRARY
 from jarvis.analyses.name_patterns import first_match
 from jarvis.analyses.operations import (
     HYPOTHESIS,
@@ -30,7 +31,7 @@ from jarvis.analyses.operations import (
     PATTERN,
     parameters,
 )
-from jarvis.analyses.wording import counted, pct
+from jarvis.analyses.wording import counted, pct, quoted
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 
 BATCH_NORM = "batch_norm"
@@ -54,8 +55,7 @@ ADVICE = {
         rule="batch normalization on the statistics of the batch, and its backward pass",
         reason="two or three passes over the activation should use most of the bandwidth",
         algorithmic="{norm_advice}",
-        kernel="Have the DNN library's fused batch normalization chosen in place of {kernel}, or "
-        "give a replay package of {arguments} to the kernel team.",
+        kernel="{kernel_advice}Give a replay package of {arguments} to the kernel team.",
         caveat="{share_note}",
     ),
     "inference": Advice(
@@ -130,6 +130,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
             "estimated_bytes": pl.Float64,
             "rows_text": pl.String,
             "norm_advice": pl.String,
+            "kernel_advice": pl.String,
             HYPOTHESIS: pl.String,
         },
     )
@@ -163,6 +164,7 @@ class _Facts:
     estimated_bytes: float | None = None
     rows_text: str = "its groups"
     norm_advice: str = "Fuse it with the activation after it, so that its output is written once."
+    kernel_advice: str = ""
     hypothesis: str | None = None
 
 
@@ -193,6 +195,10 @@ def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int
         estimate,
         rows_text=f"{counted(count, unit)} of {extent:,} elements",
         norm_advice=_norm_advice(layout, count, extent),
+        kernel_advice=f"Have the DNN library's fused batch normalization chosen in place of "
+        f"{quoted(row['main_kernel'])}. "
+        if row["library"] == NATIVE_LIBRARY
+        else "",
         hypothesis=f"The framework's own kernel gives each channel one block, so {count:,} of them "
         f"use at most {count:,} of {compute_units:,} compute units."
         if is_narrow

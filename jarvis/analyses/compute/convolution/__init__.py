@@ -12,6 +12,7 @@ from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.compute.convolution.overheads import (
     MODERATE_OVERHEAD_PCT,
     fills_and_casts,
+    has_transpose_card,
     layout_transposes,
     overhead,
     with_overheads,
@@ -148,7 +149,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     )
     described = with_overheads(rows.drop(PATTERN).hstack(facts))
     return described.with_columns(
-        layout_advice=_layout_advice(), convolving_text=_convolving_text()
+        layout_advice=_layout_advice(described), convolving_text=_convolving_text()
     )
 
 
@@ -179,34 +180,41 @@ def _convolving_text() -> pl.Expr:
     return pl.coalesce(pl.when(has_others).then(said), pl.lit(""))
 
 
-def _layout_advice() -> pl.Expr:
-    """What the heaviest call needs first: another layout, or a fused neighbour."""
+def _layout_advice(rows: pl.DataFrame) -> pl.Expr:
+    """What the heaviest call needs first: another layout, or a fused neighbour.
+
+    How to change the layout stands in the finding of ``layout_transposes`` where there is one.
+    """
     share = pl.col("transpose_pct").round(0).cast(pl.Int64)
     is_last = pl.col("layout") == CHANNELS_LAST
     has_transposes = pl.col("transpose_pct") >= MODERATE_OVERHEAD_PCT
+    first, last = (
+        ("change the layout first, as the card on transposes says",) * 2
+        if has_transpose_card(rows)
+        else ("convert the model to channels_last first", "convert weights and gradients too")
+    )
+    is_backward = pl.col("direction") == "backward"
+    then = (
+        pl.when(is_backward)
+        .then(pl.lit("a larger batch gives the products for both gradients more work"))
+        .otherwise(
+            pl.format("fuse the normalization and activation after the {} filter into it", "filter")
+        )
+    )
+    transposed = "{}% of the heaviest call are layout transposes"
     return (
         pl.when(has_transposes & is_last)
         .then(
             pl.format(
-                "{}% of the heaviest call are layout transposes although its input is in "
-                "channels_last: convert weights and gradients too.",
+                f"{transposed} although its input is in channels_last: {last}. Then {{}}.",
                 share,
+                then,
             )
         )
         .when(has_transposes)
-        .then(
-            pl.format(
-                "{}% of the heaviest call are layout transposes: convert the model to "
-                "channels_last first.",
-                share,
-            )
-        )
+        .then(pl.format(f"{transposed}: {first}. Then {{}}.", share, then))
         .otherwise(
-            pl.format(
-                "Keep the layout, since hardly any of its time goes to transposes, and fuse the "
-                "normalization and activation after the {} filter into it.",
-                "filter",
-            )
+            pl.format("Keep the layout, since hardly any of its time goes to transposes; {}.", then)
         )
     )
 
@@ -227,6 +235,7 @@ ANALYSIS = Analysis(
             "*igemm_*_gtc*",
             "*grouped_conv*",
             "*batched_transpose_*",
+            "*subtensorop*",
         ),
         order=30,
     ),

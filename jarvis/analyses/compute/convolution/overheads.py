@@ -67,10 +67,10 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
     Threshold: above 20% high, 10 to 20% moderate, below 10% acceptable; at least 0.5% of compute.
     """
     rows = _with_time(data, "transpose_us")
+    if not has_transpose_card(data.operations):
+        return
     transpose_ms, overhead_pct = overhead(data.operations, "transpose_us")
     compute_pct = impact.share_pct(transpose_ms, data.totals.compute_time_ms)
-    if overhead_pct < MODERATE_OVERHEAD_PCT or compute_pct < MIN_COMPUTE_PCT:
-        return
     is_high = overhead_pct > HIGH_OVERHEAD_PCT
     group = OperationGroup(rows)
     priority = impact.final_priority(
@@ -93,19 +93,20 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
             "Share of convolution time (%)": overhead_pct,
             "Share of compute (%)": compute_pct,
             "Transpose launches": launches,
-            "Forward (ms)": _ms(rows.filter(pl.col("direction") == "forward"), "transpose_us"),
-            "Backward (ms)": _ms(rows.filter(pl.col("direction") == "backward"), "transpose_us"),
+            **_by_direction(rows),
             "Convolution time (ms)": data.gpu_time_ms,
-            "Inputs in channels_last (% of transpose time)": impact.share_pct(
-                last_ms, transpose_ms
+            **(
+                {"Inputs in channels_last (% of transpose time)": _layout_pct(last_ms, rows)}
+                if rows["layout"].is_not_null().any()
+                else {}
             ),
             "Transpose kernels": _kernels(rows, LAYOUT_TRANSPOSE),
         },
         issue=f"Layout transposes take {ms(transpose_ms)}, {pct(overhead_pct)} of convolution time "
         f"({pct(compute_pct)} of compute), in {counted(launches, 'launch')} that compute nothing.",
         algorithmic=_layout_action(is_high=is_high, is_already_last=is_already_last),
-        kernel=f"Give a replay package of {_heaviest(rows, 'transpose_us', 'transposes')} to the "
-        "kernel team, to select kernels that take the layout as it is.",
+        kernel=f"{_to_kernel_team(rows, 'transpose_us', 'transposes', LAYOUT_TRANSPOSE)}, to "
+        "select kernels that take the layout as it is.",
         priority_local=local if is_high else local.at_most(Priority.MEDIUM),
         priority=priority if is_high else priority.at_most(Priority.MEDIUM),
         severity=Severity.HIGH if is_high else Severity.MEDIUM,
@@ -125,8 +126,16 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
         "gone from the convolution operators.",
         capture="Record one step with the DNN library's log of chosen algorithms switched on: it "
         "says which kernels it takes in either layout for "
-        f"{facts_of(OperationGroup(rows.head(1)))['arguments']}.",
+        f"{rows['arguments'][0] or 'each call'}.",
     )
+
+
+def has_transpose_card(rows: pl.DataFrame) -> bool:
+    """Whether the transposes of all convolutions take enough time for a finding of their own."""
+    _, overhead_pct = overhead(rows, "transpose_us")
+    of_compute = pl.col("percent_of_compute") * pl.col("transpose_pct") / impact.FULL_PCT
+    compute_pct = float(rows.select(of_compute.sum()).item() or 0.0)
+    return overhead_pct >= MODERATE_OVERHEAD_PCT and compute_pct >= MIN_COMPUTE_PCT
 
 
 def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
@@ -144,6 +153,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
         return
     launches = int(rows["fill_count"].sum())
     backward_ms = _ms(rows.filter(pl.col("direction") == "backward"), "fill_us")
+    backward = f", {ms(backward_ms)} of it backward" if backward_ms else ""
     priority = Priority.MEDIUM if compute_pct > impact.RELEVANT_COMPUTE_PCT else Priority.LOW
     yield Finding(
         check="fills_and_casts",
@@ -155,16 +165,16 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
             "Share of convolution time (%)": overhead_pct,
             "Share of compute (%)": compute_pct,
             "Launches": launches,
-            "Backward (ms)": backward_ms,
+            **({"Backward (ms)": backward_ms} if backward_ms else {}),
             "Kernels": _kernels(rows, FILL_OR_CAST),
         },
         issue=f"Kernels that only fill or convert tensors take {ms(fill_ms)}, "
         f"{pct(overhead_pct)} of convolution time ({pct(compute_pct)} of compute), in "
-        f"{counted(launches, 'launch')}, {ms(backward_ms)} of it backward.",
+        f"{counted(launches, 'launch')}{backward}.",
         algorithmic="Let the DNN library try out its algorithms (benchmark mode), so that the cost "
         "of these kernels counts in its choice.",
-        kernel=f"Give a replay package of {_heaviest(rows, 'fill_us', 'fills and casts')} to the "
-        "kernel team, to select kernels that write the final dtype at once.",
+        kernel=f"{_to_kernel_team(rows, 'fill_us', 'fills and casts', FILL_OR_CAST)}, to select "
+        "kernels that write the final dtype at once.",
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(fill_ms, fill_ms, **data.bases),
@@ -201,16 +211,39 @@ def _layout_action(*, is_high: bool, is_already_last: bool) -> str:
     )
 
 
+def _by_direction(rows: pl.DataFrame) -> dict[str, float]:
+    """Transposes forward and backward, where the operators tell."""
+    sides = {
+        label: _ms(rows.filter(pl.col("direction") == label.lower()), "transpose_us")
+        for label in ("Forward", "Backward")
+    }
+    return (
+        {f"{label} (ms)": time_ms for label, time_ms in sides.items()}
+        if any(sides.values())
+        else {}
+    )
+
+
+def _layout_pct(last_ms: float, rows: pl.DataFrame) -> float:
+    return impact.share_pct(last_ms, _ms(rows, "transpose_us"))
+
+
 def _with_time(data: CategoryData, column: str) -> pl.DataFrame:
     rows = data.operations.filter(pl.col(column) > 0)
     return rows.sort(column, "uid", descending=[True, False])
 
 
-def _heaviest(rows: pl.DataFrame, column: str, what: str) -> str:
-    """The call with most of this time, and how much of its own time that is."""
+def _to_kernel_team(rows: pl.DataFrame, column: str, what: str, pattern: str) -> str:
+    """What to give to the kernel team: the call with most of this time, or where no arguments are
+    recorded, so that nothing can be replayed, the names of the kernels."""
     first = OperationGroup(rows.head(1))
+    if first.heaviest["arguments"] is None:
+        return f"Name {_kernels(rows, pattern)} to the kernel team"
     share = impact.share_pct(first.heaviest[column], first.heaviest["kernel_time_us"])
-    return f"{facts_of(first)['arguments']} ({what} are {pct(share)} of its time)"
+    return (
+        f"Give a replay package of {facts_of(first)['arguments']} ({what} are {pct(share)} of its "
+        "time) to the kernel team"
+    )
 
 
 def _kernels(rows: pl.DataFrame, pattern: str = LAYOUT_TRANSPOSE) -> str:

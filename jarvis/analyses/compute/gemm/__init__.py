@@ -59,7 +59,7 @@ ADVICE = {
     "tall and skinny": Advice(
         rule=f"M and N differ by {SKINNY_RATIO} times or more",
         reason="the output of M={m}, N={n}, K={k} has one long and one short side ({short_side})",
-        algorithmic="{skinny_advice} {narrower_note}",
+        algorithmic="{skinny_advice}{narrower_note}",
         kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note}); a replay package "
         "reproduces it.",
         is_notable=True,
@@ -96,8 +96,7 @@ ADVICE = {
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
         reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic needs",
-        algorithmic="{merge_note}Try another batch size than M={m} for {name}, which changes how "
-        "evenly the output tiles spread over the GPU. {narrower_note}",
+        algorithmic="{merge_note}{rows_advice}{narrower_note}",
         kernel="Tune tile sizes and kernel selection of {name} for M={m}, N={n}, K={k}, batch {b} "
         "({tile_note}); a replay package reproduces it.",
     ),
@@ -106,7 +105,7 @@ ADVICE = {
         reason="M={m}, N={n}, K={k} ({dtype}) moves much data for its arithmetic, and bandwidth is "
         "left unused",
         algorithmic="{merge_note}Batch more rows than M={m} into {each} of {name}, fuse the "
-        "elementwise work around it{place}, and use sparsity if the weights have it. "
+        "elementwise work around it{place}, and use sparsity if the weights have it."
         "{narrower_note}",
         kernel="Bandwidth below expectation is a kernel opportunity: give a replay package of "
         "{name} with M={m}, N={n}, K={k}, batch {b} to the kernel team ({tile_note}).",

@@ -177,7 +177,7 @@ def _repeated(data: CategoryData, group: OperationGroup) -> Finding:
         f"{pct(row['pct_roofline'])} of the memory roofline: each moves {facts['moved']} for "
         f"{counted(row['m'], 'row')}, {pct(row['weight_pct'])} of it weights.",
         algorithmic=f"Batch more rows than M={row['m']} into each call (tokens, requests): the "
-        f"weights are read once whatever M is. {facts['narrower_note']}",
+        f"weights are read once whatever M is.{facts['narrower_note']}",
         kernel=f"Leave {facts['kernel']} alone: it is close to its roofline.",
         priority_local=priority,
         priority=priority,

@@ -28,6 +28,11 @@ FEW_TILES_SHARE = 0.25
 UNEVEN_SHARE = 0.25
 """From here on the last round of output tiles leaves much of the GPU without work."""
 
+FEW_ROUNDS = 2
+SMALL_TILE = 128
+"""Up to so many rounds of output tiles over the compute units, larger ones would not fill them; a
+tile with less area than this square reads much for its arithmetic."""
+
 ALIGNMENT = 64
 PAST_ALIGNMENT = 7
 ROW_ALIGNMENT = 8
@@ -128,21 +133,50 @@ def _notes(compute_units: int | None) -> dict[str, pl.Expr]:
         "misaligned": pl.concat_str(off_text, separator=" and ", ignore_nulls=True),
         "tile_note": pl.coalesce(counted, tiled, pl.lit("the kernel name states no tile")),
         "merge_note": pl.coalesce(merged, pl.lit("")),
+        "rows_advice": _rows_advice(compute_units),
         "narrower_note": _narrower_note(),
     }
 
 
+def _rows_advice(compute_units: int | None) -> pl.Expr:
+    """What another number of rows does: with few and small tiles there is little to spread."""
+    has_few = pl.col("output_tiles") <= FEW_ROUNDS * (compute_units or 0)
+    first, second = _tile_edges()
+    is_small = has_few & (first * second < SMALL_TILE**2)
+    larger = pl.format(
+        "Batch more rows than M={} into `{}`: a larger output lets the kernel use larger tiles, "
+        "which read less for their arithmetic, and still fill the GPU.",
+        "m",
+        "name",
+    )
+    other = pl.format(
+        "Try another batch size than M={} for `{}`, which changes how evenly the output tiles "
+        "spread over the GPU.",
+        "m",
+        "name",
+    )
+    return pl.when(is_small).then(larger).otherwise(other)
+
+
 def _narrower_note() -> pl.Expr:
-    """A type to try, never one narrower than the hardware's low-precision units take."""
+    """A type to try, never one narrower than the hardware's low-precision units take.
+
+    A compute-bound kernel far below its peak has more to gain from its peak of today.
+    """
     dtype = pl.col("dtype")
+    is_far = (pl.col("bound") == "compute") & (
+        pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT
+    )
     return (
         pl.when("is_quantized")
-        .then(pl.lit("The inputs are quantized already."))
+        .then(pl.lit(" The inputs are quantized already."))
         .when(dtype.str.contains("fp32|fp64"))
-        .then(pl.lit("Where accuracy allows, bf16 inputs raise the peak and halve the bytes."))
+        .then(pl.lit(" Where accuracy allows, bf16 inputs raise the peak and halve the bytes."))
+        .when(is_far)
+        .then(pl.lit(""))
         .otherwise(
             pl.lit(
-                "Where accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and halve the "
+                " Where accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and halve the "
                 "bytes."
             )
         )
@@ -206,10 +240,18 @@ def _per_module() -> pl.Expr:
 
 def _output_tiles() -> tuple[pl.Expr, pl.Expr]:
     """Macro tiles that cover the output; which edge of a tile lies along M is not known."""
-    edges = [pl.col("tile").str.extract(rf"^(?:\d+x){{{i}}}(\d+)").cast(pl.Int64) for i in (0, 1)]
+    edges = _tile_edges()
     first, second = (
         pl.col("b") * _ceil_div("m", along_m) * _ceil_div("n", along_n)
         for along_m, along_n in (edges, edges[::-1])
+    )
+    return first, second
+
+
+def _tile_edges() -> tuple[pl.Expr, pl.Expr]:
+    """The two edges of a macro tile over the output."""
+    first, second = (
+        pl.col("tile").str.extract(rf"^(?:\d+x){{{i}}}(\d+)").cast(pl.Int64) for i in (0, 1)
     )
     return first, second
 
