@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.arithmetic import tables
 from tests.arithmetic.documents import FAIR, Line
+from tests.arithmetic.evidence import EVIDENCE
 from tests.arithmetic.facts_groups import chain_facts, steps_of
 from tests.arithmetic.facts_system import copy_facts, of_communication, of_idle
 from tests.arithmetic.run_directory import RunDirectory
@@ -80,8 +81,9 @@ def category_table_problems(line: Line, run: RunDirectory, key: str, facts: Fact
 
 def _cause_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[str]:
     cause, idle, of_idle_time, gaps = line.cells
-    key = cause.lower().replace(" ", "_")
-    (idle_ms,) = facts[f"cause {key} ms"]
+    fact = EVIDENCE[f"{cause} (ms)"]
+    key = fact.removeprefix("cause ").removesuffix(" ms")
+    (idle_ms,) = facts[fact]
     yield from _differences(
         (idle, idle_ms),
         (of_idle_time, share(idle_ms, facts["idle_ms"][0])),

@@ -10,7 +10,7 @@ from tests.arithmetic.savings import local_numbers, ranked
 
 FAIR = "standalone_analysis_fair.md"
 TABLE_RULE = re.compile(r"^\|[\s:|-]+\|$")
-IN_FAIR = re.compile(r"^### \S+ P(\d+) \(|^#### P(\d+)\. |^\| P(\d+) \|")
+IN_FAIR = re.compile(r"^### \S+ P(\d+)(?:(?:, | and )P\d+)* \(|^#### P(\d+)\. |^\| P(\d+) \|")
 IN_FINDINGS = re.compile(r"^#{3,4} (?:\w+ )?P(\d+): |^### (\d+)\. |^(\d+)\. \*\*")
 
 

@@ -99,14 +99,18 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
         if row["ts_ns"] in spans and row["message_mb"] is not None:
             size_bytes = row["message_mb"] * BYTES_PER_MIB
             kinds[row["collective"], size_bytes, row["group_size"]].append(row["dur_us"] / 1000)
-    if kinds:
-        longest = max(kinds, key=lambda kind: sum(kinds[kind]))
-        mean_ms = sum(kinds[longest]) / len(kinds[longest])
-        facts["longest_collectives"].append(len(kinds[longest]))
-        facts["longest_message_bytes"].append(longest[1])
-        facts["longest_ranks"].append(longest[2])
-        facts["longest_collective_ms"].append(mean_ms)
-        facts["longest_collective_tb_per_s"].append(longest[1] / mean_ms / 1e9)
+    for kind in sorted(kinds, key=lambda kind: -sum(kinds[kind])):
+        mean_ms = sum(kinds[kind]) / len(kinds[kind])
+        known = {
+            "collectives": len(kinds[kind]),
+            "message_bytes": kind[1],
+            "ranks": kind[2],
+            "collective_ms": mean_ms,
+            "collective_tb_per_s": kind[1] / mean_ms / 1e9,
+        }
+        for name, value in known.items():
+            facts[name].append(value)
+            facts.setdefault(f"longest_{name}", [value])
 
 
 def of_copies(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:

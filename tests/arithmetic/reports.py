@@ -23,6 +23,8 @@ ITEM_NUMBER = re.compile(r"^(?:#+ )?\d+\. ")
 LABEL = re.compile(r"\b((?:System |Fusion )?P\d+)\b")
 SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
 NOTE = re.compile(r"^- ([A-Z][^:`]*): ([\d.,]+%?|—)$")
+JOINED_CARD = re.compile(r"(?:P\d+, )*P\d+ and P\d+ \(")
+OF_ALL_PARTS = ("### ", "- **Operation", "- **Issue", "- → ")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
 HEADING = re.compile(r"^#{3,4} |^\d+\. \*\*")
 HARDWARE = "- **Hardware**: "
@@ -74,12 +76,19 @@ class Checker:
         yield from name_problems(line.text, self.names)
         if line.columns:
             yield from self._table(line, facts)
+        elif (parts := self._joined(line)) and line.text.startswith(OF_ALL_PARTS):
+            yield from _joined_problems(line, parts, [self.facts(part) for part in parts])
         else:
             yield from _title_problems(line)
             yield from self._labels(line)
             yield from _scores(line, facts)
             yield from _operator_problems(line, facts)
             yield from problems(ITEM_NUMBER.sub("", line.text), facts)
+
+    def _joined(self, line: Line) -> list[dict[str, Any]]:
+        """The findings of a card that is about several, by the numbers in its heading."""
+        told = JOINED_CARD.search(line.heading)
+        return [self.ordered[int(n) - 1] for n in re.findall(r"\d+", told[0])] if told else []
 
     def _table(self, line: Line, facts: Facts) -> Iterator[str]:
         finding = line.finding
@@ -172,6 +181,34 @@ class Checker:
         return category_facts(self.run, key)
 
 
+def _joined_problems(line: Line, parts: list[dict[str, Any]], facts: list[Facts]) -> Iterator[str]:
+    """What a card says of all its parts: the time of each, or the launches of all kernels."""
+    if "Issue" in line.text:
+        expected = [(f["time_ms"][0], f["compute_pct"][0]) for f in facts]
+        told = re.findall(r" with ([\d.,]+ .s) \(([\d.]+%) of compute\)", line.text)
+        if len(told) != len(expected) or len(list(numbers(line.text))) != 2 * len(expected):
+            yield f"{told} for {len(expected)} parts"
+        pairs = zip(told, expected, strict=False)
+        cells = [
+            (cell, value)
+            for pair, values in pairs
+            for cell, value in zip(pair, values, strict=True)
+        ]
+    elif "Operation" in line.text:
+        calls: dict[str, int] = defaultdict(int)
+        for part in parts:
+            for operation in part["operations"]:
+                calls[operation["name"]] += operation["operation_count"]
+        told_calls = re.findall(r"` \(([\d,]+) launch| and (\d+) more kernel", line.text)
+        values = [*calls.values()][:3] + [len(calls) - 3] * (len(calls) > 3)
+        cells = list(zip((a or b for a, b in told_calls), values, strict=True))
+    else:
+        cells = []
+    for cell, value in cells:
+        if problem := tables.differs(cell, value):
+            yield problem
+
+
 def _scores(line: Line, facts: Facts) -> Iterator[str]:
     """The scores in a comment for other tools."""
     found = SCORES.search(line.text)
@@ -208,7 +245,7 @@ def _hardware_problems(line: Line, run: RunDirectory) -> Iterator[str]:
 def _operator_problems(line: Line, facts: Facts) -> Iterator[str]:
     """How often each operator of a card is called, in the order of their time."""
     if re.match(r"- \*\*Operation:?\*\*", line.text):
-        told = re.findall(r"` \(([\d,]+) calls?\)", line.text)
+        told = re.findall(r"` \(([\d,]+) (?:call|launch)", line.text)
         for calls, expected in zip(told, facts.get("operator_calls", ()), strict=False):
             if problem := tables.differs(calls, expected):
                 yield problem

@@ -135,8 +135,8 @@ CALLS = (
     rule(COUNT, r"\(here ", r" calls?\)", "calls"),
     rule(COUNT, r"ms in ", r" calls?\)", "calls"),
     rule(COUNT, r"^|: |\*\* |\*: ", r" calls? of", "calls"),
-    rule(COUNT, r"` \(", r" calls?\)", "operator_calls"),
-    rule(COUNT, r" and ", r" more operators?", "more_operators"),
+    rule(COUNT, r"` \(", r" (?:calls?|launch(?:es)?)\)", "operator_calls"),
+    rule(COUNT, r" and ", r" more (?:operator|kernel)s?", "more_operators"),
     rule(COUNT, r" must be gone| and ", r" more must be gone", "more_kernels"),
     rule(
         COUNT, r"` and ", r" more", "more_subjects", "more_kernels", "more_waits", "more_host_calls"
@@ -357,10 +357,11 @@ EVIDENCE = (
     rule(COUNT, r"^Host calls: .* and ", r" more", "more_host_calls"),
     rule(COUNT, r"^Host calls: (?:.*, )?", r" x `", "host_calls"),
     rule(MS, r"^Host calls: .*\(up to ", r"\)", "host_call_ms"),
-    rule(COUNT, r"^Largest by time: (?:.*, )?", r" x ", "collectives"),
+    rule(COUNT, r"^Largest by time: (?:.*; )?", r" x ", "collectives"),
     rule(BYTES, r"^Largest by time: .* of ", r"", "message_bytes"),
     rule(COUNT, r"^Largest by time: .* over ", r" ranks", "ranks"),
-    rule(COUNT, r"^Largest by time: .* and ", r" more", "more_collectives"),
+    rule(MS, r"^Largest by time: .* ranks, ", r"", "collective_ms"),
+    rule(BAND, r"^Largest by time: .*s(?: each)? \(", r"\)", "collective_tb_per_s"),
     rule(COUNT, r"^Copied by: (?:.*, )?", r" x `", "copied_by"),
     rule(COUNT, r"^Copies: (?:.*, )?", r" copies of", "row_copies"),
 )
