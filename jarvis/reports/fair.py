@@ -25,7 +25,7 @@ from jarvis.reports.quantities import (
 )
 from jarvis.reports.rendering import has_template, render
 from jarvis.reports.replays import replay_sentence, replay_table
-from jarvis.reports.reporter import Reporter
+from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
 from jarvis.trace_health import Severity
 from jarvis.workspace import RunPaths
@@ -56,7 +56,7 @@ class FairReporter(Reporter):
         return paths.standalone_report(self.name)
 
     def render(self, run: Run, out: Path) -> None:
-        out.write_text(fair_markdown(run, out.parent), encoding="utf-8")
+        out.write_text(fair_markdown(run, run_folder(run, out)), encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -26,3 +26,9 @@ class Reporter(ABC):
     @abstractmethod
     def render(self, run: Run, out: Path) -> None:
         """Write ``run`` to the file or folder ``out``; numbers come from the run and ``impact``."""
+
+
+def run_folder(run: Run, out: Path) -> Path:
+    """Where the files of a run are that a report ``out`` speaks of: a run still being written has
+    them beside it."""
+    return run.root or out.parent

@@ -77,13 +77,15 @@ class StoredCallPaths(Mapping[str, Mapping[int, CallPath]]):
 class Run:
     """One analysed trace. Immutable: whoever changes a table makes a new one.
 
-    ``results`` are the analyses' by key, in page order.
+    ``results`` are the analyses' by key, in page order; ``root`` is the run directory that it was
+    loaded from.
     """
 
     manifest: Manifest
     results: Mapping[str, AnalysisResult]
     tables: Mapping[str, pl.DataFrame]
     paths_by_category: Mapping[str, Mapping[int, CallPath]]
+    root: Path | None = None
 
     @classmethod
     def load(cls, root: Path | str) -> Self:
@@ -103,6 +105,7 @@ class Run:
             results=results,
             tables=StoredTables(paths, manifest.tables),
             paths_by_category=StoredCallPaths(paths, keys),
+            root=paths.root,
         )
 
     def table(self, name: str) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """The report as one HTML file: complete, self-contained, and nothing of a trace becomes markup."""
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -20,6 +21,9 @@ from jarvis.reports.edits import Edits
 from jarvis.reports.html import html_document
 from jarvis.reports.markup import Markdown
 from jarvis.reports.ranking import recommendations
+from jarvis.reports.replays import NOT_BUILT
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
 from tests.reports.conftest import HOSTILE, Analysed
 
 VOID = {"meta"}
@@ -98,6 +102,19 @@ def test_the_document_has_every_card_and_a_roofline_for_each_category_with_rates
         if (sample.run.category_operations(key)["tb_per_s"] > 0).any()
     ]
     assert len(drawings(text)) == 3 + len(rated)
+
+
+@pytest.mark.parametrize("name", ["html", "fair"])
+def test_a_report_written_elsewhere_knows_the_replay_packages_of_its_run(
+    hostile: Analysed, tmp_path: Path, name: str
+) -> None:
+    index = json.loads(RunPaths(hostile.root).replay_index.read_bytes())
+    assert index["operations"]
+    out = tmp_path / "report"
+    load_reporters()[name].render(Run.load(hostile.root), out)
+    text = out.read_text(encoding="utf-8")
+    assert NOT_BUILT not in text
+    assert index["rule"] in text
 
 
 def test_the_same_run_gives_the_same_document(sample: Analysed, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jarvis.reports.edits import UNEDITED, Edits
-from jarvis.reports.reporter import Reporter
+from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
 
@@ -19,7 +19,7 @@ class HtmlReporter(Reporter):
         return paths.standalone_html
 
     def render(self, run: Run, out: Path) -> None:
-        out.write_text(html_document(run, out.parent), encoding="utf-8")
+        out.write_text(html_document(run, run_folder(run, out)), encoding="utf-8")
 
 
 def html_document(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
