@@ -10,13 +10,21 @@ from jarvis.charts import columns_of
 from jarvis.dashboard.controls import list_choice
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened
+from jarvis.replay.package import automatic_rule
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
 from jarvis.reports.markup import prose
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.catalogue import name_of
-from jarvis.server.downloads import Replay, exported, replay_package, replays, zipped
+from jarvis.server.downloads import (
+    REPLAY_OFFERED_PCT,
+    Replay,
+    exported,
+    replay_package,
+    replays,
+    zipped,
+)
 from jarvis.workspace import RunPaths, safe_name
 
 _ZIP = "application/zip"
@@ -115,11 +123,14 @@ def replay_packages(now: Opened) -> None:
         icon=":material/replay:",
     ):
         if not offered:
-            st.info("No operator takes 1% of compute, so there is nothing worth replaying.")
+            st.info(
+                f"No operator takes {REPLAY_OFFERED_PCT:g}% of compute, so none is worth replaying."
+            )
             return
         st.caption(
             "The recorded calls of one operator with a program that times them: for a kernel team. "
-            "It needs Python and torch."
+            "It needs Python and torch. One is made with the analysis for each operator that takes "
+            f"{automatic_rule()}."
         )
         frame = pl.DataFrame(
             [

@@ -11,7 +11,7 @@ import orjson
 import polars as pl
 
 from jarvis.analyses.operations import weighted_efficiency
-from jarvis.replay.package import automatic_rule, package_bytes, replay_entries
+from jarvis.replay.package import package_bytes, replay_entries
 from jarvis.reports import load_reporters
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
@@ -79,11 +79,7 @@ def replay_package(run: Run, name: str) -> bytes | str:
 def _replay(rows: pl.DataFrame, noted: dict[str, dict[str, object]]) -> Replay:
     name = str(rows["name"][0])
     entry = noted.get(name)
-    reason = (
-        f"made on click: it does not take {automatic_rule()}"
-        if entry is None
-        else str(entry["reason"] or "") or None
-    )
+    reason = "made on click" if entry is None else str(entry["reason"] or "") or None
     return Replay(
         name,
         float(rows["percent_of_compute"].sum()),
