@@ -1,0 +1,30 @@
+"""The hardware page in a browser: a cold link, and the way to an analysis judged anew."""
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from jarvis.server.intake import sample_trace
+from jarvis.server.submission import Submission, submit
+from tests.browser.conftest import Server, settled
+
+VIEWPORT = {"width": 1280, "height": 900}
+
+
+def test_a_cold_link_leads_to_an_analysis_on_another_gpu(server: Server, browser: Browser) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(server.home))
+        analysis = submit(Submission(sample_trace())).id
+    server.restart()
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(f"{server.url}/hardware?analysis={analysis}&hardware_gpu=H100%20SXM")
+    settled(page)
+    page.get_by_role("button", name="Judge against H100 SXM").click()
+    link = page.get_by_role("link", name="Open the analysis against H100 SXM")
+    link.wait_for()
+    settled(page)
+    link.click()
+    page.wait_for_url("**/overview?analysis=*")
+    settled(page)
+    assert analysis not in page.url
+    expect(page.get_by_text("is judged against H100 SXM").first).to_be_visible()
+    page.close()
