@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -12,9 +13,21 @@ from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.downloads import exported, replay_package, replays, zipped
+from jarvis.server.submission import Submission, submit
+from tests.builders import trace
 from tests.dashboard.conftest import Draw
 
 PREVIEWS = ("fair", "rough", "analysis")
+
+
+@pytest.fixture(scope="module")
+def other_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The id of an analysis whose findings name an operator that tries to become markup."""
+    builder = trace().child("<img src=x>|`b`", [[4096, 4096]]).launches("k<b>", us=90_000.0)
+    path = builder.write(tmp_path_factory.mktemp("other") / "other.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        return submit(Submission(path, platform="MI300X")).id
 
 
 def switches(page: AppTest) -> list[bool]:
@@ -137,3 +150,24 @@ def test_exports_are_whole_files(sample_run: Run) -> None:
     with zipfile.ZipFile(io.BytesIO(zipped(root))) as archive:
         names = set(archive.namelist())
     assert names == {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
+
+
+def test_a_choice_belongs_to_its_analysis_and_waits_for_its_return(
+    filed: Draw, sample_id: str, other_id: str
+) -> None:
+    page = filed("report", analysis=sample_id, report_without="1", report_summary="Mine.")
+    page.sidebar.selectbox[0].set_value(other_id).run()
+    assert all(switches(page))
+    assert page.text_area[0].value != "Mine."
+    assert "report_without" not in page.query_params
+    page.sidebar.selectbox[0].set_value(sample_id).run()
+    assert switches(page)[:2] == [False, True]
+    assert page.text_area[0].value == "Mine."
+    assert page.query_params["report_without"] == "1"
+
+
+def test_names_that_look_like_markup_stay_in_code_spans(filed: Draw, other_id: str) -> None:
+    page = filed("report", analysis=other_id)
+    assert not page.exception
+    assert any("`<img src=x>|'b'`" in c.label for c in page.checkbox)
+    assert "`<img src=x>|" in fair_text(page)
