@@ -166,8 +166,8 @@ _ABOUT = {
     "time of a node is that of its children; kernels are the leaves. A backward node of autograd "
     "stands under the module of the operator that it differentiates, where the trace links both.",
     "call_tree_operations": "Which operations the kernels of `call_tree` belong to.",
-    "other_definitions": "What other tools say of the GPU's time in this trace, worked out by their "
-    "definitions, and why it differs.",
+    "other_definitions": "What other tools say of the GPU's time in this trace, worked out by "
+    "their definitions, and why it differs.",
     "operation_models": "What the efficiency of `operations` depends on and that table does not "
     "say; with it a run is judged against other hardware without its trace.",
     "roofline_calls": "The calls behind the rooflines of `unified_perf_summary` and the roofline "
