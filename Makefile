@@ -6,10 +6,10 @@ STAMP := $(VENV)/.setup-stamp
 PORT ?= 8501
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format golden docs bench fuzz clean
+.PHONY: help setup run test check format golden docs bench bench-dashboard fuzz clean
 
 help: ## list these commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(STAMP) ## make .venv with the pinned versions
 
@@ -46,6 +46,9 @@ docs: setup ## re-make the generated pages under docs/, and photograph every pag
 
 bench: setup ## measure time and memory, as ratios
 	$(BIN)/python benchmarks/pipeline.py --page benchmarks/README.md
+
+bench-dashboard: setup ## measure the dashboard through a browser and many sessions
+	$(BIN)/python -m benchmarks.dashboard --page benchmarks/README.md
 
 fuzz: setup ## read 100,000 broken traces, every index checked (about 15 minutes)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.trace.fuzz

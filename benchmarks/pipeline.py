@@ -227,7 +227,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(line, flush=True)
                 lines.append(line.rstrip())
     if options.page:
-        options.page.write_text(PAGE.format(table="\n".join(lines).strip(), machine=machine()))
+        text = PAGE.format(table="\n".join(lines).strip(), machine=machine())
+        options.page.write_text(text + other_parts(options.page))
     return 0
 
 
@@ -243,6 +244,13 @@ apart; *peak MB* is the whole process. What is required of a case stands behind 
 
 {machine}
 """
+
+
+def other_parts(page: Path) -> str:
+    """What other benchmarks wrote below their headings on the page."""
+    text = page.read_text() if page.is_file() else ""
+    _, found, rest = text.partition("\n## ")
+    return found + rest
 
 
 def machine() -> str:
