@@ -151,7 +151,8 @@ def _add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "export",
         help="write an analysis in another format",
-        description="Write an analysed trace in one format, for instance the whole run as JSON.",
+        description="Write an analysed trace in one format: the whole run as JSON, or the report "
+        "as one HTML file with charts (`--format html`).",
     )
     command.add_argument("directory", metavar="RUN", type=Path, help="run directory of an analysis")
     command.add_argument("--format", default="json", metavar="NAME", help="format (default: json)")

@@ -164,6 +164,16 @@ def test_a_run_without_gpu_time_has_a_document_without_drawings(sample: Analysed
     assert "No analysis found operations" in text
 
 
+def test_without_a_known_efficiency_no_saving_is_drawn(sample: Analysed) -> None:
+    operations = sample.run.table("operations")
+    unknown = operations.with_columns(pct_roofline=pl.lit(None, dtype=pl.Float64))
+    run = replace(sample.run, tables={**sample.run.tables, "operations": unknown})
+    text = html_document(run, sample.root)
+    assert "No efficiency is known, so no saving." in text
+    bars = next(str(d) for d in re.findall(r"<svg.*?</svg>", text, re.DOTALL) if "var(--pale)" in d)
+    assert set(widths(bars, "saving")) == {0.0}
+
+
 def widths(svg: str, colour: str) -> list[float]:
     rects = ElementTree.fromstring(svg).iter("rect")
     return [float(r.get("width", "0")) for r in rects if r.get("style") == f"fill:var(--{colour})"]

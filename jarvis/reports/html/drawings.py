@@ -70,6 +70,8 @@ def categories(run: Run) -> Drawing | None:
     note = (
         f"Pale: kernel time. Strong: what the operations below {TARGET_PCT:g}% of the roofline "
         "would save if they reached it."
+        if rows["is_judged"].any()
+        else "Kernel time. No efficiency is known, so no saving."
     )
     svg = category_bars(rows.with_columns(text=pl.Series(texts)), title)
     return Drawing(title, note, Markup(svg))
