@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import polars as pl
-
 from jarvis.analyses.wording import counted, listed, pct, quoted
 from jarvis.perf_report.work import COMMUNICATION, KIND
 from jarvis.trace import Trace, TraceInfo
@@ -156,7 +154,7 @@ def _rank(trace: Trace) -> Fact:
     if info.rank is not None:
         of = f" of {info.world_size:,}" if info.world_size is not None else ""
         return Fact(key, title, f"Rank {info.rank:,}{of}.", float(info.rank))
-    if trace.gpu_events.filter(pl.lit(COMMUNICATION) == KIND).is_empty():
+    if trace.gpu_events.filter(KIND == COMMUNICATION).is_empty():
         return Fact(key, title, "Not distributed.")
     return Fact(
         key,

@@ -273,3 +273,10 @@ def test_spans_of_a_real_trace(reference_root: Path) -> None:
     assert found["step_time"].value == pytest.approx(15.950958)
     assert found["launches_without_arrow"].value == 81
     assert found["rank"].summary == "Rank 0 of 8."
+
+
+def test_the_kinds_of_very_many_gpu_events_can_be_told_apart() -> None:
+    built = trace()
+    for _ in range(20_000):
+        built.unlinked("kernel", us=1.0)
+    assert facts(built.read())["rank"].summary == "Not distributed."
