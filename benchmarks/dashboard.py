@@ -90,7 +90,7 @@ def analysed(home: Path, rows: int) -> str:
     built, chance = trace(device="AMD Instinct MI300X"), random.Random(7)
     for number in range(rows):
         m, k, n = 16 * chance.randint(1, 512), 16 * chance.randint(1, 512), 16 + number
-        us = max(2.0, 2 * m * k * n / (1.3e9 * chance.uniform(0.05, 0.95)))
+        us = max(2.0, 2 * m * k * n / (7e8 * chance.uniform(0.05, 0.95)))
         built.op("aten::mm", [[m, k], [k, n]]).launches(f"gemm_{number % 37}", us=round(us, 3))
     with tempfile.TemporaryDirectory() as folder:
         path = built.write(Path(folder) / f"products-{rows}.json")

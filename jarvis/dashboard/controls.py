@@ -12,6 +12,7 @@ from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT
 ALL = "all"
 BOUNDS = (ALL, "compute", "memory")
 _SLIDER_RANGE_PCT = (5, 100)
+_BOX_PX = 260
 _SEARCHED = ("name", "arguments", "main_kernel", "called_from", "op_category")
 
 
@@ -183,6 +184,7 @@ def keyed_choice(
         list(labels),
         format_func=lambda name: labels.get(name, name),
         key=key,
+        width=_BOX_PX,
         help=help_text,
         persist_state="session",
     )
