@@ -8,13 +8,14 @@ import streamlit as st
 
 from jarvis.charts import columns_of
 from jarvis.dashboard.controls import list_choice
+from jarvis.dashboard.links import note_control
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened
 from jarvis.replay.package import automatic_rule
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
-from jarvis.reports.markup import prose
+from jarvis.reports.markup import cell, prose
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.catalogue import name_of
 from jarvis.server.downloads import (
@@ -115,13 +116,19 @@ def _data(now: Opened) -> None:
 
 
 def replay_packages(now: Opened) -> None:
-    """Packages that time single operators elsewhere: a table, and a download for each."""
-    offered = replays(now.run, now.root)
-    ready = [replay for replay in offered if replay.is_ready]
+    """Packages that time single operators elsewhere: a table, and a download for each; worked out
+    only where it is opened."""
     with st.expander(
-        f"Replay packages: {len(ready)} made with the analysis, others on click",
+        "Replay packages of single operators",
         icon=":material/replay:",
-    ):
+        key="report_packages",
+        on_change="rerun",
+        bind="query-params",
+    ) as card:
+        if not card.open:
+            return
+        note_control("report_packages", "true")
+        offered = replays(now.run, now.root)
         if not offered:
             st.info(
                 f"No operator takes {REPLAY_OFFERED_PCT:g}% of compute, so none is worth replaying."
@@ -150,10 +157,10 @@ def replay_packages(now: Opened) -> None:
             "Operators by their share of compute, and whether they have a replay package",
             widths={"name": 260, "percent_of_compute": 100, "efficiency_pct": 110},
         )
-        _replay_buttons(now, offered, ready)
+        _replay_buttons(now, offered)
 
 
-def _replay_buttons(now: Opened, offered: list[Replay], ready: list[Replay]) -> None:
+def _replay_buttons(now: Opened, offered: list[Replay]) -> None:
     run, root, paths = now.run, now.root, RunPaths(now.root)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         with st.container(width=360):
@@ -166,11 +173,11 @@ def _replay_buttons(now: Opened, offered: list[Replay], ready: list[Replay]) -> 
             "Package (zip)",
             paths.replay_package(name).name,
             lambda: package if isinstance(package, bytes) else b"",
-            f"The calls of {prose(name)}.",
+            f"The calls of {cell(name)}.",
             _ZIP,
             is_there=isinstance(package, bytes),
         )
-        files = [paths.replay_package(replay.name) for replay in ready]
+        files = [paths.replay_package(replay.name) for replay in offered if replay.is_ready]
         _button(
             now,
             "Packages of the analysis (zip)",
@@ -178,14 +185,16 @@ def _replay_buttons(now: Opened, offered: list[Replay], ready: list[Replay]) -> 
             lambda: zipped(root, files),
             "All packages that the analysis made.",
             _ZIP,
-            is_there=bool(ready),
+            is_there=bool(files),
         )
     if isinstance(package, str):
-        st.warning(f"No package for {prose(name)}: {prose(package)}")
+        st.warning(f"No package for {cell(name)}: {prose(package)}")
 
 
 def _words(replay: Replay) -> str:
-    return "made with the analysis" if replay.is_ready else f"{replay.reason}"
+    if replay.is_ready:
+        return "made with the analysis"
+    return f"none: {replay.reason}" if replay.reason else "made on click"
 
 
 def _file(now: Opened, label: str, path: Path, meaning: str) -> None:

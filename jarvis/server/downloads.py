@@ -25,7 +25,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """An operator and its package: whether one was made with the analysis, and if not, why."""
+    """An operator and its package: one was made with the analysis, one can be made, or ``reason``
+    says why it cannot."""
 
     name: str
     percent_of_compute: float
@@ -64,9 +65,12 @@ def replays(run: Run, root: Path) -> list[Replay]:
     noted = orjson.loads(index.read_bytes())["operations"] if index.is_file() else []
     by_name = {entry["op_name"]: entry for entry in noted}
     groups = run.table("operations").partition_by("name", maintain_order=True)
-    found = [_replay(rows, by_name) for rows in groups]
-    listed = [r for r in found if r.percent_of_compute >= REPLAY_OFFERED_PCT or r.name in by_name]
-    return sorted(listed, key=lambda replay: -replay.percent_of_compute)
+    found = [
+        _replay(rows, by_name)
+        for rows in groups
+        if rows["percent_of_compute"].sum() >= REPLAY_OFFERED_PCT or rows["name"][0] in by_name
+    ]
+    return sorted(found, key=lambda replay: -replay.percent_of_compute)
 
 
 def replay_package(run: Run, name: str) -> bytes | str:
@@ -79,13 +83,14 @@ def replay_package(run: Run, name: str) -> bytes | str:
 def _replay(rows: pl.DataFrame, noted: dict[str, dict[str, object]]) -> Replay:
     name = str(rows["name"][0])
     entry = noted.get(name)
-    reason = "made on click" if entry is None else str(entry["reason"] or "") or None
+    is_ready = entry is not None and entry["package"] is not None
+    entries, reasons = ([], []) if is_ready else replay_entries(rows.iter_rows(named=True))
     return Replay(
         name,
         float(rows["percent_of_compute"].sum()),
         weighted_efficiency(rows),
-        entry is not None and entry["package"] is not None,
-        reason,
+        is_ready,
+        None if is_ready or entries else reasons[0],
     )
 
 

@@ -86,7 +86,6 @@ def test_pages_of_their_own_keep_their_controls_in_the_link(filed: Draw, sample_
         "analysis": [sample_id],
         "report_view": ["findings"],
         "report_category": ["gemm"],
-        "report_replay": ["aten::mm"],
     }
 
 
