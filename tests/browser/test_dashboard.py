@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from jarvis.analyses import load_analyses
 from jarvis.charts import PALETTES
 from jarvis.server.intake import SAMPLE_NAME
+from jarvis.workspace import resource
 from tests.browser.conftest import Server, settled
 
 STEPS_DOWN = 7
@@ -108,7 +109,7 @@ def test_pages_show_in_both_themes(browser: Browser, overview_url: str, theme: s
     page.goto(overview_url)
     settled(page)
     menu = page.get_by_test_id("stSidebarNavLink")
-    assert menu.count() == len(load_analyses()) + len(("Ingest", "Overview", "Timeline", "Report"))
+    assert menu.count() == len(load_analyses()) + len(list(resource("pages").glob("*.py")))
     names = [title.splitlines()[-1] for title in menu.all_inner_texts()]
     for name in names if theme == "dark" else ONE_OF_EACH_KIND:
         menu.filter(has_text=name).click()
