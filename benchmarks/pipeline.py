@@ -30,9 +30,10 @@ ANALYSIS, REOPENED = "whole analysis", "tables opened again"
 PREPARE = {
     BASELINE: "import gc, orjson; from isal import igzip; gc.disable()",
     JSON_LOAD: "import gzip, json",
-    TABLES: "from jarvis.trace import read_trace",
+    TABLES: "from jarvis.trace import compiled, read_trace",
     REPORT: (
-        "from jarvis.pipeline import generate_report; from jarvis.reports.csv import write_csvs; "
+        "from jarvis.trace import compiled; from jarvis.pipeline import generate_report; "
+        "from jarvis.reports.csv import write_csvs; "
         "from jarvis.reports.parquet import write_parquets"
     ),
     REOPENED: (
@@ -40,9 +41,9 @@ PREPARE = {
         "os.environ.update(JARVIS_HOME=str(out), JARVIS_TRACE_CACHE_MB='9000');"
         "read = 'import sys; from jarvis.trace import read_trace; read_trace(sys.argv[1])';"
         "subprocess.run([sys.executable, '-c', read, str(trace)], check=True);"
-        "from jarvis.trace import read_trace"
+        "from jarvis.trace import compiled, read_trace"
     ),
-    ANALYSIS: "from jarvis.pipeline import analyze",
+    ANALYSIS: "from jarvis.trace import compiled; from jarvis.pipeline import analyze",
 }
 RUN = {
     BASELINE: "orjson.loads(igzip.open(trace).read())",
