@@ -20,6 +20,7 @@ from jarvis.extensions import Extensions, content_sha256, load_extensions
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, CallPath, PerfReport, ReportOptions
 from jarvis.perf_report.reprojection import NEEDED, StoredReport
+from jarvis.perf_report.sheets import sheet_names
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
 from jarvis.run import (
@@ -169,7 +170,7 @@ def analyze(
     base = _Base(
         report=report,
         info=trace.info,
-        sheets=lambda: tuple(report.sheets()),
+        sheets=lambda: tuple(sheet_names(report.sheet_tables())),
         health=lambda: trace_health(trace),
         call_paths=partial(main_call_paths, report),
         extension_notes=lambda: extensions.notes,
