@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.perf_report import intervals
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
 
@@ -100,8 +101,8 @@ def host_activity(trace: Trace) -> HostActivity:
             _calls(events, threads)
             for events in (trace.cpu_ops.filter(is_long), trace.python_functions.filter(is_long))
         ),
-        first_ns=recorded["ts_ns"].min(),  # type: ignore[arg-type]
-        last_ns=recorded["end_ns"].max(),  # type: ignore[arg-type]
+        first_ns=intervals.first_ns(recorded["ts_ns"]),
+        last_ns=intervals.last_ns(recorded["end_ns"]),
         operators=trace.cpu_ops,
     )
 
@@ -147,8 +148,9 @@ def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if spans.is_empty() or calls.is_empty():
         return pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, "overlap_ns": pl.Int64})
     # One number for thread and time, so that one search finds the range of calls.
-    origin = min(spans["from_ns"].min(), calls["ts_ns"].min())  # type: ignore[type-var]
-    reach = max(spans["to_ns"].max(), calls["end_ns"].max()) - origin + 1  # type: ignore[type-var,operator]
+    origin = intervals.first_ns(pl.concat([spans["from_ns"], calls["ts_ns"]])) or 0
+    end = intervals.last_ns(pl.concat([spans["to_ns"], calls["end_ns"]])) or 0
+    reach = end - origin + 1
 
     def key(frame: pl.DataFrame, time: str) -> pl.Series:
         return frame.select(pl.col("thread") * reach + pl.col(time) - origin).to_series()

@@ -25,6 +25,18 @@ def microseconds(nanoseconds: pl.Expr) -> pl.Expr:
     return exact / (exact * 0 + 1e3)
 
 
+def first_ns(times: pl.Series) -> int | None:
+    """The least of some times in whole nanoseconds; None where there is none."""
+    least = times.min()
+    return least if isinstance(least, int) else None
+
+
+def last_ns(times: pl.Series) -> int | None:
+    """The greatest of some times in whole nanoseconds; None where there is none."""
+    greatest = times.max()
+    return greatest if isinstance(greatest, int) else None
+
+
 def busy_ns(events: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """``ts_ns, dur_ns`` and the columns ``by`` -> ``by, busy_ns``: the union's length per group."""
     ordered = events.select(*by, "ts_ns", end_ns=END).sort(*by, "ts_ns")
