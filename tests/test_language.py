@@ -13,19 +13,13 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.pipeline import analyze
 from jarvis.sample import write_sample
+from jarvis.validation.wording import CLAIMS, RANKING, VENDOR_WORDS
 
 ROOT = Path(__file__).parent.parent / "jarvis"
 SPEAKING = sorted([*(ROOT / "analyses").rglob("*.py"), *(ROOT / "reports").glob("*.py")])
 TEMPLATES = sorted((ROOT / "reports" / "templates").glob("*.j2"))
 
-VENDOR_WORDS = re.compile(
-    r"\b(?:CUDA|HIP|NCCL|RCCL|cuBLAS\w*|hipBLAS\w*|rocBLAS|cuDNN|MIOpen|CUTLASS|Tensile|ROCm"
-    r"|rocprof\w*|nsight|NVIDIA|AMD|Nvidia)\b",
-    re.IGNORECASE,
-)
-CLAIMS = re.compile(
-    r"bank conflict|coalesc|occupancy|cache hit|cache miss|winner|root cause", re.IGNORECASE
-)
+CAUSES = re.compile(r"root cause", re.IGNORECASE)
 TAGS = re.compile(r"(?<![\w=.])(?:[RQSV]\d{1,3}|[CET]\d{1,2})(?![\w.])")
 QUOTED = re.compile(r"```.*?```|(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 
@@ -50,7 +44,7 @@ def sentences(path: Path) -> Iterator[str]:
 
 def assert_neutral(text: str, where: str) -> None:
     words = own_words(text)
-    for pattern in (VENDOR_WORDS, CLAIMS, TAGS):
+    for pattern in (VENDOR_WORDS, CLAIMS, RANKING, CAUSES, TAGS):
         found = pattern.search(words)
         assert found is None, f"{where}: {words[max(0, found.start() - 60) : found.end() + 30]!r}"
 
