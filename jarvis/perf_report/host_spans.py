@@ -101,8 +101,8 @@ def host_activity(trace: Trace) -> HostActivity:
             _calls(events, threads)
             for events in (trace.cpu_ops.filter(is_long), trace.python_functions.filter(is_long))
         ),
-        first_ns=intervals.first_ns(recorded["ts_ns"]),
-        last_ns=intervals.last_ns(recorded["end_ns"]),
+        first_ns=intervals.least_ns(recorded["ts_ns"]),
+        last_ns=intervals.greatest_ns(recorded["end_ns"]),
         operators=trace.cpu_ops,
     )
 
@@ -148,8 +148,8 @@ def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if spans.is_empty() or calls.is_empty():
         return pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, "overlap_ns": pl.Int64})
     # One number for thread and time, so that one search finds the range of calls.
-    origin = intervals.first_ns(pl.concat([spans["from_ns"], calls["ts_ns"]])) or 0
-    end = intervals.last_ns(pl.concat([spans["to_ns"], calls["end_ns"]])) or 0
+    origin = intervals.least_ns(pl.concat([spans["from_ns"], calls["ts_ns"]])) or 0
+    end = intervals.greatest_ns(pl.concat([spans["to_ns"], calls["end_ns"]])) or 0
     reach = end - origin + 1
 
     def key(frame: pl.DataFrame, time: str) -> pl.Series:

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import Int64s, covered_by_bin
+from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.literals import tuples_text
 from jarvis.trace import Trace
 
@@ -148,9 +148,8 @@ class HostTimeline:
             return pl.DataFrame(
                 schema={"_thread": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64, **durations}
             )
-        first = min(int(calls["ts_ns"].min()) for calls in timed)  # type: ignore[arg-type]
-        ends = (calls["ts_ns"] + calls["dur_ns"] for calls in timed)
-        last = max(int(end.max()) for end in ends)  # type: ignore[arg-type]
+        first = least_ns(pl.concat([calls["ts_ns"] for calls in timed])) or 0
+        last = greatest_ns(pl.concat([calls["ts_ns"] + calls["dur_ns"] for calls in timed])) or 0
         width = max(-(-(last - first) // HOST_BINS), 1)
         edges = np.arange(HOST_BINS + 1, dtype=np.int64) * width + first
         threads = pl.concat([calls.select("_thread") for calls in timed]).unique()["_thread"].sort()

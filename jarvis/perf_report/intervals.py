@@ -25,14 +25,14 @@ def microseconds(nanoseconds: pl.Expr) -> pl.Expr:
     return exact / (exact * 0 + 1e3)
 
 
-def first_ns(times: pl.Series) -> int | None:
-    """The least of some times in whole nanoseconds; None where there is none."""
+def least_ns(times: pl.Series) -> int | None:
+    """The least of some whole numbers of nanoseconds; None where there is none."""
     least = times.min()
     return least if isinstance(least, int) else None
 
 
-def last_ns(times: pl.Series) -> int | None:
-    """The greatest of some times in whole nanoseconds; None where there is none."""
+def greatest_ns(times: pl.Series) -> int | None:
+    """The greatest of some whole numbers of nanoseconds; None where there is none."""
     greatest = times.max()
     return greatest if isinstance(greatest, int) else None
 

@@ -10,7 +10,7 @@ import polars as pl
 from jarvis.analyses import load_analyses
 from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.host_timeline import ACTIVE, HostCall, own_ns
-from jarvis.perf_report.intervals import Int64s
+from jarvis.perf_report.intervals import Int64s, greatest_ns, least_ns
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.run.lanes import bin_edges, binned, stacked
 from jarvis.run.run import Run
@@ -94,19 +94,12 @@ class Timeline:
     @cached_property
     def recording(self) -> Window | None:
         """From the first start to the last end of anything; None where there is nothing."""
-        starts: list[int] = []
-        ends: list[int] = []
-        for events, start in (
-            (self.gpu_events, "ts_ns"),
-            (self._slices, "ts_ns"),
-            (self._bins, "start_ns"),
-        ):
-            if not events.is_empty():
-                starts.append(int(events[start].min()))  # type: ignore[arg-type]
-                ends.append(int((events[start] + events["dur_ns"]).max()))  # type: ignore[arg-type]
-        if not starts:
-            return None
-        return Window(min(starts), max(max(ends), min(starts) + 1))
+        starts = pl.concat(
+            [self.gpu_events["ts_ns"], self._slices["ts_ns"], self._bins["start_ns"]]
+        )
+        durations = pl.concat([e["dur_ns"] for e in (self.gpu_events, self._slices, self._bins)])
+        first, last = least_ns(starts), greatest_ns(starts + durations)
+        return None if first is None or last is None else Window(first, max(last, first + 1))
 
     @cached_property
     def gpu_events(self) -> pl.DataFrame:
@@ -155,8 +148,11 @@ class Timeline:
     def outside_ns(self, window: Window) -> int:
         """How much of a window lies before the first or after the last counted GPU event."""
         counted = self.gpu_events.filter("is_counted")
-        first, last = counted["ts_ns"].min(), (counted["ts_ns"] + counted["dur_ns"]).max()
-        inside = min(int(last), window.end_ns) - max(int(first), window.start_ns)  # type: ignore[arg-type]
+        first = least_ns(counted["ts_ns"])
+        last = greatest_ns(counted["ts_ns"] + counted["dur_ns"])
+        if first is None or last is None:
+            return window.length_ns
+        inside = min(last, window.end_ns) - max(first, window.start_ns)
         return window.length_ns - max(inside, 0)
 
     @cached_property
@@ -177,7 +173,7 @@ class Timeline:
             or self.threads["kept_count"].sum() == self.threads["call_count"].sum()
         ):
             return None
-        return int(self._slices["dur_ns"].min())  # type: ignore[arg-type]
+        return least_ns(self._slices["dur_ns"])
 
     def gpu_bins(self, window: Window) -> pl.DataFrame:
         """Rows of the GPU by kind: ``row, what, start_ns, end_ns, busy_ns``.
@@ -312,7 +308,7 @@ class Timeline:
 
     def _wide_bins(self, window: Window, thread: int, width: int) -> list[pl.DataFrame]:
         group = -(-window.length_ns // (width * MAX_BINS)) * width
-        origin = int(self._bins["start_ns"].min())  # type: ignore[arg-type]
+        origin = least_ns(self._bins["start_ns"]) or 0
         mine = window.of(self._bins.filter(pl.col("thread") == thread), start="start_ns")
         start = (pl.col("start_ns") - origin) // group * group + origin
         summed = mine.group_by(start, maintain_order=True).agg(

@@ -19,7 +19,7 @@ from jarvis.analyses.system.cpu_idle.wording import (
 from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import Finding, Priority, Severity
 from jarvis.perf_report.idle_gaps import IdleCause
-from jarvis.perf_report.intervals import last_ns
+from jarvis.perf_report.intervals import greatest_ns
 
 IDLE_FINDING_PCT = 15.0
 """From this share of GPU wall time on, idle time is worth a finding."""
@@ -62,7 +62,7 @@ class Cause:
     @property
     def longest_ms(self) -> float:
         """The longest gap."""
-        return (last_ns(self.gaps["dur_ns"]) or 0) / 1e6
+        return (greatest_ns(self.gaps["dur_ns"]) or 0) / 1e6
 
     def waits_before(self) -> str:
         """The operators or calls whose launch ended most of the time."""
