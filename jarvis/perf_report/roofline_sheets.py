@@ -1,7 +1,7 @@
 """The roofline sheets: one row for each op and parameter set of a perf-model family."""
 
 from ast import literal_eval
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -55,12 +55,22 @@ _NOT_IN_BACKWARD = (
 _FIRST = ("gflops", "data_moved_mb", "flops_per_byte", *THREAD, "compute_spec", *ARGUMENTS)
 _OF_SHEET = ("name", "stream", "ts_ns", "dur_ns")
 
-_Pass = tuple[str, pl.DataFrame, pl.DataFrame]
-"""A sheet: its name, priced calls in row order, the GPU work below them."""
 ROOFLINE_CALL = ("row", "kernel_time_us", "flops", "bytes", "compute_spec")
 """What the roofline of a row of a sheet stands on, call by call."""
 
 _FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
+
+
+class _Priced(NamedTuple):
+    """What the sheets are made of: their names, their calls in row order, the GPU work below these.
+
+    ``sheet`` of a call is a place in ``names``. An op can stand in two sheets: ``uid`` (in ``work``
+    ``owner_uid``) numbers the calls, ``event_uid`` is the op.
+    """
+
+    names: list[str]
+    calls: pl.DataFrame
+    work: pl.DataFrame
 
 
 class RooflineSheets(NamedTuple):
@@ -88,14 +98,13 @@ def roofline_sheets(
     ``own_costs``: ``costs`` of the cpu ops; ``backwards``: ``Trace.backwards``.
     With overlap information each sheet is followed by one that has it.
     """
-    passes = _all_passes(calls, own_costs, backwards, work, registry, tracelens_models_only)
-    if not passes:
+    names, rows, of_rows = _priced(
+        calls, own_costs, backwards, work, registry, tracelens_models_only
+    )
+    if not names:
         return RooflineSheets(
             {}, pl.DataFrame(schema={c.name: c.dtype for c in columns("roofline_calls")})
         )
-    names = [name for name, _, _ in passes]
-    rows, of_rows = _together(passes)
-    del passes  # as large as what was made of them
     plain, of_sheets = _sheets(rows, of_rows, hardware, options)
     found = dict(zip(names, plain, strict=True))
     placed = of_sheets.with_columns(
@@ -113,31 +122,80 @@ def roofline_sheets(
     return RooflineSheets(tables, placed)
 
 
-def _all_passes(
+def _priced(
     calls: HostCalls,
     own_costs: pl.DataFrame,
     backwards: pl.DataFrame,
     work: GpuWork,
     registry: Registry,
     tracelens_models_only: bool,
-) -> list[_Pass]:
-    forward_rows = _priced(calls, own_costs)
+) -> _Priced:
+    """All sheets at once: most are small, and each step over them has a price of its own."""
+    forward_rows = _forward_pass(calls, own_costs)
     backward_rows = _backward_pass(forward_rows, backwards, registry)
     models = {
         name: registry.find_model(name, tracelens_models_only)
         for name in forward_rows["name"].unique()
     }
-    passes: list[_Pass] = []
-    for family in sheet_families(registry):
-        names = [name for name, model in models.items() if model and model.sheet == family]
-        if names:
-            ahead = forward_rows.filter(pl.col("name").is_in(names))
-            back = backward_rows.filter(pl.col("name").is_in(names))
-            passes += (p for p in _passes(family, ahead, back, backwards, work) if p[1].height)
-    return passes
+    families = {name: model.sheet for name, model in models.items() if model and model.sheet}
+    back = _placed(backward_rows, {name: _backward_sheet(of) for name, of in families.items()})
+    ahead = _placed(forward_rows, {name: _sheet(name, of) for name, of in families.items()})
+    found = {*back["sheet"].unique(), *ahead["sheet"].unique()}
+    names = [
+        sheet
+        for family in sheet_families(registry)
+        for sheet in (family, f"{family}_fwd", f"{family}_bwd")
+        if sheet in found
+    ]
+    numbered_calls = (
+        pl.concat([back, ahead], how="diagonal")
+        .with_row_index("given")
+        .with_columns(
+            pl.col("sheet").replace_strict(
+                names, range(len(names)), default=None, return_dtype=pl.Int32
+            )
+        )
+        .sort("sheet", maintain_order=True)
+        .with_columns(event_uid="uid", uid=pl.int_range(pl.len()))
+    )
+    is_back = pl.col("given") < back.height
+    places = numbered_calls.select("given", "uid", "sheet", owner_uid="event_uid")
+    of_calls = [
+        below.join(places.filter(which), on="owner_uid").drop("owner_uid", "given", "sheet")
+        for below, which in (
+            (_backward_work(back["uid"], backwards, work), is_back),
+            (work.below(ahead["uid"], _OF_SHEET), ~is_back),
+        )
+    ]
+    of_rows = pl.concat(of_calls, how="diagonal").rename({"uid": "owner_uid"})
+    return _Priced(names, numbered_calls.drop("given"), of_rows)
 
 
-def _priced(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
+def _sheet(name: str, family: str) -> str:
+    """The sheet of a call with this name."""
+    if family in ONE_SHEET_FAMILIES:
+        return family
+    return f"{family}_bwd" if name in _BACKWARD_IN_FORWARD else f"{family}_fwd"
+
+
+def _backward_sheet(family: str) -> str | None:
+    """The sheet of the backward pass of a call, where it has one."""
+    return None if family in ONE_SHEET_FAMILIES else f"{family}_bwd"
+
+
+def _placed(calls: pl.DataFrame, sheet_of: Mapping[str, str | None]) -> pl.DataFrame:
+    """The calls whose name has a sheet, with it."""
+    sheet = (
+        pl.col("name")
+        .cast(pl.String)
+        .replace_strict(
+            list(sheet_of), list(sheet_of.values()), default=None, return_dtype=pl.String
+        )
+    )
+    return calls.with_columns(sheet=sheet).drop_nulls("sheet")
+
+
+def _forward_pass(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
     """Calls whose cost is known, in file order."""
     known = of.filter(pl.col("flops").is_not_null())
     return calls.rows(known["uid"]).drop("ts_ns", "dur_ns").join(known, on="uid").sort("uid")
@@ -191,47 +249,6 @@ def _nodes_of_subtrees(
         .explode("node")
     )
     return found.select("owner_uid", node_uid=nodes["node_uid"].gather(found["node"]))
-
-
-def _passes(
-    family: str,
-    ahead: pl.DataFrame,
-    back: pl.DataFrame,
-    backwards: pl.DataFrame,
-    work: GpuWork,
-) -> Iterator[_Pass]:
-    """The sheets of a family."""
-    if family in ONE_SHEET_FAMILIES:
-        yield family, ahead, work.below(ahead["uid"], _OF_SHEET)
-        return
-    is_backward = pl.col("name").is_in(_BACKWARD_IN_FORWARD)
-    first, own = ahead.filter(~is_backward), ahead.filter(is_backward)
-    yield f"{family}_fwd", first, work.below(first["uid"], _OF_SHEET)
-    of_backward = (
-        _backward_work(back["uid"], backwards, work),
-        work.below(own["uid"], _OF_SHEET),
-    )
-    yield f"{family}_bwd", pl.concat([back, own]), pl.concat(of_backward, how="diagonal")
-
-
-def _together(passes: Sequence[_Pass]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The calls of all sheets, and the GPU work below them.
-
-    An op can stand in two sheets: ``uid`` (``owner_uid``) numbers calls, ``event_uid`` is the op.
-    """
-    rows = pl.concat(
-        [rows.with_columns(sheet=pl.lit(i)) for i, (_, rows, _) in enumerate(passes)],
-        how="diagonal",
-    ).with_columns(event_uid="uid", uid=pl.int_range(pl.len()))
-    of_rows = pl.concat(
-        [of_rows.with_columns(sheet=pl.lit(i)) for i, (_, _, of_rows) in enumerate(passes)],
-        how="diagonal",
-    ).join(
-        rows.select("sheet", "uid", owner_uid="event_uid"),
-        on=["sheet", "owner_uid"],
-        maintain_order="left",
-    )
-    return rows, of_rows.drop("owner_uid", "sheet").rename({"uid": "owner_uid"})
 
 
 def _sheets(
