@@ -39,6 +39,13 @@ MIN_SAVED_MS = 0.01
 """A smaller saving, as a share of compute or as a time, is not urgent: in a short trace half a
 percent is less than one launch costs."""
 
+SHORT_CALL_US = 10.0
+"""A call with less GPU time than this takes about as long as launching the next one."""
+
+KERNEL_FLOOR_US = 2.0
+"""The shortest kernels of real traces take 1.5 to 2 µs, however little they do: a call whose
+roofline time is below cannot reach its roofline."""
+
 GAP_PARTS = (0.75, 0.875, 1.0)
 """Parts of the gap to the roofline: the low, middle and high score of TraceLens's agent."""
 

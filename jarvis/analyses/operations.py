@@ -12,6 +12,8 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses import kernel_names
 from jarvis.findings import OpRef
+from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
+from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
 from jarvis.schemas import FLAG, NUMBER, TEXT, Column
 
 DETAILS = (
@@ -43,13 +45,6 @@ MIN_COMPUTE_PCT = 0.5
 """Groups below this share of compute make no finding: nothing there can be felt."""
 
 MODULES_SHOWN = 3
-
-SHORT_CALL_US = 10.0
-"""A call with less GPU time than this takes about as long as launching the next one."""
-
-KERNEL_FLOOR_US = 2.0
-"""The shortest kernels of real traces take 1.5 to 2 µs, however little they do: a call whose
-roofline time is below cannot reach its roofline."""
 
 LIKELY_COMPUTE = 100.0
 LIKELY_MEMORY = 50.0

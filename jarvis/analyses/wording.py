@@ -1,67 +1,29 @@
-"""Numbers and names inside the sentences of findings and in the cells of reports."""
+"""Numbers and names inside sentences, under the name that analyses and reports know them by."""
 
-import math
+from jarvis.wording import (
+    MOST_DECIMALS,
+    NAME_LENGTH,
+    SMALLEST_MS,
+    SMALLEST_PCT,
+    counted,
+    listed,
+    ms,
+    number,
+    pct,
+    quoted,
+    size,
+)
 
-NAME_LENGTH = 80
-
-MOST_DECIMALS = 6
-"""A number that needs more is printed with an exponent."""
-
-SMALLEST_PCT = 0.01
-"""A smaller share is printed as below this one."""
-
-SMALLEST_MS = 0.1
-"""A shorter time is printed in µs."""
-
-
-def number(value: float) -> str:
-    """Three significant digits, whole from 100 on, thousands separated: 0.0123, 4.56, 12,345."""
-    size = abs(value)
-    if size >= 100 or size == 0:
-        return f"{value:,.0f}"
-    decimals = 2 - math.floor(math.log10(size))
-    return f"{value:.{decimals}f}" if decimals <= MOST_DECIMALS else f"{value:.2e}"
-
-
-def ms(value_ms: float) -> str:
-    """A time, in microseconds where that reads better."""
-    if 0 < abs(value_ms) < SMALLEST_MS:
-        return f"{number(1000 * value_ms)} µs"
-    return f"{number(value_ms)} ms"
-
-
-def pct(value_pct: float) -> str:
-    """A percentage with one decimal, or with two significant digits where it is small."""
-    if 0 < value_pct < SMALLEST_PCT:
-        return f"<{SMALLEST_PCT:g}%"
-    is_plain = value_pct == 0 or abs(value_pct) >= 1
-    return f"{value_pct:.1f}%" if is_plain else f"{value_pct:#.2g}%"
-
-
-def size(nbytes: float) -> str:
-    """An amount of data: ``24 bytes``, ``5.12 kB``, ``12.0 MB``."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= factor:
-            return f"{number(nbytes / factor)} {unit}"
-    return f"{nbytes:.0f} bytes"
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 call``, ``2 copies``, ``3 launches``."""
-    if noun.endswith("y"):
-        plural = f"{noun[:-1]}ies"
-    else:
-        plural = f"{noun}es" if noun.endswith(("ch", "sh", "s")) else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
-
-
-def quoted(name: str) -> str:
-    """A name from the trace, in backticks, on one line, and not too long."""
-    flat = " ".join(name.replace("`", "'").split())
-    return f"`{flat if len(flat) <= NAME_LENGTH else flat[: NAME_LENGTH - 1] + '…'}`"
-
-
-def listed(items: list[str], limit: int = 3) -> str:
-    """``a, b, c and 4 more``."""
-    rest = len(items) - limit
-    return ", ".join(items[:limit]) + (f" and {rest} more" if rest > 0 else "")
+__all__ = [
+    "MOST_DECIMALS",
+    "NAME_LENGTH",
+    "SMALLEST_MS",
+    "SMALLEST_PCT",
+    "counted",
+    "listed",
+    "ms",
+    "number",
+    "pct",
+    "quoted",
+    "size",
+]
