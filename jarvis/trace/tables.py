@@ -166,7 +166,7 @@ def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
     place_of_code = np.zeros(len(store.texts), np.uint32)
     place_of_code[codes] = np.arange(1 + len(numbers), len(meanings), dtype=np.uint32)
     place[is_code] = place_of_code[values.values[is_code]]
-    return pl.Series(field.column, meanings, dtype=field.dtype).gather(place)
+    return pl.Series(field.column, meanings, dtype=field.dtype)[place]
 
 
 METADATA = (
