@@ -5,8 +5,9 @@ JarvisError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── ExtensionFileError
-├── RunError            NotARunError · RunVersionError · MissingTableError · OutputFolderError
-├── UnreadableReportError
+├── RunError            NotARunError · UnknownRunError · RunVersionError · MissingTableError
+│                       OutputFolderError
+├── UnreadableReportError · NotComparableError
 └── ReplayError
 """
 
@@ -108,6 +109,16 @@ class NotARunError(RunError):
         )
 
 
+class UnknownRunError(RunError):
+    """No run directory has this path, and no kept analysis this id."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(
+            f"There is no analysis {given[:200]!r}: it is neither a run directory nor the id of a "
+            "kept analysis. Make one with `jarvis analyze TRACE`, or with `--id` to keep it."
+        )
+
+
 class RunVersionError(RunError):
     """The run directory was written in another layout."""
 
@@ -153,6 +164,13 @@ class UnreadableReportError(JarvisError):
             f"{path} is not a readable report: {reason}. "
             "Give a workbook (.xlsx) or a folder of CSV files that `jarvis report` wrote."
         )
+
+
+class NotComparableError(JarvisError):
+    """Reports cannot be set side by side as asked."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The reports cannot be compared: {reason}.")
 
 
 class ReplayError(JarvisError):

@@ -28,6 +28,23 @@ def analyses_dir() -> Path:
     return home() / "analyses"
 
 
+def kept_run(given: str) -> Path | None:
+    """The folder of a kept analysis that ``given`` is the id of; None where it is none."""
+    root = analyses_dir() / given
+    is_name = Path(given).name == given and given not in ("", ".", "..")
+    return root if is_name and root.is_dir() else None
+
+
+def database_file() -> Path:
+    """Where jobs are kept, unless another database is named."""
+    return home() / "jarvis.db"
+
+
+def exports_dir() -> Path:
+    """Where files are kept that jobs made to be taken home, one folder per job."""
+    return home() / "exports"
+
+
 def custom_hardware_dir() -> Path:
     """Where descriptions of GPUs are kept that users gave, one file each."""
     return home() / "hardware"

@@ -279,7 +279,7 @@ def test_analyze_keeps_under_an_id(
         (["analyze", "missing.json"], "cannot be read"),
         (["analyze", "{trace}", "--platform", "Abacus"], "No GPU named 'Abacus'"),
         (["report", "{trace}", "--output_xlsx_path", "{trace}/x.xlsx"], "small.json"),
-        (["export", "missing", "--output", "x"], "not a run directory"),
+        (["export", "missing", "--output", "x"], "There is no analysis 'missing'"),
         (["export", "missing", "--format", "pdf", "--output", "x"], "no format 'pdf'"),
         (["sample", "--scale", "vast"], "vast"),
     ],

@@ -6,13 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
     EXTENSION_HELP,
-    PLATFORM_HELP,
-    PRESET_HELP,
     TRACE_HELP,
     Commands,
+    add_flag,
+    add_gpu,
+    add_json,
+    check_gpu,
     note,
+    print_result,
     print_step,
     warn,
 )
@@ -83,7 +87,7 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
         "names; dashes do for underscores.",
     )
     command.add_argument("trace", metavar="TRACE", nargs="?", type=Path, help=TRACE_HELP)
-    add = partial(_add_flag, command)
+    add = partial(add_flag, command)
     add("profile_json_path", metavar="TRACE", type=Path, help="the trace, in TraceLens's spelling")
     add("output_xlsx_path", metavar="FILE", type=Path, help="workbook with one tab per sheet")
     add("output_csvs_dir", metavar="DIR", type=Path, help="folder for one CSV per sheet")
@@ -93,12 +97,7 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=Path,
         help="folder for one parquet table per sheet, with the column names of docs/metrics.md",
     )
-    hardware = command.add_mutually_exclusive_group()
-    _add_flag(hardware, "gpu_arch_platform", metavar="GPU", help=PLATFORM_HELP)
-    _add_flag(
-        hardware, "gpu_arch_json_path", metavar="FILE", type=Path, help="GPU described in a file"
-    )
-    command.add_argument("--preset", help=PRESET_HELP)
+    add_gpu(command)
     command.add_argument(
         "--models",
         choices=("all", "tracelens"),
@@ -115,27 +114,17 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
     sheets = command.add_argument_group("sheets and columns")
     for name, (read, explanation) in REPORT_OPTIONS.items():
         kind: dict[str, Any] = {"type": read, "metavar": "N"} if read else {"action": "store_true"}
-        _add_flag(sheets, name, help=explanation, default=argparse.SUPPRESS, **kind)
+        add_flag(sheets, name, help=explanation, default=argparse.SUPPRESS, **kind)
     for name in NOT_OFFERED:
-        _add_flag(command, name, nargs="?", const=True, help=argparse.SUPPRESS)
-    command.set_defaults(run=_report, usage_error=command.error)
-
-
-def _add_flag(
-    command: "argparse._ActionsContainer",
-    name: str,
-    **options: Any,
-) -> None:
-    """An option under TraceLens's name, and with the other kind of dash."""
-    spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-    command.add_argument(*spellings, **options)
+        add_flag(command, name, nargs="?", const=True, help=argparse.SUPPRESS)
+    add_json(command)
+    command.set_defaults(run=_report)
 
 
 def _report(arguments: argparse.Namespace) -> int:
     if (arguments.trace is None) == (arguments.profile_json_path is None):
         arguments.usage_error("give the trace once, as TRACE or with --profile_json_path")
-    if arguments.gpu_arch_json_path and arguments.preset:
-        arguments.usage_error("--preset chooses among described GPUs, not in a file")
+    check_gpu(arguments)
     given = vars(arguments)
     for name, reason in NOT_OFFERED.items():
         if given[name.replace("-", "_")] is not None:
@@ -151,7 +140,7 @@ def _report(arguments: argparse.Namespace) -> int:
     note(extensions.notes)
     report = generate_report(
         trace,
-        arguments.gpu_arch_platform,
+        arguments.platform,
         arguments.preset,
         arch_json=arguments.gpu_arch_json_path,
         options=ReportOptions(**options),
@@ -160,12 +149,18 @@ def _report(arguments: argparse.Namespace) -> int:
         comparison_path=arguments.comparison_json_path,
         progress=print_step,
     )
-    warn(warning_lines(trace_health(report.trace)))
-    warn(_not_comparable(report))
-    for path in _write_report(report, arguments, trace):
-        print(path)
-    warn(extensions.failures)
-    return 0
+    warnings = [*warning_lines(trace_health(report.trace)), *_not_comparable(report)]
+    warn(warnings)
+    written = list(_write_report(report, arguments, trace))
+    warn(extensions.failures)  # formulas fail when the sheets are made
+    result = {
+        "files": written,
+        "hardware": report.hardware and report.hardware.title,
+        "notes": extensions.notes,
+        "warnings": [*warnings, *extensions.failures],
+    }
+    print_result(arguments, result, written)
+    return ExitCode.OK
 
 
 def _not_comparable(report: "PerfReport") -> Iterator[str]:

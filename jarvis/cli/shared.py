@@ -1,26 +1,90 @@
-"""What several commands say and print."""
+"""What several commands say, take and print."""
 
 import argparse
+import json
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis.errors import NotARunError, UnknownRunError
+from jarvis.workspace import RunPaths, kept_run
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
 
-EXTENSION_HELP = "Python file with perf models and op categories of your own; it is run"
+EXTENSION_HELP = "Python file with perf models, op categories and categories of your own; it is run"
 TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
+RUN_HELP = "run directory of an analysis, or the id of a kept one"
 PLATFORM_HELP = "GPU to judge against, as `jarvis hardware` lists it (default: the trace's own)"
 ARCH_HELP = "GPU described in a JSON file as TraceLens takes it"
 PRESET_HELP = "which figures of that GPU, where there are several (default: its first)"
+JSON_HELP = "print the result as one JSON document, and nothing else on stdout"
 
 LONG_STEP_S = 1.0
 """A step that takes longer says so."""
 
 Commands = argparse._SubParsersAction
+Options = argparse._ActionsContainer
+"""A command, or a group of its options."""
 
 ERASE_REST = "\x1b[K"
 """What a terminal takes as: nothing more in this line."""
+
+
+def add_flag(options: Options, name: str, *others: str, **settings: Any) -> None:
+    """An option under its name with either kind of dash; TraceLens's names have underscores.
+
+    ``others`` are further names that mean the same.
+    """
+    names = (name, *others)
+    spellings = [f"--{name.replace(*pair)}" for name in names for pair in (("_", "-"), ("-", "_"))]
+    options.add_argument(*dict.fromkeys(spellings), **settings)
+
+
+def add_gpu(command: argparse.ArgumentParser) -> None:
+    """Which GPU to judge against: by name, with a preset, or by a description in a file."""
+    gpu = command.add_mutually_exclusive_group()
+    add_flag(gpu, "platform", "gpu_arch_platform", metavar="GPU", help=PLATFORM_HELP)
+    add_flag(gpu, "gpu_arch_json_path", metavar="FILE", type=Path, help=ARCH_HELP)
+    command.add_argument("--preset", help=PRESET_HELP)
+    command.set_defaults(usage_error=command.error)
+
+
+def check_gpu(arguments: argparse.Namespace) -> None:
+    """End with a usage error where the options of ``add_gpu`` contradict each other."""
+    if arguments.gpu_arch_json_path and arguments.preset:
+        arguments.usage_error("--preset chooses among described GPUs, not in a file")
+
+
+def add_json(command: argparse.ArgumentParser, **settings: Any) -> None:
+    """The option for machines."""
+    command.add_argument("--json", action="store_true", help=JSON_HELP, **settings)
+
+
+def print_result(
+    arguments: argparse.Namespace, result: Mapping[str, object], lines: Iterable[object]
+) -> None:
+    """The ``result`` as JSON where ``--json`` asks for it, else ``lines`` for people."""
+    if arguments.json:
+        print(json.dumps(result, indent=2, ensure_ascii=False, default=str))
+        return
+    for line in lines:
+        print(line)
+
+
+def run_directory(given: str) -> Path:
+    """The run directory that a path or the id of a kept analysis names.
+
+    Raises UnknownRunError where it names neither, NotARunError for another folder.
+    """
+    kept = kept_run(given)
+    root = Path(given) if kept is None else kept
+    if not root.exists():
+        raise UnknownRunError(given)
+    if not RunPaths(root).manifest.is_file():
+        raise NotARunError(root)
+    return root
 
 
 def print_step(step: "Step") -> None:

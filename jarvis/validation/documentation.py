@@ -26,8 +26,8 @@ jarvis validate out --json       # the same for a script, with every problem
 | exit code | meaning |
 |---|---|
 | 0 | every check passes; warnings are no failure |
-| 1 | a check fails |
-| 2 | the folder is no run directory, or one of another layout |
+| 1 | there is no run directory, or one of another layout |
+| 3 | a check fails |
 
 The tests run these checks on every run that they make, and plant a fault of each kind to show that
 its check finds it. This page is made from the code by `make docs`.

@@ -24,7 +24,7 @@ def test_a_bad_run_is_told_with_file_and_line(
     lines = report.read_text(encoding="utf-8").count("\n")
     with report.open("a", encoding="utf-8") as file:
         file.write("An NVIDIA library.\n" * 12)
-    assert cli.main(["validate", str(good_run)]) == 1
+    assert cli.main(["validate", str(good_run)]) == 3
     out = capsys.readouterr().out
     assert f"        {report.name}:{lines + 1}: 'NVIDIA' is a vendor's word" in out
     assert out.count("is a vendor's word") == 10
@@ -44,7 +44,7 @@ def test_a_warning_is_no_failure(good_run: Path, capsys: pytest.CaptureFixture[s
 
 def test_json_has_every_problem(good_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RunPaths(good_run).metadata("gemm").unlink()
-    assert cli.main(["validate", "--json", str(good_run)]) == 1
+    assert cli.main(["validate", "--json", str(good_run)]) == 3
     result = json.loads(capsys.readouterr().out)
     assert result["is_valid"] is False
     assert len(result["checks"]) == len(CHECKS)
@@ -62,7 +62,7 @@ def test_json_has_every_problem(good_run: Path, capsys: pytest.CaptureFixture[st
 def test_what_is_no_run_has_an_exit_code_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["validate", str(tmp_path)]) == 2
+    assert cli.main(["validate", str(tmp_path)]) == 1
     out, problem = capsys.readouterr()
     assert out == ""
     assert "is not a run directory" in problem
@@ -73,5 +73,5 @@ def test_a_run_of_another_layout_is_none(
 ) -> None:
     manifest = RunPaths(good_run).manifest
     manifest.write_text(manifest.read_text().replace('"schema_version": ', '"schema_version": 9'))
-    assert cli.main(["validate", str(good_run)]) == 2
+    assert cli.main(["validate", str(good_run)]) == 1
     assert "layout" in capsys.readouterr().err

@@ -1,0 +1,159 @@
+"""``jarvis analyze``: a trace becomes a run directory."""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import (
+    EXTENSION_HELP,
+    TRACE_HELP,
+    Commands,
+    add_flag,
+    add_gpu,
+    add_json,
+    check_gpu,
+    note,
+    print_result,
+    print_step,
+    warn,
+)
+from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir
+
+if TYPE_CHECKING:
+    from jarvis.run import Run
+    from jarvis.server.submission import Kept
+
+
+def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "analyze",
+        help="analyse a trace: report, findings and advice in a folder",
+        description="Analyse a trace and write a run directory: the performance report, the data "
+        "and findings of each category, and the reports for stakeholders (fair) and for those who "
+        "audit them (rough).",
+    )
+    command.add_argument("trace", metavar="TRACE", type=Path, help=TRACE_HELP)
+    add_gpu(command)
+    command.add_argument("--model", metavar="NAME", help="name of the model, for the titles")
+    add_flag(
+        command,
+        "output_dir",
+        metavar="DIR",
+        type=Path,
+        help="folder to write (default: analysis_output beside the trace); a folder that holds "
+        "anything but an analysis of this trace is refused",
+    )
+    add_flag(command, "extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP)
+    command.add_argument(
+        "--plots",
+        action="store_true",
+        help="also draw images for the reports (with the extra jarvis-perf[plots])",
+    )
+    command.add_argument(
+        "--id",
+        action="store_true",
+        help=f"keep the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis), where "
+        "`jarvis serve` finds it; with --output-dir also write it there",
+    )
+    add_json(command)
+    command.set_defaults(run=_analyze)
+
+
+def _analyze(arguments: argparse.Namespace) -> int:
+    check_gpu(arguments)
+    if arguments.plots:
+        from jarvis.reports.plot import check_drawing
+
+        check_drawing()
+    kept = _kept(arguments) if arguments.id else None
+    root = _written(arguments) if kept is None else kept.root
+    from jarvis.run import Run
+
+    run = Run.load(root)
+    warn(warnings_of(run))
+    note(run.manifest.extension_notes)
+    if arguments.plots:
+        from jarvis.reports import add_plots
+
+        copies = [arguments.output_dir] if kept is not None and arguments.output_dir else []
+        for folder in (root, *copies):
+            add_plots(run, folder)
+    if kept is None:
+        print_run(arguments, run)
+    else:
+        head = f"analysis {kept.id}{' (kept before)' if kept.is_reused else ''}"
+        print_run(arguments, run, [head], id=kept.id, is_reused=kept.is_reused)
+    return ExitCode.OK
+
+
+def _kept(arguments: argparse.Namespace) -> "Kept":
+    from jarvis.server.submission import Submission, submit
+
+    submission = Submission(
+        arguments.trace,
+        platform=arguments.platform,
+        preset=arguments.preset,
+        model_name=arguments.model,
+        copy_to=arguments.output_dir,
+        extension_file=arguments.extension_file,
+        arch_json=arguments.gpu_arch_json_path,
+    )
+    return submit(submission, print_step)
+
+
+def _written(arguments: argparse.Namespace) -> Path:
+    from jarvis.pipeline import analyze
+
+    root: Path = arguments.output_dir or default_output_dir(arguments.trace)
+    analyze(
+        arguments.trace,
+        platform=arguments.platform,
+        preset=arguments.preset,
+        model_name=arguments.model,
+        output_dir=root,
+        extension_file=arguments.extension_file,
+        arch_json=arguments.gpu_arch_json_path,
+        progress=print_step,
+    )
+    return root
+
+
+def warnings_of(run: "Run") -> list[str]:
+    """What to know before the figures of a run are believed."""
+    from jarvis.findings import Status
+    from jarvis.trace_health import TABLE, warning_lines
+
+    manifest = run.manifest
+    failed = [result for result in run.results.values() if result.status is Status.ERROR]
+    return [
+        *([manifest.platform_warning] if manifest.platform_warning else []),
+        *manifest.extension_failures,
+        *(
+            f"The analysis {name} cannot be used: {why}."
+            for name, why in manifest.load_failures.items()
+        ),
+        *(f"The analysis {result.title} failed: {result.error}." for result in failed),
+        *warning_lines(run.table(TABLE)),
+    ]
+
+
+def print_run(
+    arguments: argparse.Namespace, run: "Run", head: Iterable[str] = (), **more: object
+) -> None:
+    """Where a run was written; with ``--json`` also what is to be known about it."""
+    paths = RunPaths(run.root or Path())
+    reports = [paths.standalone_report(kind) for kind in ("fair", "rough")]
+    hardware = run.manifest.hardware
+    result = {
+        **more,
+        "run": paths.root,
+        "reports": reports,
+        "manifest": paths.manifest,
+        "hardware": hardware and hardware.title,
+        "notes": run.manifest.extension_notes,
+        "warnings": warnings_of(run),
+    }
+    print_result(arguments, result, [*head, paths.root, *reports])

@@ -1,0 +1,40 @@
+"""``jarvis export``: an analysis in another format."""
+
+import argparse
+from pathlib import Path
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import RUN_HELP, Commands, add_json, print_result, run_directory
+from jarvis.errors import JarvisError
+
+
+def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "export",
+        help="write an analysis in another format",
+        description="Write an analysed trace in one format: the whole run as JSON, or the report "
+        "as one HTML file with charts (`--format html`).",
+    )
+    command.add_argument("directory", metavar="RUN", help=RUN_HELP)
+    command.add_argument("--format", default="json", metavar="NAME", help="format (default: json)")
+    command.add_argument(
+        "--output", "-o", metavar="PATH", type=Path, required=True, help="file or folder to write"
+    )
+    add_json(command)
+    command.set_defaults(run=_export)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from jarvis.reports import load_reporters
+    from jarvis.run import Run
+
+    reporters = load_reporters()
+    if arguments.format not in reporters:
+        known = ", ".join(reporters)
+        raise JarvisError(f"There is no format {arguments.format!r}. Choose one of {known}.")
+    run = Run.load(run_directory(arguments.directory))
+    reporters[arguments.format].render(run, arguments.output)
+    result = {"format": arguments.format, "output": arguments.output}
+    print_result(arguments, result, [arguments.output])
+    return ExitCode.OK

@@ -1,0 +1,51 @@
+"""``jarvis reproject``: a stored run against another GPU."""
+
+import argparse
+from pathlib import Path
+
+from jarvis.cli.analyze import print_run, warnings_of
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import (
+    RUN_HELP,
+    Commands,
+    add_flag,
+    add_gpu,
+    add_json,
+    check_gpu,
+    print_step,
+    run_directory,
+    warn,
+)
+
+
+def add_reproject(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "reproject",
+        help="judge an analysis against another GPU, without its trace",
+        description="Work rooflines, findings and reports of an analysis out against another GPU, "
+        "from what its run directory stores. The result is a run directory of its own, the same "
+        "as an analysis of the trace with that GPU.",
+    )
+    command.add_argument("directory", metavar="RUN", help=RUN_HELP)
+    add_gpu(command)
+    add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
+    add_json(command)
+    command.set_defaults(run=_reproject)
+
+
+def _reproject(arguments: argparse.Namespace) -> int:
+    check_gpu(arguments)
+    from jarvis.pipeline import reproject
+
+    run = reproject(
+        run_directory(arguments.directory),
+        platform=arguments.platform,
+        preset=arguments.preset,
+        arch_json=arguments.gpu_arch_json_path,
+        output_dir=arguments.output_dir,
+        progress=print_step,
+    )
+    warn(warnings_of(run))
+    print_run(arguments, run)
+    return ExitCode.OK

@@ -1,0 +1,62 @@
+"""``jarvis sample``: simulated traces."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import Commands, add_flag, add_json, print_result
+
+
+def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "sample",
+        help="write a simulated trace",
+        description="Write the trace of a simulated training step; it says that it is simulated. "
+        "With several ranks, one file each.",
+    )
+    command.add_argument(
+        "--output",
+        "-o",
+        metavar="FILE",
+        type=Path,
+        default=Path("sample.json.gz"),
+        help="file to write (default: sample.json.gz)",
+    )
+    command.add_argument("--steps", type=int, default=2, help="training steps (default: 2)")
+    command.add_argument("--ranks", type=int, default=1, help="traces to write (default: 1)")
+    add_flag(
+        command,
+        "world_size",
+        type=int,
+        help="processes that train together (default: 8, or --ranks)",
+    )
+    command.add_argument("--seed", type=int, default=0, help="seed of all chance (default: 0)")
+    command.add_argument("--scale", default="small", help="size of the model (default: small)")
+    add_json(command)
+    command.set_defaults(run=_sample)
+
+
+def _sample(arguments: argparse.Namespace) -> int:
+    written = list(_write(arguments))
+    print_result(arguments, {"traces": written}, written)
+    return ExitCode.OK
+
+
+def _write(arguments: argparse.Namespace) -> Iterator[Path]:
+    from jarvis.sample import write_sample
+
+    world_size = arguments.world_size or max(arguments.ranks, 8)
+    for rank in range(arguments.ranks):
+        path = arguments.output
+        if arguments.ranks > 1:
+            path = path.with_name(f"rank{rank}_{path.name}")
+        yield write_sample(
+            path,
+            steps=arguments.steps,
+            rank=rank,
+            world_size=world_size,
+            seed=arguments.seed,
+            scale=arguments.scale,
+        )

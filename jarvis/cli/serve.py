@@ -1,0 +1,47 @@
+"""``jarvis serve``: the dashboard."""
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from jarvis.cli.shared import Commands, add_flag, print_step
+from jarvis.workspace import HOME_VARIABLE, home, resource
+
+
+def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "serve", help="serve the dashboard", description="Serve the dashboard until interrupted."
+    )
+    command.add_argument("--port", type=int, default=8501, help="port (default: 8501)")
+    command.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
+    command.add_argument(
+        "--home",
+        metavar="DIR",
+        type=Path,
+        help=f"where analyses are kept (default: {HOME_VARIABLE}, else ~/.jarvis)",
+    )
+    add_flag(command, "with_sample", action="store_true", help="analyse the simulated sample first")
+    command.set_defaults(run=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.home is not None:
+        os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
+    import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
+    from jarvis.server.intake import ROOTS_VARIABLE, sample_trace
+    from jarvis.server.submission import Submission, submit
+
+    if arguments.with_sample:
+        kept = submit(Submission(sample_trace()), print_step)
+        print(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}", flush=True)
+    # The server runs in the app's folder; paths stay relative to where the user stands.
+    os.environ.setdefault(ROOTS_VARIABLE, os.pathsep.join((str(Path.cwd()), str(home()))))
+    os.environ[HOME_VARIABLE] = str(home().resolve())
+    app = resource("app.py")
+    os.chdir(app.parent)
+    options = ["--server.port", str(arguments.port), "--server.address", arguments.host]
+    command = [sys.executable, "-m", "streamlit", "run", app.name, *options]
+    os.execv(sys.executable, command)  # so that a signal reaches the server itself
