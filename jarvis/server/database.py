@@ -1,0 +1,207 @@
+"""The database of a server: SQLite under ``JARVIS_HOME``, another one by ``JARVIS_DATABASE_URL``.
+
+It holds the jobs and who works on them. Analyses are not in it: a folder with a manifest is one.
+"""
+
+import os
+import sqlite3
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Engine,
+    Enum,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    create_engine,
+    event,
+    make_url,
+)
+from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from jarvis.errors import JarvisError
+from jarvis.server.migrations import upgrade
+from jarvis.workspace import database_file
+
+URL_VARIABLE = "JARVIS_DATABASE_URL"
+BUSY_S = 30
+"""How long a writer waits for another one."""
+
+READ_ONLY = "jarvis_read_only"
+"""The execution option of a connection that will not write, so need not wait for those that do."""
+
+
+class DatabaseError(JarvisError):
+    """The database cannot be used."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The database of jobs cannot be used: {reason}. Check that it runs and may be written "
+            f"({URL_VARIABLE}, by default a file in JARVIS_HOME), then try again."
+        )
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC, also where the database knows no time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class JobState(StrEnum):
+    """Where a job is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class JobKind(StrEnum):
+    """What a job does."""
+
+    ANALYZE = "analyze"
+    REPROJECT = "reproject"
+    EXPORT = "export"
+    REPLAY = "replay"
+
+
+ACTIVE = (JobState.QUEUED, JobState.RUNNING)
+"""The states of a job that will still change by itself."""
+
+
+def _words(kind: type[StrEnum]) -> Enum:
+    """A column of the values of an enumeration, as plain text."""
+    return Enum(kind, native_enum=False, length=16, values_callable=list)
+
+
+METADATA = MetaData()
+
+JOBS = Table(
+    "jobs",
+    METADATA,
+    Column("id", String(16), primary_key=True),
+    Column("kind", _words(JobKind), nullable=False),
+    Column("state", _words(JobState), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("owner", Text),
+    Column("step", Text),
+    Column("step_number", Integer, nullable=False),
+    Column("step_count", Integer, nullable=False),
+    Column("percent", Float, nullable=False),
+    Column("bytes_done", BigInteger),
+    Column("bytes_total", BigInteger),
+    Column("steps", JSON, nullable=False),
+    Column("log", Text, nullable=False),
+    Column("error", Text),
+    Column("result", JSON),
+    Column("analysis_id", String(64)),
+    Column("worker", String(64)),
+    Column("heartbeat", UtcDateTime),
+    Column("is_cancel_requested", Boolean, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("started", UtcDateTime),
+    Column("ended", UtcDateTime),
+    Index("jobs_by_state", "state", "created"),
+)
+"""One row for each job; the queue, and what became of what was in it."""
+
+_IS_ACTIVE = JOBS.c.state.in_(ACTIVE)
+Index(
+    "jobs_active_once",
+    JOBS.c.fingerprint,
+    unique=True,
+    sqlite_where=_IS_ACTIVE,
+    postgresql_where=_IS_ACTIVE,
+)
+
+WORKERS = Table(
+    "workers",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("slots", Integer, nullable=False),
+    Column("started", UtcDateTime, nullable=False),
+    Column("heartbeat", UtcDateTime, nullable=False),
+)
+"""One row for each worker that is at work."""
+
+
+def database_url() -> str:
+    """``JARVIS_DATABASE_URL``, else a file in ``JARVIS_HOME``."""
+    return os.environ.get(URL_VARIABLE) or f"sqlite:///{database_file().resolve()}"
+
+
+def database() -> Engine:
+    """The engine of this process, its tables there and of this version.
+
+    Raises DatabaseError where it cannot be reached, or belongs to a newer Jarvis.
+    """
+    return _database(database_url())
+
+
+def reading(engine: Engine) -> Connection:
+    """A connection that reads; ``engine.begin()`` is for writing."""
+    return engine.connect().execution_options(**{READ_ONLY: True})
+
+
+@lru_cache(maxsize=4)
+def _database(url: str) -> Engine:
+    try:
+        engine = _engine(url)
+        upgrade(engine)
+    except (SQLAlchemyError, ImportError, OSError) as error:
+        reason = getattr(error, "orig", None) or error
+        raise DatabaseError(str(reason).strip().rstrip(".")) from error
+    return engine
+
+
+def _engine(url: str) -> Engine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(parsed, pool_pre_ping=True)
+    if parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_S})
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+    """Readers do not wait for writers; the transactions are ours, not the driver's."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A writer takes its turn at once: one that has read before cannot wait for it."""
+    is_reading = connection.get_execution_options().get(READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")

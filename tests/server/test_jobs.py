@@ -1,0 +1,205 @@
+"""The queue: what each change does to a job, and that no two workers get the same one."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine, update
+
+from jarvis.server import jobs
+from jarvis.server.database import JOBS, WORKERS, JobKind, JobState
+from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+
+CLAIM_ALL = """
+import sys
+from jarvis.server import jobs
+from jarvis.server.database import database
+engine = database()
+print("ready", flush=True)
+sys.stdin.readline()
+while job := jobs.claim(engine, sys.argv[1]):
+    print(job.id)
+"""
+
+
+def new_job(name: str = "a.json") -> NewJob:
+    return NewJob(JobKind.ANALYZE, f"Analyse {name}", {"trace": name})
+
+
+def grown_old(engine: Engine, seconds: float) -> None:
+    """Let the workers have been silent for so long."""
+    then = datetime.now(UTC) - timedelta(seconds=seconds)
+    with engine.begin() as connection:
+        connection.execute(update(JOBS).values(heartbeat=then))
+        connection.execute(update(WORKERS).values(heartbeat=then))
+
+
+def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
+    job = jobs.submit(engine, new_job(), owner="ann@example.com")
+    assert (job.state, job.attempts, job.started) == (JobState.QUEUED, 0, None)
+    assert job.elapsed_s is None
+    taken = jobs.claim(engine, "w")
+    assert taken is not None
+    assert (taken.id, taken.state, taken.attempts) == (job.id, JobState.RUNNING, 1)
+    assert jobs.claim(engine, "v") is None
+    far = Headway("Analyses", 2, 4, 37.5, 10, 40, [FinishedStep("Read", 0.5)], "a line")
+    jobs.beat(engine, "w", 1, {job.id: far})
+    seen = jobs.find(engine, job.id)
+    assert (seen.step, seen.percent, seen.bytes_total, seen.log) == ("Analyses", 37.5, 40, "a line")
+    assert seen.steps == (FinishedStep("Read", 0.5),)
+    outcome = Outcome(JobState.DONE, result={"is_reused": False}, analysis_id="abc")
+    jobs.finish(engine, "w", job.id, far, outcome)
+    done = jobs.find(engine, job.id)
+    assert (done.state, done.analysis_id, done.result) == (
+        JobState.DONE,
+        "abc",
+        {"is_reused": False},
+    )
+    assert done.owner == "ann@example.com"
+    assert done.ended is not None
+    assert done.ended.tzinfo is not None
+    assert jobs.counts(engine) == {JobState.DONE: 1}
+
+
+def test_jobs_are_taken_in_the_order_they_came(engine: Engine) -> None:
+    ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(4)]
+    assert [job.id for job in iter(lambda: jobs.claim(engine, "w"), None) if job] == ids
+
+
+def test_the_same_request_is_one_job_while_it_waits_or_runs(engine: Engine) -> None:
+    first = jobs.submit(engine, new_job())
+    assert jobs.submit(engine, new_job()).id == first.id
+    jobs.claim(engine, "w")
+    assert jobs.submit(engine, new_job()).id == first.id
+    changed = NewJob(JobKind.ANALYZE, "Analyse a.json", {"trace": "a.json"}, stamp="later")
+    assert jobs.submit(engine, changed).id != first.id
+    jobs.finish(engine, "w", first.id, Headway(), Outcome(JobState.DONE))
+    assert jobs.submit(engine, new_job()).id != first.id
+
+
+def test_a_waiting_job_is_cancelled_at_once_a_running_one_by_its_worker(engine: Engine) -> None:
+    waiting = jobs.cancel(engine, jobs.submit(engine, new_job()).id)
+    assert waiting.state is JobState.CANCELLED
+    assert jobs.claim(engine, "w") is None
+    running = jobs.submit(engine, new_job("b.json"))
+    jobs.claim(engine, "w")
+    assert jobs.orders(engine, "w") == {running.id: False}
+    assert jobs.cancel(engine, running.id).state is JobState.RUNNING
+    assert jobs.orders(engine, "w") == {running.id: True}
+    jobs.finish(engine, "w", running.id, Headway(), Outcome(JobState.CANCELLED))
+    assert jobs.cancel(engine, running.id).state is JobState.CANCELLED
+    assert jobs.orders(engine, "w") == {}
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
+def test_what_failed_or_was_cancelled_can_be_tried_again(engine: Engine, state: JobState) -> None:
+    job = jobs.submit(engine, new_job())
+    jobs.claim(engine, "w")
+    jobs.finish(engine, "w", job.id, Headway("Read", 1, 8, 5.0), Outcome(state, error="no disk"))
+    again = jobs.retry(engine, job.id)
+    assert (again.state, again.error, again.percent, again.attempts) == (
+        JobState.QUEUED,
+        None,
+        0.0,
+        1,
+    )
+    taken = jobs.claim(engine, "w")
+    assert taken is not None
+    assert (taken.id, taken.attempts) == (job.id, 2)
+    assert jobs.retry(engine, job.id).state is JobState.RUNNING
+
+
+def test_a_second_try_joins_the_one_that_is_under_way(engine: Engine) -> None:
+    first = jobs.submit(engine, new_job())
+    jobs.cancel(engine, first.id)
+    second = jobs.submit(engine, new_job())
+    assert jobs.retry(engine, first.id).id == second.id
+    assert jobs.find(engine, first.id).state is JobState.CANCELLED
+
+
+def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine: Engine) -> None:
+    lost, stopped = (jobs.submit(engine, new_job(name)) for name in ("a", "b"))
+    for _ in range(2):
+        jobs.claim(engine, "dead")
+    jobs.beat(engine, "dead", 1, {})
+    jobs.cancel(engine, stopped.id)
+    assert jobs.give_up_abandoned(engine) == []
+    assert jobs.has_worker(engine)
+    grown_old(engine, jobs.ABANDONED_S + 1)
+    given_up = {job.id: job for job in jobs.give_up_abandoned(engine)}
+    assert given_up[lost.id].state is JobState.FAILED
+    assert "worker" in (given_up[lost.id].error or "")
+    assert (given_up[stopped.id].state, given_up[stopped.id].error) == (JobState.CANCELLED, None)
+    assert not jobs.has_worker(engine)
+    jobs.finish(engine, "dead", lost.id, Headway(), Outcome(JobState.DONE))
+    assert jobs.find(engine, lost.id).state is JobState.FAILED, "a worker given up has no say"
+    assert jobs.retry(engine, lost.id).state is JobState.QUEUED
+
+
+def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
+    job = jobs.submit(engine, new_job())
+    jobs.claim(engine, "w")
+    jobs.beat(engine, "w", 1, {job.id: Headway("Read", 1, 8, 5.0)})
+    jobs.leave(engine, "w", [job.id])
+    assert not jobs.has_worker(engine)
+    taken = jobs.claim(engine, "next")
+    assert taken is not None
+    assert (taken.id, taken.step, taken.attempts) == (job.id, None, 2)
+
+
+def test_active_jobs_are_listed_first_then_the_newest(engine: Engine) -> None:
+    ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(4)]
+    jobs.cancel(engine, ids[2])
+    jobs.cancel(engine, ids[3])
+    assert [job.id for job in jobs.recent(engine)] == [ids[1], ids[0], ids[3], ids[2]]
+    assert [job.id for job in jobs.recent(engine, limit=2, offset=1)] == [ids[0], ids[3]]
+    cancelled = jobs.recent(engine, states=[JobState.CANCELLED])
+    assert [job.id for job in cancelled] == [ids[3], ids[2]]
+
+
+def test_an_unknown_job_is_a_sentence(engine: Engine) -> None:
+    for ask in (jobs.find, jobs.cancel, jobs.retry):
+        with pytest.raises(jobs.UnknownJobError, match="no job 'gone'"):
+            ask(engine, "gone")
+
+
+@contextmanager
+def claimers(count: int) -> Iterator[list["subprocess.Popen[str]"]]:
+    """Processes that are about to take every job."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIM_ALL, f"w{n}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ.copy(),
+        )
+        for n in range(count)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def test_workers_that_race_never_get_the_same_job(engine: Engine) -> None:
+    submitted = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(60)]
+    with claimers(2) as processes:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        taken = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert sorted(taken[0] + taken[1]) == sorted(submitted)
+    rows: list[Job] = jobs.recent(engine, states=[JobState.RUNNING])
+    assert {job.id for job in rows if job.worker == "w0"} == set(taken[0])
+    assert {job.attempts for job in rows} == {1}
