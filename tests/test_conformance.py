@@ -12,7 +12,9 @@ import pytest
 
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport, ReportOptions
+from jarvis.perf_report.compare_report import NamedReport, compare_reports
 from jarvis.reports.csv import write_csvs
+from jarvis.reports.reading import read_report
 from jarvis.trace import read_trace
 
 DEVIATIONS = Path(__file__).parent.parent / "docs" / "deviations.toml"
@@ -47,6 +49,15 @@ ONLY_WITH_STACKS = "frames lost to rounding"
 
 NOT_IN_REFERENCES = ("helpers of a backward pass", "rows whose model gives up")
 """Deviations that no reference shows, so that they may not excuse a cell of any."""
+
+COMPARED = "compare-qwen1.5-h100-mi300"
+COMPARED_TRACES = {"h100": "h100-qwen1.5-0.5b", "mi300": "mi300-qwen1.5-0.5b"}
+ONLY_COMPARED = (
+    "kernels compared once",
+    "reduction outputs, compared",
+    "differences of times that are almost equal",
+)
+"""Deviations of compare reports, that may excuse no cell of the others."""
 
 MOST_NAMED_PERCENT = 5.0
 LEAST_TOTAL_PERCENT = 99.9
@@ -113,6 +124,7 @@ def deviations(key: str) -> list[dict[str, Any]]:
         "deviation"
     ]
     without = NOT_IN_REFERENCES + (() if key.endswith(WITH_STACKS) else (ONLY_WITH_STACKS,))
+    without += () if key == COMPARED else ONLY_COMPARED
     assert {entry["id"] for entry in entries}.issuperset(without)
     return [entry for entry in entries if entry["id"] not in without]
 
@@ -193,3 +205,44 @@ def test_every_deviation_whose_ops_occur_still_excuses_a_cell(
             for key, sheet in reached
         )
         assert not reached or any(excused), entry["id"]
+
+
+def compare_report(folders: dict[str, Path], place: Path) -> None:
+    """Write the compare report of reports by label."""
+    reports = [NamedReport(label, read_report(folder)) for label, folder in folders.items()]
+    write_csvs(compare_reports(reports), place)
+
+
+def compared_cells(
+    tool: ModuleType, reference: Path, place: Path, named: list[dict[str, Any]]
+) -> list[Cells]:
+    """How the sheets of a compare report agree with the reference."""
+    found = []
+    for sheet in sorted(reference.glob("*.csv")):
+        assert header(place / sheet.name) == header(sheet)
+        found.append(Cells(*tool.compare_sheet(sheet, place / sheet.name, 5, named)))
+        assert found[-1].good >= LEAST_SHEET_PERCENT / 100 * found[-1].counted, found[-1].notes
+    return found
+
+
+@pytest.mark.parametrize("source", ["tracelens", "ours"])
+def test_a_compare_report_agrees_with_the_reference(
+    reference_root: Path, tool: ModuleType, produced: dict[str, Path], tmp_path: Path, source: str
+) -> None:
+    reference = reference_root / "reference"
+    keys = {label: f"{name}/kernels_short" for label, name in COMPARED_TRACES.items()}
+    folders = {
+        label: produced[key] if source == "ours" else reference / key for label, key in keys.items()
+    }
+    compare_report(folders, tmp_path)
+    cells = compared_cells(tool, reference / COMPARED, tmp_path, deviations(COMPARED))
+    good, counted = sum(c.good for c in cells), sum(c.counted for c in cells)
+    assert good >= LEAST_TOTAL_PERCENT / 100 * counted > 0
+    assert sum(c.named for c in cells) < MOST_NAMED_PERCENT / 100 * counted
+    for entry in deviations(COMPARED):
+        if entry["id"] in (ONLY_COMPARED if source == "ours" else ONLY_COMPARED[:1]):
+            excused = (
+                tool.compare_sheet(sheet, tmp_path / sheet.name, 0, [entry])[2]
+                for sheet in (reference / COMPARED).glob("*.csv")
+            )
+            assert any(excused), entry["id"]

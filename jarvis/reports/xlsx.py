@@ -8,7 +8,7 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -48,18 +48,23 @@ _CORE = "docProps/core.xml"
 _DATES = re.compile(rb"(<dcterms:(?:created|modified)[^>]*>)[^<]*")
 
 
-def write_workbook(sheets: Mapping[str, pl.DataFrame], path: Path) -> Path:
+def write_workbook(
+    sheets: Mapping[str, pl.DataFrame],
+    path: Path,
+    hidden: Callable[[Collection[str]], Collection[str]] = lambda _: (),
+) -> Path:
     """Write sheets in their order: bold frozen header, number formats, widths that fit.
 
     Texts are stored as texts, never as formulas; they are cut at MAX_CELL, and characters that
-    the format cannot hold are left out.
+    the format cannot hold are left out. ``hidden`` gives those of a sheet's columns that do not
+    show until the reader asks for them.
     """
     book = Workbook(write_only=True)
     used: set[str] = set()
     rows = {}
     for position, (name, frame) in enumerate(sheets.items(), start=1):
         tab = book.create_sheet(tab_name(name, used))
-        _lay_out(tab, frame)
+        _lay_out(tab, frame, hidden(frame.columns))
         rows[f"xl/worksheets/sheet{position}.xml"] = "".join(_rows(frame, _styles(tab))).encode()
     buffer = io.BytesIO()
     book.save(buffer)
@@ -79,12 +84,14 @@ def tab_name(name: str, used: set[str]) -> str:
     return candidate
 
 
-def _lay_out(tab: Worksheet, frame: pl.DataFrame) -> None:
+def _lay_out(tab: Worksheet, frame: pl.DataFrame, hidden: Collection[str]) -> None:
     """The header stays in view, columns are as wide as their first cells and can be filtered."""
     tab.freeze_panes = "A2"
     first = frame.head(MEASURED_ROWS)
     for position, column in enumerate(first.iter_columns(), start=1):
-        tab.column_dimensions[get_column_letter(position)].width = _width(column)
+        dimension = tab.column_dimensions[get_column_letter(position)]
+        dimension.width = _width(column)
+        dimension.hidden = column.name in hidden
     if frame.columns:
         tab.auto_filter.ref = f"A1:{get_column_letter(frame.width)}{frame.height + 1}"
 
