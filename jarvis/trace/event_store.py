@@ -4,7 +4,7 @@ Nothing is decoded here. A text is a code of ``Texts``, a whole number is itself
 nobody has asked for yet stays as compact as the others.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,7 +99,7 @@ class EventStore:
     def __init__(self, texts: Texts, repairs: Repairs) -> None:
         self.texts = texts
         self.repairs = repairs
-        self._groups: dict[str | None, Group] = {}
+        self._groups: dict[str | None, Group | Callable[[], Group]] = {}
 
     def categories(self) -> list[str | None]:
         """The categories that occur, in order of appearance; None for events without one."""
@@ -107,15 +107,21 @@ class EventStore:
 
     def group(self, category: str | None) -> Group:
         """The events of a category; none where it does not occur."""
-        return self._groups.get(category, Group())
+        found = self._groups.get(category, Group())
+        return found if isinstance(found, Group) else self._made(category, found)
 
     def group_to_fill(self, category: str | None) -> Group:
         """The group of a category, made where it does not occur yet."""
-        return self._groups.setdefault(category, Group())
+        found = self._groups.setdefault(category, Group())
+        return found if isinstance(found, Group) else self._made(category, found)
 
-    def put(self, category: str | None, group: Group) -> None:
-        """Take the events of a category as they are."""
+    def put(self, category: str | None, group: Callable[[], Group]) -> None:
+        """Take the events of a category, made when somebody first asks for them."""
         self._groups[category] = group
+
+    def _made(self, category: str | None, make: Callable[[], Group]) -> Group:
+        made = self._groups[category] = make()
+        return made
 
     def has(self, category: str | None, key: int, text: str) -> bool:
         """Whether an event of a category has this text (``"M"``) at one of the first keys."""

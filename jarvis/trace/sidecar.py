@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ ABANDONED_S = 3600
 
 FORMAT = 2
 _TABLES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads")
+_AT_ONCE = (*_TABLES, "texts")
 _FAULTS = (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError)
 
 
@@ -59,15 +61,15 @@ def load(folder: Path, path: Path) -> Trace | None:
     """The copy in ``folder`` of the trace at ``path``; None where none can be used."""
     try:
         header = orjson.loads((folder / "header.json").read_bytes())
-        checksums = header["checksums"]
-        if any(_checksum(folder, name) != known for name, known in checksums.items()):
+        files = {name: _file(folder, name).read_bytes() for name in header["checksums"]}
+        if any(_checksum(files[name]) != known for name, known in header["checksums"].items()):
             return None
-        scans = [pl.scan_ipc(_file(folder, name)) for name in checksums]
-        frames = dict(zip(checksums, pl.collect_all(scans), strict=True))
+        scans = [pl.scan_ipc(files[name]) for name in _AT_ONCE]
+        frames = dict(zip(_AT_ONCE, pl.collect_all(scans), strict=True))
         texts = frames["texts"]
         store = EventStore(_texts(texts), Repairs())
         for index, category in enumerate(header["categories"]):
-            store.put(category, _group(frames[_events(index)]))
+            store.put(category, partial(_group, files[_events(index)]))
         info = TraceInfo.model_validate(header["info"])
         trace = Trace(
             info=info.model_copy(update={"path": str(path), "file_name": path.name}),
@@ -118,8 +120,8 @@ def _events(index: int) -> str:
     return f"events-{index}"
 
 
-def _checksum(folder: Path, name: str) -> int:
-    checksum: int = isal_zlib.crc32(_file(folder, name).read_bytes())
+def _checksum(content: bytes) -> int:
+    checksum: int = isal_zlib.crc32(content)
     return checksum
 
 
@@ -143,7 +145,7 @@ def _write(trace: Trace, folder: Path) -> None:
         "info": trace.info.model_dump(mode="json"),
         "event_count": trace.event_count,
         "categories": categories,
-        "checksums": {name: _checksum(folder, name) for name in frames},
+        "checksums": {name: _checksum(_file(folder, name).read_bytes()) for name in frames},
     }
     (folder / "header.json").write_bytes(orjson.dumps(header))
 
@@ -160,7 +162,9 @@ def _columns(group: Group) -> dict[str, Any]:
     return columns
 
 
-def _group(frame: pl.DataFrame) -> Group:
+def _group(content: bytes) -> Group:
+    """What is left of a group; few ask for it, and then it need not be in its file any more."""
+    frame = pl.read_ipc(content)
     arrays = {column.name: np.ascontiguousarray(column.to_numpy()) for column in frame}
     group = Group(uids=[arrays["uid"]], height=frame.height)
     if "ts" in arrays:
