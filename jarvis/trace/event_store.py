@@ -115,8 +115,8 @@ class EventStore:
         found = self._groups.setdefault(category, Group())
         return found if isinstance(found, Group) else self._made(category, found)
 
-    def put(self, category: str | None, group: Callable[[], Group]) -> None:
-        """Take the events of a category, made when somebody first asks for them."""
+    def put(self, category: str | None, group: Group | Callable[[], Group]) -> None:
+        """Take the events of a category, or what makes them when somebody first asks for them."""
         self._groups[category] = group
 
     def _made(self, category: str | None, make: Callable[[], Group]) -> Group:
