@@ -2,12 +2,13 @@
 
 JarvisError
 ├── TraceError          UnreadableTraceError · NotAProfilerTraceError · EmptyTraceError
+│                       UnknownCallError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── ExtensionFileError
 ├── RunError            NotARunError · UnknownRunError · RunVersionError · MissingTableError
 │                       OutputFolderError
-├── UnreadableReportError · NotComparableError
+├── UnreadableReportError · ForeignReportError · NotComparableError
 └── ReplayError
 """
 
@@ -56,6 +57,16 @@ class EmptyTraceError(TraceError):
         super().__init__(
             f"{path} holds no GPU work and no CPU operators. Record it with "
             "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] around at least one step."
+        )
+
+
+class UnknownCallError(TraceError):
+    """The trace has no such call."""
+
+    def __init__(self, uid: int, file_name: str) -> None:
+        super().__init__(
+            f"{file_name} has no call {uid}: no host call and no GPU work has this uid. Take one "
+            "from a column ex_UID or uid of the report, or look for a call by its name."
         )
 
 
@@ -163,6 +174,16 @@ class UnreadableReportError(JarvisError):
         super().__init__(
             f"{path} is not a readable report: {reason}. "
             "Give a workbook (.xlsx) or a folder of CSV files that `jarvis report` wrote."
+        )
+
+
+class ForeignReportError(JarvisError):
+    """The sheets are not those of a performance report."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"This is not a performance report of a PyTorch trace: {reason}. Give the workbook or "
+            "the folder of CSV files that `jarvis report` or TraceLens wrote for one trace."
         )
 
 

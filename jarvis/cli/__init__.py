@@ -19,6 +19,7 @@ from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
 from jarvis.cli.sample import add_sample
 from jarvis.cli.serve import add_serve
+from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
 from jarvis.errors import JarvisError
 
@@ -91,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_analyze(commands)
     add_report(commands)
+    add_tree(commands)
     add_validate(commands)
     add_export(commands)
     add_serve(commands)

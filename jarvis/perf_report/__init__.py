@@ -329,6 +329,11 @@ class PerfReport:
         tree, stacks = self._trace.python_call_tree, self._stacks(rows["source_uid"])
         return call_paths.call_paths(tree, self._python_calls, stacks, rows, work)
 
+    def event_of_row(self, uid: int) -> int | None:
+        """The host call that a row of the unified sheet stands for, by its uid; None for others."""
+        found = self._grouped.calls.filter(uid=uid)["source_uid"]
+        return None if found.is_empty() else int(found[0])
+
     def sheets(self) -> dict[str, pl.DataFrame]:
         """All sheets that have rows, under TraceLens's names, labels and order; cells are flat."""
         return sheets.sheets(self.sheet_tables())

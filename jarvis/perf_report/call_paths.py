@@ -27,7 +27,7 @@ _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "custom_wrapper", "outer_w
 
 Kind = Literal["module", "python", "op", "runtime", "kernel"]
 
-_KIND = (
+KIND_OF_CALL = (
     pl.when(pl.col("cat") == CPU_OP)
     .then(pl.lit("op"))
     .when(pl.col("cat") != PYTHON_FUNCTION)
@@ -161,7 +161,7 @@ def call_stacks(
     nodes = _with_ancestors(tree, uids)["uid"]
     links = backward_links.filter(pl.col("backward_uid").is_in(nodes.implode()))
     rows = _with_ancestors(tree, pl.concat([uids, links["forward_uid"]]))
-    named = host_calls.select(rows["uid"], "name", "cat").with_columns(kind=_KIND)
+    named = host_calls.select(rows["uid"], "name", "cat").with_columns(kind=KIND_OF_CALL)
     found = rows.join(named, on="uid").select("uid", "parent_uid", "name", "kind")
     return CallStacks(
         {uid: (parent, name, kind) for uid, parent, name, kind in found.iter_rows()},
@@ -251,7 +251,7 @@ def _below(tree: pl.DataFrame, host_calls: HostCalls, places: pl.DataFrame) -> l
     below = (
         rows.join(host_calls.select(rows["uid"], *columns), on="uid")
         .sort("order")
-        .with_columns(tuples_text("input_dims"), tuples_text("input_types"), kind=_KIND)
+        .with_columns(tuples_text("input_dims"), tuples_text("input_types"), kind=KIND_OF_CALL)
     )
     return [_Below(*row) for row in below.select(_Below._fields).iter_rows()]
 

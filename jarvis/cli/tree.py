@@ -1,0 +1,139 @@
+"""``jarvis tree``: a call with what is around and below it, and calls by their name."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import TRACE_HELP, Commands, add_json, note, print_result, run_directory
+
+if TYPE_CHECKING:
+    from jarvis.perf_report.trace_tree import TraceTree
+    from jarvis.run.stored_calls import StoredCalls
+
+CALLS_SHOWN = 50
+"""Calls that ``--name`` lists where ``--limit`` does not say otherwise."""
+
+
+def add_tree(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "tree",
+        help="show what is around and below a call, or find calls by name",
+        description="Show the calls around a call and all below it, with arguments, kernel time "
+        "and module; or list the calls with a name, most kernel time first. Kernel time is the "
+        "time in which GPU work launched below a call runs. Of an analysis, the trace that it was "
+        "made from is read; where that is gone, what the analysis stores is shown.",
+    )
+    command.add_argument(
+        "run_or_trace",
+        metavar="RUN",
+        help=f"run directory of an analysis, id of a kept one, or {TRACE_HELP}",
+    )
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--uid", type=int, metavar="N", help="the call: a uid, or an ex_UID of the report"
+    )
+    which.add_argument(
+        "--name", metavar="PATTERN", help="list calls and kernels by name; * stands for any text"
+    )
+    command.add_argument(
+        "--depth", type=_levels, metavar="N", help="levels below the call to show (default: all)"
+    )
+    command.add_argument(
+        "--limit",
+        type=_levels,
+        metavar="N",
+        default=CALLS_SHOWN,
+        help=f"calls that --name lists, 0 for all (default: {CALLS_SHOWN})",
+    )
+    add_json(command)
+    command.set_defaults(run=_tree)
+
+
+def _levels(text: str) -> int:
+    """A whole number from 0 on."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return number
+
+
+def _tree(arguments: argparse.Namespace) -> int:
+    calls, source = _opened(arguments.run_or_trace)
+    if arguments.name is not None:
+        found = calls.find(arguments.name)
+        listed = found.sort("kernel_time_us", descending=True, nulls_last=True)
+        listed = listed.head(arguments.limit or found.height)
+        rows = listed.to_dicts()
+        result = {"source": source, "name": arguments.name, "total": found.height, "calls": rows}
+        print_result(arguments, result, _listing(rows, found.height, arguments.name))
+        return ExitCode.OK
+    parents = calls.parents(arguments.uid).to_dicts()
+    subtree = calls.subtree(arguments.uid, arguments.depth).to_dicts()
+    result = {"source": source, "uid": arguments.uid, "parents": parents, "subtree": subtree}
+    print_result(arguments, result, _tree_lines(parents, subtree))
+    return ExitCode.OK
+
+
+def _opened(given: str) -> "tuple[TraceTree | StoredCalls, str]":
+    """The calls of a trace or a run, and which of the two they are from."""
+    from jarvis.perf_report.trace_tree import read_trace_tree
+    from jarvis.run import Run
+    from jarvis.run.stored_calls import StoredCalls, trace_file
+
+    path = Path(given)
+    if path.is_file():
+        return read_trace_tree(path), "trace"
+    run = Run.load(run_directory(given))
+    found = trace_file(run)
+    if found is not None:
+        return read_trace_tree(found), "trace"
+    note(
+        [
+            f"The trace {run.manifest.trace.file_name} is not where it was, or was changed. This "
+            "is what the analysis stores: the surroundings of its main operations, and mean "
+            "kernel times of all calls of an operation."
+        ]
+    )
+    return StoredCalls(run), "stored"
+
+
+def _listing(rows: list[dict[str, Any]], total: int, name: str) -> Iterator[str]:
+    if not rows:
+        yield f"No call is named {name}. * stands for any text, as in *{name.strip('*')}*."
+        return
+    yield _HEAD
+    for row in rows:
+        yield _line(row, 0)
+    if total > len(rows):
+        yield f"{len(rows)} of {total} calls, those with most kernel time; --limit 0 lists all."
+
+
+def _tree_lines(parents: list[dict[str, Any]], subtree: list[dict[str, Any]]) -> Iterator[str]:
+    yield _HEAD
+    for level, row in enumerate(parents):
+        yield _line(row, level)
+    for row in subtree:
+        yield _line(row, len(parents) + row["depth"], is_chosen=not row["depth"])
+
+
+_HEAD = f"  {'uid':>9}  {'kernel µs':>12}  call"
+
+
+def _line(row: dict[str, Any], level: int, *, is_chosen: bool = False) -> str:
+    uid = "" if row["uid"] is None else row["uid"]
+    time_us = row["kernel_time_us"]
+    time = "-" if time_us is None else f"{time_us:.3f}"
+    words = [row["name"], *_about(row)]
+    return f"{'>' if is_chosen else ' '} {uid:>9}  {time:>12}  {'  ' * level}{'  '.join(words)}"
+
+
+def _about(row: dict[str, Any]) -> Iterable[str]:
+    if row["kind"] == "op":
+        yield from (row[name] for name in ("input_dims", "input_types") if row[name])
+        if row["module"]:
+            yield f"in {row['module']}"
+    if row["stream"] is not None:
+        yield f"on stream {row['stream']}"

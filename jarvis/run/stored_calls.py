@@ -1,0 +1,110 @@
+"""Calls of a run: from its trace where that is still there, else from what the run stores."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from jarvis.errors import UnknownCallError
+from jarvis.perf_report import CallPath
+from jarvis.perf_report.call_paths import MODULE_PREFIX
+from jarvis.perf_report.trace_tree import CALL_SCHEMA, name_pattern
+from jarvis.run.run import Run
+
+
+def trace_file(run: Run) -> Path | None:
+    """The file that the run was made from; None where it is gone or was changed since."""
+    info = run.manifest.trace
+    beside = [] if run.root is None else [run.root.parent / info.file_name]
+    for path in (Path(info.path), *beside):
+        if path.is_file() and path.stat().st_size == info.size_bytes:
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == info.sha256:
+                    return path
+    return None
+
+
+class StoredCalls:
+    """What a run stores of its trace's calls, in the tables of ``TraceTree``.
+
+    It has the surroundings of main operations alone, without the uids and the kernel times of the
+    calls in them; ``find`` gives the example call of each operation, with the mean kernel time of
+    all its calls.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def find(self, name: str) -> pl.DataFrame:
+        """The operations with a name (as ``TraceTree.find``), by the call that stands for each."""
+        operations = self.run.table("operations")
+        found = operations.filter(pl.col("name").str.contains(name_pattern(name))).sort("uid")
+        return _conformed(
+            found.select(
+                "uid",
+                "name",
+                "input_dims",
+                "input_types",
+                "input_strides",
+                "concrete_inputs",
+                kind=pl.lit("op"),
+                module=pl.col("module_path").list.last(),
+                kernel_time_us="kernel_time_us_mean",
+            )
+        )
+
+    def parents(self, uid: int) -> pl.DataFrame:
+        """The calls around a main operation, outermost first; UnknownCallError for others."""
+        chain = self._path(uid).parent_chain
+        rows = [
+            {"depth": depth, "kind": frame.kind, "name": frame.name}
+            for depth, frame in enumerate(chain)
+        ]
+        return _rows(rows)
+
+    def subtree(self, uid: int, depth: int | None = None) -> pl.DataFrame:
+        """A main operation and what runs below it; UnknownCallError for others."""
+        path = self._path(uid)
+        head = self.find("*").filter(uid=uid).with_columns(depth=pl.lit(0, pl.Int64))
+        below = [
+            {
+                "depth": entry.depth,
+                "kind": entry.kind,
+                "name": entry.name,
+                "input_dims": entry.input_dims,
+                "input_types": entry.input_types,
+                "dur_us": entry.dur_us,
+                "kernel_time_us": entry.dur_us if entry.kind == "kernel" else None,
+            }
+            for entry in path.subtree
+            if depth is None or entry.depth <= depth
+        ]
+        return pl.concat([head, _rows(below)])
+
+    def _path(self, uid: int) -> CallPath:
+        for by_uid in self.run.paths_by_category.values():
+            if uid in by_uid:
+                return by_uid[uid]
+        raise UnknownCallError(
+            uid, f"What the analysis stores of {self.run.manifest.trace.file_name}"
+        )
+
+
+def _rows(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
+    found = pl.DataFrame(list(rows), schema_overrides=CALL_SCHEMA)
+    if "kind" not in found.columns:
+        return pl.DataFrame(schema=CALL_SCHEMA)
+    is_module = pl.col("kind") == "module"
+    return _conformed(
+        found.with_columns(
+            module=pl.when(is_module).then(pl.col("name").str.strip_prefix(MODULE_PREFIX))
+        )
+    )
+
+
+def _conformed(found: pl.DataFrame) -> pl.DataFrame:
+    return found.select(
+        pl.col(name).cast(dtype) if name in found.columns else pl.lit(None, dtype).alias(name)
+        for name, dtype in CALL_SCHEMA.items()
+    )
