@@ -14,7 +14,8 @@ import polars as pl
 
 from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
-from jarvis.comparison import compare_operations
+from jarvis.comparison import TOLERANCE, Comparison
+from jarvis.comparison import compare as compare_sides
 from jarvis.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.extensions import Extensions, content_sha256, load_extensions
 from jarvis.hardware import HardwareSpec, load_hardware
@@ -39,6 +40,7 @@ from jarvis.run import (
     staged,
     write_run,
 )
+from jarvis.run.comparing import sides
 from jarvis.trace import OnProgress, ReadProgress, TraceInfo, read_trace
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.trace_health import trace_health
@@ -179,6 +181,14 @@ def analyze(
     return _analysed(base, options, warning, compared_with, root, progress, STEPS)
 
 
+def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Comparison:
+    """Compare two runs: what differs, and what the figures of their GPUs explain of it.
+
+    ``tolerance`` is the factor by which a call may be off the expected ratio; ValueError below 1.
+    """
+    return compare_sides(*sides(target, reference), tolerance)
+
+
 def reproject(
     run_dir: Path | str,
     *,
@@ -275,7 +285,9 @@ def _analysed(
         outcomes = run_analyses(report, analyses, slices, compute_units=units)
     with staged(root, base.info.sha256) as folder:
         with _step(first + 2, progress, steps):
-            run = _run(base, slices, outcomes, options, warning, compared_with)
+            run = _run(base, slices, outcomes, options, warning)
+            if compared_with is not None:
+                run = run.with_tables(compare(run, compared_with).tables())
             prepared = {key: o.prepared for key, o in outcomes.items() if o.prepared is not None}
             Preparation(run, folder).write(prepared)
             write_packages(run, folder)
@@ -347,7 +359,6 @@ def _run(
     outcomes: dict[str, Outcome],
     options: Options,
     warning: str | None,
-    compared_with: Run | None,
 ) -> Run:
     report, info = base.report, base.info
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
@@ -355,13 +366,6 @@ def _run(
     tables |= report.roofline_sheets
     tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
     tables[HEALTH] = base.health()
-    if compared_with is not None:
-        tables["comparison"] = compare_operations(
-            slices.operations,
-            compared_with.table("operations"),
-            report.hardware,
-            compared_with.manifest.hardware,
-        )
     tables |= {category_table(key): rows for key, rows in classified.items()}
     manifest = Manifest(
         jarvis_version=_version(),

@@ -5,6 +5,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.wording import counted
+from jarvis.comparison import SLOWER
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened
 from jarvis.reports.markup import escape
@@ -43,27 +44,28 @@ _TOP_COLUMNS = (
 
 def against_reference(now: Opened) -> None:
     """Operations that the reference has too, where the run was given one."""
-    if "comparison" not in now.run.manifest.tables:
+    if _OPERATIONS not in now.run.manifest.tables:
         return
     st.subheader("Against the reference")
-    rows = now.run.table("comparison").sort("unexpected_us", descending=True, nulls_last=True)
-    slower = rows.filter(pl.col("is_unexpected"))
+    rows = now.run.table(_OPERATIONS).sort("unexplained_ms", descending=True, nulls_last=True)
+    slower = rows.filter(pl.col("outcome").is_in(SLOWER))
     st.caption(
-        f"{count(rows.height)} operations have the same name, shapes and dtypes in analysis "
+        f"{count(rows.height)} operations have a counterpart in analysis "
         f"{escape(now.run.manifest.reference or '')}; slower than bandwidths or compute peaks "
         f"of the two GPUs explain: {count(slower.height)}."
     )
-    columns = charts.columns_of(TABLES["comparison"])
+    columns = charts.columns_of(TABLES[_OPERATIONS])
     small_table(rows, columns, "Operations of both traces", _COMPARED)
 
 
+_OPERATIONS = "comparison_operations"
 _COMPARED = (
     "name",
     "input_dims",
-    "operation_count",
-    "unexpected_us",
-    "kernel_time_us_mean",
-    "reference_time_us_mean",
+    "target_calls",
+    "unexplained_ms",
+    "target_us_per_call",
+    "reference_us_per_call",
     "time_ratio",
     "expected_ratio",
     "bound",

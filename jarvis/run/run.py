@@ -1,7 +1,7 @@
 """A run: manifest, tables and results of one analysed trace, in memory or on disk."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -127,6 +127,12 @@ class Run:
         if name in self.tables:
             return self.tables[name]
         return self.table("operations").filter(pl.col("category") == key)
+
+    def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Self:
+        """The run with more tables, which it keeps as its own."""
+        every = {**self.tables, **tables}
+        manifest = self.manifest.model_copy(update={"tables": tuple(every)})
+        return replace(self, manifest=manifest, tables=every)
 
     def call_paths(self, key: str) -> Mapping[int, CallPath]:
         """Parent chains and subtrees of a category's main operations, by uid."""

@@ -7,7 +7,7 @@ read our reports; column names are ours, with the unit in them.
 import polars as pl
 
 from jarvis.errors import MissingTableError
-from jarvis.schemas import sheets, tables, trace_diff
+from jarvis.schemas import comparison, sheets, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -76,7 +76,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "attention_groups": tables.ATTENTION_GROUPS,
     "attention_steps": tables.ATTENTION_STEPS,
     "trace_health": tables.TRACE_HEALTH,
-    "comparison": tables.COMPARISON,
+    **comparison.SCHEMAS,
 }
 
 
@@ -182,8 +182,7 @@ _ABOUT = {
     "attention_steps": "The operations at each position of these groups.",
     "trace_health": "How far the trace can be trusted, warnings first: each fact with what it "
     "affects and how to capture better.",
-    "comparison": "Operations that a run shares with its reference, in runs that have one. "
-    "Operations match by name, shapes and dtypes.",
+    **comparison.ABOUT,
 }
 _INTRODUCTION = """# Metrics
 

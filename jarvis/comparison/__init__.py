@@ -1,0 +1,138 @@
+"""A target beside a reference: what differs, what the two GPUs explain of it, and what not.
+
+A ratio is the target's time for a call over the reference's; a difference is target less reference.
+The reference shows what is attainable; the aim is to improve the target.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import polars as pl
+
+from jarvis.comparison import aggregates, kernels
+from jarvis.comparison.judgement import FASTER, SLOWER, TOLERANCE, Outcome, judged
+from jarvis.comparison.matching import MatchedBy
+from jarvis.comparison.operations import Paired
+from jarvis.comparison.sides import Role, Side
+from jarvis.schemas import conform
+from jarvis.schemas.comparison import SCHEMAS
+
+__all__ = [
+    "FASTER",
+    "SLOWER",
+    "TABLES",
+    "TOLERANCE",
+    "Comparison",
+    "MatchedBy",
+    "Outcome",
+    "Role",
+    "Side",
+    "compare",
+]
+
+TABLES = tuple(SCHEMAS)
+"""The tables of a comparison by the names under which a run keeps them."""
+
+_PREFIX = "comparison_"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two sides compared under one tolerance, as tables (columns: ``jarvis.schemas``).
+
+    What takes time does not depend on the tolerance and is shared by ``at``.
+    """
+
+    paired: Paired
+    tolerance: float
+
+    @property
+    def target(self) -> Side:
+        """The side to improve."""
+        return self.paired.target
+
+    @property
+    def reference(self) -> Side:
+        """The side that shows what is attainable."""
+        return self.paired.reference
+
+    def at(self, tolerance: float) -> Self:
+        """The same comparison under another tolerance; ValueError below 1."""
+        return replace(self, tolerance=tolerance)
+
+    @cached_property
+    def totals(self) -> pl.DataFrame:
+        """The parts of both GPU timelines."""
+        return conform(aggregates.totals(self.target, self.reference), "comparison_totals")
+
+    @cached_property
+    def bounds(self) -> pl.DataFrame:
+        """Time of either side by what bounds its operations."""
+        return conform(aggregates.bounds(self.paired), "comparison_bounds")
+
+    @cached_property
+    def categories(self) -> pl.DataFrame:
+        """Time by category, and how much of it the hardware does not explain."""
+        found = aggregates.categories(self.paired, self.operations, self.unmatched)
+        return conform(found, "comparison_categories")
+
+    @cached_property
+    def operations(self) -> pl.DataFrame:
+        """The operations that both sides have, most time of the target first."""
+        rows = judged(self._pairs, self.paired.ratios, self.tolerance)
+        return conform(rows.with_columns(pair="row"), "comparison_operations")
+
+    @cached_property
+    def unmatched(self) -> pl.DataFrame:
+        """What only one side has, most time first."""
+        return conform(self.paired.unmatched, "comparison_unmatched")
+
+    @cached_property
+    def only_in_target(self) -> pl.DataFrame:
+        """The rows of ``unmatched`` of the target."""
+        return self.unmatched.filter(pl.col("side") == Role.TARGET.value)
+
+    @cached_property
+    def only_in_reference(self) -> pl.DataFrame:
+        """The rows of ``unmatched`` of the reference."""
+        return self.unmatched.filter(pl.col("side") == Role.REFERENCE.value)
+
+    @cached_property
+    def kernels(self) -> pl.DataFrame:
+        """GPU work by kernel name."""
+        return conform(kernels.kernels(self.paired), "comparison_kernels")
+
+    @cached_property
+    def lowering(self) -> pl.DataFrame:
+        """The kernels of each row of ``operations`` on either side."""
+        return conform(self._lowered.with_columns(pair="row"), "comparison_lowering")
+
+    @cached_property
+    def collectives(self) -> pl.DataFrame:
+        """Communication on either side."""
+        found = aggregates.collectives(self.target, self.reference)
+        return conform(found, "comparison_collectives")
+
+    @cached_property
+    def modules(self) -> pl.DataFrame:
+        """Time by module of the model."""
+        return conform(aggregates.modules(self.target, self.reference), "comparison_modules")
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """All tables by the names under which a run keeps them."""
+        return {name: getattr(self, name.removeprefix(_PREFIX)) for name in TABLES}
+
+    @cached_property
+    def _lowered(self) -> pl.DataFrame:
+        return kernels.lowering(self.paired, self.paired.pairs)
+
+    @cached_property
+    def _pairs(self) -> pl.DataFrame:
+        main = kernels.main_kernels(self._lowered)
+        return self.paired.pairs.join(main, on="pair", how="left", maintain_order="left")
+
+
+def compare(target: Side, reference: Side, tolerance: float = TOLERANCE) -> Comparison:
+    """Compare a target with a reference; ValueError for a tolerance below 1."""
+    return Comparison(Paired(target, reference), tolerance)

@@ -1,0 +1,148 @@
+"""Sums over either side: timeline, bounds, categories, modules, collectives."""
+
+import polars as pl
+
+from jarvis.comparison.operations import Paired, difference, difference_pct
+from jarvis.comparison.positions import VIEW
+from jarvis.comparison.sides import Role, Side
+from jarvis.perf_report.call_paths import MODULE_PREFIX
+
+_UNBOUND = "not known"
+_SIDES = ("reference", "target")
+
+
+def with_difference(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with ``reference_ms, target_ms`` and their difference; what a side lacks is no time."""
+    target, reference = pl.col("target_ms"), pl.col("reference_ms")
+    return rows.with_columns(pl.col("reference_ms", "target_ms").fill_null(0.0)).with_columns(
+        difference(target, reference), difference_pct=difference_pct(target, reference)
+    )
+
+
+def found_in(rows: pl.DataFrame, counts: str) -> pl.DataFrame:
+    """Rows with ``found_in`` by ``reference_<counts>, target_<counts>``; a null counts as none."""
+    names = [f"{side}_{counts}" for side in _SIDES]
+    has = {name: pl.col(name) > 0 for name in names}
+    return rows.with_columns(pl.col(names).fill_null(0)).with_columns(
+        found_in=pl.when(has[names[0]] & has[names[1]])
+        .then(pl.lit("both"))
+        .when(has[names[1]])
+        .then(pl.lit(Role.TARGET.value))
+        .otherwise(pl.lit(Role.REFERENCE.value))
+    )
+
+
+def totals(target: Side, reference: Side) -> pl.DataFrame:
+    """The parts of both GPU timelines in the order of that sheet, where both sides have one."""
+    of = {
+        side: table.rows("gpu_timeline").select(
+            "type",
+            pl.col("time_ms").alias(f"{side}_ms"),
+            pl.col("percent").alias(f"{side}_percent"),
+        )
+        for side, table in zip(_SIDES, (reference, target), strict=True)
+    }
+    return with_difference(of["target"].join(of["reference"], on="type", maintain_order="left"))
+
+
+def bounds(paired: Paired) -> pl.DataFrame:
+    """The operations' time of either side by what bounds them there."""
+    known = pl.col("bound").is_in(["memory", "compute"]).fill_null(value=False)
+    kind = pl.when(known).then("bound").otherwise(pl.lit(_UNBOUND))
+    return _by_kind(paired, pl.DataFrame({"bound": ["memory", "compute", _UNBOUND]}), bound=kind)
+
+
+def _by_kind(paired: Paired, kinds: pl.DataFrame, **kind: pl.Expr) -> pl.DataFrame:
+    (name,) = kind
+    rows = kinds
+    for side in _SIDES:
+        time = pl.col("kernel_time_us")
+        summed = paired.rows[Role(side)].group_by(**kind).agg(**{f"{side}_ms": time.sum() / 1e3})
+        share = 100 * pl.col(f"{side}_ms") / pl.col(f"{side}_ms").sum()
+        rows = rows.join(
+            summed.with_columns(share.alias(f"{side}_percent")),
+            on=name,
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
+    percents = [f"{side}_percent" for side in _SIDES]
+    return with_difference(rows).with_columns(pl.col(percents).fill_null(0.0))
+
+
+def categories(paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame) -> pl.DataFrame:
+    """GPU time by category, most time of the target first."""
+    keys = pl.concat(paired.rows[role].select("category") for role in Role).unique()
+    titles = {**paired.reference.titles, **paired.target.titles}
+    unexplained = operations.group_by("category").agg(pl.col("unexplained_ms").sum())
+    rows = _by_kind(paired, keys, category=pl.col("category")).join(
+        unexplained, on="category", how="left", nulls_equal=True
+    )
+    for role in Role:
+        only = (
+            unmatched.filter(pl.col("side") == role.value)
+            .group_by("category")
+            .agg(pl.col("time_ms").sum().alias(f"only_in_{role.value}_ms"))
+        )
+        rows = rows.join(only, on="category", how="left", nulls_equal=True)
+    parts = ("unexplained_ms", *(f"only_in_{role.value}_ms" for role in Role))
+    return rows.with_columns(
+        pl.col(parts).fill_null(0.0),
+        title=pl.coalesce(
+            pl.col("category").replace_strict(titles, default=None, return_dtype=pl.String),
+            "category",
+        ),
+    ).sort("target_ms", "reference_ms", "category", descending=[True, True, False])
+
+
+def collectives(target: Side, reference: Side) -> pl.DataFrame:
+    """Communication by kind, type, group size and message, most time of the target first."""
+    keys = ["collective", "dtype", "group_size", "message_mb"]
+    of = {}
+    for side, table in zip(_SIDES, (reference, target), strict=True):
+        of[side] = (
+            table.rows("collectives")
+            .group_by(keys)
+            .agg(
+                pl.len().cast(pl.Int64).alias(f"{side}_count"),
+                (pl.col("dur_us").sum() / 1e3).alias(f"{side}_ms"),
+            )
+        )
+    both = of["target"].join(of["reference"], on=keys, how="full", coalesce=True, nulls_equal=True)
+    rows = with_difference(found_in(both, "count"))
+    return rows.sort("target_ms", "reference_ms", *keys, descending=[True, True, *[False] * 4])
+
+
+def modules(target: Side, reference: Side) -> pl.DataFrame:
+    """GPU time by module in the order of the target's call tree, then of the reference's."""
+    keys = ["path", "module", "depth"]
+    found = {
+        side: _modules(table, side) for side, table in zip(_SIDES, (reference, target), strict=True)
+    }
+    both = found["target"].join(
+        found["reference"], on=keys, how="full", coalesce=True, maintain_order="left_right"
+    )
+    return with_difference(found_in(both, "calls"))
+
+
+def _modules(side: Side, prefix: str) -> pl.DataFrame:
+    """``path, module, depth`` and calls and time of the modules of a side."""
+    nodes = side.rows("call_tree").filter(pl.col("view") == VIEW).sort("node")
+    above: dict[int | None, tuple[str, ...]] = {}
+    rows = []
+    columns = nodes.select("node", "parent", "kind", "name", "calls", "gpu_ns")
+    for node, parent, kind, name, calls, gpu_ns in columns.iter_rows():
+        path = above.get(parent, ())
+        if kind == "module":
+            path = (*path, name.removeprefix(MODULE_PREFIX))
+            rows.append((" / ".join(path), path[-1], len(path) - 1, calls, gpu_ns / 1e6))
+        above[node] = path
+    schema = {
+        "path": pl.String,
+        "module": pl.String,
+        "depth": pl.Int64,
+        f"{prefix}_calls": pl.Int64,
+        f"{prefix}_ms": pl.Float64,
+    }
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return frame.group_by("path", "module", "depth", maintain_order=True).sum()

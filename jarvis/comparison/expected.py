@@ -1,0 +1,78 @@
+"""What the figures of two GPUs explain: ratios of the target's time to the reference's."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_report.efficiency import OVER_LINK
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareRatios:
+    """The time ratios that two GPUs explain.
+
+    Memory-bound work scales with bandwidth, compute-bound work with the peak of its precision.
+    """
+
+    target: HardwareSpec
+    reference: HardwareSpec
+
+    @property
+    def memory(self) -> float:
+        """The ratio of memory-bound work."""
+        return self.reference.mem_bw_gbps / self.target.mem_bw_gbps
+
+    def compute(self, compute: str | None) -> float | None:
+        """The ratio of compute-bound work of this unit and precision; None without both peaks."""
+        target_peak = self.target.peak_tflops(compute or "")
+        reference_peak = self.reference.peak_tflops(compute or "")
+        if target_peak is None or reference_peak is None:
+            return None
+        return reference_peak / target_peak
+
+    def bounds(self) -> tuple[float, float]:
+        """The least and the highest ratio that any figure of both GPUs explains."""
+        shared = self.target.max_achievable_tflops.keys() & self.reference.max_achievable_tflops
+        known = [self.memory, *filter(None, map(self.compute, shared))]
+        return min(known), max(known)
+
+    def of(self, bound: str | None, compute: str | None) -> float | None:
+        """The ratio of work with this bound; None where it is not one number."""
+        if bound == "memory":
+            return self.memory
+        return self.compute(compute) if bound == "compute" else None
+
+
+def log_ratios(operations: pl.DataFrame, ratios: HardwareRatios | None) -> pl.DataFrame:
+    """``operations`` with ``log_least, log_most``: logarithms of the ratios that are expected.
+
+    They are equal where the bound is known, and null where no figure applies: without hardware,
+    for copies over the link to the host, and for communication.
+    """
+    if ratios is None:
+        unknown = pl.lit(None, pl.Float64)
+        return operations.with_columns(log_least=unknown, log_most=unknown)
+    least, most = ratios.bounds()
+    kinds = operations.select("bound", "compute").unique()
+    known = pl.Series("known", [ratios.of(*kind) for kind in kinds.iter_rows()], pl.Float64)
+    is_elsewhere = (pl.col("roofline_note") == OVER_LINK) | (pl.col("comm_time_us") > 0)
+    found = operations.join(
+        kinds.with_columns(known),
+        on=["bound", "compute"],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    applies = ~is_elsewhere.fill_null(value=False)
+    return found.with_columns(
+        log_least=pl.when(applies).then(pl.coalesce("known", pl.lit(least)).log()),
+        log_most=pl.when(applies).then(pl.coalesce("known", pl.lit(most)).log()),
+    ).drop("known")
+
+
+def hardware_ratios(
+    target: HardwareSpec | None, reference: HardwareSpec | None
+) -> HardwareRatios | None:
+    """The ratios of two GPUs, or None where either is not known."""
+    return None if target is None or reference is None else HardwareRatios(target, reference)

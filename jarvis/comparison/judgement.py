@@ -1,0 +1,152 @@
+"""What the hardware explains of the difference in each pair, and what not."""
+
+from enum import StrEnum
+
+import polars as pl
+
+from jarvis.comparison.expected import HardwareRatios
+from jarvis.comparison.matching import MatchedBy
+from jarvis.impact import KERNEL_FLOOR_US, SHORT_CALL_US
+
+TOLERANCE = 1.2
+"""Default of the tolerance: a call is unexpectedly slow or fast when its ratio is off the expected
+one by more than this factor."""
+
+MUCH = 2.0
+"""Off by more than this factor, the choice or the tuning of a kernel is the likely cause."""
+
+
+class Outcome(StrEnum):
+    """How the target's time stands to what the hardware explains."""
+
+    MUCH_SLOWER = "much slower"
+    SLOWER = "slower"
+    EXPECTED = "as expected"
+    FASTER = "faster"
+    MUCH_FASTER = "much faster"
+    SHORT = "too short"
+    UNKNOWN = "not known"
+
+
+SLOWER = (Outcome.MUCH_SLOWER.value, Outcome.SLOWER.value)
+FASTER = (Outcome.MUCH_FASTER.value, Outcome.FASTER.value)
+
+_SLOW = "The target is slower than the hardware explains, which points to its kernels or software."
+_MUCH_SLOWER = (
+    "The target takes more than twice the time that the hardware explains, most likely for the "
+    "choice or the tuning of its kernels."
+)
+_FAST = "The target is faster than the hardware explains: the reference may be inefficient here."
+_SHORT = (
+    "Calls of a few microseconds: starting a kernel takes most of the time, so neither bandwidth "
+    "nor compute peaks explain a difference."
+)
+_SAME = "No difference."
+_OTHER_WORK = "The two sides do not do the same amount of work here."
+_NO_FIGURE = "No figure of the two GPUs says what to expect."
+_RANGE = "Within the ratios that bandwidth and compute peaks of the two GPUs explain."
+
+
+def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float) -> pl.DataFrame:
+    """Pairs with ``outcome, is_unexpected, attainable_ms, unexplained_ms, explanation``.
+
+    ``tolerance`` is at least 1.
+    """
+    if tolerance < 1:
+        raise ValueError(f"a tolerance below 1 ({tolerance}) calls what is expected unexpected")
+    least, most = pl.col("expected_ratio_least"), pl.col("expected_ratio_most")
+    ratio, calls = pl.col("time_ratio"), pl.col("target_ms") / pl.col("target_us_per_call")
+    expected_us = pl.col("reference_us_per_call") * most
+    roofline_us = pl.col("roofline_us_per_call")
+    much = max(tolerance, MUCH)
+    outcome = (
+        pl.when(most.is_null())
+        .then(pl.lit(Outcome.UNKNOWN.value))
+        .when(_is_short())
+        .then(pl.lit(Outcome.SHORT.value))
+        .when(ratio > much * most)
+        .then(pl.lit(Outcome.MUCH_SLOWER.value))
+        .when(ratio > tolerance * most)
+        .then(pl.lit(Outcome.SLOWER.value))
+        .when(ratio < least / much)
+        .then(pl.lit(Outcome.MUCH_FASTER.value))
+        .when(ratio < least / tolerance)
+        .then(pl.lit(Outcome.FASTER.value))
+        .otherwise(pl.lit(Outcome.EXPECTED.value))
+    )
+    gap_ms = (pl.col("target_ms") - pl.col("attainable_ms")).clip(lower_bound=0.0)
+    is_judged = ~pl.col("outcome").is_in([Outcome.UNKNOWN.value, Outcome.SHORT.value])
+    return (
+        pairs.with_columns(
+            outcome=outcome,
+            expected_ratio=pl.when((most - least) <= 1e-9 * most).then(most),
+            attainable_ms=calls * pl.max_horizontal(expected_us, roofline_us.fill_null(0.0)),
+            is_roofline_capped=roofline_us > expected_us,
+        )
+        .with_columns(attainable_ms=pl.when(most.is_not_null()).then("attainable_ms"))
+        .with_columns(
+            is_unexpected=pl.when(is_judged).then(pl.col("outcome") != Outcome.EXPECTED.value),
+            unexplained_ms=pl.when(is_judged).then(
+                pl.when(pl.col("outcome").is_in(SLOWER)).then(gap_ms).otherwise(0.0)
+            ),
+            explanation=_explanation(ratios),
+        )
+    )
+
+
+def _is_short() -> pl.Expr:
+    """Whether launching decides the time of a call on both sides."""
+    times = pl.max_horizontal("target_us_per_call", "reference_us_per_call")
+    rooflines = pl.max_horizontal("roofline_us_per_call", "reference_roofline_us_per_call")
+    return (times < SHORT_CALL_US) & (rooflines < KERNEL_FLOOR_US).fill_null(value=True)
+
+
+def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
+    outcome, name = pl.col("outcome"), pl.col("name")
+    is_other_work = (
+        (pl.col("matched_by") != MatchedBy.ARGUMENTS.value)
+        & pl.lit(ratios is not None)
+        & (pl.col("work_ratio").is_not_null() | (name == pl.col("reference_name")))
+    )
+    is_same = pl.col("time_ratio").is_close(1.0, rel_tol=1e-12)
+    return (
+        pl.when(is_same & (pl.col("expected_ratio").is_close(1.0).fill_null(value=True)))
+        .then(pl.lit(_SAME))
+        .when((outcome == Outcome.UNKNOWN.value) & is_other_work)
+        .then(pl.lit(_OTHER_WORK))
+        .when(outcome == Outcome.UNKNOWN.value)
+        .then(pl.lit(_NO_FIGURE))
+        .when(outcome == Outcome.SHORT.value)
+        .then(pl.lit(_SHORT))
+        .when(outcome == Outcome.MUCH_SLOWER.value)
+        .then(pl.lit(_MUCH_SLOWER))
+        .when(outcome == Outcome.SLOWER.value)
+        .then(pl.lit(_SLOW))
+        .when(outcome.is_in(FASTER))
+        .then(pl.lit(_FAST))
+        .otherwise(_by_hardware())
+    )
+
+
+def _by_hardware() -> pl.Expr:
+    """Why the time is as the hardware explains: by which figure, and who has more of it."""
+    ratio, expected = pl.col("time_ratio"), pl.col("expected_ratio")
+    is_faster, is_slower = ratio < 1, ratio > 1
+    figure = (
+        pl.when(pl.col("bound") != pl.col("reference_bound"))
+        .then(None)
+        .when(pl.col("bound") == "memory")
+        .then(pl.lit("memory bandwidth"))
+        .when(pl.col("bound") == "compute")
+        .then(pl.lit("compute"))
+    )
+    bound = pl.when(pl.col("bound") == "memory").then(pl.lit("Memory")).otherwise(pl.lit("Compute"))
+    return (
+        pl.when(expected.is_null() | figure.is_null())
+        .then(pl.lit(_RANGE))
+        .when(is_faster & (expected < 1))
+        .then(pl.format("{} bound: faster, as the target has more {}.", bound, figure))
+        .when(is_slower & (expected > 1))
+        .then(pl.format("{} bound: slower, as the reference has more {}.", bound, figure))
+        .otherwise(pl.format("{} bound: within the tolerance of what {} explains.", bound, figure))
+    )

@@ -1,0 +1,212 @@
+"""Which operations of the two sides are compared with each other.
+
+By name, shapes and dtypes first; then by their place in the call tree; then matrix products of
+other operators by their dimensions. A row of either side is in one pair, or in several in parts
+that add up to it at most, so that no time counts twice.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import polars as pl
+
+from jarvis.comparison import positions
+from jarvis.comparison.sides import Role, Side
+
+KEYS = ("name", "input_dims", "input_types")
+"""Operations match by name, shapes and dtypes; strides and threads may differ."""
+
+_PRODUCT = ("M", "N", "K")
+_LEAST_SHARE = 1e-6
+"""A smaller part of an operation is rounding."""
+
+Product = tuple[int, ...]
+
+
+class MatchedBy(StrEnum):
+    """What makes a pair."""
+
+    ARGUMENTS = "arguments"
+    CALL_TREE = "call tree"
+    PRODUCT = "product"
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The pairs and who is in them.
+
+    ``pairs``: ``pair, matched_by, place``. ``members``: ``pair, side, uid, share`` (of the row's
+    time) ``, calls`` (of the pair on that side). ``rest``: ``side, uid, share, place`` of what has
+    no counterpart.
+    """
+
+    pairs: pl.DataFrame
+    members: pl.DataFrame
+    rest: pl.DataFrame
+
+
+class _Builder:
+    """Pairs as they are found."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str | None]] = []
+        self.members: list[tuple[int, str, int, float, float]] = []
+
+    def add(
+        self,
+        matched_by: MatchedBy,
+        place: str | None,
+        pieces: Mapping[Role, list[positions.Piece]],
+        calls: Mapping[Role, float],
+    ) -> None:
+        pair = len(self.pairs)
+        self.pairs.append((matched_by.value, place))
+        self.members += [
+            (pair, role.value, piece.uid, piece.share, calls[role])
+            for role, found in pieces.items()
+            for piece in found
+        ]
+
+
+def match(target: Side, reference: Side, rows: Mapping[Role, pl.DataFrame]) -> Matches:
+    """The pairs of two sides; ``rows``: their operations with GPU time."""
+    exact = _by_arguments(rows)
+    builder = _Builder()
+    sides = {Role.TARGET: target, Role.REFERENCE: reference}
+    left = {role: rows[role].join(exact[role], on="uid", how="anti") for role in Role}
+    trees = {role: positions.call_tree(sides[role], left[role]["uid"]) for role in Role}
+    products = {role: _products(left[role]) for role in Role}
+    for group in positions.groups(trees[Role.TARGET], trees[Role.REFERENCE]):
+        _add_group(builder, group, trees, products)
+    _add_products(builder, left, products)
+    return _matches(exact, builder, rows, trees)
+
+
+def _by_arguments(rows: Mapping[Role, pl.DataFrame]) -> dict[Role, pl.DataFrame]:
+    """``uid, pair, calls`` of the rows of each side whose key the other has too."""
+    calls = pl.col("operation_count").sum().cast(pl.Float64)
+    keyed = {
+        role: rows[role].group_by(KEYS, maintain_order=True).agg("uid", calls=calls)
+        for role in Role
+    }
+    both = keyed[Role.TARGET].join(
+        keyed[Role.REFERENCE], on=list(KEYS), nulls_equal=True, maintain_order="left"
+    )
+    pair = pl.int_range(pl.len(), dtype=pl.Int64)
+    columns = {Role.TARGET: ("uid", "calls"), Role.REFERENCE: ("uid_right", "calls_right")}
+    return {
+        role: both.select(pair=pair, uid=uid, calls=count).explode("uid")
+        for role, (uid, count) in columns.items()
+    }
+
+
+def _add_group(
+    builder: _Builder,
+    group: positions.Group,
+    trees: Mapping[Role, positions.Tree],
+    products: Mapping[Role, Mapping[int, Product]],
+) -> None:
+    """A pair, or one for each matrix product where the group holds the same ones on both sides."""
+    place = positions.place_name(group.path)
+    by_product: dict[Role, dict[Product | None, list[positions.Piece]]] = {}
+    for role, pieces in group.pieces.items():
+        parts = by_product.setdefault(role, {})
+        for piece in pieces:
+            parts.setdefault(products[role].get(piece.uid), []).append(piece)
+    of_target, of_reference = by_product[Role.TARGET], by_product[Role.REFERENCE]
+    if of_target.keys() == of_reference.keys() and None not in of_target:
+        for product in of_target:
+            parts_of = {role: by_product[role][product] for role in Role}
+            calls = {role: sum(piece.calls for piece in parts_of[role]) for role in Role}
+            builder.add(MatchedBy.CALL_TREE, place, parts_of, calls)
+        return
+    calls = {role: float(trees[role].calls[group.path]) for role in Role}
+    builder.add(MatchedBy.CALL_TREE, place, group.pieces, calls)
+
+
+def _add_products(
+    builder: _Builder,
+    left: Mapping[Role, pl.DataFrame],
+    products: Mapping[Role, Mapping[int, Product]],
+) -> None:
+    """Pairs of the matrix products that no place has matched."""
+    taken = {(side, uid) for _, side, uid, *_ in builder.members}
+    found: dict[Product, dict[Role, list[positions.Piece]]] = {}
+    for role in Role:
+        for uid, count in left[role].select("uid", "operation_count").iter_rows():
+            product = products[role].get(uid)
+            if product is not None and (role.value, uid) not in taken:
+                pieces = found.setdefault(product, {}).setdefault(role, [])
+                pieces.append(positions.Piece(uid, 1.0, count))
+    for pieces_of in found.values():
+        if len(pieces_of) == len(Role):
+            calls = {role: sum(piece.calls for piece in pieces_of[role]) for role in Role}
+            builder.add(MatchedBy.PRODUCT, None, pieces_of, calls)
+
+
+def _products(rows: pl.DataFrame) -> dict[int, Product]:
+    """The dimensions of the rows that are matrix products, batch included."""
+    found = {}
+    for uid, text in rows.select("uid", "params").drop_nulls().iter_rows():
+        params = json.loads(text)
+        if all(isinstance(params.get(name), int) for name in _PRODUCT):
+            found[uid] = (*(params[name] for name in _PRODUCT), params.get("B") or 1)
+    return found
+
+
+def _matches(
+    exact: Mapping[Role, pl.DataFrame],
+    builder: _Builder,
+    rows: Mapping[Role, pl.DataFrame],
+    trees: Mapping[Role, positions.Tree],
+) -> Matches:
+    first = exact[Role.TARGET]["pair"].n_unique()
+    schema = {
+        "pair": pl.Int64,
+        "side": pl.String,
+        "uid": pl.Int64,
+        "share": pl.Float64,
+        "calls": pl.Float64,
+    }
+    later = pl.DataFrame(builder.members, schema=schema, orient="row")
+    parts = [
+        exact[role].select("pair", "uid", "calls", side=pl.lit(role.value), share=pl.lit(1.0))
+        for role in Role
+    ]
+    members = pl.concat(
+        [part.select(list(schema)) for part in parts] + [later.with_columns(pl.col("pair") + first)]
+    )
+    pairs = pl.DataFrame(
+        [(MatchedBy.ARGUMENTS.value, None)] * first + builder.pairs,
+        schema={"matched_by": pl.String, "place": pl.String},
+        orient="row",
+    ).with_row_index("pair")
+    return Matches(
+        pairs.with_columns(pl.col("pair").cast(pl.Int64)), members, _rest(members, rows, trees)
+    )
+
+
+def _rest(
+    members: pl.DataFrame,
+    rows: Mapping[Role, pl.DataFrame],
+    trees: Mapping[Role, positions.Tree],
+) -> pl.DataFrame:
+    """What no pair takes of each row."""
+    taken = members.group_by("side", "uid").agg(taken=pl.col("share").sum())
+    every = pl.concat(rows[role].select("uid", side=pl.lit(role.value)) for role in Role)
+    left = (
+        every.join(taken, on=["side", "uid"], how="left", maintain_order="left")
+        .with_columns(share=1.0 - pl.col("taken").fill_null(0.0))
+        .filter(pl.col("share") > _LEAST_SHARE)
+    )
+    places: dict[tuple[str, int], tuple[float, str]] = {}
+    for role, other in ((Role.TARGET, Role.REFERENCE), (Role.REFERENCE, Role.TARGET)):
+        for path, pieces in trees[role].pieces.items():
+            place = positions.place_name(positions.common_path(path, trees[other]))
+            for piece in pieces:
+                key = role.value, piece.uid
+                places[key] = max(places.get(key, (0.0, "")), (piece.share, place))
+    found = [places.get(key, (0.0, ""))[1] or None for key in left.select("side", "uid").rows()]
+    return left.select("side", "uid", "share", place=pl.Series(found, dtype=pl.String))

@@ -1,0 +1,230 @@
+"""The operations that both sides have: times, ratios, and what the hardware explains."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from jarvis.comparison.expected import HardwareRatios, hardware_ratios, log_ratios
+from jarvis.comparison.matching import MatchedBy, Matches, match
+from jarvis.comparison.sides import Role, Side
+from jarvis.schemas import columns
+
+SAME_WORK = 1.1
+"""Calls below one place whose FLOPs differ by a larger factor do not do the same work."""
+
+NAMES_SHOWN = 3
+
+_READ = (
+    "uid",
+    "name",
+    "category",
+    "input_dims",
+    "input_types",
+    "operation_count",
+    "kernel_time_us",
+    "comm_time_us",
+    "flops",
+    "bytes",
+    "compute",
+    "roofline_time_us",
+    "bound",
+    "roofline_note",
+    "params",
+    "kernels",
+)
+_DTYPES = {column.name: column.dtype for column in columns("operations")}
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """What does not depend on the tolerance: the pairs of two sides, and what has no pair."""
+
+    target: Side
+    reference: Side
+
+    @cached_property
+    def ratios(self) -> HardwareRatios | None:
+        """What the two GPUs explain, where both are known."""
+        return hardware_ratios(self.target.hardware, self.reference.hardware)
+
+    @cached_property
+    def rows(self) -> Mapping[Role, pl.DataFrame]:
+        """The operations of each side that take GPU time, with the ratios expected of them."""
+        sides = {Role.TARGET: self.target, Role.REFERENCE: self.reference}
+        return {role: log_ratios(_timed(side), self.ratios) for role, side in sides.items()}
+
+    @cached_property
+    def matches(self) -> Matches:
+        """Which of them are compared."""
+        return match(self.target, self.reference, self.rows)
+
+    @cached_property
+    def members(self) -> pl.DataFrame:
+        """The rows in each pair with their columns; times are those of their share in it."""
+        parts = [
+            self.matches.members.filter(pl.col("side") == role.value).join(
+                self.rows[role], on="uid", maintain_order="left"
+            )
+            for role in Role
+        ]
+        shared = ("kernel_time_us", "operation_count")
+        return pl.concat(parts).with_columns(pl.col(name) * pl.col("share") for name in shared)
+
+    @cached_property
+    def pairs(self) -> pl.DataFrame:
+        """A row for each pair; all of ``comparison_operations`` but the judgement.
+
+        Sorted by the target's time, most first.
+        """
+        of = {role: _summed(self.members.filter(pl.col("side") == role.value)) for role in Role}
+        reference = of[Role.REFERENCE]
+        joined = self.matches.pairs.join(of[Role.TARGET], on="pair").join(
+            reference.rename({n: f"reference_{n}" for n in reference.columns if n != "pair"}),
+            on="pair",
+        )
+        return (
+            _with_expected(_with_times(joined, self.target.compute_ms), self.ratios)
+            .sort("target_ms", "uid", descending=[True, False])
+            .with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64))
+        )
+
+    @cached_property
+    def unmatched(self) -> pl.DataFrame:
+        """All of ``comparison_unmatched``: what has no pair, most time first."""
+        sides = {Role.TARGET: self.target, Role.REFERENCE: self.reference}
+        parts = []
+        for role, side in sides.items():
+            rest = self.matches.rest.filter(pl.col("side") == role.value)
+            time_ms = pl.col("kernel_time_us") * pl.col("share") / 1e3
+            share = pl.when(side.compute_ms > 0).then(100 * time_ms / side.compute_ms)
+            parts.append(
+                rest.join(self.rows[role], on="uid", maintain_order="left").with_columns(
+                    calls="operation_count",
+                    time_ms=time_ms,
+                    percent_of_compute=share,
+                    kernel=pl.col("kernels").list.first().struct.field("name"),
+                )
+            )
+        return pl.concat(parts).sort("time_ms", "side", "uid", descending=[True, True, False])
+
+
+def _timed(side: Side) -> pl.DataFrame:
+    """The operations of a side that take GPU time, most first; columns it lacks are null."""
+    table = side.rows("operations")
+    dtypes = {**_DTYPES, "category": pl.String()}
+    chosen = (
+        pl.col(name) if name in table.columns else pl.lit(None, dtypes[name]).alias(name)
+        for name in _READ
+    )
+    return (
+        table.select(*chosen)
+        .filter(pl.col("kernel_time_us") > 0)
+        .sort("kernel_time_us", "uid", descending=[True, False])
+    )
+
+
+def _summed(members: pl.DataFrame) -> pl.DataFrame:
+    """The rows of one side in each pair as one, its heaviest row standing for what has no sum."""
+    time, count = pl.col("kernel_time_us"), pl.col("operation_count")
+    share = time / time.sum()
+    total = {name: (pl.col(name) * count) for name in ("flops", "bytes", "roofline_time_us")}
+
+    def complete(values: pl.Expr) -> pl.Expr:
+        return pl.when(values.is_not_null().all()).then(values.sum())
+
+    def one_or_none(name: str) -> pl.Expr:
+        return pl.when(pl.col(name).n_unique() == 1).then(pl.col(name).first())
+
+    names = pl.col("name").unique(maintain_order=True)
+    return (
+        members.sort("pair", "kernel_time_us", "uid", descending=[False, True, False])
+        .group_by("pair", maintain_order=True)
+        .agg(
+            pl.col("uid", "category", "bound", "compute", "calls").first(),
+            one_or_none("input_dims"),
+            one_or_none("input_types"),
+            name=names.head(NAMES_SHOWN).str.join(", ")
+            + pl.when(names.len() > NAMES_SHOWN).then(pl.lit(", …")).otherwise(pl.lit("")),
+            uids="uid",
+            ms=time.sum() / 1e3,
+            flops=complete(total["flops"]),
+            bytes=complete(total["bytes"]),
+            roofline_us=complete(total["roofline_time_us"]),
+            log_least=complete(share * pl.col("log_least")),
+            log_most=complete(share * pl.col("log_most")),
+        )
+    )
+
+
+def _with_times(pairs: pl.DataFrame, compute_ms: float) -> pl.DataFrame:
+    target, reference = pl.col("ms"), pl.col("reference_ms")
+    return (
+        pairs.with_columns(
+            difference(target, reference),
+            difference_pct=difference_pct(target, reference),
+            percent_of_compute=pl.when(compute_ms > 0).then(100 * target / compute_ms),
+            target_us_per_call=1e3 * target / pl.col("calls"),
+            reference_us_per_call=1e3 * reference / pl.col("reference_calls"),
+            efficiency_pct=pl.col("roofline_us") / target / 10,
+            reference_efficiency_pct=pl.col("reference_roofline_us") / reference / 10,
+            target_calls=pl.col("calls").round().cast(pl.Int64),
+            roofline_us_per_call=pl.col("roofline_us") / pl.col("calls"),
+            reference_roofline_us_per_call=pl.col("reference_roofline_us")
+            / pl.col("reference_calls"),
+        )
+        .rename({"ms": "target_ms"})
+        .with_columns(
+            pl.col("reference_calls").round().cast(pl.Int64),
+            time_ratio=pl.col("target_us_per_call") / pl.col("reference_us_per_call"),
+        )
+    )
+
+
+def difference(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
+    """Target less reference, as ``difference_ms``."""
+    return (target - reference).alias("difference_ms")
+
+
+def difference_pct(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
+    """The same in percent of the reference; null where that is nothing."""
+    return pl.when(reference > 0).then(100 * (target - reference) / reference)
+
+
+def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.DataFrame:
+    """Pairs with the ratio that the hardware explains, and the work of the sides compared.
+
+    It is the mean of what is expected of the operations on either side, by their share of time.
+    Where the same call is memory bound on one GPU and compute bound on the other, it is the ratio
+    of its roofline times.
+    """
+    is_same_call = pl.col("matched_by") == MatchedBy.ARGUMENTS.value
+    has_flops = (pl.col("flops") > 0) & (pl.col("reference_flops") > 0)
+    same_name = pl.col("name") == pl.col("reference_name")
+    has_bytes = same_name & (pl.col("bytes") > 0) & (pl.col("reference_bytes") > 0)
+
+    def per_call(name: str) -> pl.Expr:
+        target = pl.col(name) / pl.col("target_calls")
+        return target / (pl.col(f"reference_{name}") / pl.col("reference_calls"))
+
+    work = pl.when(has_flops).then(per_call("flops")).when(has_bytes).then(per_call("bytes"))
+    rooflines = pl.col("roofline_us_per_call") / pl.col("reference_roofline_us_per_call")
+    is_mixed = (
+        is_same_call
+        & pl.all_horizontal(pl.col("bound", "reference_bound").is_in(["memory", "compute"]))
+        & (pl.col("bound") != pl.col("reference_bound"))
+        & pl.lit(ratios is not None)
+    )
+    is_alike = work.is_between(1 / SAME_WORK, SAME_WORK)
+    is_comparable = is_same_call | pl.coalesce(is_alike, ~same_name)
+
+    def expected(limit: str) -> pl.Expr:
+        mean = ((pl.col(f"log_{limit}") + pl.col(f"reference_log_{limit}")) / 2).exp()
+        return pl.when(is_mixed).then(rooflines).when(is_comparable).then(mean)
+
+    return pairs.with_columns(
+        work_ratio=work,
+        expected_ratio_least=expected("least"),
+        expected_ratio_most=expected("most"),
+    )

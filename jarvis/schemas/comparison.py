@@ -1,0 +1,267 @@
+"""The tables of a comparison: a target beside a reference.
+
+A difference is target less reference, in percent of the reference. Of a run, all tables of a
+comparison are named with the prefix ``comparison_``.
+"""
+
+from jarvis.schemas.columns import FLAG, INTEGER, UIDS, Column, count, number, text
+from jarvis.schemas.sheets import BOUND_MEANING
+
+
+def _times(meaning: str) -> tuple[Column, ...]:
+    """The time on either side, and the difference in ms and in percent."""
+    return (
+        number("reference_ms", "Reference (ms)", "ms", f"{meaning} on the reference"),
+        number("target_ms", "Target (ms)", "ms", f"{meaning} on the target"),
+        number("difference_ms", "Difference (ms)", "ms", "target less reference"),
+        number(
+            "difference_pct",
+            "Difference (%)",
+            "%",
+            "target less reference, in percent of the reference; empty where that takes no time",
+            "+,.1f",
+        ),
+    )
+
+
+def _counts(what: str, label: str, meaning: str) -> tuple[Column, ...]:
+    return (
+        count(f"reference_{what}", f"Reference {label}", f"{meaning} on the reference"),
+        count(f"target_{what}", f"Target {label}", f"{meaning} on the target"),
+    )
+
+
+_CATEGORY = text("category", "Category", "key of the analysis that claims the operation")
+_DIMS = text("input_dims", "Input dims", "shapes of the arguments; empty where they differ")
+_TYPES = text("input_types", "Input types", "dtypes of the arguments; empty where they differ")
+_PAIR = Column("pair", "Pair", INTEGER, meaning="number of the row in `comparison_operations`")
+_SIDE = text("side", "Side", "target or reference")
+_FOUND_IN = text("found_in", "Found in", "both, target or reference")
+_UNEXPLAINED = number(
+    "unexplained_ms",
+    "Not explained (ms)",
+    "ms",
+    "of the rows that are slower than the hardware explains: time beyond the attainable; none "
+    "for other rows",
+)
+
+TOTALS = (
+    text("type", "Part", "part of the GPU timeline, under the names of that sheet"),
+    *_times("time"),
+    number("reference_percent", "Reference (%)", "%", "share of its total time", ",.1f"),
+    number("target_percent", "Target (%)", "%", "share of its total time", ",.1f"),
+)
+BOUNDS = (
+    text("bound", "Bound", "memory, compute, or not known, as each side's own hardware has it"),
+    *_times("GPU time of the operations with this bound"),
+    number("reference_percent", "Reference (%)", "%", "share of its operations' time", ",.1f"),
+    number("target_percent", "Target (%)", "%", "share of its operations' time", ",.1f"),
+)
+CATEGORIES = (
+    _CATEGORY,
+    text("title", "Title", "title of that analysis"),
+    *_times("GPU time"),
+    number(
+        "only_in_reference_ms",
+        "Only in reference (ms)",
+        "ms",
+        "of operations of the reference without a counterpart",
+    ),
+    number(
+        "only_in_target_ms",
+        "Only in target (ms)",
+        "ms",
+        "of operations of the target without a counterpart",
+    ),
+    _UNEXPLAINED,
+)
+OPERATIONS = (
+    _PAIR,
+    text(
+        "matched_by",
+        "Matched by",
+        "arguments: same name, shapes and dtypes; call tree: other work below the same call; "
+        "product: another operator for the same matrix product",
+    ),
+    text("name", "Operation", "operator on the target, or several, longest first"),
+    text("reference_name", "Reference operation", "operator on the reference, likewise"),
+    text("place", "Place", "call that both have in common, where the call tree matched"),
+    _CATEGORY,
+    _DIMS,
+    _TYPES,
+    Column("uid", "UID", INTEGER, meaning="heaviest row of the target's operations table"),
+    Column("reference_uid", "Reference UID", INTEGER, meaning="likewise of the reference's"),
+    Column("uids", "UIDs", UIDS, meaning="all rows of the target's operations table"),
+    Column("reference_uids", "Reference UIDs", UIDS, meaning="likewise of the reference's"),
+    text("bound", "Bound", BOUND_MEANING),
+    text("reference_bound", "Reference bound", "the same on the reference"),
+    *_counts("calls", "calls", "calls; where the call tree matched, those of the common call"),
+    *_times("GPU busy time of all calls"),
+    number(
+        "percent_of_compute",
+        "% of compute",
+        "%",
+        "target's time / target's computation time",
+        ",.2f",
+    ),
+    number("reference_us_per_call", "Reference (µs per call)", "µs", "mean on the reference"),
+    number("target_us_per_call", "Target (µs per call)", "µs", "mean on the target"),
+    number(
+        "time_ratio",
+        "Target / reference",
+        "",
+        "time per call of the target / reference; above 1 the target is slower",
+        ",.2f",
+    ),
+    number(
+        "expected_ratio",
+        "Expected ratio",
+        "",
+        "what the two GPUs explain: ratio of bandwidths or of compute peaks, by the bound; empty "
+        "where that is not one number",
+        ",.2f",
+    ),
+    number(
+        "expected_ratio_least",
+        "Least expected ratio",
+        "",
+        "where the bound is not known: least ratio that any figure of the two GPUs explains",
+        ",.2f",
+    ),
+    number(
+        "expected_ratio_most",
+        "Most expected ratio",
+        "",
+        "where the bound is not known: highest ratio that any figure of the two GPUs explains",
+        ",.2f",
+    ),
+    number(
+        "work_ratio",
+        "Work ratio",
+        "",
+        "FLOPs (bytes where there are none) per call of the target / reference; empty where "
+        "either is not known",
+        ",.2f",
+    ),
+    number(
+        "attainable_ms",
+        "Attainable (ms)",
+        "ms",
+        "time on the target that the highest expected ratio gives, not below its roofline",
+    ),
+    Column(
+        "is_roofline_capped",
+        "At roofline",
+        FLAG,
+        meaning="the target's roofline is above the expected time and decides",
+    ),
+    text(
+        "outcome",
+        "Outcome",
+        "much slower, slower, as expected, faster or much faster than the hardware explains, "
+        "too short (calls in which launching decides), or not known",
+    ),
+    Column(
+        "is_unexpected",
+        "Unexpected",
+        FLAG,
+        meaning="slower or faster than the expected ratio by more than the tolerance; empty where "
+        "nothing is expected",
+    ),
+    _UNEXPLAINED,
+    text("explanation", "Explanation", "what the hardware explains of the difference"),
+    number("efficiency_pct", "Efficiency (%)", "%", "share of the target's roofline", ",.1f"),
+    number(
+        "reference_efficiency_pct",
+        "Reference efficiency (%)",
+        "%",
+        "share of the reference's roofline",
+        ",.1f",
+    ),
+    text("kernel", "Main kernel", "kernel of the target with most time"),
+    text("reference_kernel", "Reference main kernel", "kernel of the reference with most time"),
+    Column("same_kernels", "Same kernels", FLAG, meaning="both launch kernels of the same names"),
+)
+UNMATCHED = (
+    _SIDE,
+    Column("uid", "UID", INTEGER, meaning="row of that side's operations table"),
+    text("name", "Operation", "operator"),
+    _CATEGORY,
+    _DIMS,
+    _TYPES,
+    text("bound", "Bound", BOUND_MEANING),
+    count("calls", "Calls", "calls, all of them"),
+    number("time_ms", "GPU time (ms)", "ms", "GPU busy time without a counterpart"),
+    number("percent_of_compute", "% of compute", "%", "that time / its computation time", ",.2f"),
+    text("kernel", "Main kernel", "kernel with most time"),
+    text("place", "Place", "nearest call above it that both have in common"),
+)
+KERNELS = (
+    text("kernel", "Kernel", "name of the kernel, copy or fill"),
+    _FOUND_IN,
+    *_counts("launches", "launches", "launches"),
+    *_times("GPU time"),
+    number("reference_us_per_launch", "Reference (µs per launch)", "µs", "mean"),
+    number("target_us_per_launch", "Target (µs per launch)", "µs", "mean"),
+)
+LOWERING = (
+    _PAIR,
+    text("name", "Operation", "operator on the target"),
+    _DIMS,
+    _TYPES,
+    _SIDE,
+    text("kernel", "Kernel", "kernel that the operation is lowered to on this side"),
+    _FOUND_IN,
+    number("launches_per_call", "Launches per call", "", "launches of it / calls", ",.2f"),
+    number("us_per_call", "Time per call (µs)", "µs", "its time / calls"),
+    number("percent", "Share (%)", "%", "share of the operation's kernel time", ",.1f"),
+)
+COLLECTIVES = (
+    text("collective", "Collective", "kind of collective"),
+    text("dtype", "Dtype", "element type"),
+    Column("group_size", "Group size", INTEGER, meaning="ranks that take part"),
+    number("message_mb", "Message (MB)", "MiB", "larger of the messages sent and received"),
+    _FOUND_IN,
+    *_counts("count", "count", "communication kernels"),
+    *_times("duration, waiting for other ranks included,"),
+)
+MODULES = (
+    text("module", "Module", "name of the module's class"),
+    text("path", "Module path", "modules from the outermost to this one"),
+    Column("depth", "Depth", INTEGER, meaning="modules above it"),
+    _FOUND_IN,
+    *_counts("calls", "calls", "calls with GPU work"),
+    *_times("durations of the GPU events below it, added up,"),
+)
+
+SCHEMAS: dict[str, tuple[Column, ...]] = {
+    "comparison_totals": TOTALS,
+    "comparison_bounds": BOUNDS,
+    "comparison_categories": CATEGORIES,
+    "comparison_operations": OPERATIONS,
+    "comparison_unmatched": UNMATCHED,
+    "comparison_kernels": KERNELS,
+    "comparison_lowering": LOWERING,
+    "comparison_collectives": COLLECTIVES,
+    "comparison_modules": MODULES,
+}
+
+ABOUT = {
+    "comparison_totals": "The GPU timelines of a target and of a reference, in runs that have one.",
+    "comparison_bounds": "How much of either side's operations memory or compute bounds.",
+    "comparison_categories": "GPU time by category on either side.",
+    "comparison_operations": "Operations that both sides have, and how much of the difference the "
+    "figures of the two GPUs explain. A row of either operations table stands in one row at most, "
+    "or in several in parts, so that no time counts twice. What the hardware does not explain is "
+    "not proven to be the kernel's fault: clocks, power limits and versions differ too.",
+    "comparison_unmatched": "Operations that only one side has, with the time that has no "
+    "counterpart.",
+    "comparison_kernels": "GPU work of the operations by kernel name. Kernels of different "
+    "libraries have different names, so most rows of two vendors stand on one side only.",
+    "comparison_lowering": "Which kernels an operation of `comparison_operations` is lowered to on "
+    "either side.",
+    "comparison_collectives": "Communication by kind, element type, group size and message. Equal "
+    "counts in every row mean that both sides use the same collectives.",
+    "comparison_modules": "GPU time by the modules of the model, those of one class at one place "
+    "merged; a module contains those below it, so the rows do not add up.",
+}
