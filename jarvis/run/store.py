@@ -1,13 +1,12 @@
 """Run directories on disk: written beside their place, then moved there as a whole."""
 
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 from jarvis.errors import NotARunError, OutputFolderError, RunVersionError
 from jarvis.run.run import RESULTS, Run, read_manifest
+from jarvis.staging import staged_folder
 from jarvis.workspace import RUN_ENTRIES, RunPaths
 
 
@@ -41,29 +40,8 @@ def staged(root: Path, trace_sha256: str) -> Iterator[Path]:
 
     ``root`` is checked before and after. After an error it is what it was.
     """
-    check_output_folder(root, trace_sha256)
-    root.parent.mkdir(parents=True, exist_ok=True)
-    token = uuid4().hex[:8]
-    fresh, old = (root.with_name(f".{root.name}.{kind}-{token}") for kind in ("new", "old"))
-    fresh.mkdir()
-    try:
-        yield fresh
-        check_output_folder(root, trace_sha256)
-        _replace(root, fresh, old)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _replace(root: Path, fresh: Path, old: Path) -> None:
-    with suppress(FileNotFoundError):
-        root.rename(old)
-    try:
-        fresh.rename(root)
-    except OSError:
-        if old.exists():
-            old.rename(root)
-        raise
+    with staged_folder(root, lambda: check_output_folder(root, trace_sha256)) as folder:
+        yield folder
 
 
 def write_run(run: Run, root: Path) -> None:

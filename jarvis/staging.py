@@ -1,0 +1,53 @@
+"""Folders that appear whole or not at all: written beside their place, then moved there."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+LABEL_VARIABLE = "JARVIS_STAGING"
+"""A label of this process for what it has half written, so that another can clear it away."""
+
+
+@contextmanager
+def staged_folder(root: Path, check: Callable[[], None]) -> Iterator[Path]:
+    """A folder to write into; it takes the place of ``root`` when the block ends well.
+
+    ``check`` is called before and after, and raises where ``root`` must not be replaced. After an
+    error ``root`` is what it was.
+    """
+    check()
+    root.parent.mkdir(parents=True, exist_ok=True)
+    token = f"{os.environ.get(LABEL_VARIABLE, '')}{uuid4().hex[:8]}"
+    fresh, old = (root.with_name(f".{root.name}.{kind}-{token}") for kind in ("new", "old"))
+    fresh.mkdir()
+    try:
+        yield fresh
+        check()
+        _replace(root, fresh, old)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def clear_staged(parent: Path, label: str) -> None:
+    """Undo what a process with this label was about to put into ``parent`` when it was killed."""
+    for left in sorted(parent.glob(f".*-{label}*")):
+        name, _, state = left.name.removeprefix(".").rpartition(".")
+        if state.startswith("old-") and not (parent / name).exists():
+            left.rename(parent / name)  # killed between the two moves
+        else:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _replace(root: Path, fresh: Path, old: Path) -> None:
+    with suppress(FileNotFoundError):
+        root.rename(old)
+    try:
+        fresh.rename(root)
+    except OSError:
+        if old.exists():
+            old.rename(root)
+        raise
