@@ -1,5 +1,6 @@
 from typing import Any
 
+import altair as alt
 import polars as pl
 import pytest
 
@@ -43,7 +44,10 @@ def test_the_largest_of_no_numbers_is_0(numbers: list[float | None], top: float)
 
 
 def drawn(chart: Any) -> dict[str, Any]:
+    """The chart as Vega-Lite, found valid."""
     spec: dict[str, Any] = chart.to_dict()
+    if isinstance(chart, charts.Drawing):
+        alt.Chart.from_dict(spec)
     return spec
 
 
@@ -53,11 +57,17 @@ def values(spec: dict[str, Any], layer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lines(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    return [values(spec, la) for la in spec["layer"] if la["mark"]["type"] == "line"]
+    """The corners of each ceiling and of its target, one after the other."""
+    corners = [p for la in spec["layer"] if la["mark"]["type"] == "line" for p in values(spec, la)]
+    found: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for corner in corners:
+        found.setdefault((corner["ceiling"], corner["of"]), []).append(corner)
+    return list(found.values())
 
 
 def texts(spec: dict[str, Any]) -> list[str]:
-    return [la["mark"]["text"] for la in spec["layer"] if la["mark"]["type"] == "text"]
+    labels = [la for la in spec["layer"] if la["mark"]["type"] == "text"]
+    return [label["text"] for layer in labels for label in values(spec, layer)]
 
 
 def test_a_ceiling_has_its_ridge_where_both_peaks_meet() -> None:
@@ -85,6 +95,26 @@ def test_the_target_line_moves_with_the_slider() -> None:
         spec = drawn(charts.compute_roofline(rows(), COLUMNS, target, charts.LIGHT))
         heights.append(lines(spec)[1][-1]["tflops_per_s"])
     assert heights == pytest.approx([50.0, 80.0])
+
+
+def test_a_slider_changes_only_the_data_of_a_chart() -> None:
+    """What the browser got before it need not draw anew."""
+    seen = []
+    for target, saved in ((50, [68.0, 30.0]), (80, [30.0, 68.0])):
+        moved = rows(saved_us=saved, state=[BELOW, MISSED])
+        seen.append(
+            [
+                charts.compute_roofline(moved, COLUMNS, target, charts.LIGHT),
+                charts.bandwidth_roofline(moved, COLUMNS, target, charts.LIGHT),
+                charts.savings(moved, COLUMNS, charts.LIGHT),
+                charts.scatter(moved, COLUMNS, charts.LIGHT, x="bytes", y="pct_roofline"),
+            ]
+        )
+    for before, after in zip(*seen, strict=True):
+        assert before.spec is after.spec
+        assert before.datasets.keys() == after.datasets.keys()
+    first, second = (one[2].datasets["bars"]["label"].to_list() for one in seen)
+    assert first == second[::-1]
 
 
 def test_points_carry_state_in_colour_and_shape_and_can_be_picked() -> None:
@@ -141,14 +171,15 @@ def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
 def test_savings_leave_out_what_saves_nothing_and_name_each_bar_once() -> None:
     same = pl.concat([rows(saved_us=[68.0, 1.0])] * 2)
     spec = drawn(charts.savings(same, COLUMNS, charts.LIGHT))
-    assert spec["layer"][0]["encoding"]["y"]["sort"] == [
-        "mm [64,32] bf16",
-        "mm [64,32] bf16 #2",
-        "addmm",
-        "addmm #2",
+    assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"
+    assert [(row["rank"], row["label"]) for row in values(spec, spec)] == [
+        (0, "mm [64,32] bf16"),
+        (1, "mm [64,32] bf16 #2"),
+        (2, "addmm"),
+        (3, "addmm #2"),
     ]
     one = drawn(charts.savings(rows(), COLUMNS, charts.LIGHT))
-    assert [row["uid"] for row in values(one, one["layer"][0])] == [7]
+    assert [row["name"] for row in values(one, one)] == ["aten::mm"]
 
 
 def test_category_bars_put_the_saving_over_the_time() -> None:
@@ -170,7 +201,8 @@ def test_bars_add_up_and_keep_the_longest() -> None:
     columns = charts.columns_of(TABLES["memory_copies"])
     chart = charts.bars(copies, columns, charts.LIGHT, x="total_time_us", y="direction", limit=2)
     spec = drawn(chart)
-    assert spec["encoding"]["y"]["sort"] == ["D2H", "H2D"]
+    assert spec["encoding"]["y"]["sort"]["field"] == "rank"
+    assert {row["direction"]: row["rank"] for row in values(spec, spec)} == {"D2H": 0, "H2D": 1}
     sums = {row["direction"]: row["total_time_us"] for row in values(spec, spec)}
     assert sums == {"D2H": 5.0, "H2D": 3.0}
 

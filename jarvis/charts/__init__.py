@@ -9,6 +9,7 @@ from jarvis.charts.bars import (
     savings,
     scatter,
 )
+from jarvis.charts.drawing import Drawing
 from jarvis.charts.gaps import idle_gaps_us
 from jarvis.charts.icicle import icicle
 from jarvis.charts.marks import MAX_POINTS, Columns, columns_of, largest
@@ -33,6 +34,7 @@ __all__ = [
     "PICKED",
     "STATES",
     "Columns",
+    "Drawing",
     "Palette",
     "TimelineRow",
     "bandwidth_roofline",

@@ -1,19 +1,24 @@
 """Bars, histograms and scatter plots."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import altair as alt
 import polars as pl
 
+from jarvis.charts.drawing import KEPT_SPECIFICATIONS, Drawing, Specification, specification
 from jarvis.charts.marks import (
     LINEAR,
     MAX_POINTS,
     Columns,
+    Tip,
     largest,
     length_scale,
     name_axis,
     plain_axis,
     shortened,
+    tips,
     tooltip,
     unique_labels,
 )
@@ -31,36 +36,44 @@ _NARROW_LABEL = 32
 _NO_GROUP = "none of these"
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The values of a field and the colour of each."""
+
+    field: str
+    values: tuple[str, ...]
+    colours: tuple[str, ...]
+
+    def color(self) -> alt.Color:
+        """Encoded with a legend."""
+        scale = alt.Scale(domain=list(self.values), range=list(self.colours))
+        return alt.Color(f"{self.field}:N", scale=scale, legend=_legend())
+
+
 def savings(
     rows: pl.DataFrame, columns: Columns, palette: Palette, limit: int = TOP_BARS
-) -> alt.LayerChart:
+) -> Drawing:
     """The operations that would save most at the target: kernel time pale, saving strong.
 
     ``rows``: ``name``, ``arguments``, ``kernel_time_us``, ``saved_us`` and what a tooltip names.
     """
-    top = rows.filter(pl.col("saved_us") > 0).sort("saved_us", descending=True).head(limit)
+    names = ("name", "arguments", "operation_count", "kernel_time_us", "saved_us", "pct_roofline")
+    saving = rows.lazy().select(names).filter(pl.col("saved_us") > 0)
+    top = saving.sort("saved_us", descending=True).head(limit).collect()
     short_name = pl.col("name").str.replace(r"^aten::", "")
     text = pl.concat_str(short_name, "arguments", separator=" ", ignore_nulls=True)
-    names = ("name", "arguments", "operation_count", "kernel_time_us", "saved_us", "pct_roofline")
-    return _over(
-        unique_labels(top, text, _NARROW_LABEL),
-        "kernel_time_us",
-        "saved_us",
-        names,
-        columns,
-        palette,
-    )
+    labelled = unique_labels(top, text, _NARROW_LABEL)
+    return _over(labelled, "kernel_time_us", "saved_us", names, columns, palette)
 
 
-def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> alt.LayerChart:
+def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
     """Time of each category pale, what the target would save of it strong.
 
     ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, most time first.
     """
-    frame = rows.with_columns(label=pl.col("title"))
-    return _over(
-        frame, "gpu_time_ms", "saved_ms", ("title", "gpu_time_ms", "saved_ms"), columns, palette
-    )
+    names = ("title", "gpu_time_ms", "saved_ms")
+    labelled = rows.select(*names, label="title")
+    return _over(labelled, "gpu_time_ms", "saved_ms", names, columns, palette)
 
 
 def _over(
@@ -70,18 +83,38 @@ def _over(
     names: Sequence[str],
     columns: Columns,
     palette: Palette,
-) -> alt.LayerChart:
-    y = alt.Y("label:N", sort=frame["label"].to_list(), axis=name_axis())
-    unit = columns[whole].unit
-    base = alt.Chart(frame).encode(y=y, tooltip=tooltip(columns, names, frame))
+) -> Drawing:
+    """Two bars for each row, one over the other, in the order of the rows."""
+    lines = tips(columns, names, frame)
     longest = largest(frame[whole])
+    spec = _over_spec(whole, part, columns[whole].unit, longest, frame.height, lines, palette)
+    return Drawing(spec, {"bars": frame.with_row_index("rank")})
+
+
+@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+def _over_spec(
+    whole: str,
+    part: str,
+    unit: str | None,
+    longest: float,
+    count: int,
+    lines: tuple[Tip, ...],
+    palette: Palette,
+) -> Specification:
+    base = alt.Chart(alt.NamedData("bars")).encode(y=_name_axis_by_rank(), tooltip=tooltip(lines))
     x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
     pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
-    strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=alt.X(f"{part}:Q"))
+    strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
     value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
-        x=alt.X(f"{whole}:Q"), text=alt.Text(f"{whole}:Q", format=",.3~r")
+        x=f"{whole}:Q", text=alt.Text(f"{whole}:Q", format=",.3~r")
     )
-    return alt.LayerChart(layer=[pale, strong, value], height=_height(frame.height))
+    return specification(alt.LayerChart(layer=[pale, strong, value], height=_height(count)))
+
+
+def _name_axis_by_rank() -> alt.Y:
+    """Labels in the order of the rows' ``rank``; a list of them would differ for other rows."""
+    by_rank = alt.EncodingSortField(field="rank", op="min", order="ascending")
+    return alt.Y("label:N", sort=by_rank, axis=name_axis())
 
 
 def bars(
@@ -93,35 +126,51 @@ def bars(
     y: str,
     color: str | None = None,
     limit: int = TOP_BARS,
-) -> alt.Chart:
+) -> Drawing:
     """Column ``x`` added up for each value of ``y``, longest first, parted by ``color``."""
     color = _telling(color, frame)
     keys = [y, *([color] if color else [])]
     known = frame.filter(pl.col(x) > 0).with_columns(pl.col(keys).fill_null(_NO_GROUP))
     longest = known.group_by(y).agg(pl.col(x).sum()).sort(x, y, descending=[True, False])
-    top = longest.head(limit).select(y).with_columns(label=shortened(pl.col(y)))
+    top = longest.head(limit).select(y, label=shortened(pl.col(y))).with_row_index("rank")
     parts = (
-        known.join(top, on=y).group_by([*keys, "label"], maintain_order=True).agg(pl.col(x).sum())
+        known.join(top, on=y)
+        .group_by([*keys, "label", "rank"], maintain_order=True)
+        .agg(pl.col(x).sum())
     )
-    chart: alt.Chart = (
-        alt.Chart(parts)
+    spec = _bars_spec(
+        x,
+        columns[x].label,
+        largest(longest[x]),
+        top.height,
+        tips(columns, [*keys, x], parts),
+        _groups(color, parts, palette),
+        palette,
+    )
+    return Drawing(spec, {"bars": parts})
+
+
+@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+def _bars_spec(
+    x: str,
+    title: str,
+    longest: float,
+    count: int,
+    lines: tuple[Tip, ...],
+    groups: Groups | None,
+    palette: Palette,
+) -> Specification:
+    chart = (
+        alt.Chart(alt.NamedData("bars"))
         .mark_bar(height={"band": 0.72})
         .encode(
-            y=alt.Y("label:N", sort=top["label"].to_list(), axis=name_axis()),
-            x=alt.X(
-                f"{x}:Q",
-                axis=plain_axis(columns[x].label, format=LINEAR),
-                scale=length_scale(largest(longest[x])),
-            ),
-            tooltip=tooltip(columns, [*keys, x], parts),
+            y=_name_axis_by_rank(),
+            x=alt.X(f"{x}:Q", axis=plain_axis(title, format=LINEAR), scale=length_scale(longest)),
+            color=groups.color() if groups else alt.value(palette.primary),
+            tooltip=tooltip(lines),
         )
     )
-    if color is None:
-        chart = chart.encode(color=alt.value(palette.primary))
-    else:
-        chart = chart.encode(color=_categorical(color, parts, columns, palette))
-    chart.height = _height(top.height) + (30 if color else 0)
-    return chart
+    return specification(chart.properties(height=_height(count) + (30 if groups else 0)))
 
 
 def scatter(
@@ -132,38 +181,59 @@ def scatter(
     x: str,
     y: str,
     color: str | None = None,
-) -> alt.Chart:
+) -> Drawing:
     """The MAX_POINTS rows with most time by two columns, ``x`` logarithmic, size by kernel time."""
-    points = frame.filter((pl.col(x) > 0) & pl.col(y).is_not_null())
-    points = points.sort("kernel_time_us", descending=True, maintain_order=True).head(MAX_POINTS)
+    groups = [color] if color else []
+    named = dict.fromkeys(["name", "arguments", x, y, *groups, "state"])
+    wanted = dict.fromkeys([*named, "kernel_time_us"])
+    drawable = (
+        frame.lazy()
+        .select(name for name in wanted if name in frame.columns)
+        .filter((pl.col(x) > 0) & pl.col(y).is_not_null())
+    )
+    heaviest = drawable.sort("kernel_time_us", descending=True, maintain_order=True)
+    points = heaviest.head(MAX_POINTS).collect()
     color = _telling(color, points)
     if color:
         points = points.with_columns(pl.col(color).fill_null(_NO_GROUP))
-    names = dict.fromkeys(["name", "arguments", x, y, *([color] if color else []), "state"])
-    shown = [name for name in names if name in points.columns]
-    chart: alt.Chart = (
-        alt.Chart(points.select(list(dict.fromkeys([*shown, "kernel_time_us"]))))
+    spec = _scatter_spec(
+        (x, columns[x].label),
+        (y, columns[y].label),
+        tips(columns, named, points),
+        _groups(color, points, palette),
+        palette,
+    )
+    return Drawing(spec, {"points": points})
+
+
+@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+def _scatter_spec(
+    x: tuple[str, str],
+    y: tuple[str, str],
+    lines: tuple[Tip, ...],
+    groups: Groups | None,
+    palette: Palette,
+) -> Specification:
+    """``x`` and ``y`` are a field and its title each."""
+    (x_field, x_title), (y_field, y_title) = x, y
+    chart = (
+        alt.Chart(alt.NamedData("points"))
         .mark_point(filled=True, opacity=0.8)
         .encode(
             x=alt.X(
-                f"{x}:Q",
+                f"{x_field}:Q",
                 scale=alt.Scale(type="log"),
-                axis=alt.Axis(title=columns[x].label, format="~s", tickCount=6, labelOverlap=True),
+                axis=alt.Axis(title=x_title, format="~s", tickCount=6, labelOverlap=True),
             ),
-            y=alt.Y(f"{y}:Q", axis=plain_axis(columns[y].label, format=LINEAR)),
+            y=alt.Y(f"{y_field}:Q", axis=plain_axis(y_title, format=LINEAR)),
             size=alt.Size("kernel_time_us:Q", scale=alt.Scale(range=[40, 400]), legend=None),
-            tooltip=tooltip(columns, shown, points),
+            color=groups.color() if groups else alt.value(palette.primary),
+            tooltip=tooltip(lines),
         )
     )
-    if color is None:
-        chart = chart.encode(color=alt.value(palette.primary))
-    else:
-        chart = chart.encode(
-            color=_categorical(color, points, columns, palette),
-            shape=alt.Shape(f"{color}:N", legend=_legend()),
-        )
-    chart.height = 300
-    return chart
+    if groups:
+        chart = chart.encode(shape=alt.Shape(f"{groups.field}:N", legend=_legend()))
+    return specification(chart.properties(height=300))
 
 
 def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
@@ -276,14 +346,14 @@ def _telling(field: str | None, frame: pl.DataFrame) -> str | None:
     return field if field and frame[field].null_count() < frame.height else None
 
 
-def _categorical(field: str, frame: pl.DataFrame, columns: Columns, palette: Palette) -> alt.Color:
+def _groups(field: str | None, frame: pl.DataFrame, palette: Palette) -> Groups | None:
+    if field is None:
+        return None
     if field == "state":
-        scale = alt.Scale(domain=list(STATES), range=list(palette.states))
-        return alt.Color("state:N", scale=scale, legend=_legend())
-    values = sorted(str(v) for v in frame[field].unique().drop_nulls())
-    colours = [palette.categorical[n % len(palette.categorical)] for n in range(len(values))]
-    scale = alt.Scale(domain=values, range=colours)
-    return alt.Color(f"{field}:N", scale=scale, legend=_legend())
+        return Groups(field, STATES, palette.states)
+    values = tuple(sorted(str(v) for v in frame[field].unique().drop_nulls()))
+    colours = (palette.categorical[n % len(palette.categorical)] for n in range(len(values)))
+    return Groups(field, values, tuple(colours))
 
 
 def _legend() -> alt.Legend:

@@ -1,7 +1,8 @@
 """What all charts share: axes, tooltips and labels from the schema's columns."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -13,6 +14,9 @@ Columns = Mapping[str, Column]
 
 MAX_POINTS = 1500
 """Operations drawn as points, those with most time; a browser slows down with more."""
+
+LINEAR = ",.3~f"
+"""Axis labels: plain numbers, thousands separated, no trailing zeros."""
 
 LABEL_LENGTH = 44
 _LABEL_PX = 250
@@ -30,22 +34,37 @@ def largest(numbers: pl.Series) -> float:
     return float(found) if isinstance(found, int | float) else 0.0
 
 
-def tooltip(columns: Columns, names: Iterable[str], frame: pl.DataFrame) -> list[alt.Tooltip]:
-    """A tooltip line for each named column that the frame has."""
-    return [
-        alt.Tooltip(field=name, type=_kind(frame.schema[name]), title=columns[name].label, **form)
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """A line of a tooltip: a field, what it is called, and the format of its numbers."""
+
+    field: str
+    title: str
+    form: str | None
+
+    def encoded(self) -> alt.Tooltip:
+        """As Altair takes it."""
+        if self.form is None:
+            return alt.Tooltip(field=self.field, type="nominal", title=self.title)
+        return alt.Tooltip(
+            field=self.field, type="quantitative", title=self.title, format=self.form
+        )
+
+
+def tips(columns: Columns, names: Iterable[str], frame: pl.DataFrame) -> tuple[Tip, ...]:
+    """A line for each named column that the frame has."""
+    schema = frame.schema
+    return tuple(
+        Tip(name, column.label, (column.format or LINEAR) if schema[name].is_numeric() else None)
         for name in names
-        if name in frame.columns
-        for form in [_format(columns[name], frame.schema[name])]
-    ]
+        if name in schema
+        for column in [columns[name]]
+    )
 
 
-def _kind(dtype: pl.DataType) -> Literal["quantitative", "nominal"]:
-    return "quantitative" if dtype.is_numeric() else "nominal"
-
-
-def _format(column: Column, dtype: pl.DataType) -> dict[str, Any]:
-    return {"format": column.format or ",.3~f"} if dtype.is_numeric() else {}
+def tooltip(lines: Iterable[Tip]) -> list[alt.Tooltip]:
+    """The lines of a tooltip as Altair takes them."""
+    return [line.encoded() for line in lines]
 
 
 def shortened(text: pl.Expr, length: int = LABEL_LENGTH) -> pl.Expr:
@@ -66,10 +85,6 @@ def unique_labels(frame: pl.DataFrame, text: pl.Expr, length: int) -> pl.DataFra
         .then(pl.concat_str(pl.col("label"), pl.lit(" #"), rank))
         .otherwise("label")
     )
-
-
-LINEAR = ",.3~f"
-"""Axis labels: plain numbers, thousands separated, no trailing zeros."""
 
 
 def plain_axis(title: str | None, **options: Any) -> alt.Axis:

@@ -1,14 +1,16 @@
 """Rooflines: what operations achieve, under what the GPU can do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, floor, log10, sqrt
 from typing import Any, Literal
 
 import altair as alt
 import polars as pl
 
-from jarvis.charts.marks import MAX_POINTS, Columns, tooltip
+from jarvis.charts.drawing import KEPT_SPECIFICATIONS, Drawing, Specification, specification
+from jarvis.charts.marks import MAX_POINTS, Columns, Tip, tips, tooltip
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
 
 PICKED = "picked"
@@ -17,6 +19,8 @@ PICKED = "picked"
 _ROOM = 1.8
 """Factor of free space around the points of a logarithmic axis."""
 
+_PEAK, _TARGET = "peak", "target"
+_DASHES = [[1, 0], [5, 4]]
 _HEIGHT = 370
 _LABEL_STEP = 150
 _SHORT_DECADES = 4
@@ -33,6 +37,7 @@ _POINT_COLUMNS = (
     "bound",
     "compute",
 )
+_NEEDED = (*_POINT_COLUMNS, "uid", "bytes", "peak_tflops", "peak_tb_per_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +69,23 @@ def peak_words(compute: str | None) -> str:
 
 def compute_roofline(
     rows: pl.DataFrame, columns: Columns, target_pct: float, palette: Palette
-) -> alt.LayerChart:
+) -> Drawing:
     """TFLOPS/s over FLOP/byte, both logarithmic, under the ceilings of the precisions in use.
 
     ``rows`` have the columns of ``operations``, ``arguments`` and ``state``; those without FLOPs
     have no place here. A dashed line stands at ``target_pct`` of each ceiling.
     """
-    placed = over_intensity(rows)
-    layers = _ceiling_layers(placed, target_pct, palette)
-    if placed.slope:
-        layers.append(_slope_label(placed.slope, placed.plane, palette))
-    return _assembled(placed, columns, layers, palette)
+    return _drawing(over_intensity(_needed(rows)), columns, target_pct, palette)
 
 
 def bandwidth_roofline(
     rows: pl.DataFrame, columns: Columns, target_pct: float, palette: Palette
-) -> alt.LayerChart:
+) -> Drawing:
     """TB/s over the bytes of a call, both logarithmic, under the bandwidth peak.
 
     ``rows`` as for ``compute_roofline``; those without bytes have no place here.
     """
-    placed = over_size(rows)
-    return _assembled(placed, columns, _ceiling_layers(placed, target_pct, palette), palette)
+    return _drawing(over_size(_needed(rows)), columns, target_pct, palette)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,13 @@ class Plane:
     x: Axis
     y: Axis
 
-    def chart(self, points: Sequence[tuple[float, float]], **more: Sequence[Any]) -> alt.Chart:
-        """A chart of bare points with further columns."""
-        xs, ys = zip(*points, strict=True)
-        frame = pl.DataFrame({self.x.field: xs, self.y.field: ys, **more})
-        return alt.Chart(frame).encode(x=self.x.as_x(), y=self.y.as_y())
+    def chart(self, dataset: str) -> alt.Chart:
+        """A chart of what a dataset places in the plane."""
+        return alt.Chart(alt.NamedData(dataset)).encode(x=self.x.as_x(), y=self.y.as_y())
+
+    def place(self, point: tuple[float, float]) -> dict[str, float]:
+        """A point by the fields of the axes."""
+        return dict(zip((self.x.field, self.y.field), point, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,8 @@ def suits_intensity(rows: pl.DataFrame) -> bool:
 
 
 def _heaviest(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
-    drawable = rows.filter((pl.col(x) > 0) & (pl.col(y) > 0))
-    return drawable.sort("kernel_time_us", descending=True).head(MAX_POINTS)
+    drawable = rows.lazy().filter((pl.col(x) > 0) & (pl.col(y) > 0))
+    return drawable.sort("kernel_time_us", descending=True).head(MAX_POINTS).collect()
 
 
 def _log_range(values: Iterable[float]) -> tuple[float, float]:
@@ -211,80 +213,129 @@ def log_ticks(domain: tuple[float, float]) -> list[float]:
     return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
 
 
-def _ceiling_layers(placed: Placed, target_pct: float, palette: Palette) -> list[alt.Chart]:
-    layers: list[alt.Chart] = []
+def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palette) -> Drawing:
+    points, plane = placed.points, placed.plane
+    named = [name for name in _POINT_COLUMNS if name in points.columns]
+    wanted = dict.fromkeys(["uid", *named, plane.x.field, plane.y.field])
+    found = set(points["state"].unique())
+    present = tuple(number for number, state in enumerate(STATES) if state in found)
+    datasets = {"points": points.select(*wanted)}
+    if placed.ceilings:
+        datasets["lines"] = _lines(placed, target_pct)
+    if labels := _labels(placed):
+        datasets["labels"] = pl.DataFrame(labels)
+    spec = _specification(
+        plane, tips(columns, named, points), present, frozenset(datasets), palette
+    )
+    return Drawing(spec, datasets)
+
+
+def _needed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Few columns, as each is copied for the points that are drawn."""
+    return rows.select(name for name in _NEEDED if name in rows.columns)
+
+
+def _lines(placed: Placed, target_pct: float) -> pl.DataFrame:
+    """The corners of each ceiling, and of the target below it."""
     plane = placed.plane
+    return pl.DataFrame(
+        [
+            plane.place((x, y * part)) | {"order": order, "ceiling": number, "of": of}
+            for number, ceiling in enumerate(placed.ceilings)
+            for of, part in ((_PEAK, 1.0), (_TARGET, target_pct / 100))
+            for order, (x, y) in enumerate(ceiling.corners(plane.x.domain))
+        ]
+    )
+
+
+def _labels(placed: Placed) -> list[dict[str, Any]]:
+    """The names of the ceilings and of the slope, each with its shift in pixels.
+
+    A ceiling's name is above its line: at its end, or for a level line at its start, where calls
+    are small and far below; those of several ceilings stand side by side. The bandwidth is above
+    the slope, half-way up what is seen of it.
+    """
+    plane = placed.plane
+    labels = []
     for number, ceiling in enumerate(placed.ceilings):
-        corners = ceiling.corners(plane.x.domain)
-        target = [(x, y * target_pct / 100) for x, y in corners]
-        for line, dash in ((corners, [1, 0]), (target, [5, 4])):
-            layers.append(
-                plane.chart(line, order=range(len(line)))
-                .mark_line(color=palette.muted, strokeWidth=1.5, strokeDash=dash, clip=True)
-                .encode(order="order:O")
-            )
-        if ceiling.name:
-            layers.append(_ceiling_label(ceiling, plane, number, palette))
-    return layers
-
-
-def _ceiling_label(ceiling: Ceiling, plane: Plane, number: int, palette: Palette) -> alt.Chart:
-    """The name above the line: at its end, or for a level line at its start, where calls are
-    small and far below; those of several ceilings stand side by side."""
-    shift = 4 + number * _LABEL_STEP
-    start, *_, end = ceiling.corners(plane.x.domain)
-    if ceiling.slope is None:
-        return _label(plane, start, ceiling.name, palette, "left", shift, -7)
-    return _label(plane, end, ceiling.name, palette, "right", -shift, -7)
-
-
-def _slope_label(slope: float, plane: Plane, palette: Palette) -> alt.Chart:
-    """The bandwidth above the slope, half-way up what is seen of it."""
-    low = max(plane.x.domain[0], plane.y.domain[0] / slope)
-    high = min(plane.x.domain[1], plane.y.domain[1] / slope)
-    x = sqrt(low * high)
-    text = f"{slope:,.3g} TB/s memory"
-    return _label(plane, (x, x * slope), text, palette, "right", -8, -8)
+        shift = 4 + number * _LABEL_STEP
+        start, *_, end = ceiling.corners(plane.x.domain)
+        if ceiling.name and ceiling.slope is None:
+            labels.append(_label(plane, start, ceiling.name, "left", shift, -7))
+        elif ceiling.name:
+            labels.append(_label(plane, end, ceiling.name, "right", -shift, -7))
+    if slope := placed.slope:
+        low = max(plane.x.domain[0], plane.y.domain[0] / slope)
+        high = min(plane.x.domain[1], plane.y.domain[1] / slope)
+        x = sqrt(low * high)
+        labels.append(_label(plane, (x, x * slope), f"{slope:,.3g} TB/s memory", "right", -8, -8))
+    return labels
 
 
 def _label(
     plane: Plane,
-    place: tuple[float, float],
+    point: tuple[float, float],
     text: str,
-    palette: Palette,
     align: Literal["left", "right"],
     dx: int,
     dy: int,
+) -> dict[str, Any]:
+    return plane.place(point) | {"text": text, "align": align, "dx": dx, "dy": dy}
+
+
+@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+def _specification(
+    plane: Plane,
+    lines: tuple[Tip, ...],
+    present: tuple[int, ...],
+    datasets: frozenset[str],
+    palette: Palette,
+) -> Specification:
+    """The points with a legend of the states ``present``, and the layers that have data."""
+    layers = [_points(plane, lines, present, palette)]
+    if "lines" in datasets:
+        layers.append(
+            plane.chart("lines")
+            .mark_line(color=palette.muted, strokeWidth=1.5, clip=True)
+            .encode(
+                order="order:Q",
+                detail="ceiling:N",
+                strokeDash=alt.StrokeDash(
+                    "of:N", scale=alt.Scale(domain=[_PEAK, _TARGET], range=_DASHES), legend=None
+                ),
+            )
+        )
+    if "labels" in datasets:
+        layers.append(
+            plane.chart("labels")
+            .mark_text(
+                color=palette.text,
+                fontSize=11,
+                align=alt.expr("datum.align"),
+                dx=alt.expr("datum.dx"),
+                dy=alt.expr("datum.dy"),
+            )
+            .encode(text="text:N")
+        )
+    return specification(alt.LayerChart(layer=layers, height=_HEIGHT))
+
+
+def _points(
+    plane: Plane, lines: tuple[Tip, ...], present: tuple[int, ...], palette: Palette
 ) -> alt.Chart:
-    mark: alt.Chart = plane.chart([place]).mark_text(
-        text=text, align=align, dx=dx, dy=dy, color=palette.text, fontSize=11
-    )
-    return mark
-
-
-def _assembled(
-    placed: Placed, columns: Columns, ceilings: list[alt.Chart], palette: Palette
-) -> alt.LayerChart:
-    points, plane = placed.points, placed.plane
-    present = [number for number, state in enumerate(STATES) if (points["state"] == state).any()]
     domain = [STATES[number] for number in present]
     legend = alt.Legend(orient="top", title=None, labelFontSize=12, symbolSize=90)
     colours = alt.Scale(domain=domain, range=[palette.states[number] for number in present])
     shapes = alt.Scale(domain=domain, range=[STATE_SHAPES[number] for number in present])
-    named = [name for name in _POINT_COLUMNS if name in points.columns]
-    wanted = list(dict.fromkeys(["uid", *named, plane.x.field, plane.y.field]))
-    layer = (
-        alt.Chart(points.select(wanted))
+    chart: alt.Chart = (
+        plane.chart("points")
         .mark_point(filled=True, opacity=0.8, clip=True)
         .encode(
-            x=plane.x.as_x(),
-            y=plane.y.as_y(),
             size=alt.Size("kernel_time_us:Q", scale=alt.Scale(range=[40, 500]), legend=None),
             color=alt.Color("state:N", scale=colours, legend=legend),
             shape=alt.Shape("state:N", scale=shapes, legend=legend),
-            tooltip=tooltip(columns, named, points),
+            tooltip=tooltip(lines),
         )
         .add_params(alt.selection_point(name=PICKED, fields=["uid"]))
     )
-    chart: alt.LayerChart = alt.LayerChart(layer=[layer, *ceilings], height=_HEIGHT)
     return chart

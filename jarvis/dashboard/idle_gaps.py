@@ -6,6 +6,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.analyses.wording import counted
+from jarvis.dashboard.drawn import drawn
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import palette
 from jarvis.impact import share_pct
@@ -51,8 +52,8 @@ def idle_gap_cards(run: Run) -> None:
             f"{cause.lower()}**",
             help="All gaps, each with the one cause that the recorded host calls fit best.",
         )
-        chart = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y="cause", limit=len(_LABELS))
-        st.altair_chart(chart, alt="Idle time by likely cause")
+        drawing = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y="cause", limit=len(_LABELS))
+        drawn(drawing, "Idle time by likely cause")
         st.caption("One trace cannot prove a cause: each is what the recorded host calls fit best.")
     longest = gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(_LONGEST)
     known = [name for name in _SHOWN if longest[name].null_count() < longest.height]

@@ -9,6 +9,7 @@ from jarvis import charts
 from jarvis.analyses.wording import counted
 from jarvis.dashboard import navigation
 from jarvis.dashboard.controls import target_slider
+from jarvis.dashboard.drawn import drawn
 from jarvis.dashboard.figures import figure
 from jarvis.dashboard.projection import operation_columns
 from jarvis.dashboard.state import Opened, palette
@@ -157,5 +158,5 @@ def _categories(now: Opened, target_pct: int) -> None:
             "would save if they reached it. Findings about idle time, communication and fusion are "
             "not in it, and small operations that are no finding are.",
         )
-        chart = charts.categories(rows, operation_columns(), palette())
-        st.altair_chart(chart, alt="Kernel time and saving of each category")
+        drawing = charts.categories(rows, operation_columns(), palette())
+        drawn(drawing, "Kernel time and saving of each category")

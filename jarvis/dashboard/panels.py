@@ -1,14 +1,11 @@
 """Draws the panels that analyses declare as data."""
 
-from functools import partial
-
-import altair as alt
 import polars as pl
 import streamlit as st
-from altair.utils.schemapi import debug_mode
 
 from jarvis import charts
 from jarvis.analyses.base import Panel
+from jarvis.dashboard.drawn import drawn
 from jarvis.dashboard.state import palette
 
 
@@ -18,26 +15,21 @@ def panel_card(
     """A card with the panel's chart; the ``uid`` of the operation that was clicked on it."""
     with st.container(border=True, height="stretch"):
         st.markdown(f"**{panel.title}**")
-        with debug_mode(False):
-            chart = draw(panel, rows, columns, target_pct)
-        if chart is None:
+        drawing = draw(panel, rows, columns, target_pct)
+        if drawing is None:
             st.caption(_WHY_EMPTY[panel.kind])
             return None
-        # The tests validate every chart; doing it in every run would take most of a chart's time.
-        object.__setattr__(chart, "to_dict", partial(chart.to_dict, validate=False))
         if panel.kind in _OF_POINTS and (hidden := rows.height - charts.MAX_POINTS) > 0:
             st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
         if panel.kind != "roofline":
-            st.altair_chart(chart, key=key, alt=panel.title)
+            drawn(drawing, panel.title, key=key)
             return None
-        event = st.altair_chart(
-            chart,
+        picked = drawn(
+            drawing,
+            f"{panel.title}: achieved rate of each operation under the peaks",
             key=key,
-            on_select="rerun",
-            selection_mode=charts.PICKED,
-            alt=f"{panel.title}: achieved rate of each operation under the peaks",
+            selection=charts.PICKED,
         )
-    picked = event["selection"].get(charts.PICKED) or []
     return int(picked[0]["uid"]) if picked else None
 
 
@@ -52,7 +44,7 @@ _WHY_EMPTY = {
 
 def draw(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
-) -> alt.Chart | alt.LayerChart | None:
+) -> charts.Drawing | None:
     """The chart of a panel, or None where the rows give nothing to draw."""
     colours = palette()
     if panel.kind == "roofline":
@@ -70,7 +62,7 @@ def draw(
 
 def _roofline(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
-) -> alt.LayerChart | None:
+) -> charts.Drawing | None:
     """Compute over intensity or bandwidth over size, whichever suits the rows."""
     placed = rows.filter(pl.col("tb_per_s") > 0)
     if placed.is_empty():
