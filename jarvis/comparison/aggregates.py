@@ -49,15 +49,17 @@ def bounds(paired: Paired) -> pl.DataFrame:
     """The operations' time of either side by what bounds them there."""
     known = pl.col("bound").is_in(["memory", "compute"]).fill_null(value=False)
     kind = pl.when(known).then("bound").otherwise(pl.lit(_UNBOUND))
-    return _by_kind(paired, pl.DataFrame({"bound": ["memory", "compute", _UNBOUND]}), bound=kind)
+    return _by_kind(paired, pl.DataFrame({"bound": ["memory", "compute", _UNBOUND]}), kind)
 
 
-def _by_kind(paired: Paired, kinds: pl.DataFrame, **kind: pl.Expr) -> pl.DataFrame:
-    (name,) = kind
+def _by_kind(paired: Paired, kinds: pl.DataFrame, kind: pl.Expr) -> pl.DataFrame:
+    """The operations' time of either side by ``kind``; ``kinds``: one column with all of them."""
+    (name,) = kinds.columns
     rows = kinds
     for side in _SIDES:
         time = pl.col("kernel_time_us")
-        summed = paired.rows[Role(side)].group_by(**kind).agg(**{f"{side}_ms": time.sum() / 1e3})
+        kept = paired.rows[Role(side)].group_by(kind.alias(name))
+        summed = kept.agg((time.sum() / 1e3).alias(f"{side}_ms"))
         share = 100 * pl.col(f"{side}_ms") / pl.col(f"{side}_ms").sum()
         rows = rows.join(
             summed.with_columns(share.alias(f"{side}_percent")),
@@ -75,7 +77,7 @@ def categories(paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame
     keys = pl.concat(paired.rows[role].select("category") for role in Role).unique()
     titles = {**paired.reference.titles, **paired.target.titles}
     unexplained = operations.group_by("category").agg(pl.col("unexplained_ms").sum())
-    rows = _by_kind(paired, keys, category=pl.col("category")).join(
+    rows = _by_kind(paired, keys, pl.col("category")).join(
         unexplained, on="category", how="left", nulls_equal=True
     )
     for role in Role:

@@ -50,6 +50,6 @@ class Side:
     def compute_ms(self) -> float:
         """Computation time of the GPU; without a timeline that of all operations."""
         computed = self.timeline_ms("computation_time")
-        return (
-            self.rows("operations")["kernel_time_us"].sum() / 1e3 if computed is None else computed
-        )
+        if computed is not None:
+            return computed
+        return float(self.rows("operations").select(pl.col("kernel_time_us").sum() / 1e3).item())
