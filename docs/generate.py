@@ -10,6 +10,7 @@ from pathlib import Path
 from broken_inputs import broken_inputs_markdown
 
 from jarvis.analyses import checks_markdown
+from jarvis.cli.documentation import command_line_markdown
 from jarvis.schemas import schemas_markdown
 from jarvis.validation import validation_markdown
 
@@ -17,6 +18,7 @@ HERE = Path(__file__).parent
 PAGES = {
     "broken-traces.md": broken_inputs_markdown,
     "checks.md": checks_markdown,
+    "command-line.md": command_line_markdown,
     "metrics.md": schemas_markdown,
     "validation.md": validation_markdown,
 }

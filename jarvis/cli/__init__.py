@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jarvis.cli.analyze import add_analyze
+from jarvis.cli.completion import add_completion, answer
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.export import add_export
 from jarvis.cli.hardware import add_hardware
@@ -43,14 +44,15 @@ def run() -> NoReturn:
     installed package first, and none is used here.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    answer(parser)
     os._exit(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code (``ExitCode``)."""
-    arguments = parser().parse_args(argv)
     gc.set_threshold(GARBAGE_THRESHOLD)
     try:
+        arguments = parser().parse_args(argv)
         code: int = arguments.run(arguments)
         sys.stdout.flush()  # here, so that a reader who has gone is met here too
     except JarvisError as error:
@@ -99,4 +101,5 @@ def parser() -> argparse.ArgumentParser:
     add_sample(commands)
     add_hardware(commands)
     add_reproject(commands)
+    add_completion(commands)
     return root

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import RUN_HELP, Commands, add_json, print_result, run_directory
+from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory
+from jarvis.cli.whole import whole
 from jarvis.errors import JarvisError
 
 
@@ -16,7 +17,7 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
         description="Write an analysed trace in one format: the whole run as JSON, or the report "
         "as one HTML file with charts (`--format html`).",
     )
-    command.add_argument("directory", metavar="RUN", help=RUN_HELP)
+    add_run(command)
     command.add_argument("--format", default="json", metavar="NAME", help="format (default: json)")
     command.add_argument(
         "--output", "-o", metavar="PATH", type=Path, required=True, help="file or folder to write"
@@ -34,7 +35,8 @@ def _export(arguments: argparse.Namespace) -> int:
         known = ", ".join(reporters)
         raise JarvisError(f"There is no format {arguments.format!r}. Choose one of {known}.")
     run = Run.load(run_directory(arguments.directory))
-    reporters[arguments.format].render(run, arguments.output)
+    with whole(arguments.output) as place:
+        reporters[arguments.format].render(run, place)
     result = {"format": arguments.format, "output": arguments.output}
     print_result(arguments, result, [arguments.output])
     return ExitCode.OK

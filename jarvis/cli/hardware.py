@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.completers import complete_gpu, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
     ARCH_HELP,
@@ -39,7 +40,8 @@ def add_hardware(commands: "Commands[argparse.ArgumentParser]") -> None:
     add = actions.add_parser("add", help=f"keep such a description in {HOME_VARIABLE}")
     remove = actions.add_parser("remove", help="delete a description that was added")
     for action, run in ((show, _show), (remove, _remove)):
-        action.add_argument("gpu", metavar="GPU", help="name as `jarvis hardware` lists it")
+        gpu = action.add_argument("gpu", metavar="GPU", help="name as `jarvis hardware` lists it")
+        completed_by(gpu, complete_gpu)
         action.add_argument("--preset", help=PRESET_HELP)
         action.set_defaults(run=run)
     for action, run in ((check, _check), (add, _add)):

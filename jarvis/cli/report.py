@@ -20,6 +20,7 @@ from jarvis.cli.shared import (
     print_step,
     warn,
 )
+from jarvis.cli.whole import whole
 from jarvis.errors import JarvisError
 from jarvis.workspace import RunPaths
 
@@ -189,11 +190,17 @@ def _write_report(
         workbook = _workbook_beside(trace)
     sheets = report.sheets() if workbook or folder else {}
     if workbook is not None:
-        yield write_workbook(sheets, workbook)
+        with whole(workbook) as place:
+            write_workbook(sheets, place)
+        yield workbook
     if folder is not None:
-        yield from write_csvs(sheets, folder)
+        with whole(folder) as place:
+            written = write_csvs(sheets, place)
+        yield from (folder / path.name for path in written)
     if tables is not None:
-        yield from write_parquets(report.sheet_tables(), tables)
+        with whole(tables) as place:
+            written = write_parquets(report.sheet_tables(), place)
+        yield from (tables / path.name for path in written)
 
 
 def _workbook_beside(trace: Path) -> Path:

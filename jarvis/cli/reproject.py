@@ -6,11 +6,11 @@ from pathlib import Path
 from jarvis.cli.analyze import print_run, warnings_of
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
-    RUN_HELP,
     Commands,
     add_flag,
     add_gpu,
     add_json,
+    add_run,
     check_gpu,
     print_step,
     run_directory,
@@ -27,7 +27,7 @@ def add_reproject(commands: "Commands[argparse.ArgumentParser]") -> None:
         "from what its run directory stores. The result is a run directory of its own, the same "
         "as an analysis of the trace with that GPU.",
     )
-    command.add_argument("directory", metavar="RUN", help=RUN_HELP)
+    add_run(command)
     add_gpu(command)
     add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
     add_json(command)

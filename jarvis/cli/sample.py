@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_flag, add_json, print_result
+from jarvis.cli.whole import whole
 
 
 def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -52,11 +53,13 @@ def _write(arguments: argparse.Namespace) -> Iterator[Path]:
         path = arguments.output
         if arguments.ranks > 1:
             path = path.with_name(f"rank{rank}_{path.name}")
-        yield write_sample(
-            path,
-            steps=arguments.steps,
-            rank=rank,
-            world_size=world_size,
-            seed=arguments.seed,
-            scale=arguments.scale,
-        )
+        with whole(path) as place:
+            write_sample(
+                place,
+                steps=arguments.steps,
+                rank=rank,
+                world_size=world_size,
+                seed=arguments.seed,
+                scale=arguments.scale,
+            )
+        yield path

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.errors import NotARunError, UnknownRunError
 from jarvis.workspace import RunPaths, kept_run
 
@@ -32,20 +33,29 @@ ERASE_REST = "\x1b[K"
 """What a terminal takes as: nothing more in this line."""
 
 
-def add_flag(options: Options, name: str, *others: str, **settings: Any) -> None:
+def add_flag(options: Options, name: str, *others: str, **settings: Any) -> argparse.Action:
     """An option under its name with either kind of dash; TraceLens's names have underscores.
 
     ``others`` are further names that mean the same.
     """
     names = (name, *others)
     spellings = [f"--{name.replace(*pair)}" for name in names for pair in (("_", "-"), ("-", "_"))]
-    options.add_argument(*dict.fromkeys(spellings), **settings)
+    return options.add_argument(*dict.fromkeys(spellings), **settings)
+
+
+def add_run(
+    command: argparse.ArgumentParser, name: str = "directory", explanation: str = RUN_HELP
+) -> None:
+    """The analysis that a command is about; ``run_directory`` finds it."""
+    action = command.add_argument(name, metavar="RUN", help=explanation)
+    completed_by(action, complete_run)
 
 
 def add_gpu(command: argparse.ArgumentParser) -> None:
     """Which GPU to judge against: by name, with a preset, or by a description in a file."""
     gpu = command.add_mutually_exclusive_group()
-    add_flag(gpu, "platform", "gpu_arch_platform", metavar="GPU", help=PLATFORM_HELP)
+    platform = add_flag(gpu, "platform", "gpu_arch_platform", metavar="GPU", help=PLATFORM_HELP)
+    completed_by(platform, complete_gpu)
     add_flag(gpu, "gpu_arch_json_path", metavar="FILE", type=Path, help=ARCH_HELP)
     command.add_argument("--preset", help=PRESET_HELP)
     command.set_defaults(usage_error=command.error)

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import TRACE_HELP, Commands, add_json, note, print_result, run_directory
+from jarvis.cli.shared import (
+    RUN_HELP,
+    TRACE_HELP,
+    Commands,
+    add_json,
+    add_run,
+    note,
+    print_result,
+    run_directory,
+)
 
 if TYPE_CHECKING:
     from jarvis.perf_report.trace_tree import TraceTree
@@ -26,11 +35,7 @@ def add_tree(commands: "Commands[argparse.ArgumentParser]") -> None:
         "time in which GPU work launched below a call runs. Of an analysis, the trace that it was "
         "made from is read; where that is gone, what the analysis stores is shown.",
     )
-    command.add_argument(
-        "run_or_trace",
-        metavar="RUN",
-        help=f"run directory of an analysis, id of a kept one, or {TRACE_HELP}",
-    )
+    add_run(command, "run_or_trace", f"{RUN_HELP}, or a {TRACE_HELP}")
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--uid", type=int, metavar="N", help="the call: a uid, or an ex_UID of the report"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import RUN_HELP, Commands, add_json, print_result, run_directory
+from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory
 
 if TYPE_CHECKING:
     from jarvis.validation import Outcome
@@ -23,7 +23,7 @@ def add_validate(commands: "Commands[argparse.ArgumentParser]") -> None:
         "add up, that its reports keep their layout and their words. Exit code "
         f"{ExitCode.CHECK_FAILED:d} where one fails.",
     )
-    command.add_argument("directory", metavar="RUN", help=RUN_HELP)
+    add_run(command)
     add_json(command)
     command.set_defaults(run=_validate)
 
