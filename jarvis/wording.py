@@ -1,6 +1,8 @@
-"""Numbers and names inside the sentences of findings and in the cells of reports."""
+"""Numbers, names and tensors inside the sentences of findings and in the cells of reports."""
 
+import ast
 import math
+from typing import Any
 
 NAME_LENGTH = 80
 
@@ -12,6 +14,23 @@ SMALLEST_PCT = 0.01
 
 SMALLEST_MS = 0.1
 """A shorter time is printed in µs."""
+
+_DTYPES = {
+    "c10::bfloat16": "bf16",
+    "c10::half": "fp16",
+    "float": "fp32",
+    "double": "fp64",
+    "long int": "int64",
+    "int": "int32",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+    "c10::float8_e4m3fn": "fp8_e4m3",
+    "c10::float8_e4m3fnuz": "fp8_e4m3",
+    "c10::float8_e5m2": "fp8_e5m2",
+    "c10::float8_e5m2fnuz": "fp8_e5m2",
+    "c10::float4_e2m1fn_x2": "fp4",
+}
 
 
 def number(value: float) -> str:
@@ -65,3 +84,24 @@ def listed(items: list[str], limit: int = 3) -> str:
     """``a, b, c and 4 more``."""
     rest = len(items) - limit
     return ", ".join(items[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def short_dtype(name: str) -> str:
+    """``c10::BFloat16`` -> ``bf16``; a name that is not known stays as it is."""
+    return _DTYPES.get(name.lower(), name)
+
+
+def arguments(input_dims: str | None, input_types: str | None) -> str | None:
+    """``[8944,1024] bf16, [1024,2816] bf16``: the tensor arguments; None without any."""
+    if input_dims is None:
+        return None
+    shapes = ast.literal_eval(input_dims)
+    types = ast.literal_eval(input_types) if input_types else ()
+    named = ((shape, types[i] if i < len(types) else "") for i, shape in enumerate(shapes))
+    return ", ".join(f"{_shape(s)} {short_dtype(t)}".strip() for s, t in named if s) or None
+
+
+def _shape(shape: tuple[Any, ...]) -> str:
+    if isinstance(shape[0], tuple):
+        return f"{len(shape)} x {_shape(shape[0])}" if shape[0] else f"{len(shape)} x []"
+    return f"[{','.join(map(str, shape))}]"

@@ -1,6 +1,5 @@
 """The rows of one category: the columns that every category has, and groups of like rows."""
 
-import ast
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from jarvis.findings import OpRef
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
 from jarvis.schemas import FLAG, NUMBER, TEXT, Column
+from jarvis.wording import arguments as arguments
+from jarvis.wording import short_dtype as short_dtype
 
 DETAILS = (
     Column("percent_of_category", "% of category", NUMBER, "%", ",.2f", "share of GPU time here"),
@@ -57,23 +58,6 @@ LAUNCH_BOUND_RULE = (
 )
 """When ``LAUNCH_BOUND`` applies, for the documentation."""
 
-_DTYPES = {
-    "c10::bfloat16": "bf16",
-    "c10::half": "fp16",
-    "float": "fp32",
-    "double": "fp64",
-    "long int": "int64",
-    "int": "int32",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "bool": "bool",
-    "c10::float8_e4m3fn": "fp8_e4m3",
-    "c10::float8_e4m3fnuz": "fp8_e4m3",
-    "c10::float8_e5m2": "fp8_e5m2",
-    "c10::float8_e5m2fnuz": "fp8_e5m2",
-    "c10::float4_e2m1fn_x2": "fp4",
-}
-
 
 def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
     """Claimed rows with the columns of ``DETAILS``, most time first, ``pattern`` and ``hypothesis``
@@ -93,27 +77,6 @@ def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
         & (pl.col("roofline_time_us") < KERNEL_FLOOR_US).fill_null(value=False),
         **{column: pl.lit(None, dtype=pl.String) for column in (PATTERN, HYPOTHESIS)},
     ).with_columns(library=kernel_names.library(pl.col("main_kernel")))
-
-
-def short_dtype(name: str) -> str:
-    """``c10::BFloat16`` -> ``bf16``; a name that is not known stays as it is."""
-    return _DTYPES.get(name.lower(), name)
-
-
-def arguments(input_dims: str | None, input_types: str | None) -> str | None:
-    """``[8944,1024] bf16, [1024,2816] bf16``: the tensor arguments; None without any."""
-    if input_dims is None:
-        return None
-    shapes = ast.literal_eval(input_dims)
-    types = ast.literal_eval(input_types) if input_types else ()
-    named = ((shape, types[i] if i < len(types) else "") for i, shape in enumerate(shapes))
-    return ", ".join(f"{_shape(s)} {short_dtype(t)}".strip() for s, t in named if s) or None
-
-
-def _shape(shape: tuple[Any, ...]) -> str:
-    if isinstance(shape[0], tuple):
-        return f"{len(shape)} x {_shape(shape[0])}" if shape[0] else f"{len(shape)} x []"
-    return f"[{','.join(map(str, shape))}]"
 
 
 def likely_bound() -> pl.Expr:

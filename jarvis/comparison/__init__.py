@@ -10,11 +10,13 @@ from typing import Self
 
 import polars as pl
 
-from jarvis.comparison import aggregates, kernels
+from jarvis.comparison import aggregates, findings, kernels, summary
+from jarvis.comparison.expected import HardwareRatios
 from jarvis.comparison.judgement import FASTER, SLOWER, TOLERANCE, Outcome, judged
 from jarvis.comparison.matching import MatchedBy
-from jarvis.comparison.operations import Paired
+from jarvis.comparison.operations import Paired, matched_pct
 from jarvis.comparison.sides import Role, Side
+from jarvis.findings import Finding
 from jarvis.schemas import conform
 from jarvis.schemas.comparison import SCHEMAS
 
@@ -24,6 +26,7 @@ __all__ = [
     "TABLES",
     "TOLERANCE",
     "Comparison",
+    "HardwareRatios",
     "MatchedBy",
     "Outcome",
     "Role",
@@ -122,6 +125,36 @@ class Comparison:
     def tables(self) -> dict[str, pl.DataFrame]:
         """All tables by the names under which a run keeps them."""
         return {name: getattr(self, name.removeprefix(_PREFIX)) for name in TABLES}
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What to improve on the target, most urgent first; no saving counts twice."""
+        return findings.findings(self.paired, self.operations, self.unmatched, self.tolerance)
+
+    @cached_property
+    def summary(self) -> tuple[str, ...]:
+        """The comparison in neutral sentences."""
+        return summary.summary(
+            self.totals, self.bounds, self.operations, self.unmatched, self.collectives
+        )
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What cannot be compared, or not well, and why."""
+        return summary.unknown(self.paired, matched_pct(self.operations, self.unmatched))
+
+    @property
+    def ratios(self) -> HardwareRatios | None:
+        """The ratios that the two GPUs explain; None where either is not known."""
+        return self.paired.ratios
+
+    @property
+    def same_collectives(self) -> bool | None:
+        """Whether both sides use collectives of the same kinds, types and sizes as often.
+
+        None where neither side communicates.
+        """
+        return None if self.collectives.is_empty() else summary.is_same(self.collectives)
 
     @cached_property
     def _lowered(self) -> pl.DataFrame:

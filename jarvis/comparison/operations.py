@@ -14,6 +14,9 @@ from jarvis.schemas import columns
 SAME_WORK = 1.1
 """Calls below one place whose FLOPs differ by a larger factor do not do the same work."""
 
+SAME_WORKLOAD_PCT = 50.0
+"""Where less of the target's time has a counterpart, the sides hardly run the same workload."""
+
 NAMES_SHOWN = 3
 
 _READ = (
@@ -190,6 +193,17 @@ def difference(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
 def difference_pct(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
     """The same in percent of the reference; null where that is nothing."""
     return pl.when(reference > 0).then(100 * (target - reference) / reference)
+
+
+def matched_pct(operations: pl.DataFrame, unmatched: pl.DataFrame) -> float | None:
+    """How much of the target's time has a counterpart, in percent; None without any time.
+
+    Takes the tables ``comparison_operations`` and ``comparison_unmatched``.
+    """
+    matched_ms = float(operations.select(pl.col("target_ms").sum()).item())
+    only = unmatched.filter(pl.col("side") == Role.TARGET.value)
+    whole_ms = matched_ms + float(only.select(pl.col("time_ms").sum()).item())
+    return 100 * matched_ms / whole_ms if whole_ms > 0 else None
 
 
 def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.DataFrame:
