@@ -7,7 +7,7 @@ JarvisError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── ExtensionFileError
 ├── RunError            NotARunError · UnknownRunError · RunVersionError · MissingTableError
-│                       OutputFolderError
+│                       OutdatedRunError · OutputFolderError
 ├── UnreadableReportError · ForeignReportError · NotComparableError
 └── ReplayError
 """
@@ -136,7 +136,7 @@ class RunVersionError(RunError):
     def __init__(self, found: int, expected: int) -> None:
         super().__init__(
             f"This analysis was written with layout {found}, this Jarvis reads layout {expected}. "
-            "Analyse the trace again."
+            "Analyse the trace again: links to it stay as they are."
         )
 
 
@@ -155,6 +155,16 @@ class MissingTableError(RunError):
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"The analysis has no table {name!r}: {why}.")
+
+
+class OutdatedRunError(RunError):
+    """The run lacks a table or column that runs of this version have."""
+
+    def __init__(self, lacks: str, made_by: str) -> None:
+        super().__init__(
+            f"This analysis was made by an earlier Jarvis ({made_by}) and does not hold {lacks}. "
+            "Analyse the trace again: links to it stay as they are."
+        )
 
 
 class OutputFolderError(RunError):

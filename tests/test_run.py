@@ -1,16 +1,31 @@
 """Run directories: written whole, replaced carefully, read lazily."""
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from jarvis.errors import MissingTableError, NotARunError, OutputFolderError, RunVersionError
+from jarvis.errors import (
+    MissingTableError,
+    NotARunError,
+    OutdatedRunError,
+    OutputFolderError,
+    RunVersionError,
+)
 from jarvis.findings import Status
 from jarvis.pipeline import analyze
-from jarvis.run import SCHEMA_VERSION, Run, check_output_folder, read_manifest, staged
+from jarvis.run import (
+    SCHEMA_VERSION,
+    Options,
+    Run,
+    analysis_id,
+    check_output_folder,
+    read_manifest,
+    staged,
+)
 from jarvis.run.preparation import main_uids
 from jarvis.workspace import RUN_ENTRIES, RunPaths
 from tests.analyses.rows import category, operation
@@ -122,6 +137,30 @@ def test_another_layout_is_refused_with_both_numbers(tmp_path: Path) -> None:
         read_manifest(tmp_path)
     with pytest.raises(OutputFolderError):
         check_output_folder(tmp_path, "abc")
+
+
+def test_a_run_made_before_a_table_or_column_was_there_says_so(root: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(root, older)
+    paths = RunPaths(older)
+    pl.read_parquet(paths.table("idle_gaps")).drop("cause").write_parquet(paths.table("idle_gaps"))
+    manifest = json.loads(paths.manifest.read_text())
+    manifest["tables"].remove("call_tree")
+    paths.manifest.write_text(json.dumps(manifest))
+    run = Run.load(older)
+    with pytest.raises(OutdatedRunError, match=r"columns cause of the table idle_gaps.*again"):
+        run.table("idle_gaps")
+    with pytest.raises(OutdatedRunError, match=r"the table call_tree\. Analyse the trace again"):
+        run.table("call_tree")
+
+
+def test_an_option_that_is_not_chosen_does_not_move_the_id_of_an_analysis() -> None:
+    class LaterOptions(Options):
+        precision: str | None = None
+
+    chosen = {"platform": "MI300X", "model_name": "Llama"}
+    assert analysis_id("ab", LaterOptions(**chosen)) == analysis_id("ab", Options(**chosen))
+    assert analysis_id("ab", Options()) != analysis_id("ab", Options(**chosen))
 
 
 def test_the_same_trace_replaces_its_own_run(tmp_path: Path) -> None:

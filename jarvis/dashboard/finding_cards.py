@@ -96,7 +96,7 @@ def _operation_buttons(finding: Finding, number: int) -> None:
             )
         hidden = len(finding.operations) - OPERATIONS_SHOWN
         if hidden > 0:
-            st.caption(f"and {hidden} more rows")
+            st.caption(f"and {counted(hidden, 'more row')}")
 
 
 def _named(reference: OpRef) -> str:

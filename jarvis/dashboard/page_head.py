@@ -11,7 +11,7 @@ from jarvis.reports.markup import escape
 def page_head(
     title: str, icon: str, analysis: Opened, tier: Tier | None = None, *, has_health: bool = False
 ) -> None:
-    """Title on the left; model, GPU, preset, trace and id on the right; warnings below.
+    """Title on the left; model if it has a name, GPU, trace and id on the right; warnings below.
 
     ``tier`` is that of the page's analysis, if it has one; a page that ``has_health`` draws the
     warnings itself.
@@ -19,7 +19,7 @@ def page_head(
     manifest = analysis.run.manifest
     hardware = manifest.hardware
     about = [
-        manifest.model_name or "model not named",
+        *([manifest.model_name] if manifest.model_name else []),
         f"{hardware.name} ({hardware.preset})" if hardware else "GPU not known",
         manifest.trace.file_name,
         analysis.id,

@@ -10,7 +10,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import Totals
 from jarvis.trace import TraceInfo
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The layout of a run directory; counted up when an older one can no longer be read."""
 
 ID_LENGTH = 12
@@ -114,6 +114,10 @@ class Manifest(_Frozen):
 
 
 def analysis_id(trace_sha256: str, options: Options) -> str:
-    """A short id that the same trace with the same options always gets."""
-    chosen = orjson.dumps(options.model_dump(), option=orjson.OPT_SORT_KEYS)
+    """A short id that the same trace with the same options always gets.
+
+    Only what was chosen counts: an option that a later version adds must not move the analyses that
+    links point at.
+    """
+    chosen = orjson.dumps(options.model_dump(exclude_none=True), option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(trace_sha256.encode() + chosen).hexdigest()[:ID_LENGTH]

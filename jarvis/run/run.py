@@ -10,11 +10,12 @@ import orjson
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
-from jarvis.errors import MissingTableError, NotARunError, RunVersionError
+from jarvis.errors import MissingTableError, NotARunError, OutdatedRunError, RunVersionError
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.sheets import sheets
 from jarvis.run.manifest import SCHEMA_VERSION, Manifest
+from jarvis.schemas import TABLES
 from jarvis.workspace import RunPaths, analyses_dir
 
 RESULTS = TypeAdapter(dict[str, AnalysisResult])
@@ -109,12 +110,22 @@ class Run:
         )
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by name (``manifest.tables``); MissingTableError where the run has none."""
-        try:
-            return self.tables[name]
-        except KeyError:
-            known = ", ".join(self.manifest.tables)
-            raise MissingTableError(name, f"it has {known}") from None
+        """A table by name (``manifest.tables``).
+
+        Raises MissingTableError for a name that no run has, and OutdatedRunError where the run was
+        made before the table, or one of its columns, was there.
+        """
+        if name not in self.tables:
+            if name in TABLES:
+                raise OutdatedRunError(f"the table {name}", self.manifest.jarvis_version)
+            raise MissingTableError(name, f"it has {', '.join(self.manifest.tables)}")
+        table = self.tables[name]
+        # Sheets leave columns out on purpose.
+        expected = () if name in self.manifest.sheets else TABLES.get(name, ())
+        if lacking := [column.name for column in expected if column.name not in table.columns]:
+            columns = f"the columns {', '.join(lacking)} of the table {name}"
+            raise OutdatedRunError(columns, self.manifest.jarvis_version)
+        return table
 
     def category_operations(self, key: str) -> pl.DataFrame:
         """The operations of one category, most time first, with the columns that it added.

@@ -102,6 +102,13 @@ def test_the_layout_decides_the_action(strides: str, layout: str, advice: str) -
     assert advice in low(made).algorithmic
 
 
+def test_the_backward_pass_does_not_repeat_the_conversion() -> None:
+    made = norm("aten::native_batch_norm_backward", direction="backward", input_strides=NCHW)
+    advice = low(made).algorithmic
+    assert "Convert" not in advice
+    assert "with the model in channels_last" in advice
+
+
 def test_batch_normalization_on_recorded_statistics_is_folded() -> None:
     assert "Fold it into the convolution" in low(norm(training=False)).algorithmic
     assert "channels_last" not in low(norm(training=False)).algorithmic
@@ -213,7 +220,7 @@ def test_metrics() -> None:
     found = measure(category("batchnorm", *rows, baseline=baseline(40.0)))
     assert found["time_ms_by_type"] == {"batch_norm": 4.0, "layer_norm": 1.0}
     assert found["time_ms_by_mode"] == {"backward": 1.0, "training": 3.0}
-    assert found["batch_norm_percent_of_compute"] == pytest.approx(40.0)
+    assert found["batch_norm_share_of_compute_pct"] == pytest.approx(40.0)
     assert found["baseline_efficiency_percent"] == 40.0
 
 

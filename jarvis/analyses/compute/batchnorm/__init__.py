@@ -147,7 +147,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     return {
         "time_ms_by_type": time_ms_by(rows, "norm_type"),
         "time_ms_by_mode": time_ms_by(rows, "mode"),
-        "batch_norm_percent_of_compute": float(batch_norms["percent_of_compute"].sum()),
+        "batch_norm_share_of_compute_pct": float(batch_norms["percent_of_compute"].sum()),
         **baseline_metrics(data.baseline),
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
     }
@@ -194,7 +194,7 @@ def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int
         extent,
         estimate,
         rows_text=f"{counted(count, unit)} of {extent:,} elements",
-        norm_advice=_norm_advice(layout, count, extent),
+        norm_advice=_norm_advice(layout, count, extent, is_backward=mode == BACKWARD),
         kernel_advice=f"Have the DNN library's fused batch normalization chosen in place of "
         f"{quoted(row['main_kernel'])}. "
         if row["library"] == NATIVE_LIBRARY
@@ -217,7 +217,12 @@ def _reductions(norm_type: str, shape: tuple[int, ...], channels: int | None) ->
     return None
 
 
-def _norm_advice(layout: str | None, channels: int, extent: int) -> str:
+def _norm_advice(layout: str | None, channels: int, extent: int, *, is_backward: bool) -> str:
+    if layout == CHANNELS_FIRST and is_backward:
+        return (
+            "It runs in the layout of the forward pass: with the model in channels_last its kernel "
+            f"splits the {extent:,} positions of a channel too."
+        )
     if layout == CHANNELS_FIRST:
         return (
             "Convert the model and its input to channels_last "
