@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
+REPLAY_VENV := .venv-replay
+REPLAY_STAMP := $(REPLAY_VENV)/.setup-stamp
 PORT ?= 8501
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format golden docs bench bench-dashboard fuzz clean
+.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard fuzz clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -18,6 +20,13 @@ $(STAMP): pyproject.toml .ci/constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q jarvis
 	$(BIN)/python -c 'import jarvis.trace.compiled' # compiles the kernels of the reader, once per machine
+	@touch $@
+
+setup-replay: $(REPLAY_STAMP) ## make .venv-replay with torch, in which tests run replay packages
+
+$(REPLAY_STAMP): .ci/constraints.txt
+	$(PYTHON) -m venv $(REPLAY_VENV)
+	$(REPLAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt torch
 	@touch $@
 
 run: setup ## analyse the sample trace and serve the dashboard (PORT=8501)
@@ -54,4 +63,4 @@ fuzz: setup ## read 100,000 broken traces, every index checked (about 15 minutes
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.trace.fuzz
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	rm -rf $(VENV) $(REPLAY_VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -2,19 +2,16 @@
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import isfinite, prod
 from typing import Any
 
 from jarvis.errors import ReplayError
-from jarvis.replay.schema import (
-    INDEX_BOUNDS,
-    OUTPUTS,
-    SIGNATURES,
-    WRITTEN,
-    Argument,
-    arguments,
-)
+from jarvis.replay.fills import bound_indices, fill
+from jarvis.replay.list_dtypes import list_dtype
+from jarvis.replay.refusals import NO_ARGUMENTS, NO_FIT, operator_of, why_unknown
+from jarvis.replay.schema import NAMESPACE, Argument, Signature, signatures
 
 DTYPES = {
     "float": "float32",
@@ -25,26 +22,38 @@ DTYPES = {
     "c10::Float8_e4m3fnuz": "float8_e4m3fnuz",
     "c10::Float8_e5m2": "float8_e5m2",
     "c10::Float8_e5m2fnuz": "float8_e5m2fnuz",
+    "c10::Float8_e8m0fnu": "float8_e8m0fnu",
+    "c10::Float4_e2m1fn_x2": "float4_e2m1fn_x2",
+    "c10::complex<c10::Half>": "complex32",
     "c10::complex<float>": "complex64",
     "c10::complex<double>": "complex128",
     "bool": "bool",
     "unsigned char": "uint8",
     "signed char": "int8",
+    "unsigned short": "uint16",
     "short": "int16",
     "short int": "int16",
+    "unsigned int": "uint32",
     "int": "int32",
+    "unsigned long": "uint64",
     "long": "int64",
     "long int": "int64",
 }
 """Type of a tensor as a trace names it -> the framework's dtype."""
 
-NORMAL, INTEGERS = "normal", "integers"
-"""How a tensor is filled: normally distributed numbers, or whole ones below ``high``; null: not at
-all, for tensors that the call only writes."""
-
-SMALL_INTEGERS = 2
 TENSOR_LIST = "TensorList"
-_NUMBERS = {"Scalar", "int", "float", "bool", "ScalarType"}
+DEVICE = "Device"
+_PASSED_UNRECORDED = {DEVICE, "Generator"}
+"""Keywords that some overloads require; no trace records them."""
+_OPERAND = "other"
+_WHOLE = {"int", "ScalarType", "Layout", "MemoryFormat"}
+_NUMBERS = {"Scalar", "float", "bool"} | _WHOLE
+_ITEMS: dict[str, tuple[type, ...]] = {
+    "int[]": (int,),
+    "bool[]": (bool,),
+    "float[]": (float, int),
+    "Scalar[]": (float, int),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +66,48 @@ class _Recorded:
     concrete: str
 
 
+_NOTHING = _Recorded((), "", (), "")
+
+
 class _MisfitError(ValueError):
-    """An argument is not what the signature wants."""
+    """An argument is not what the signature wants; says why where the trace lacks something."""
 
 
 def replay_ir(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The call of an operations row as ``{"list_pos_args": [...], "list_kwargs": [...]}``.
+    """The call of an operations row: ``{"overload", "list_pos_args", "list_kwargs"}``.
 
-    ``row`` has ``name`` and the four argument columns as text. Each argument is
-    ``{"arg_name", "arg_type", "value"}``; a tensor's value is ``{"shape", "dtype", "strides",
-    "init"}`` and ``high`` for whole numbers, infinity is text. Raises ReplayError with the reason
-    where the call cannot be described.
+    ``row`` has ``name``, the four argument columns as text, and ``kernels``, whose names tell the
+    dtype of lists of tensors. Each argument is ``{"arg_name", "arg_type", "value"}``; a tensor's
+    value is ``{"shape", "dtype", "strides", "init"}`` and the bounds of whole numbers, infinity is
+    text. Raises ReplayError with the reason where the call cannot be described.
     """
-    name = row["name"]
+    name = operator_of(row["name"])
     if row["input_dims"] is None:
-        raise ReplayError("the trace records no arguments for it")
+        raise ReplayError(NO_ARGUMENTS)
+    if name not in signatures():
+        raise ReplayError(why_unknown(name))
+    kernels = tuple(kernel["name"] for kernel in row.get("kernels") or ())
     recorded = _recorded(row)
-    if any(argument.type == TENSOR_LIST for argument in recorded):
-        raise ReplayError("it takes a list of tensors, whose dtypes the trace does not record")
-    if name not in SIGNATURES:
-        raise ReplayError("what arguments it takes is not known to the replay")
-    for signature in SIGNATURES[name]:
-        wanted = arguments(signature)
-        if len(wanted) != len(recorded):
-            continue
+    reasons = []
+    for is_lenient, signature in product((False, True), _fitting(name, len(recorded))):
+        missing = [_NOTHING] * (len(signature.arguments) - len(recorded))
         try:
-            values = [_value(name, a, r) for a, r in zip(wanted, recorded, strict=True)]
-        except _MisfitError:
-            continue
-        return _ir(name, wanted, values)
-    raise ReplayError("its recorded arguments fit no known signature")
+            return _ir(name, signature, [*recorded, *missing], kernels, is_lenient)
+        except _MisfitError as error:
+            reasons.append(str(error))
+    raise ReplayError(next(filter(None, reasons), NO_FIT))
+
+
+def _fitting(name: str, count: int) -> list[Signature]:
+    """The signatures of an operator that take ``count`` arguments, then those that take more which
+    may be missing: releases add arguments at the end."""
+    found = [
+        signature
+        for signature in signatures()[name]
+        if len(signature.arguments) >= count
+        and all(argument.is_optional for argument in signature.arguments[count:])
+    ]
+    return sorted(found, key=lambda signature: len(signature.arguments))
 
 
 def _recorded(row: Mapping[str, Any]) -> list[_Recorded]:
@@ -108,46 +129,98 @@ def _literal(text: str | None) -> Sequence[Any]:
     return value
 
 
-def _ir(name: str, wanted: Sequence[Argument], values: list[Any]) -> dict[str, Any]:
-    _bound_indices(name, wanted, values)
-    named = [
-        (argument, {"arg_name": argument.name, "arg_type": argument.type, "value": value})
-        for argument, value in zip(wanted, values, strict=True)
+def _ir(
+    name: str,
+    signature: Signature,
+    recorded: Sequence[_Recorded],
+    kernels: Sequence[str],
+    is_lenient: bool,
+) -> dict[str, Any]:
+    """Leniently, a tensor may be undefined, or a number without dimensions."""
+    operator = name.removeprefix(NAMESPACE)
+    pairs = list(zip(signature.arguments, recorded, strict=True))
+    if is_lenient:
+        pairs = [_loosened(*pair) if pair[0].type == "Tensor" else pair for pair in pairs]
+    values = {wanted.name: _value(operator, wanted, found, kernels) for wanted, found in pairs}
+    bound_indices(operator, values)
+    entries = [
+        (wanted, {"arg_name": wanted.name, "arg_type": wanted.type, "value": values[wanted.name]})
+        for wanted, _ in pairs
     ]
     return {
-        "list_pos_args": [entry for argument, entry in named if not argument.is_keyword],
-        # A keyword that the trace does not tell keeps its default.
+        "overload": signature.overload,
+        "list_pos_args": [entry for wanted, entry in entries if not wanted.is_keyword],
+        # Other keywords that the trace does not tell keep their default.
         "list_kwargs": [
-            entry for argument, entry in named if argument.is_keyword and entry["value"] is not None
+            entry
+            for wanted, entry in entries
+            if wanted.is_keyword
+            and (entry["value"] is not None or wanted.type in _PASSED_UNRECORDED)
         ],
     }
 
 
-def _value(operator: str, argument: Argument, recorded: _Recorded) -> Any:
-    if argument.is_optional and (recorded.type == "" or argument.base == "str"):
+def _loosened(wanted: Argument, recorded: _Recorded) -> tuple[Argument, _Recorded]:
+    """A tensor that may be undefined, or for an operand a number: the tensor that wraps it."""
+    if recorded.type == "Scalar" and wanted.name == _OPERAND:
+        recorded = replace(recorded, dims=(), type="double")
+    return replace(wanted, is_optional=True), recorded
+
+
+def _value(operator: str, argument: Argument, recorded: _Recorded, kernels: Sequence[str]) -> Any:
+    if argument.is_optional and (recorded.type == "" or argument.type == DEVICE):
         return None
-    if argument.base == "Tensor":
+    if argument.type == "Tensor":
         return _tensor(operator, argument, recorded)
-    if argument.base in _NUMBERS:
-        return _number(argument.base, recorded)
-    return _list(argument.base, recorded)
+    if argument.type in ("Tensor[]", "Tensor?[]"):
+        return _tensors(operator, argument, recorded, kernels)
+    if argument.type in _NUMBERS:
+        return _number(argument.type, recorded)
+    if argument.type in _ITEMS:
+        return _list(argument.type, recorded)
+    if argument.type == "str" and recorded.concrete:
+        return recorded.concrete
+    raise _MisfitError(f"the trace does not record its argument {argument.name}")
 
 
 def _tensor(operator: str, argument: Argument, recorded: _Recorded) -> dict[str, Any]:
-    dtype = DTYPES.get(recorded.type)
-    if dtype is None:
+    if recorded.type not in DTYPES:
         raise _MisfitError
     shape = [int(size) for size in recorded.dims]
-    if argument.name in OUTPUTS or WRITTEN.get(operator) == argument.name:
-        fill: dict[str, Any] = {"init": None}
-    elif dtype.startswith(("float", "bfloat", "complex")):
-        fill = {"init": NORMAL}
-    else:
-        fill = {"init": INTEGERS, "high": SMALL_INTEGERS}
-    strides = list(recorded.strides)
+    return _config(operator, argument, DTYPES[recorded.type], shape, recorded.strides)
+
+
+def _config(
+    operator: str, argument: Argument, dtype: str, shape: list[int], recorded: Sequence[int]
+) -> dict[str, Any]:
+    strides = list(recorded)
     if len(strides) != len(shape):  # not recorded
         strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
-    return {"shape": shape, "dtype": dtype, "strides": strides, **fill}
+    return {
+        "shape": shape,
+        "dtype": dtype,
+        "strides": strides,
+        **fill(operator, argument, dtype),
+    }
+
+
+def _tensors(
+    operator: str, argument: Argument, recorded: _Recorded, kernels: Sequence[str]
+) -> list[dict[str, Any]]:
+    if recorded.type == "":
+        raise _MisfitError(f"the trace does not record its argument {argument.name}")
+    if recorded.type != TENSOR_LIST:
+        raise _MisfitError
+    if not recorded.dims:
+        raise _MisfitError("the trace records no shapes of its lists of tensors: they are long")
+    dtype = DTYPES.get(list_dtype(operator, argument, kernels) or "")
+    if dtype is None:
+        raise _MisfitError("neither the trace nor its kernels tell the dtype of its tensors")
+    strides = recorded.strides or ((),) * len(recorded.dims)
+    return [
+        _config(operator, argument, dtype, list(shape), steps)
+        for shape, steps in zip(recorded.dims, strides, strict=True)
+    ]
 
 
 def _number(wanted: str, recorded: _Recorded) -> bool | int | float | str:
@@ -159,7 +232,7 @@ def _number(wanted: str, recorded: _Recorded) -> bool | int | float | str:
             raise _MisfitError
         return text == "True"
     try:
-        return int(text) if wanted in ("int", "ScalarType") else _parsed(text, wanted)
+        return int(text) if wanted in _WHOLE else _parsed(text, wanted)
     except ValueError as error:
         raise _MisfitError from error
 
@@ -178,22 +251,10 @@ def _parsed(text: str, wanted: str) -> int | float | str:
 def _list(wanted: str, recorded: _Recorded) -> list[Any]:
     if recorded.type != "ScalarList":
         raise _MisfitError
-    kind = bool if wanted == "bool[]" else int
     try:
         value = ast.literal_eval(recorded.concrete)
     except (ValueError, SyntaxError) as error:
         raise _MisfitError from error
-    if not isinstance(value, list) or any(type(item) is not kind for item in value):
+    if not isinstance(value, list) or any(type(item) not in _ITEMS[wanted] for item in value):
         raise _MisfitError
     return value
-
-
-def _bound_indices(name: str, wanted: Sequence[Argument], values: list[Any]) -> None:
-    """Let an index tensor point all over the tensor that it indexes."""
-    if name not in INDEX_BOUNDS:
-        return
-    index, indexed, along = INDEX_BOUNDS[name]
-    by_name = {argument.name: value for argument, value in zip(wanted, values, strict=True)}
-    dimension = by_name[along] if isinstance(along, str) else along
-    shape = by_name[indexed]["shape"]
-    by_name[index]["high"] = max(1, shape[dimension]) if shape else 1

@@ -17,6 +17,7 @@ import polars as pl
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.errors import ReplayError
 from jarvis.replay.calls import replay_ir
+from jarvis.replay.refusals import is_single_kernel, operator_of
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
 
@@ -24,29 +25,59 @@ AUTOMATIC_COMPUTE_PCT = 10.0
 AUTOMATIC_EFFICIENCY_PCT = 30.0
 """An operator with a larger share of compute at a lower efficiency gets a package unasked."""
 
-RUNNER = Path(__file__).with_name("runner.py")
+RUNNER_FOLDER = Path(__file__).with_name("runner")
+"""The program that a package ships; it knows nothing of ours."""
+
 IR_NAME, RUNNER_NAME, README_NAME = "replay_ir.json", "batched_replay.py", "README.md"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 README = """\
-# Replay of {name}
+# Replay of {title}
 
-The calls of `{name}` as a trace recorded them: {entries} distinct sets of arguments, {calls} calls.
-Shapes, dtypes, strides and plain values are the recorded ones; the contents of tensors are drawn
-at random. Made for a kernel team to investigate and optimize.
+The calls of {title} as a trace{gpu} recorded them: {entries} distinct sets of arguments, {calls}
+calls. Shapes, dtypes, strides and plain values are the recorded ones; the contents of tensors are
+drawn at random, indices so that they point into what they index. Made for a kernel team to
+investigate and optimize.
 
     python {runner} {ir} --device cuda
 
-`--device cpu` tries the calls without a GPU, `--op-filter TEXT` and `--op-limit N` choose some of
-them, `--stop-on-error` stops at the first failure, `-v` prints arguments and errors.
+`--device cuda` is any GPU that torch uses, `--device cpu` tries the calls without one. `--op-filter
+TEXT` and `--op-limit N` choose calls, `--warmup N` and `--iterations N` set how often each is made
+(default: 50 and 100), `--memory-limit GB` and `--work-limit GFLOP` skip what is too large,
+`--stop-on-error` stops at the first failure, `--json` prints the results for a program, `-v` prints
+arguments and errors. It needs Python and torch, nothing else. Exit code 1 where a call fails.
 
-It needs Python and torch. For each call it prints mean and median time in µs over 100 iterations
-after 50 warm-up iterations, and the mean times the number of calls. Exit code 1 where a call fails.
+For each call it prints mean and median time in µs, the arithmetic and bytes per second that the
+mean stands for, and the mean times the number of calls. On a GPU it also prints the share of the
+roofline, from the FLOPs and bytes of the call and the peaks that the trace was judged by{peaks},
+and the time of the same call's kernels in the trace. A call of less than about 10 µs is shorter
+than launching it, so its time here is longer than that of its kernels. Operators that the device
+has no kernel for are replayed by an equivalent, which is named and not timed.
 
-`{ir}` is a list of `{{"op_name", "count", "replay_ir": {{"list_pos_args", "list_kwargs"}}}}`; a
-tensor is `{{"shape", "dtype", "strides", "init"}}`, where `init` is `normal`, `integers` (below
-`high`) or null (left as it is).
+`{ir}` is a list of calls: `op_name`, `count`, `gpu`, `trace_kernel_time_us` (mean of one call),
+`flops`, `bytes`, `compute`, `peak_tflops`, `peak_tb_per_s`, `peaks_of`, and `replay_ir` with
+`overload`, `list_pos_args` and `list_kwargs`. A tensor is `shape`, `dtype`, `strides` and `init`:
+`normal`, `uniform` (0 to 1), `integers` (from `low`, else 0, below `high`), `offsets` and `ends`
+(of equal pieces of `high`) or null (left as it is). The dtype of tensors in lists is not recorded;
+it is what the names of the kernels say, or one of the same size where they only copy.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose times and whose peaks travel with the calls: names of GPUs, None where not known."""
+
+    gpu: str | None
+    peaks_of: str | None
+
+
+UNKNOWN_ORIGIN = Origin(None, None)
+
+
+def origin_of(run: Run) -> Origin:
+    """The GPU of the trace, and the one that the run was judged by."""
+    names, hardware = run.manifest.trace.device_names, run.manifest.hardware
+    return Origin(names[0] if names else None, hardware.name if hardware else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +115,8 @@ def candidates(operations: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 def write_packages(run: Run, root: Path) -> list[Package]:
     """Write the packages of a run below its directory ``root``, and an index of them."""
-    packages = [write_package(rows, root) for rows in candidates(run.table("operations"))]
+    origin = origin_of(run)
+    packages = [write_package(rows, root, origin) for rows in candidates(run.table("operations"))]
     packages.sort(key=lambda package: -package.percent_of_compute)
     index = RunPaths(root).replay_index
     index.parent.mkdir(parents=True, exist_ok=True)
@@ -101,18 +133,18 @@ def automatic_rule() -> str:
     )
 
 
-def write_package(rows: pl.DataFrame, root: Path) -> Package:
+def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGIN) -> Package:
     """Write the package of one operator, given by its rows of the operations table.
 
     Rows that cannot be replayed are left out; without any other there is no package but a reason.
     """
     name = str(rows["name"][0])
-    entries, reasons = replay_entries(rows.iter_rows(named=True))
+    entries, reasons = replay_entries(rows.iter_rows(named=True), origin)
     if entries:
         paths = RunPaths(root)
         path = paths.replay_package(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(package_bytes(name, entries))
+        path.write_bytes(package_bytes(f"`{name}`", entries))
         paths.replay_ir(name).write_bytes(_dumped(entries))
     return Package(
         op_name=name,
@@ -125,9 +157,15 @@ def write_package(rows: pl.DataFrame, root: Path) -> Package:
     )
 
 
-def replay_entries(rows: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The calls of operations rows, each set of arguments once, and why others are left out."""
+def replay_entries(
+    rows: Iterable[dict[str, Any]], origin: Origin = UNKNOWN_ORIGIN
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The calls of operations rows, each set of arguments once, and why others are left out.
+
+    Rows of the single kernels of one call are one entry, which has no time of the trace.
+    """
     by_call: dict[bytes, dict[str, Any]] = {}
+    row_names = {}
     reasons = []
     for row in rows:
         try:
@@ -135,26 +173,51 @@ def replay_entries(rows: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]]
         except ReplayError as error:
             reasons.append(str(error))
             continue
-        entry = {"op_name": row["name"], "count": 0, "replay_ir": ir}
-        kept = by_call.setdefault(orjson.dumps(ir), entry)
-        kept["count"] += row["operation_count"]
+        key = orjson.dumps((operator_of(row["name"]), ir))
+        if key not in by_call:
+            by_call[key], row_names[key] = _entry(row, ir, origin), row["name"]
+        elif row_names[key] == row["name"]:
+            _add_calls(by_call[key], row)
     return list(by_call.values()), reasons
 
 
-def package_bytes(name: str, entries: list[dict[str, Any]]) -> bytes:
+def _entry(row: dict[str, Any], ir: dict[str, Any], origin: Origin) -> dict[str, Any]:
+    figures = ("flops", "bytes", "compute", "peak_tflops", "peak_tb_per_s")
+    is_whole = not is_single_kernel(row["name"])
+    return {
+        "op_name": operator_of(row["name"]),
+        "count": row["operation_count"],
+        "gpu": origin.gpu,
+        "trace_kernel_time_us": row["kernel_time_us_mean"] if is_whole else None,
+        **{figure: row[figure] if is_whole else None for figure in figures},
+        "peaks_of": origin.peaks_of,
+        "replay_ir": ir,
+    }
+
+
+def _add_calls(entry: dict[str, Any], row: dict[str, Any]) -> None:
+    """Count the calls of another row with the same arguments; times are means over all calls."""
+    before, more = entry["count"], row["operation_count"]
+    entry["count"] = before + more
+    if entry["trace_kernel_time_us"] is not None:
+        total_us = entry["trace_kernel_time_us"] * before + row["kernel_time_us_mean"] * more
+        entry["trace_kernel_time_us"] = total_us / entry["count"]
+
+
+def package_bytes(title: str, entries: list[dict[str, Any]]) -> bytes:
     """The zip: the calls, the program, and a readme; the same calls give the same bytes."""
+    gpu, peaks = entries[0]["gpu"], entries[0]["peaks_of"]
     readme = README.format(
-        name=name,
+        title=title,
+        gpu=f" of {gpu}" if gpu else "",
+        peaks=f" ({peaks})" if peaks else "",
         entries=len(entries),
         calls=sum(entry["count"] for entry in entries),
         runner=RUNNER_NAME,
         ir=IR_NAME,
     )
-    members = {
-        IR_NAME: _dumped(entries),
-        RUNNER_NAME: RUNNER.read_bytes(),
-        README_NAME: readme.encode(),
-    }
+    programs = {path.name: path.read_bytes() for path in sorted(RUNNER_FOLDER.glob("*.py"))}
+    members = {IR_NAME: _dumped(entries), **programs, README_NAME: readme.encode()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for member, content in members.items():

@@ -8,6 +8,7 @@ import types
 
 CALLS = []
 float32, bfloat16, int64, bool = "float32", "bfloat16", "int64", "bool"
+__version__ = "0"
 
 
 class Tensor:
@@ -65,4 +66,10 @@ class Namespace:
 
 
 ops = types.SimpleNamespace(aten=Namespace())
-cuda = types.SimpleNamespace(is_available=lambda: True, synchronize=lambda: None, Event=Event)
+version = types.SimpleNamespace(hip=None)
+cuda = types.SimpleNamespace(
+    is_available=lambda: True,
+    synchronize=lambda: None,
+    Event=Event,
+    get_device_name=lambda: "Fake GPU",
+)

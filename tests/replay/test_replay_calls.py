@@ -6,9 +6,13 @@ import pytest
 
 from jarvis.errors import ReplayError
 from jarvis.replay.calls import replay_ir
-from jarvis.replay.schema import INDEX_BOUNDS, SIGNATURES, WRITTEN, arguments
+from jarvis.replay.fills import INDEX_BOUNDS
+from jarvis.replay.schema import NAMESPACE, signatures
 
-TYPES = {"Tensor", "Scalar", "int", "float", "bool", "int[]", "bool[]", "ScalarType", "str"}
+TYPES = {
+    *("Tensor", "Tensor[]", "Tensor?[]", "Scalar", "Scalar[]", "int", "int[]", "float", "float[]"),
+    *("bool", "bool[]", "str", "ScalarType", "Layout", "MemoryFormat", "Device", "Generator"),
+}
 
 
 def row(name: str, *recorded: tuple[Any, str, Any, str]) -> dict[str, Any]:
@@ -149,8 +153,14 @@ def test_strides_that_were_not_recorded_are_dense() -> None:
 @pytest.mark.parametrize(
     ("recorded", "reason"),
     [
-        (row("triton_poi_fused_add_0", bf16(4)), "not known"),
-        (row("aten::cat", (((4,), (4,)), "TensorList", (), ""), scalar("0")), "list of tensors"),
+        (row("triton_poi_fused_add_0", bf16(4)), "a compiler made"),
+        (row("vllm::unified_attention", bf16(4)), "the library vllm"),
+        (row("c10d::allreduce_", bf16(4)), "other processes"),
+        (row("MulBackward0", bf16(4)), "step of autograd"),
+        (row("aten::no_such_operator", bf16(4)), "not known"),
+        (row("aten::cat", (((4,), (4,)), "TensorList", (), ""), scalar("0")), "tell the dtype"),
+        (row("aten::cat", ((), "TensorList", (), ""), scalar("0")), "no shapes of its lists"),
+        (row("aten::index", bf16(4), NOTHING), "does not record its argument indices"),
         ({**row("aten::mm"), "input_dims": None}, "records no arguments"),
         (row("aten::mm", bf16(4, 4)), "fit no known signature"),
         (row("aten::mm", bf16(4, 4), scalar("1")), "fit no known signature"),
@@ -165,21 +175,93 @@ def test_what_cannot_be_replayed_says_why(recorded: dict[str, Any], reason: str)
 
 
 def test_every_signature_is_well_formed() -> None:
-    for name, signatures in SIGNATURES.items():
-        for signature in signatures:
-            found = arguments(signature)
-            names = [argument.name for argument in found]
+    for name, found in signatures().items():
+        overloads = [signature.overload for signature in found]
+        assert len(overloads) == len(set(overloads)), name
+        for signature in found:
+            names = [argument.name for argument in signature.arguments]
             assert len(names) == len(set(names)), name
-            assert {argument.base for argument in found} <= TYPES, name
-            keyword = [argument.is_keyword for argument in found]
+            assert {argument.type for argument in signature.arguments} <= TYPES, name
+            keyword = [argument.is_keyword for argument in signature.arguments]
             assert keyword == sorted(keyword), name
 
 
-def test_special_cases_name_arguments_that_exist() -> None:
-    for name, written in WRITTEN.items():
-        assert all(written in {a.name for a in arguments(s)} for s in SIGNATURES[name])
+def test_bounds_of_indices_name_arguments_that_exist() -> None:
     for name, (index, indexed, along) in INDEX_BOUNDS.items():
-        (signature,) = SIGNATURES[name]
-        names = {argument.name for argument in arguments(signature)}
-        assert {index, indexed} <= names
-        assert isinstance(along, int) or along in names
+        for signature in signatures()[NAMESPACE + name]:
+            names = {argument.name for argument in signature.arguments}
+            assert {index, indexed} <= names, name
+            assert along != "dim" or along in names, name
+
+
+def tensor_list(*shapes: tuple[int, ...]) -> tuple[Any, str, Any, str]:
+    return shapes, "TensorList", tuple(tuple(_dense(shape)) for shape in shapes), ""
+
+
+def launched(recorded: dict[str, Any], kernel: str) -> dict[str, Any]:
+    return {**recorded, "kernels": [{"name": kernel}]}
+
+
+def test_kernels_tell_the_dtype_of_lists_of_tensors() -> None:
+    cat = row("aten::cat", tensor_list((4, 2), (4, 3)), scalar("1"))
+    ir = replay_ir(launched(cat, "CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 4, 64, 64>"))
+    assert [(t["shape"], t["dtype"]) for t in positional(ir)["tensors"]] == [
+        ([4, 2], "bfloat16"),
+        ([4, 3], "bfloat16"),
+    ]
+    copied = row("aten::_foreach_copy_", tensor_list((4,)), tensor_list((4,)), scalar("False"))
+    ir = replay_ir(
+        launched(copied, "multi_tensor_apply_kernel<List<2>, CopyFunctor<int, long, 2, 1, 1> >")
+    )
+    (written,), (read,) = positional(ir)["self"], positional(ir)["src"]
+    assert (written["dtype"], written["init"]) == ("int32", None)
+    assert (read["dtype"], read["init"]) == ("int64", "integers")
+
+
+def test_offsets_cut_up_what_they_point_into() -> None:
+    bag = row(
+        "aten::_embedding_bag",
+        bf16(50, 8),
+        ((12,), "long int", (1,), ""),
+        ((3,), "long int", (1,), ""),
+        *(scalar("False"), scalar("0"), scalar("False"), NOTHING, scalar("False"), scalar("-1")),
+    )
+    values = positional(replay_ir(bag))
+    assert values["indices"]["high"] == 50
+    assert (values["offsets"]["init"], values["offsets"]["high"]) == ("offsets", 12)
+
+
+def test_divisors_are_not_zero_and_probabilities_no_less() -> None:
+    whole = ((4,), "long int", (1,), "")
+    assert positional(replay_ir(row("aten::remainder", whole, whole)))["other"]["low"] == 1
+    drawn = row("aten::multinomial", bf16(4), scalar("2"), scalar("False"), NOTHING)
+    assert positional(replay_ir(drawn))["self"]["init"] == "uniform"
+
+
+def test_one_kernel_of_a_call_stands_for_the_call() -> None:
+    recorded = row("aten::mse_loss->void reduce_kernel<512>", bf16(4), bf16(4), scalar("1"))
+    assert positional(replay_ir(recorded))["reduction"] == 1
+
+
+def test_a_tensor_may_be_undefined_or_a_number_where_nothing_else_fits() -> None:
+    product = replay_ir(row("aten::mul", bf16(4), scalar("0.5"), bf16(4)))
+    assert product["overload"] == "out"
+    assert positional(product)["other"]["shape"] == []
+    assert positional(product)["other"]["dtype"] == "float64"
+    sum_of_products = row("aten::addmm", NOTHING, bf16(8, 4), bf16(4, 2), scalar("1"), scalar("1"))
+    assert positional(replay_ir(sum_of_products))["self"] is None
+
+
+def test_a_call_of_an_older_release_lacks_the_newest_arguments() -> None:
+    older = row("aten::_fused_rms_norm", bf16(4, 8), numbers("[8]"), bf16(8))
+    assert positional(replay_ir(older))["eps"] is None
+
+
+def test_the_overload_is_named() -> None:
+    assert replay_ir(row("aten::mul", bf16(4), bf16(4)))["overload"] == "Tensor"
+    assert replay_ir(row("aten::mm", bf16(8, 4), bf16(4, 2)))["overload"] == ""
+
+
+def test_the_device_is_left_to_the_replay() -> None:
+    zeros = row("aten::zeros", numbers("[3, 4]"), scalar("6"), *(NOTHING,) * 3)
+    assert keywords(replay_ir(zeros)) == {"dtype": 6, "device": None}

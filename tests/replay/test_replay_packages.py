@@ -1,6 +1,7 @@
 """Packages: which are made, what is in them, and the program that runs them."""
 
 import ast
+import importlib
 import json
 import shutil
 import subprocess
@@ -67,7 +68,8 @@ def test_only_slow_operators_with_much_time_get_a_package(root: Path) -> None:
 
 def test_a_package_holds_calls_program_and_readme(root: Path) -> None:
     with zipfile.ZipFile(RunPaths(root).replay_package("aten::mm")) as archive:
-        assert set(archive.namelist()) == {"replay_ir.json", "batched_replay.py", "README.md"}
+        programs = {"batched_replay.py", "replay_arguments.py", "replay_equivalents.py"}
+        assert set(archive.namelist()) == {"replay_ir.json", "README.md", *programs}
         entries = json.loads(archive.read("replay_ir.json"))
         readme = archive.read("README.md").decode()
     assert [(entry["op_name"], entry["count"]) for entry in entries] == [
@@ -75,7 +77,7 @@ def test_a_package_holds_calls_program_and_readme(root: Path) -> None:
         ("aten::mm", 1),
     ]
     assert "replay_ir.json" in readme
-    assert "2 distinct sets of arguments, 4 calls" in readme
+    assert "2 distinct sets of arguments, 4\ncalls" in readme
     beside = json.loads(RunPaths(root).replay_ir("aten::mm").read_text())
     assert beside == entries
 
@@ -111,10 +113,11 @@ def test_an_operator_that_cannot_be_replayed_gets_a_reason(root: Path, tmp_path:
 
 
 def test_the_program_imports_only_torch_and_the_standard_library() -> None:
-    tree = ast.parse(package.RUNNER.read_text())
+    files = list(package.RUNNER_FOLDER.glob("*.py"))
     modules = {
         name.split(".")[0]
-        for node in ast.walk(tree)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
         for name in (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import)
@@ -123,23 +126,49 @@ def test_the_program_imports_only_torch_and_the_standard_library() -> None:
             else []
         )
     }
-    assert modules - set(sys.stdlib_module_names) == {"torch"}
+    own = {file.stem for file in files}
+    assert modules - set(sys.stdlib_module_names) - own == {"torch"}
 
 
 def test_the_program_times_every_call(unpacked: Path) -> None:
     done = replay(unpacked)
     assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    # The stand-in's clock gives 2 µs a call: 3 calls of one shape, 1 of the other.
-    assert lines[2].split()[:4] == ["2.00", "2.00", "3", "0.006"]
-    assert lines[3].split()[:4] == ["2.00", "2.00", "1", "0.002"]
-    assert lines[-1] == "2 calls replayed, 0 failed; all calls of the trace: 0.008 ms"
+    assert "Fake GPU" in done.stdout.splitlines()[0]
+    # The stand-in's clock gives 2 µs a call: 3 calls of one shape, 1 of the other. The first takes
+    # 137.4 GFLOP and 0.1007 GB; on an MI300X that is 194.1 µs at 708 TFLOP/s, 19.0 µs at 5.3 TB/s.
+    first, second = (line.split() for line in done.stdout.splitlines()[2:4])
+    assert first[:2] == ["2.00", "2.00"]
+    assert [float(cell.rstrip("%")) for cell in first[2:7]] == pytest.approx(
+        [2 * 4096**3 / 2e6, 3 * 4096**2 * 2 / 2e6, 100 * 194.1 / 2, 2000, 0.1], rel=1e-3, abs=0.1
+    )
+    assert first[7:9] == ["3", "0.006"]
+    assert second[5:9] == ["900.00", "0%", "1", "0.002"]
+    assert "2 calls replayed, 0 failed; all calls of the trace: 0.008 ms" in done.stdout
+    assert "Kernels of the same calls in the trace: 6.900 ms; here 0.008 ms" in done.stdout
+    assert "Roofline of MI300X, trace of AMD Instinct MI300X; this is Fake GPU" in done.stdout
+
+
+def test_results_for_programs(unpacked: Path) -> None:
+    done = replay(unpacked, "--json", "--warmup", "0", "--iterations", "3")
+    result = json.loads(done.stdout)
+    assert [call["status"] for call in result["calls"]] == ["replayed", "replayed"]
+    assert (result["calls"][0]["mean_us"], result["calls"][0]["trace_us"]) == (2.0, 2000.0)
+
+
+def test_what_is_too_large_is_skipped_and_counted(unpacked: Path) -> None:
+    done = replay(unpacked, "--memory-limit", "0.05")
+    assert done.returncode == 0
+    assert "skipped: aten::mm [4096, 4096] [4096, 4096]: its arguments take 0.07 GB" in done.stdout
+    assert "1 calls replayed, 0 failed, 1 skipped" in done.stdout
+    assert "137 GFLOP" in replay(unpacked, "--work-limit", "100").stdout
 
 
 def test_the_program_runs_on_the_host_too(unpacked: Path) -> None:
     without_gpu = (unpacked / "torch.py").read_text().replace("lambda: True", "lambda: False")
     (unpacked / "torch.py").write_text(without_gpu)
-    assert replay(unpacked, "--device", "cpu").returncode == 0
+    done = replay(unpacked, "--device", "cpu")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[2].split()[4:8] == ["-", "-", "-", "3"]  # of a GPU
     refused = replay(unpacked)
     assert refused.returncode == 1
     assert "--device cpu" in refused.stderr
@@ -208,9 +237,9 @@ def test_tensors_of_every_kind(
     from tests.replay import fake_torch
 
     monkeypatch.setitem(sys.modules, "torch", fake_torch)
-    monkeypatch.delitem(sys.modules, "jarvis.replay.runner", raising=False)
-    from jarvis.replay import runner
-
-    made = runner.tensor(config, "cpu")
+    monkeypatch.delitem(sys.modules, "replay_arguments", raising=False)
+    monkeypatch.syspath_prepend(package.RUNNER_FOLDER)
+    made = importlib.import_module("replay_arguments").tensor(config, "cpu")
+    monkeypatch.delitem(sys.modules, "replay_arguments")
     assert (made.size, made.dtype[:2], made.high) == (size, dtype, high)
     assert (made.shape, made.strides) == (config["shape"], config["strides"])

@@ -1,0 +1,168 @@
+"""With what the tensors of a replayed call are filled: most with noise, indices with care.
+
+A trace holds no contents. An index that points nowhere would end a replay, and a probability
+below 0 as well; everything else may be any number.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from jarvis.replay.schema import Argument
+
+NORMAL, UNIFORM, INTEGERS, OFFSETS, ENDS = "normal", "uniform", "integers", "offsets", "ends"
+"""How a tensor is filled: normally distributed numbers; numbers from 0 to 1; whole numbers from
+``low`` (default 0) below ``high``; where equal pieces of ``high`` things begin, or where they end.
+Null: not at all, for tensors that the call only writes."""
+
+SMALL_INTEGERS = 2
+"""Whole numbers that point nowhere are below this, as booleans are."""
+
+_ALL = "all"
+_LAST_TWO, _LAST_THREE = slice(-2, None), slice(-3, None)
+
+INDEX_BOUNDS: dict[str, tuple[str, str, Any]] = {
+    "embedding": ("indices", "weight", 0),
+    "embedding_renorm_": ("indices", "self", 0),
+    "_embedding_bag": ("indices", "weight", 0),
+    "_embedding_bag_forward_only": ("indices", "weight", 0),
+    "embedding_dense_backward": ("indices", "num_weights", None),
+    **dict.fromkeys(
+        [
+            "index_select",
+            "index_add",
+            "index_add_",
+            "index_copy",
+            "index_copy_",
+            "index_fill_",
+            "gather",
+            "scatter",
+            "scatter_",
+            "scatter_add",
+            "scatter_add_",
+        ],
+        ("index", "self", "dim"),
+    ),
+    **dict.fromkeys(("take", "put_"), ("index", "self", _ALL)),
+    **dict.fromkeys(
+        ("index", "index_put", "index_put_", "_index_put_impl_"), ("indices", "self", None)
+    ),
+    **dict.fromkeys(("_unsafe_index", "_unsafe_index_put"), ("indices", "self", None)),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss_backward"), ("target", "self", -1)),
+    **dict.fromkeys(
+        ("nll_loss2d_forward", "nll_loss2d_backward", "cross_entropy_loss"), ("target", "self", 1)
+    ),
+    **dict.fromkeys(
+        ("max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward"),
+        ("indices", "self", _LAST_TWO),
+    ),
+    "max_pool3d_with_indices_backward": ("indices", "self", _LAST_THREE),
+    "value_selecting_reduction_backward": ("indices", "sizes", "dim"),
+}
+"""Operator -> its index tensor, what that points into, and along which dimension: a number, the
+argument that says it, or several at once. Lists of indices have one for each dimension."""
+
+_QUERIES, _KEYS = ("query", 0), ("key", 0)
+_OFFSETS: dict[str, dict[str, tuple[str, int]]] = {
+    "_embedding_bag": {"offsets": ("indices", 0)},
+    "_embedding_bag_forward_only": {"offsets": ("indices", 0)},
+    "_flash_attention_forward": {"cum_seq_q": _QUERIES, "cum_seq_k": _KEYS},
+    "_flash_attention_backward": {"cum_seq_q": _QUERIES, "cum_seq_k": _KEYS},
+    "_efficient_attention_forward": {
+        "cu_seqlens_q": ("query", 1),
+        "cu_seqlens_k": ("key", 1),
+    },
+    "_efficient_attention_backward": {
+        "cu_seqlens_q": ("query", 1),
+        "cu_seqlens_k": ("key", 1),
+    },
+}
+"""Operator -> its tensors of offsets, each with the tensor and dimension that they cut up."""
+
+_GROUPED = {"_grouped_mm": ("offs", "self")}
+"""Operator -> its tensor of ends, and the matrix whose rows they cut up."""
+
+_UNIFORM = {
+    "multinomial": {"self"},
+    "bernoulli": {"self", "p"},
+    "bernoulli_": {"p"},
+    "binary_cross_entropy": {"self", "target"},
+    "binary_cross_entropy_backward": {"self", "target"},
+    "normal": {"std"},
+}
+"""Operator -> arguments that must lie between 0 and 1, or must not be negative."""
+
+_DIVISORS = dict.fromkeys(
+    ("div", "floor_divide", "floor_divide_", "fmod", "fmod_", "remainder", "remainder_"), "other"
+)
+"""Operator -> the argument that must not be 0 where it is a whole number."""
+
+_OVERWRITTEN = dict.fromkeys(
+    (
+        "copy_",
+        "exponential_",
+        "fill_",
+        "normal_",
+        "random_",
+        "uniform_",
+        "zero_",
+        "_foreach_copy_",
+        "_foreach_zero_",
+    ),
+    "self",
+)
+"""Operators that write this without reading it; so is every output given by keyword."""
+
+
+def fill(operator: str, argument: Argument, dtype: str) -> dict[str, Any]:
+    """How one tensor is filled, before ``bound_indices``: ``{"init": ...}``, maybe its bounds."""
+    if (argument.is_written and argument.is_keyword) or argument.name == _OVERWRITTEN.get(operator):
+        return {"init": None}
+    if dtype.startswith(("float", "bfloat", "complex")):
+        return {"init": UNIFORM if argument.name in _UNIFORM.get(operator, ()) else NORMAL}
+    if dtype != "bool" and _DIVISORS.get(operator) == argument.name:
+        return {"init": INTEGERS, "low": 1, "high": 1 + SMALL_INTEGERS}
+    return {"init": INTEGERS, "high": SMALL_INTEGERS}
+
+
+def bound_indices(operator: str, values: Mapping[str, Any]) -> None:
+    """Let each index of a call point all over what it indexes; ``values`` by argument name."""
+    if operator in INDEX_BOUNDS:
+        index, indexed, along = INDEX_BOUNDS[operator]
+        dimension = values[along] if along == "dim" else along
+        _bound(values.get(index), values[indexed], dimension)
+    for name, (cut, dimension) in _OFFSETS.get(operator, {}).items():
+        if (offsets := values.get(name)) is not None:
+            offsets |= {"init": OFFSETS, "high": values[cut]["shape"][dimension]}
+    if operator in _GROUPED:
+        name, cut = _GROUPED[operator]
+        if (ends := values.get(name)) is not None:
+            ends |= {"init": ENDS, "high": _cut_up(values[cut], values["mat2"])}
+
+
+def _bound(index: Any, indexed: Any, along: Any) -> None:
+    if isinstance(index, list):
+        for dimension, one in enumerate(index):
+            if one is not None and one["dtype"] != "bool":
+                one["high"] = _extent(indexed["shape"], dimension)
+    elif index is not None and index["init"] == INTEGERS:  # a target may be probabilities instead
+        shape = indexed["shape"] if isinstance(indexed, dict) else indexed
+        index["high"] = shape if isinstance(shape, int) else _extent(shape, along)
+
+
+def _extent(shape: Sequence[int], along: Any) -> int:
+    if not shape:
+        return 1
+    if along == _ALL:
+        return max(1, prod(shape))
+    if isinstance(along, slice):
+        return max(1, prod(shape[along]))
+    return max(1, shape[int(along)])
+
+
+def _cut_up(first: dict[str, Any], second: dict[str, Any]) -> int:
+    """How long that dimension of a grouped product is which the groups share out."""
+    if len(first["shape"]) == 3:  # a matrix for each group times columns that they share out
+        return int(second["shape"][-1])
+    is_over_inner = len(second["shape"]) == 2
+    return int(first["shape"][-1 if is_over_inner else 0])

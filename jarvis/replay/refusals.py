@@ -1,0 +1,42 @@
+"""Why the calls of an operator cannot be replayed."""
+
+from jarvis.replay.schema import NAMESPACE
+
+NO_ARGUMENTS = "the trace records no arguments for it"
+NO_FIT = "its recorded arguments fit no known signature"
+UNKNOWN = "what arguments it takes is not known to the replay"
+COMPILED = "it is a kernel that a compiler made; its code is not in the trace"
+BACKWARD_STEP = "it is a step of autograd, of which only the incoming gradient is recorded"
+COLLECTIVE = "it exchanges data with other processes"
+
+_KERNEL_MARK = "->"
+"""Rows of single kernels are named after the operator that launched them and the kernel."""
+
+_COMPILED_PREFIXES = ("triton_", "torch_compiled", "## Call CompiledFxGraph", "CompiledFunction")
+_COLLECTIVE_PREFIXES = ("c10d::", "_c10d_functional::", "record_param_comms", "nccl:", "rccl:")
+
+
+def operator_of(row_name: str) -> str:
+    """The operator behind the name of a row of the operations table."""
+    return row_name.partition(_KERNEL_MARK)[0]
+
+
+def is_single_kernel(row_name: str) -> bool:
+    """Whether a row's times are those of one kernel of the operator and not of its whole call."""
+    return _KERNEL_MARK in row_name
+
+
+def why_unknown(name: str) -> str:
+    """Why an operator without a known signature has none."""
+    if name.startswith(_COLLECTIVE_PREFIXES):
+        return COLLECTIVE
+    if name.startswith(_COMPILED_PREFIXES):
+        return COMPILED
+    library, mark, _ = name.partition("::")
+    if mark and name.startswith(NAMESPACE):
+        return UNKNOWN
+    if mark:
+        return f"it belongs to the library {library}, which the replay does not load"
+    if name.rstrip("0123456789").endswith("Backward"):
+        return BACKWARD_STEP
+    return UNKNOWN
