@@ -9,6 +9,7 @@ from jarvis.perf_report.call_paths import MODULE_PREFIX
 
 _UNBOUND = "not known"
 _SIDES = ("reference", "target")
+_COLLECTIVE = ("collective", "dtype", "group_size", "message_mb")
 
 
 def with_difference(rows: pl.DataFrame) -> pl.DataFrame:
@@ -98,32 +99,61 @@ def categories(paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame
 
 
 def collectives(target: Side, reference: Side) -> pl.DataFrame:
-    """Communication by kind, type, group size and message, most time of the target first."""
-    keys = ["collective", "dtype", "group_size", "message_mb"]
+    """Communication by kind, type, group size and message, most time of the target first.
+
+    Without rows where either side does not tell its communication.
+    """
     of = {}
     for side, table in zip(_SIDES, (reference, target), strict=True):
         of[side] = (
-            table.rows("collectives")
-            .group_by(keys)
+            communication(table)
+            .group_by(_COLLECTIVE)
             .agg(
-                pl.len().cast(pl.Int64).alias(f"{side}_count"),
-                (pl.col("dur_us").sum() / 1e3).alias(f"{side}_ms"),
+                pl.col("count").sum().alias(f"{side}_count"),
+                (pl.col("us").sum() / 1e3).alias(f"{side}_ms"),
             )
         )
-    both = of["target"].join(of["reference"], on=keys, how="full", coalesce=True, nulls_equal=True)
+    both = of["target"].join(
+        of["reference"], on=_COLLECTIVE, how="full", coalesce=True, nulls_equal=True
+    )
+    if not (tells_communication(target) and tells_communication(reference)):
+        both = both.clear()
     rows = with_difference(found_in(both, "count"))
-    return rows.sort("target_ms", "reference_ms", *keys, descending=[True, True, *[False] * 4])
+    descending = [True, True, *[False] * len(_COLLECTIVE)]
+    return rows.sort("target_ms", "reference_ms", *_COLLECTIVE, descending=descending)
+
+
+def tells_communication(side: Side) -> bool:
+    """Whether a side says which collectives it runs, be it none."""
+    return any(side.table(name) is not None for name in ("collectives", "coll_analysis"))
+
+
+def communication(side: Side) -> pl.DataFrame:
+    """Kind, type, group size, message, ``count`` and ``us`` of a side's collectives.
+
+    They come from the summary by message where single kernels are not known.
+    """
+    if side.table("collectives") is not None:
+        kernels = side.rows("collectives")
+        return kernels.select(*_COLLECTIVE, count=pl.lit(1, pl.Int64), us="dur_us")
+    message_mb = pl.max_horizontal("in_msg_mb", "out_msg_mb")
+    named = side.rows("coll_analysis").with_columns(message_mb=message_mb)
+    return named.select(*_COLLECTIVE, count="operation_count", us="dur_us_sum")
 
 
 def modules(target: Side, reference: Side) -> pl.DataFrame:
-    """GPU time by module in the order of the target's call tree, then of the reference's."""
+    """GPU time by module in the order of the target's call tree, then of the reference's.
+
+    Without rows where either side knows no modules.
+    """
     keys = ["path", "module", "depth"]
-    found = {
-        side: _modules(table, side) for side, table in zip(_SIDES, (reference, target), strict=True)
-    }
+    sides = zip(_SIDES, (reference, target), strict=True)
+    found = {side: _modules(table, side) for side, table in sides}
     both = found["target"].join(
         found["reference"], on=keys, how="full", coalesce=True, maintain_order="left_right"
     )
+    if any(rows.is_empty() for rows in found.values()):
+        both = both.clear()
     return with_difference(found_in(both, "calls"))
 
 

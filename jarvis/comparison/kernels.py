@@ -22,7 +22,10 @@ def launched(operations: pl.DataFrame) -> pl.DataFrame:
 
 
 def kernels(paired: Paired) -> pl.DataFrame:
-    """GPU work by kernel name, most time of the target first."""
+    """GPU work by kernel name, most time of the target first.
+
+    Without rows where either side knows no kernels.
+    """
     of = {
         role: launched(paired.rows[role])
         .group_by("kernel")
@@ -33,6 +36,8 @@ def kernels(paired: Paired) -> pl.DataFrame:
         for role in Role
     }
     both = of[Role.TARGET].join(of[Role.REFERENCE], on="kernel", how="full", coalesce=True)
+    if any(rows.is_empty() for rows in of.values()):
+        both = both.clear()
     per_launch = {
         f"{role.value}_us_per_launch": pl.when(pl.col(f"{role.value}_launches") > 0).then(
             1e3 * pl.col(f"{role.value}_ms") / pl.col(f"{role.value}_launches")

@@ -54,9 +54,15 @@ class Paired:
 
     @cached_property
     def rows(self) -> Mapping[Role, pl.DataFrame]:
-        """The operations of each side that take GPU time, with the ratios expected of them."""
+        """The operations of each side that take GPU time, with the ratios expected of them.
+
+        Without rows where either side has no operations at all.
+        """
         sides = {Role.TARGET: self.target, Role.REFERENCE: self.reference}
-        return {role: log_ratios(_timed(side), self.ratios) for role, side in sides.items()}
+        rows = {role: log_ratios(_timed(side), self.ratios) for role, side in sides.items()}
+        if any(found.is_empty() for found in rows.values()):
+            return {role: found.clear() for role, found in rows.items()}
+        return rows
 
     @cached_property
     def matches(self) -> Matches:

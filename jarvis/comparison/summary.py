@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.comparison.aggregates import tells_communication
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role, Side
@@ -17,9 +18,16 @@ _PARTS = {
     "total_time": "Total time",
 }
 _NEEDED = {
-    "gpu_timeline": "its totals are not compared",
-    "operations": "no operation is compared",
-    "call_tree": "what names do not match is matched by the dimensions of matrix products alone",
+    "gpu_timeline": "totals are not compared",
+    "operations": "operations, categories and kernels are not compared",
+    "call_tree": "what names do not match is matched by the dimensions of matrix products alone, "
+    "and modules are not compared",
+}
+_TABLES = {
+    "gpu_timeline": "the GPU timeline",
+    "operations": "the time of single operations",
+    "call_tree": "the call tree",
+    "collectives": "which collectives it runs",
 }
 
 
@@ -164,8 +172,9 @@ def _lacking(role: Role, side: Side) -> Iterator[str]:
         yield f"The GPU of the {role} is not described, so nothing is expected of any operation."
     for table, effect in _NEEDED.items():
         if side.rows(table).is_empty():
-            reason = side.lacks.get(table, "it is not in what was given")
-            yield f"The {role} has no table {table} ({reason}): {effect}."
+            yield _without(role, side, table, effect)
+    if not tells_communication(side):
+        yield _without(role, side, "collectives", "collectives are not compared")
     operations = side.rows("operations")
     if operations.is_empty():
         return
@@ -173,3 +182,10 @@ def _lacking(role: Role, side: Side) -> Iterator[str]:
         yield f"The kernels of the {role} are not known, so they are not compared."
     if operations["input_dims"].null_count() == operations.height:
         yield f"The {role} records no shapes: operations match by name alone."
+
+
+def _without(role: Role, side: Side, table: str, effect: str) -> str:
+    reason = side.lacks.get(table)
+    return (
+        f"Of the {role}, {_TABLES[table]} is not known: {effect}.{f' {reason}' if reason else ''}"
+    )
