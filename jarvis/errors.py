@@ -183,17 +183,18 @@ class UnreadableReportError(JarvisError):
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} is not a readable report: {reason}. "
-            "Give a workbook (.xlsx) or a folder of CSV files that `jarvis report` wrote."
+            "Give a workbook (.xlsx), or CSV files in a folder or a zip, as `jarvis report` or "
+            "TraceLens write them."
         )
 
 
 class ForeignReportError(JarvisError):
     """The sheets are not those of a performance report."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
-            f"This is not a performance report of a PyTorch trace: {reason}. Give the workbook or "
-            "the folder of CSV files that `jarvis report` or TraceLens wrote for one trace."
+            f"{path} is not a performance report of a PyTorch trace: {reason}. Give the workbook "
+            "or the folder of CSV files that `jarvis report` or TraceLens wrote for one trace."
         )
 
 

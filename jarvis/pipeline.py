@@ -19,11 +19,15 @@ from jarvis.comparison import compare as compare_sides
 from jarvis.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.extensions import Extensions, content_sha256, load_extensions
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.perf_models import Registry
 from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, CallPath, PerfReport, ReportOptions
+from jarvis.perf_report.imported import ImportedReport, report_info, typed_sheets
 from jarvis.perf_report.reprojection import NEEDED, StoredReport
 from jarvis.perf_report.sheets import sheet_names
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
+from jarvis.reports.reading import content_sha256 as report_sha256
+from jarvis.reports.reading import is_report, read_report
 from jarvis.run import (
     CategorySummary,
     Manifest,
@@ -43,7 +47,7 @@ from jarvis.run import (
 from jarvis.run.comparing import sides
 from jarvis.trace import OnProgress, ReadProgress, TraceInfo, read_trace
 from jarvis.trace_health import TABLE as HEALTH
-from jarvis.trace_health import trace_health
+from jarvis.trace_health import report_health, trace_health
 from jarvis.workspace import default_output_dir
 
 DISTRIBUTION = "jarvis-perf"
@@ -59,6 +63,7 @@ STEPS = (
     "Save",
 )
 REPORT_STEPS = STEPS[:2]
+IMPORT_STEPS = ("Read the report", STEPS[1], *STEPS[3:])
 REPROJECTION_STEPS = ("Open the analysis", STEPS[1], *STEPS[4:])
 COMPARISON_STEPS = (*REPORT_STEPS, "Read the compared trace")
 
@@ -145,6 +150,8 @@ def analyze(
 ) -> Run:
     """Analyse a trace and write its run directory (default: ``analysis_output`` beside the trace).
 
+    A performance report may stand in place of the trace (``is_report``): its tables are those that
+    the report tells, and the run says what it cannot.
     ``reference`` names another run (``open_reference``) to compare operations with,
     ``extension_file`` a Python file with perf models; ``arch_json`` describes a GPU in place of
     ``platform`` (``read_arch_json``). The directory appears whole or not at all.
@@ -157,6 +164,10 @@ def analyze(
     )
     given = None if arch_json is None else read_arch_json(arch_json)
     extensions = load_extensions(extension_file)
+    if is_report(Path(trace_path)):
+        return _analyse_report(
+            Path(trace_path), options, given, extensions, reference, root, progress
+        )
     with _step(0, progress) as on_reading:
         compared_with = open_reference(reference) if reference else None
         trace = read_trace(trace_path, on_reading)
@@ -179,6 +190,45 @@ def analyze(
         extension_failures=lambda: extensions.failures,
     )
     return _analysed(base, options, warning, compared_with, root, progress, STEPS)
+
+
+def read_imported(path: Path, registry: Registry) -> ImportedReport:
+    """A report to analyse in place of a trace, not judged against a GPU yet.
+
+    Raises UnreadableReportError, or ForeignReportError where its sheets are others.
+    """
+    return ImportedReport(typed_sheets(read_report(path), path), None, registry)
+
+
+def _analyse_report(
+    path: Path,
+    options: Options,
+    given: HardwareSpec | None,
+    extensions: Extensions,
+    reference: str | None,
+    root: Path,
+    progress: Progress | None,
+) -> Run:
+    with _step(0, progress, IMPORT_STEPS):
+        compared_with = open_reference(reference) if reference else None
+        read = read_imported(path, extensions.registry)
+        info = report_info(path, report_sha256(path), read)
+        check_output_folder(root, info.sha256)
+    with _step(1, progress, IMPORT_STEPS):
+        hardware, warning = choose_hardware(info, options.platform, options.preset, given)
+    report = replace(read, hardware=hardware)
+    with _step(2, progress, IMPORT_STEPS):
+        _ = report.operations
+    base = _Base(
+        report=report,
+        info=info,
+        sheets=lambda: tuple(sheet_names(report.sheets)),
+        health=lambda: report_health(report),
+        call_paths=lambda _: {},
+        extension_notes=lambda: extensions.notes,
+        extension_failures=lambda: extensions.failures,
+    )
+    return _analysed(base, options, warning, compared_with, root, progress, IMPORT_STEPS)
 
 
 def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Comparison:
@@ -213,13 +263,7 @@ def reproject(
     manifest = stored.manifest
     with _step(1, progress, REPROJECTION_STEPS):
         hardware, warning = choose_hardware(manifest.trace, platform, preset, given)
-    report = StoredReport(
-        stored=stored.tables,
-        roofline_names=tuple(name for name in manifest.sheets if name not in TABLES),
-        totals=manifest.totals,
-        hardware=hardware,
-        registry=load_extensions().registry,
-    )
+    report = _stored_report(stored, hardware)
     base = _Base(
         report=report,
         info=manifest.trace,
@@ -230,6 +274,21 @@ def reproject(
         extension_failures=lambda: manifest.extension_failures,
     )
     return _analysed(base, options, warning, compared_with, root, progress, REPROJECTION_STEPS)
+
+
+def _stored_report(stored: Run, hardware: HardwareSpec | None) -> StoredReport | ImportedReport:
+    manifest, registry = stored.manifest, load_extensions().registry
+    if manifest.trace.form == "report":
+        sheets = {name: stored.table(name) for name in manifest.sheets}
+        return ImportedReport(sheets, hardware, registry)
+    return StoredReport(
+        stored=stored.tables,
+        roofline_names=tuple(name for name in manifest.sheets if name not in TABLES),
+        totals=manifest.totals,
+        hardware=hardware,
+        registry=registry,
+        absent_tables=manifest.absent_tables,
+    )
 
 
 def reprojected_options(
@@ -257,7 +316,7 @@ def reprojected_options(
 class _Base:
     """What an analysis stands on: a trace that was just read, or a stored run."""
 
-    report: PerfReport | StoredReport
+    report: PerfReport | StoredReport | ImportedReport
     info: TraceInfo
     sheets: Callable[[], tuple[str, ...]]
     health: Callable[[], pl.DataFrame]
@@ -339,7 +398,7 @@ def choose_hardware(
             device = (
                 f"No GPU named {info.device_name!r} is described"
                 if info.device_name
-                else "The trace does not name its GPU"
+                else f"The {info.form} does not name its GPU"
             )
             return None, (
                 f"{device}, so there are no peaks to judge against. Name a GPU to get efficiencies."
@@ -363,7 +422,7 @@ def _run(
     report, info = base.report, base.info
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
     tables = {name: report.table(name) for name in TABLES}
-    tables |= report.roofline_sheets
+    tables |= {name: report.table(name) for name in base.sheets() if name not in tables}
     tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
     tables[HEALTH] = base.health()
     tables |= {category_table(key): rows for key, rows in classified.items()}
@@ -390,6 +449,7 @@ def _run(
         extension_failures=base.extension_failures(),
         sheets=base.sheets(),
         tables=tuple(tables),
+        absent_tables=dict(report.absent_tables),
     )
     return Run(
         manifest=manifest,

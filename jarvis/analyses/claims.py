@@ -8,6 +8,7 @@ import polars as pl
 from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
 """Op categories that an unregistered op can have from the name of its first kernel."""
@@ -89,10 +90,11 @@ def top_operations(
     rows for the operators above them that a perf model covers (``aten::convolution``). They are
     joined through the GPU events: an operation row belongs to the launcher that has most of its
     time. ``operation_uids`` are these rows; the first has most time and gives ``uid``. A launcher
-    that no row belongs to takes ``uid`` from the row where it has most time.
+    that no row belongs to takes ``uid`` from the row where it has most time. Without GPU events
+    the launchers that a row names share its time.
     """
     heaviest = ops_summary.sort("direct_kernel_time_us", descending=True).head(TOP_OPERATIONS)
-    shares = _shares(gpu_work)
+    shares = _shares(gpu_work if gpu_work.height else _named_launchers(claimed))
     ranked = claimed.sort("kernel_time_us", "uid", descending=[True, False])
     rows = []
     for rank, top in enumerate(heaviest.iter_rows(named=True), start=1):
@@ -116,11 +118,21 @@ def top_operations(
     return pl.DataFrame(rows, schema=TOP_SCHEMA)
 
 
+def _named_launchers(claimed: pl.DataFrame) -> pl.DataFrame:
+    """The columns of ``gpu_work`` that ``_shares`` reads, from the launchers that rows name."""
+    return claimed.select(
+        kind=pl.lit(COMPUTE),
+        operation_uid="uid",
+        launcher_name="launcher_names",
+        dur_ns=pl.col("kernel_time_us"),
+    ).explode("launcher_name")
+
+
 def _shares(gpu_work: pl.DataFrame) -> dict[str, list[tuple[int, bool]]]:
     """The uids of operation rows by launcher, and whether it leads the row; most time first."""
     first = pl.int_range(pl.len()).over("operation_uid") == 0
     rows = (
-        gpu_work.filter(pl.col("kind") != "communication")
+        gpu_work.filter(pl.col("kind") != COMMUNICATION)
         .drop_nulls(["operation_uid", "launcher_name"])
         .group_by("operation_uid", "launcher_name")
         .agg(pl.col("dur_ns").sum())

@@ -22,6 +22,7 @@ from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
+from jarvis.perf_report.absent import not_told
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
@@ -41,6 +42,10 @@ class ReportTables(Protocol):
     @property
     def registry(self) -> Registry:
         """The op categories by name."""
+
+    @property
+    def absent_tables(self) -> Mapping[str, str]:
+        """Tables without rows because the input cannot fill them, and what they would tell."""
 
     def table(self, name: str) -> pl.DataFrame:
         """A table by name; MissingTableError where the report has none."""
@@ -150,16 +155,18 @@ def _run(
         target_pct=target_pct,
         baseline=baseline,
     )
-    has_data = _has_data(analysis, data)
+    absent = not_told(report.absent_tables, analysis.needs)
+    has_data = (is_compute or not absent) and _has_data(analysis, data)
     findings = _findings(analysis, data) if has_data else []
     result = AnalysisResult(
         key=analysis.key,
         title=analysis.title,
         tier=analysis.tier,
         status=Status.OK if has_data else Status.NO_DATA,
+        error=None if is_compute else absent,
         findings=tuple(impact.ranked(findings)),
         metrics=analysis.measure(data) if analysis.measure and has_data else {},
-        **(_sums(data) if is_compute and has_data else {}),
+        **(_sums(data, absent) if is_compute and has_data else {}),
     )
     prepared = analysis.prepare(data) if analysis.prepare and has_data else None
     return Outcome(result, rows if is_compute else None, prepared)
@@ -190,7 +197,7 @@ def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]
     return tables
 
 
-def _sums(data: CategoryData) -> dict[str, object]:
+def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
     rows, totals = data.operations, data.totals
     efficiency = pl.col("pct_roofline")
     judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
@@ -204,7 +211,7 @@ def _sums(data: CategoryData) -> dict[str, object]:
         "efficiency_coverage_pct": impact.share_pct(float(judged["kernel_time_us"].sum()), time_us),
         "row_count": rows.height,
         "invocation_count": int(rows["operation_count"].sum()),
-        "notes": _notes(data, judged),
+        "notes": (*_notes(data, judged), *((absent,) if absent else ())),
     }
 
 

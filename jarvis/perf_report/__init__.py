@@ -1,9 +1,9 @@
 """The performance report of one trace: every table a cached property, nothing written back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
@@ -114,6 +114,9 @@ class PerfReport:
     options: ReportOptions = DEFAULT_OPTIONS
     registry: Registry = BUILTIN
     comparison: Trace | None = None
+
+    absent_tables: ClassVar[Mapping[str, str]] = {}
+    """A trace fills every table."""
 
     @cached_property
     def totals(self) -> Totals:

@@ -31,6 +31,7 @@ class StoredReport:
     """The performance report of a stored run under ``hardware``.
 
     ``stored`` are the run's tables, ``roofline_names`` the roofline sheets among them.
+    ``absent_tables``: as in the manifest of the run.
     """
 
     stored: Mapping[str, pl.DataFrame]
@@ -38,6 +39,7 @@ class StoredReport:
     totals: Totals
     hardware: HardwareSpec | None
     registry: Registry
+    absent_tables: Mapping[str, str]
 
     def table(self, name: str) -> pl.DataFrame:
         """A table by name; MissingTableError where the run has none."""

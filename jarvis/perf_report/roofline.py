@@ -45,7 +45,7 @@ COST_SCHEMA = {
     "params": pl.String,
 }
 _SIGNATURE = ("name", *ARGUMENTS, "kernel_names", "annotation")
-_KERNEL_SEPARATOR = "\n"  # in no kernel name
+KERNEL_SEPARATOR = "\n"  # in no kernel name
 
 FormulaOf = Callable[[PerfModel], Formula | None]
 
@@ -67,11 +67,13 @@ def costs(
     strict: bool = False,
     annotations: pl.DataFrame | None = None,
     registry: Registry = BUILTIN,
+    kernel_names: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """What each call costs whose name has a formula.
 
     ``calls``: ``uid, name`` and the arguments as JSON text; ``work`` for the models that read the
-    names of the kernels below the call; ``annotations``: ``uid, annotation`` of the calls whose
+    names of the kernels below the call, or ``uid, kernel_names`` in its place, the names of a call
+    joined by KERNEL_SEPARATOR; ``annotations``: ``uid, annotation`` of the calls whose
     models read the step around them.
 
     Returns ``uid`` and the columns of COST_SCHEMA, texts as categories: ``modelled`` is false where
@@ -90,8 +92,10 @@ def costs(
     readers = candidates.filter(pl.col("name").is_in(need_kernels))["uid"]
     if annotations is None:
         annotations = pl.DataFrame(schema=ANNOTATION_SCHEMA)
+    if kernel_names is None:
+        kernel_names = _kernel_names(readers, work)
     signatures = (
-        candidates.join(_kernel_names(readers, work), on="uid", how="left", maintain_order="left")
+        candidates.join(kernel_names, on="uid", how="left", maintain_order="left")
         .join(annotations, on="uid", how="left", maintain_order="left")
         .group_by(_SIGNATURE, maintain_order=True)
         .agg("uid")
@@ -115,7 +119,7 @@ def _kernel_names(readers: pl.Series, work: GpuWork | None) -> pl.DataFrame:
         work.below(readers, ("name", "ts_ns"))
         .sort("owner_uid", "ts_ns", maintain_order=True)
         .group_by(uid="owner_uid")
-        .agg(kernel_names=pl.col("name").str.join(_KERNEL_SEPARATOR))
+        .agg(kernel_names=pl.col("name").str.join(KERNEL_SEPARATOR))
     )
 
 
@@ -144,7 +148,7 @@ def _signature(row: dict[str, Any]) -> OpSignature:
         input_strides=strides,
         concrete_inputs=concrete,
         annotation=row["annotation"],
-        kernel_names=tuple(kernel_names.split(_KERNEL_SEPARATOR)) if kernel_names else (),
+        kernel_names=tuple(kernel_names.split(KERNEL_SEPARATOR)) if kernel_names else (),
     )
 
 

@@ -15,6 +15,7 @@ _COPY_KERNEL_NAME = (
     r"^(MEMORY_COPY_(HOST_TO_DEVICE|DEVICE_TO_HOST|DEVICE_TO_DEVICE)"
     r"|__amd_rocclr_copyBuffer(Rect)?(Aligned)?)(\.kd)?$"
 )
+_COPY_NAME = r"^Memcpy |^Copy(Host|Device)To(Host|Device)$"
 _IS_COPY = (pl.col("cat") == "gpu_memcpy") | (
     (pl.col("cat") == "kernel") & pl.col("name").str.contains(_COPY_KERNEL_NAME)
 )
@@ -25,6 +26,15 @@ KIND = (
     .then(pl.lit(COMMUNICATION))
     .otherwise(pl.lit(COMPUTE))
 )
+KIND_BY_NAME = (
+    pl.when(pl.col("name").str.contains(f"{_COPY_NAME}|{_COPY_KERNEL_NAME}"))
+    .then(pl.lit(COPY))
+    .when(pl.col("name").str.contains(_COMMUNICATION_NAME))
+    .then(pl.lit(COMMUNICATION))
+    .otherwise(pl.lit(COMPUTE))
+)
+"""The kind of a GPU event of which only the name is known."""
+
 _KINDS = pl.Enum([COMPUTE, COMMUNICATION, COPY])
 
 _WORK = ("name", "kind", "stream", "ts_ns", "dur_ns", "launch_uid", "op_uid", "launcher_uid")

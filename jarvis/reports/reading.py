@@ -1,6 +1,9 @@
-"""Reports read back: a workbook or a folder of CSV files, of ours or of TraceLens."""
+"""Reports read back: a workbook or CSV files, in a folder or a zip, of ours or of TraceLens."""
 
+import hashlib
 import logging
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import fastexcel
@@ -11,22 +14,64 @@ from jarvis.errors import UnreadableReportError
 from jarvis.perf_report.sheets import schema_of
 from jarvis.schemas import columns
 
+UNREADABLE = (
+    OSError,
+    ValueError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,  # a zip with a password
+    pl.exceptions.PolarsError,
+    fastexcel.FastExcelError,
+)
+"""What reading raises of a file that is damaged or something else."""
+
 # An empty column is no news.
 logging.getLogger("fastexcel").setLevel(logging.ERROR)
+
+WORKBOOK, SHEET, ARCHIVE = ".xlsx", ".csv", ".zip"
+MAX_UNPACKED_BYTES = 1 << 30
+"""What the CSV files of a zip may hold together."""
+
+
+def is_report(path: Path) -> bool:
+    """Whether ``path`` is, by its name and the names in it, a report and no trace."""
+    if path.is_dir():
+        return any(path.glob(f"*{SHEET}"))
+    if path.suffix.lower() == WORKBOOK:
+        return True
+    if path.suffix.lower() != ARCHIVE or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(_is_sheet(name) for name in archive.namelist())
+
+
+def content_sha256(path: Path) -> str:
+    """A digest of a file; of the names and contents of the CSV files where it is a folder."""
+    files = sorted(path.glob(f"*{SHEET}")) if path.is_dir() else [path]
+    digests = []
+    for file in files:
+        with file.open("rb") as content:
+            digests.append((file.name, hashlib.file_digest(content, "sha256").hexdigest()))
+    if not path.is_dir():
+        return digests[0][1]
+    return hashlib.sha256(repr(digests).encode()).hexdigest()
 
 
 def read_report(path: Path | str) -> dict[str, pl.DataFrame]:
     """The sheets of a report by name, columns under their labels.
 
-    ``path`` is an ``.xlsx`` file or a folder with a CSV file for each sheet. A column that our
-    schemas know as numbers has numbers, one that they know as text, lists or truth values has text,
-    any other one has numbers where every cell is one. Empty cells are null. Raises
+    ``path`` is an ``.xlsx`` file, or a folder or zip with a CSV file for each sheet. A column that
+    our schemas know as numbers has numbers, one that they know as text, lists or truth values has
+    text, any other one has numbers where every cell is one. Empty cells are null. Raises
     UnreadableReportError where there is no such report.
     """
     source = Path(path)
     try:
-        sheets = _csv_sheets(source) if source.is_dir() else _tabs(source)
-    except (OSError, ValueError, pl.exceptions.PolarsError, fastexcel.FastExcelError) as error:
+        if source.is_dir() or source.suffix.lower() == ARCHIVE:
+            sheets = _csv_sheets(source)
+        else:
+            sheets = _tabs(source)
+    except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnreadableReportError(source, reason) from error
     if not sheets:
@@ -39,12 +84,30 @@ def _dtypes(sheet: str) -> dict[str, pl.DataType]:
     return {c.label: c.dtype for c in columns(schema_of(sheet))}
 
 
-def _csv_sheets(folder: Path) -> dict[str, pl.DataFrame]:
+def _csv_sheets(source: Path) -> dict[str, pl.DataFrame]:
     return {
-        path.stem: pl.read_csv(path, infer_schema=False)
-        for path in sorted(folder.glob("*.csv"))
-        if path.stat().st_size > 1  # TraceLens writes a line break for a table without columns
+        name: pl.read_csv(content, infer_schema=False)
+        for name, content in (_zipped(source) if source.is_file() else _in_folder(source))
+        if len(content) > 1  # TraceLens writes a line break for a table without columns
     }
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+    return ((path.stem, path.read_bytes()) for path in sorted(folder.glob(f"*{SHEET}")))
+
+
+def _zipped(path: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        entries = [entry for entry in archive.infolist() if _is_sheet(entry.filename)]
+        if sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
+            raise ValueError("its CSV files are too large together")
+        for entry in sorted(entries, key=lambda e: e.filename):
+            yield Path(entry.filename).stem, archive.read(entry)
+
+
+def _is_sheet(name: str) -> bool:
+    """Whether a name in a zip is that of a sheet, not of what a packer adds."""
+    return name.lower().endswith(SHEET) and not Path(name).name.startswith(".")
 
 
 def _tabs(workbook: Path) -> dict[str, pl.DataFrame]:

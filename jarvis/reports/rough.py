@@ -108,12 +108,15 @@ def rough_markdown(run: Run) -> str:
         ],
         trees=[(result, _call_paths(run, result)) for result in sections.compute_results(run)],
         failures=[r for r in run.results.values() if r.status is Status.ERROR],
+        not_told=[r for r in run.results.values() if r.status is Status.NO_DATA and r.error],
         gaps=[gap.text for gap in gaps],
         questions=[gap.question for gap in gaps],
     )
 
 
 def _report_command(run: Run) -> Markdown:
+    if run.manifest.trace.form == "report":
+        return Markdown("The sheets are those of the report that was read.")
     paths = RunPaths(Path())
     words = ["jarvis", "report", run.manifest.trace.file_name]
     words += ["--output_xlsx_path", str(paths.perf_report_xlsx)]

@@ -97,6 +97,8 @@ def preset_name(hardware: HardwareSpec) -> str:
 def trace_line(run: Run) -> str:
     """The trace, whether it was recorded or simulated, and the device it names."""
     trace = run.manifest.trace
+    if trace.form == "report":
+        return f"performance report `{trace.file_name}` (no device name)"
     device = trace.device_name or "no device name"
     rank = f", rank {trace.rank} of {trace.world_size}" if trace.world_size else ""
     return f"{trace.origin} trace `{trace.file_name}` ({device}{rank})"

@@ -3,6 +3,7 @@
 from pathlib import PurePath
 
 from jarvis.comparison import Side
+from jarvis.perf_report.absent import not_told
 from jarvis.run.run import Run
 
 
@@ -15,11 +16,13 @@ def sides(target: Run, reference: Run) -> tuple[Side, Side]:
 
 
 def _side(run: Run, label: str) -> Side:
+    absent = run.manifest.absent_tables
     return Side(
         label=label,
         hardware=run.manifest.hardware,
         tables=run.tables,
         titles={key: result.title for key, result in run.results.items()},
+        lacks={name: not_told(absent, [name]) or "" for name in absent},
     )
 
 

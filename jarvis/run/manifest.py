@@ -90,6 +90,8 @@ class Manifest(_Frozen):
     stored table. ``platform_warning`` says that the chosen GPU is not the trace's, or that none is
     known; ``load_failures`` why analyses of other packages are missing. ``extension_notes`` and
     ``extension_failures`` are sentences about perf models that are not Jarvis's own.
+    ``absent_tables`` are those that have no rows because the input cannot fill them, with what
+    they would tell.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -111,6 +113,7 @@ class Manifest(_Frozen):
     extension_failures: tuple[str, ...] = ()
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
+    absent_tables: dict[str, str] = {}
 
 
 def analysis_id(trace_sha256: str, options: Options) -> str:

@@ -276,6 +276,7 @@ def _category_sheet(
     ours = [*OUR_COLUMNS, *(column.name for column in DETAILS), *details]
     present = [name for name in dict.fromkeys(ours) if name in rows.columns]
     module_path = pl.col("module_path").list.join(" / ").alias("module_path")
+    unified = unified.drop(present, strict=False)  # with call stacks it has entry points too
     return (
         rows.select("uid", *present, module_path)
         .join(unified, on="uid", how="left", maintain_order="left")

@@ -122,7 +122,8 @@ class Run:
         table = self.tables[name]
         # Sheets leave columns out on purpose.
         expected = () if name in self.manifest.sheets else TABLES.get(name, ())
-        if lacking := [column.name for column in expected if column.name not in table.columns]:
+        needed = [column.name for column in expected if not column.optional]
+        if lacking := [name for name in needed if name not in table.columns]:
             columns = f"the columns {', '.join(lacking)} of the table {name}"
             raise OutdatedRunError(columns, self.manifest.jarvis_version)
         return table

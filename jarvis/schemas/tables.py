@@ -50,7 +50,8 @@ OPERATIONS = (
         "model_origin",
         "Model origin",
         "`tracelens` where TraceLens has the perf model too, `jarvis` where it lacks it, "
-        "`extension` for one of a user",
+        "`extension` for one of a user, `report` where FLOPs and bytes stand in a report that was "
+        "read and no perf model here knows them",
     ),
     number("flops", "FLOPs", "FLOP", "floating-point work of one call", ",.0f"),
     number(

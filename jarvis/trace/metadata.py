@@ -18,9 +18,11 @@ STEP_PREFIX = "ProfilerStep#"
 
 
 class TraceInfo(BaseModel):
-    """What the trace says about itself."""
+    """What the trace says about itself; ``form`` is a report where one stands in its place."""
 
     model_config = ConfigDict(frozen=True)
+
+    form: Literal["trace", "report"] = "trace"
 
     file_name: str
     path: str

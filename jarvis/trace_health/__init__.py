@@ -7,21 +7,39 @@ from dataclasses import asdict
 
 import polars as pl
 
+from jarvis.perf_report.imported import ImportedReport
 from jarvis.schemas import TABLES
 from jarvis.trace import Trace
 from jarvis.trace_health.facts import Fact, Severity
+from jarvis.trace_health.imported import report_facts
 from jarvis.trace_health.links import link_facts
 from jarvis.trace_health.recording import recording_facts
 from jarvis.trace_health.times import time_facts
 
-__all__ = ["TABLE", "Fact", "Severity", "facts_of", "trace_health", "warning_lines"]
+__all__ = [
+    "TABLE",
+    "Fact",
+    "Severity",
+    "facts_of",
+    "report_health",
+    "trace_health",
+    "warning_lines",
+]
 
 TABLE = "trace_health"
 
 
 def trace_health(trace: Trace) -> pl.DataFrame:
     """The facts about a trace, warnings first (schema: ``trace_health``)."""
-    found = [*link_facts(trace), *recording_facts(trace), *time_facts(trace)]
+    return _table([*link_facts(trace), *recording_facts(trace), *time_facts(trace)])
+
+
+def report_health(report: ImportedReport) -> pl.DataFrame:
+    """The same about a report that was read in place of a trace."""
+    return _table([*report_facts(report)])
+
+
+def _table(found: list[Fact]) -> pl.DataFrame:
     order = [Severity.WARNING, Severity.NOTE, Severity.OK]
     found.sort(key=lambda fact: order.index(fact.severity))
     schema = {column.name: column.dtype for column in TABLES[TABLE]}

@@ -1,0 +1,295 @@
+"""Reports in place of a trace: the same numbers, and words for what a report cannot tell."""
+
+import shutil
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from jarvis.analyses import load_registry
+from jarvis.analyses.runner import ReportTables, divide, run_analyses
+from jarvis.errors import ForeignReportError, UnreadableReportError
+from jarvis.findings import AnalysisResult, Status
+from jarvis.hardware import load_hardware
+from jarvis.perf_models import BUILTIN
+from jarvis.perf_report import PerfReport, ReportOptions
+from jarvis.perf_report.absent import ABSENT
+from jarvis.perf_report.imported import ImportedReport, typed_sheets
+from jarvis.perf_report.sheets import sheets
+from jarvis.pipeline import analyze, compare, reproject
+from jarvis.reports.csv import write_csvs
+from jarvis.reports.reading import content_sha256, is_report, read_report
+from jarvis.reports.xlsx import write_workbook
+from jarvis.run import Run
+from jarvis.trace import read_trace
+from tests.test_conformance import TRACES
+
+MI300X = load_hardware().get("MI300X")
+OPTIONS = {"default": ReportOptions(), "kernels_short": ReportOptions(enable_kernel_summary=True)}
+NUMBERS = (
+    "gpu_time_ms",
+    "percent_of_compute",
+    "efficiency_pct",
+    "mean_efficiency_pct",
+    "efficiency_coverage_pct",
+    "row_count",
+    "invocation_count",
+)
+"""What an analysis of operators says in numbers."""
+
+MIXED_KERNELS = ("sglang-qwen3-8b-decode", "elementwise")
+"""A row of two calls, of which one is a copy to the host: the sheet names the kernels of the first,
+so the read report takes both for copies, and the row is not judged."""
+
+
+def variant_of(name: str) -> str:
+    """The reference report that tells most about a trace: kernels where there are no operators."""
+    return "kernels_short" if name == "mi210-gpu-only" else "default"
+
+
+@cache
+def trace_report(path: Path, variant: str) -> PerfReport:
+    return PerfReport(read_trace(path), MI300X, options=OPTIONS[variant])
+
+
+def imported(place: Path) -> ImportedReport:
+    return ImportedReport(typed_sheets(read_report(place), place), MI300X, BUILTIN)
+
+
+def results(report: ReportTables) -> dict[str, AnalysisResult]:
+    analyses = load_registry().analyses
+    outcomes = run_analyses(report, analyses, divide(report, analyses))
+    return {key: outcome.result for key, outcome in outcomes.items()}
+
+
+def assert_same_numbers(name: str, ours: ReportTables, read: ReportTables, rel: float) -> None:
+    of_trace, of_report = results(ours), results(read)
+    compared = 0
+    for key, result in of_trace.items():
+        if result.tier != "compute" or (name, key) == MIXED_KERNELS:
+            continue
+        for number in NUMBERS:
+            expected = getattr(result, number)
+            found = getattr(of_report[key], number)
+            assert found == (None if expected is None else pytest.approx(expected, rel=rel)), (
+                key,
+                number,
+            )
+            compared += bool(expected)
+    assert compared > 5
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_report_of_tracelens_gives_the_categories_of_its_trace(
+    reference_root: Path, name: str
+) -> None:
+    variant = variant_of(name)
+    ours = trace_report(reference_root / "traces" / f"{name}.json.gz", variant)
+    place = reference_root / "reference" / name / variant
+    assert_same_numbers(name, ours, imported(place), rel=4e-4)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_our_workbook_gives_the_categories_of_its_trace(
+    reference_root: Path, tmp_path: Path, name: str
+) -> None:
+    ours = trace_report(reference_root / "traces" / f"{name}.json.gz", variant_of(name))
+    place = write_workbook(ours.sheets(), tmp_path / "perf_report.xlsx")
+    read = imported(place)
+    assert_same_numbers(name, ours, read, rel=1e-9)
+    parts = {f: getattr(ours.totals, f) for f in ours.totals.__slots__ if f != "linked_pct"}
+    assert {f: getattr(read.totals, f) for f in parts} == pytest.approx(parts, rel=1e-9)
+
+
+def test_a_workbook_that_is_read_has_its_sheets_and_rooflines(
+    reference_root: Path, tmp_path: Path
+) -> None:
+    ours = trace_report(
+        reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz", "default"
+    )
+    other = load_hardware().get("H100 SXM")
+    written = PerfReport(ours.trace, other).sheets()  # with rooflines of another GPU
+    read = sheets(imported(write_workbook(written, tmp_path / "r.xlsx")).sheets)
+    for name, frame in ours.sheets().items():
+        assert read[name].columns == frame.columns
+        for column in frame.columns:
+            for expected, found in zip(frame[column], read[name][column], strict=True):
+                known = (
+                    pytest.approx(expected, rel=1e-9) if isinstance(expected, float) else expected
+                )
+                assert found == known or (expected == "" and found is None), (name, column)
+
+
+def test_operations_without_a_model_of_ours_take_what_the_report_states(tmp_path: Path) -> None:
+    row = {
+        "name": "mylib::scan",
+        "op category": "Scan_fwd",
+        "operation_count": 2,
+        "ex_UID": 7,
+        "GFLOPS": 3.0,
+        "Data Moved (MB)": 4.0,
+        "Compute Spec": "matrix_bf16",
+        "Kernel Time (µs)_sum": 20.0,
+        "Kernel Time (µs)_mean": 10.0,
+        "has_perf_model": True,
+        "perf_params": "{'M': 8, 'flag': False}",
+        "kernel_details_summary": "[{'name': 'k', 'stream': 0, 'count': 2, "
+        "'total_duration_us': np.float64(20.0), 'min_duration_us': nan}]",
+    }
+    read = imported(write_report(tmp_path, [row]))
+    operation = read.operations.row(0, named=True)
+    assert (operation["flops"], operation["bytes"]) == (3e9, 4 * 2**20)
+    assert operation["model_origin"] == "report"
+    assert operation["params"] == '{"M":8,"flag":false}'
+    assert operation["tflops_per_s"] == pytest.approx(2 * 3e9 / 20e-6 / 1e12)
+    assert operation["kernels"][0] | {"name": "k", "count": 2} == operation["kernels"][0]
+    roofline_us = max(3e9 / MI300X.max_achievable_tflops["matrix_bf16"], 4 * 2**20 / 5.3) / 1e6
+    assert operation["pct_roofline"] == pytest.approx(100 * 2 * roofline_us / 20)
+
+
+def test_cut_or_missing_cells_are_not_known_and_said_so(tmp_path: Path) -> None:
+    cut = {
+        "name": "aten::add",
+        "operation_count": 1,
+        "Kernel Time (µs)_sum": 5.0,
+        "Input Dims": "((8, 4), (8",
+        "kernel_details_summary": "[{'name': 'k', 'str",
+    }
+    run = analyze(
+        write_report(tmp_path / "in", [cut]), platform="MI300X", output_dir=tmp_path / "out"
+    )
+    operation = run.table("operations").row(0, named=True)
+    assert (operation["flops"], operation["kernels"], operation["input_dims"]) == (None, None, None)
+    summaries = " ".join(run.table("trace_health")["summary"])
+    assert "1 row of operations name no kernels that can be read" in summaries
+
+
+def write_report(place: Path, rows: list[dict[str, object]]) -> Path:
+    """A CSV folder with a timeline of 1 ms and these rows of ``unified_perf_summary``."""
+    parts = {"computation_time": 0.8, "exposed_comm_time": 0.0, "exposed_memcpy_time": 0.0}
+    parts |= {"busy_time": 0.8, "idle_time": 0.2, "total_time": 1.0}
+    timeline = pl.DataFrame({"type": list(parts), "time ms": list(parts.values())})
+    write_csvs({"gpu_timeline": timeline, "unified_perf_summary": pl.DataFrame(rows)}, place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def resnet(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run of a report of TraceLens."""
+    place = reference_root / "reference" / "mi300-resnet-ddp-checkpoint" / "default"
+    return analyze(place, platform="MI300X", output_dir=tmp_path_factory.mktemp("run") / "r")
+
+
+def test_analyses_that_need_more_say_what_a_report_lacks(resnet: Run) -> None:
+    absent = {key: r.error for key, r in resnet.results.items() if r.status is Status.NO_DATA}
+    for key, thing in (
+        ("cpu_idle", "idle gaps"),
+        ("multi_kernel", "single collectives"),
+        ("kernel_fusion", "the order of operators"),
+    ):
+        assert thing in (absent[key] or "")
+        assert (absent[key] or "").startswith("Not in a TraceLens report: ")
+    assert resnet.results["sdpa_fwd"].status is Status.NO_DATA  # there is no attention
+    assert resnet.results["gemm"].status is Status.OK
+    assert resnet.manifest.absent_tables == ABSENT
+    assert all(resnet.table(name).is_empty() for name in ABSENT)
+
+
+def test_the_reports_of_a_run_say_what_its_input_lacks(resnet: Run) -> None:
+    assert resnet.root is not None
+    for kind in ("fair", "rough"):
+        text = (resnet.root / f"standalone_analysis_{kind}.md").read_text(encoding="utf-8")
+        assert "Not in a TraceLens report: " in text
+        assert "performance report" in text
+    warnings = resnet.table("trace_health").filter(severity="warning")
+    assert warnings["key"].to_list()[0] == "report_input"
+    assert "idle gaps" in warnings["affects"][0]
+
+
+def test_launchers_are_told_by_their_kernels(resnet: Run) -> None:
+    rows = resnet.table("operations").filter(name="aten::convolution")
+    assert set(rows["launcher_names"].explode()) == {"aten::miopen_convolution"}
+    tops = {top.name: top.category for top in resnet.manifest.top_operations}
+    assert tops["aten::miopen_convolution"] == "convolution"
+
+
+def test_a_report_is_judged_anew_as_if_it_were_analysed_again(resnet: Run, tmp_path: Path) -> None:
+    assert resnet.root is not None
+    anew = reproject(resnet.root, platform="H100 SXM", output_dir=tmp_path / "anew")
+    trace = resnet.manifest.trace
+    again = analyze(trace.path, platform="H100 SXM", output_dir=tmp_path / "again")
+    assert anew.manifest.analysis_id == again.manifest.analysis_id
+    for name in again.manifest.tables:
+        assert anew.table(name).equals(again.table(name)), name
+    assert anew.results == again.results
+
+
+def test_a_report_can_be_compared_with_a_trace(
+    resnet: Run, reference_root: Path, tmp_path: Path
+) -> None:
+    path = reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz"
+    of_trace = analyze(path, platform="MI300X", output_dir=tmp_path / "r")
+    rows = compare(resnet, of_trace).operations
+    assert rows.height > 0
+    ratios = rows["time_ratio"].drop_nulls()
+    assert ratios.len() > 90
+    assert ratios.to_list() == pytest.approx([1.0] * ratios.len(), rel=1e-3)
+
+
+def test_folder_and_zip_hold_the_same_report(reference_root: Path, tmp_path: Path) -> None:
+    folder = reference_root / "reference" / "h100-bert-small" / "default"
+    packed = tmp_path / "report.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("__MACOSX/perf/._GEMM.csv", b"\x00\x05")
+        for sheet in folder.glob("*.csv"):
+            archive.write(sheet, f"perf/{sheet.name}")
+    assert is_report(packed)
+    assert is_report(folder)
+    from_zip, from_folder = read_report(packed), read_report(folder)
+    assert from_zip.keys() == from_folder.keys()
+    assert all(from_zip[name].equals(from_folder[name]) for name in from_folder)
+
+
+def test_traces_are_no_reports(reference_root: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "trace.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("trace.json", "{}")
+    trace = reference_root / "traces" / "h100-bert-small.json.gz"
+    assert [is_report(path) for path in (packed, trace, tmp_path)] == [False, False, False]
+
+
+def test_the_digest_of_a_folder_is_of_names_and_contents(
+    reference_root: Path, tmp_path: Path
+) -> None:
+    folder = reference_root / "reference" / "h100-bert-small" / "default"
+    copy = Path(shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile))
+    assert content_sha256(copy) == content_sha256(folder)
+    (copy / "GEMM.csv").rename(copy / "MMEG.csv")
+    assert content_sha256(copy) != content_sha256(folder)
+
+
+@pytest.mark.parametrize(
+    ("sheet", "text", "sentence"),
+    [
+        ("sales", "name,price\na,1\n", "it has no sheet gpu_timeline"),
+        ("gpu_timeline", "type,seconds\nbusy_time,1\n", "has no column time ms"),
+        ("gpu_timeline", "type,time ms\n", "it has no sheet gpu_timeline with rows"),
+    ],
+)
+def test_a_foreign_table_is_refused_in_a_sentence(
+    tmp_path: Path, sheet: str, text: str, sentence: str
+) -> None:
+    (tmp_path / f"{sheet}.csv").write_text(text)
+    with pytest.raises(ForeignReportError, match=sentence):
+        analyze(tmp_path, output_dir=tmp_path.parent / "out")
+    assert not (tmp_path.parent / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 damaged", b"hello"])
+def test_a_damaged_workbook_is_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "perf_report.xlsx"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableReportError, match=r"perf_report\.xlsx is not a readable report"):
+        analyze(path, output_dir=tmp_path / "out")
