@@ -3,5 +3,6 @@
 import streamlit as st
 
 from jarvis.dashboard import MAIN
+from jarvis.server.worker_watch import lifespan
 
-app = st.App(MAIN)
+app = st.App(MAIN, lifespan=lifespan)

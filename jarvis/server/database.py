@@ -84,6 +84,7 @@ class JobState(StrEnum):
 class JobKind(StrEnum):
     """What a job does."""
 
+    INSPECT = "inspect"
     ANALYZE = "analyze"
     REPROJECT = "reproject"
     EXPORT = "export"
@@ -110,6 +111,7 @@ JOBS = Table(
     Column("title", Text, nullable=False),
     Column("parameters", JSON, nullable=False),
     Column("fingerprint", String(64), nullable=False),
+    Column("folders", JSON, nullable=False),
     Column("owner", Text),
     Column("step", Text),
     Column("step_number", Integer, nullable=False),

@@ -53,13 +53,15 @@ class UnknownJobError(JarvisError):
 class NewJob:
     """A job to be done; ``parameters`` are JSON.
 
-    ``stamp`` tells files apart that changed between two equal requests.
+    ``stamp`` tells files apart that changed between two equal requests; into ``folders`` it puts
+    run directories.
     """
 
     kind: JobKind
     title: str
     parameters: Mapping[str, Any]
     stamp: str = ""
+    folders: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -115,6 +117,7 @@ class Job:
     state: JobState
     title: str
     parameters: dict[str, Any]
+    folders: tuple[str, ...]
     owner: str | None
     step: str | None
     step_number: int
@@ -138,6 +141,16 @@ class Job:
     def is_active(self) -> bool:
         """Whether it waits or runs."""
         return self.state in ACTIVE
+
+    @property
+    def label(self) -> str:
+        """What any attempt half writes has a label that begins like this."""
+        return f"job-{self.id}-"
+
+    @property
+    def attempt_label(self) -> str:
+        """The label of what this attempt half writes."""
+        return f"{self.label}{self.attempts}-"
 
     @property
     def elapsed_s(self) -> float | None:
@@ -165,6 +178,7 @@ def submit(engine: Engine, new: NewJob, owner: str | None = None) -> Job:
         "title": new.title,
         "parameters": dict(new.parameters),
         "fingerprint": new.fingerprint,
+        "folders": list(new.folders),
         "owner": owner,
         "attempts": 0,
         "created": _now(),
@@ -233,11 +247,17 @@ def retry(engine: Engine, job_id: str) -> Job:
         )
 
 
-def claim(engine: Engine, worker: str) -> Job | None:
-    """Take the job that has waited longest; no other worker can take it too."""
+def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job | None:
+    """Take the job, of some kinds only where given, that has waited longest; no other worker can
+    take it too."""
+    is_wanted = JOBS.c.state == JobState.QUEUED
+    if kinds:
+        is_wanted &= JOBS.c.kind.in_(kinds)
+    if _one(engine, is_wanted) is None:  # asking often must not keep writers waiting
+        return None
     oldest = (
         select(JOBS.c.id)
-        .where(JOBS.c.state == JobState.QUEUED)
+        .where(is_wanted)
         .order_by(JOBS.c.created, JOBS.c.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -256,8 +276,6 @@ def claim(engine: Engine, worker: str) -> Job | None:
         )
         .returning(*JOBS.c)
     )
-    if not counts(engine).get(JobState.QUEUED):  # asking often must not keep writers waiting
-        return None
     with engine.begin() as connection:
         row = connection.execute(taken).mappings().first()
     return None if row is None else _of_row(row)
@@ -393,5 +411,6 @@ def _job(connection: Connection, job_id: str) -> Job:
 def _of_row(row: RowMapping) -> Job:
     values = {name: row[name] for name in _FIELDS}
     values["steps"] = tuple(FinishedStep(name, elapsed_s) for name, elapsed_s in row["steps"])
+    values["folders"] = tuple(row["folders"])
     values["result"] = row["result"] or {}
     return Job(**values)

@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("title", sa.Text, nullable=False),
         sa.Column("parameters", sa.JSON, nullable=False),
         sa.Column("fingerprint", sa.String(64), nullable=False),
+        sa.Column("folders", sa.JSON, nullable=False),
         sa.Column("owner", sa.Text),
         sa.Column("step", sa.Text),
         sa.Column("step_number", sa.Integer, nullable=False),

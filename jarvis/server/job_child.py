@@ -1,0 +1,181 @@
+"""A job's process as its worker sees it: given a job, listened to, measured, and killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from jarvis.server.database import JobState
+from jarvis.server.job_messages import (
+    Assignment,
+    FailedMessage,
+    MadeMessage,
+    Message,
+    StepMessage,
+    from_line,
+    to_line,
+)
+from jarvis.server.jobs import FinishedStep, Headway, Job, Outcome
+
+COMMAND = (sys.executable, "-m", "jarvis.server.job_process")
+
+LOG_CHARACTERS = 40_000
+"""The last so many of a log are kept."""
+
+_CHUNK_BYTES = 1 << 16
+_OWN_MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
+"""Lines of ``/proc/PID/status``: what a process holds itself; files that it has mapped can be
+dropped by the system at any time."""
+
+
+class JobChild:
+    """One process for one job; it waits for it, ready, until ``give``."""
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._messages, self._errors = _Lines(self._process.stdout), _Lines(self._process.stderr)
+        self.job: Job | None = None
+        self.headway = Headway()
+        self.outcome: Outcome | None = None
+        """How the job ended; None while it runs."""
+
+    @property
+    def outputs(self) -> tuple[int, int]:
+        """What becomes readable when the process says something or ends."""
+        return self._messages.descriptor, self._errors.descriptor
+
+    def give(self, job: Job) -> None:
+        """Let it do a job; a process that has died meanwhile is noticed by ``listen``."""
+        self.job = job
+        assignment = Assignment(job.id, job.kind, job.parameters, job.attempt_label)
+        with suppress(BrokenPipeError):
+            self._input.write(to_line(assignment))
+            self._input.flush()
+
+    def listen(self) -> bool:
+        """Take in what it has said; whether that is something new."""
+        news = False
+        for line in self._messages.read():
+            news = True
+            self._take(from_line(line))
+        for line in self._errors.read():
+            news = True
+            self._log(line.decode(errors="replace"))
+        if self.outcome is None and self._process.poll() is not None and not self._is_speaking:
+            self.outcome = Outcome(JobState.FAILED, self._why())
+        return news
+
+    def memory_bytes(self) -> int:
+        """What it holds in memory or swap, without files that it has mapped; 0 where unknown."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        except OSError:
+            return 0
+        lines = [line.split() for line in status.splitlines() if line.startswith(_OWN_MEMORY)]
+        return sum(int(kilobytes) for _, kilobytes, _ in lines) * 1024
+
+    def end(self, outcome: Outcome) -> None:
+        """End it, and all that it started, if it still runs; how its job ended if that is open."""
+        self.listen()
+        self.outcome = self.outcome or outcome
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._messages.is_closed = self._errors.is_closed = True
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it lives and has no job yet."""
+        return self.job is None and self._process.poll() is None
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def _is_speaking(self) -> bool:
+        return not (self._messages.is_closed and self._errors.is_closed)
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, StepMessage):
+            self._step(message)
+        elif isinstance(message, MadeMessage):
+            self.headway.percent = 100.0
+            self.outcome = Outcome(
+                JobState.DONE, result=message.result, analysis_id=message.analysis_id
+            )
+        elif isinstance(message, FailedMessage):
+            self.outcome = Outcome(JobState.FAILED, message.error)
+
+    def _step(self, message: StepMessage) -> None:
+        far = self.headway
+        far.step, far.step_number, far.step_count = message.name, message.number, message.total
+        far.bytes_done, far.bytes_total = message.bytes_done, message.bytes_total
+        share = 1.0 if message.event == "done" else 0.0
+        if message.bytes_done is not None and message.bytes_total:
+            share = message.bytes_done / message.bytes_total
+        far.percent = 100 * (message.number - 1 + share) / message.total
+        place = f"{message.name} ({message.number} of {message.total})"
+        if message.event == "started":
+            self._log(f"{datetime.now(UTC):%H:%M:%S} {place}")
+        elif message.elapsed_s is not None:
+            far.steps.append(FinishedStep(message.name, message.elapsed_s))
+
+    def _log(self, line: str) -> None:
+        self.headway.log = f"{self.headway.log}{line}\n"[-LOG_CHARACTERS:]
+
+    def _why(self) -> str:
+        code = self._process.returncode
+        if code < 0:
+            name = signal.Signals(-code).name
+            return (
+                f"The process of this job was killed ({name}), perhaps because the machine ran out "
+                "of memory. Nothing half-written was kept; retry it."
+            )
+        last = self.headway.log.strip().rpartition("\n")[2]
+        return (
+            f"The job ended with an unexpected error ({last[:300]}). Its log has the details; "
+            "please report them."
+        )
+
+
+class _Lines:
+    """The lines of a pipe, as far as they have come."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        assert stream is not None
+        self.descriptor = stream.fileno()
+        os.set_blocking(self.descriptor, False)
+        self.is_closed = False
+        self._rest = b""
+
+    def read(self) -> list[bytes]:
+        """What has come since; at the end also a last line without an end."""
+        while not self.is_closed:
+            try:
+                chunk = os.read(self.descriptor, _CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            self.is_closed = not chunk
+            self._rest += chunk
+        *lines, self._rest = self._rest.split(b"\n")
+        if self.is_closed and self._rest:
+            lines.append(self._rest)
+            self._rest = b""
+        return lines

@@ -1,0 +1,64 @@
+"""What a worker and the process of a job say to each other: one JSON document a line."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Event = Literal["started", "running", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The worker gives the job, and a label for what its process half writes."""
+
+    job_id: str
+    kind: str
+    parameters: dict[str, Any]
+    staging: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepMessage:
+    """A step starts, goes on or has ended; bytes are those of the file that is read."""
+
+    name: str
+    number: int
+    total: int
+    event: Event
+    elapsed_s: float | None = None
+    bytes_done: int | None = None
+    bytes_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MadeMessage:
+    """The job is done."""
+
+    analysis_id: str | None
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedMessage:
+    """The job cannot be done, for this reason."""
+
+    error: str
+
+
+Message = Assignment | StepMessage | MadeMessage | FailedMessage
+
+_KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind for kind in (Assignment, StepMessage, MadeMessage, FailedMessage)
+}
+
+
+def to_line(message: Message) -> bytes:
+    """The message as it is written, with the end of the line."""
+    values = {name: getattr(message, name) for name in message.__slots__}
+    return f"{json.dumps([type(message).__name__, values])}\n".encode()
+
+
+def from_line(line: bytes) -> Message:
+    """The message as it was written."""
+    kind, values = json.loads(line)
+    return _KINDS[kind](**values)

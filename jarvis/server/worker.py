@@ -1,0 +1,247 @@
+"""The worker: takes jobs from the queue and runs each in a process of its own.
+
+``python -m jarvis.server.worker [--slots N]``, as many as wanted, on any machine that reaches the
+database and the home folder. It needs little itself, so that it lives when a job does not.
+"""
+
+import argparse
+import logging
+import os
+import secrets
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from types import FrameType
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from jarvis.errors import JarvisError
+from jarvis.server import jobs
+from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.job_child import COMMAND, JobChild
+from jarvis.server.job_memory import MEMORY_VARIABLE, memory_limit_bytes
+from jarvis.server.jobs import Job, Outcome
+from jarvis.staging import clear_staged
+
+POLL_S = 0.25
+"""The queue and what is to be cancelled are looked at this often."""
+
+MEASURE_S = 0.05
+"""The memory of running jobs is measured this often: a job that grows fast gets little further."""
+
+BEAT_S = 1.0
+"""Without news, a worker says this often that it lives."""
+
+SWEEP_S = 2.0
+"""Jobs of workers that died are looked for this often."""
+
+NEXT_READY_S = 1.0
+"""So long after one process was given a job, or died without one, the next is made ready: a small
+job is done by then, and has the machine for itself."""
+
+QUICK = (JobKind.INSPECT,)
+"""What a visitor waits for has a slot of its own, so that no long job is in its way."""
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Runs up to ``slots`` jobs, and a quick one beside them, until it is told to stop.
+
+    ``memory_bytes`` is what one job may hold; ``command`` starts the process of a job.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        slots: int,
+        memory_bytes: int,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self.id = f"{socket.gethostname()[:40]}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._engine = engine
+        self._slots = slots
+        self._memory_bytes = memory_bytes
+        self._command = tuple(command)
+        self._running: list[JobChild] = []
+        self._waiting: JobChild | None = None
+        self._start_after = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._is_stopping = False
+        self._has_news = False
+        self._due = dict.fromkeys((self._look, self._beat, self._sweep), 0.0)
+
+    def stop(self) -> None:
+        """Leave in order: no further job, and what runs goes back into the queue."""
+        self._is_stopping = True
+
+    def stop_at_end_of(self, descriptor: int) -> None:
+        """Stop when the other end of a pipe is closed, by will or by death."""
+        self._selector.register(descriptor, selectors.EVENT_READ, descriptor)
+
+    def run(self) -> None:
+        """Work until ``stop``."""
+        try:
+            while not self._is_stopping:
+                self._keep_one_ready()
+                wait_s = MEASURE_S if self._running else POLL_S
+                for key, _ in self._selector.select(wait_s):
+                    if key.data is not None and not os.read(key.data, 1):
+                        self.stop()
+                for child in self._running:
+                    if child.outcome is None:
+                        self._attend(child)
+                self._do_what_is_due()
+        finally:
+            self._leave()
+
+    def _keep_one_ready(self) -> None:
+        """A process that has imported everything waits for the next job."""
+        waiting = self._waiting
+        if waiting is not None and not waiting.is_waiting:
+            waiting.listen()
+            log.error("a process without a job has ended:\n%s", waiting.headway.log)
+            self._end(waiting, Outcome(JobState.FAILED))
+            self._waiting, self._start_after = None, monotonic() + NEXT_READY_S
+        if self._waiting is None and monotonic() >= self._start_after:
+            self._waiting = JobChild(self._command)
+
+    def _attend(self, child: JobChild) -> None:
+        self._has_news |= child.listen()
+        limit = self._memory_bytes
+        if child.outcome is None and child.memory_bytes() > limit:
+            self._end(
+                child,
+                Outcome(
+                    JobState.FAILED,
+                    f"The job needed more than its {limit / 1e9:.3g} GB of memory and was ended. "
+                    f"Record fewer steps, or have the server give jobs more ({MEMORY_VARIABLE}).",
+                ),
+            )
+        elif child.outcome is not None:
+            self._end(child, child.outcome)
+
+    def _do_what_is_due(self) -> None:
+        """What needs the database; while it does not answer, jobs go on and are written later."""
+        now = monotonic()
+        for task, period_s in (
+            (self._look, POLL_S),
+            (self._beat, POLL_S if self._has_news else BEAT_S),
+            (self._sweep, SWEEP_S),
+        ):
+            if now - self._due[task] >= period_s:
+                try:
+                    task()
+                except SQLAlchemyError as error:
+                    log.warning("the database does not answer: %s", error)
+                self._due[task] = now
+
+    def _look(self) -> None:
+        """End what is to be cancelled, write down what has ended, take what waits."""
+        if self._running:
+            orders = jobs.orders(self._engine, self.id)
+            for child in list(self._running):
+                job = _job(child)
+                if child.outcome is None and orders.get(job.id, True):
+                    self._end(child, Outcome(JobState.CANCELLED))
+                if child.outcome is not None:
+                    jobs.finish(self._engine, self.id, job.id, child.headway, child.outcome)
+                    self._running.remove(child)
+        if self._waiting is not None and (taken := self._claim()) is not None:
+            child, self._waiting = self._waiting, None
+            self._start_after = monotonic() + NEXT_READY_S
+            for output in child.outputs:
+                self._selector.register(output, selectors.EVENT_READ)
+            _clear(taken, taken.label)  # where the worker before us died too
+            child.give(taken)
+            self._running.append(child)
+            self._has_news = True
+
+    def _claim(self) -> Job | None:
+        """The next job that there is a slot for."""
+        quick = sum(_job(child).kind in QUICK for child in self._running)
+        if len(self._running) - quick < self._slots:
+            return jobs.claim(self._engine, self.id)
+        return jobs.claim(self._engine, self.id, QUICK) if quick == 0 else None
+
+    def _beat(self) -> None:
+        headway = {_job(child).id: child.headway for child in self._running}
+        jobs.beat(self._engine, self.id, self._slots, headway)
+        self._has_news = False
+
+    def _sweep(self) -> None:
+        for job in jobs.give_up_abandoned(self._engine):
+            log.warning("job %s was given up: its worker %s is silent", job.id, job.worker)
+            _clear(job, job.attempt_label)
+
+    def _end(self, child: JobChild, outcome: Outcome) -> None:
+        """End a process, and clear away what it had half written."""
+        for output in child.outputs:
+            if output in self._selector.get_map():
+                self._selector.unregister(output)
+        child.end(outcome)
+        if child.job is not None:
+            _clear(child.job, child.job.attempt_label)
+
+    def _leave(self) -> None:
+        unfinished = []
+        for child in self._running:
+            child.listen()
+            if child.outcome is None:
+                unfinished.append(_job(child).id)
+                self._end(child, Outcome(JobState.CANCELLED))
+        if self._waiting is not None:
+            self._end(self._waiting, Outcome(JobState.CANCELLED))
+        try:
+            for child in self._running:
+                job, outcome = _job(child), child.outcome
+                if outcome is not None and job.id not in unfinished:
+                    jobs.finish(self._engine, self.id, job.id, child.headway, outcome)
+            jobs.leave(self._engine, self.id, unfinished)
+        except SQLAlchemyError as error:
+            log.warning("the database does not answer; jobs will be given up: %s", error)
+
+
+def _job(child: JobChild) -> Job:
+    assert child.job is not None
+    return child.job
+
+
+def _clear(job: Job, label: str) -> None:
+    for folder in job.folders:
+        clear_staged(Path(folder), label)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a worker until SIGTERM or SIGINT; the exit code."""
+    parser = argparse.ArgumentParser(description="Run jobs from the queue until stopped.")
+    parser.add_argument("--slots", type=int, default=1, help="jobs at the same time (default: 1)")
+    parser.add_argument(
+        "--tied-to-input", action="store_true", help="stop when the standard input is closed"
+    )
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="jarvis worker: %(message)s")
+    try:
+        worker = Worker(database(), arguments.slots, memory_limit_bytes(arguments.slots))
+    except JarvisError as error:
+        log.error("%s", error)
+        return 1
+
+    def stop(_: int, __: FrameType | None) -> None:
+        worker.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    if arguments.tied_to_input:
+        worker.stop_at_end_of(sys.stdin.fileno())
+    worker.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

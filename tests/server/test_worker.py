@@ -1,0 +1,209 @@
+"""Workers and the processes of jobs: they end well, are cancelled, killed and short of memory."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select
+
+from jarvis.pipeline import STEPS
+from jarvis.run import Run
+from jarvis.server import jobs, worker_watch
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.database import WORKERS, JobKind, JobState, reading
+from jarvis.server.job_kinds import Analyze, Inspect
+from jarvis.server.job_memory import MemoryLimitError, memory_limit_bytes
+from jarvis.server.jobs import NewJob
+from jarvis.server.submission import Submission
+from jarvis.server.worker import SWEEP_S
+from jarvis.trace import TraceInfo
+from jarvis.workspace import analyses_dir
+from tests.builders import trace
+from tests.server.working import (
+    HELD_WORKER,
+    ended,
+    held_process,
+    hold_at,
+    is_done,
+    wait_for,
+    worker,
+)
+
+CANCEL_S = 2.0
+"""It takes less than one second; a busy machine may take longer."""
+
+
+@pytest.fixture
+def trace_file(home: Path, tmp_path: Path) -> Path:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(tmp_path / "tiny.json")
+
+
+def new_analysis(path: Path, **options: str) -> NewJob:
+    return Analyze(Submission(path, **options)).new_job()  # type: ignore[arg-type]
+
+
+def in_analyses() -> list[str]:
+    """Everything in the folder of analyses, half-written or not."""
+    return (
+        sorted(entry.name for entry in analyses_dir().iterdir()) if analyses_dir().exists() else []
+    )
+
+
+def worker_ids(engine: Engine) -> set[str]:
+    with reading(engine) as connection:
+        return set(connection.execute(select(WORKERS.c.id)).scalars())
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
+    engine: Engine, trace_file: Path, tmp_path: Path
+) -> None:
+    """One worker for all, since each job costs a second of imports."""
+    with worker():
+        asked = jobs.submit(engine, Inspect(trace_file).new_job())
+        job = jobs.submit(engine, new_analysis(trace_file))
+        info = TraceInfo.model_validate(is_done(engine, asked.id).result["info"])
+        assert info.device_name == "NVIDIA H200"
+        done = is_done(engine, job.id)
+        assert done.analysis_id is not None
+        assert Run.load(analysis_root(done.analysis_id)).manifest.trace.file_name == "tiny.json"
+        assert [step.name for step in done.steps] == list(STEPS)
+        assert f"{STEPS[-1]} ({len(STEPS)} of {len(STEPS)})" in done.log
+        assert (done.percent, done.result) == (100.0, {"is_reused": False})
+
+        again = is_done(engine, jobs.submit(engine, new_analysis(trace_file)).id)
+        assert (again.analysis_id, again.result) == (done.analysis_id, {"is_reused": True})
+
+        (tmp_path / "bad.json").write_text('{"weights": []}')
+        bad = ended(engine, jobs.submit(engine, new_analysis(tmp_path / "bad.json")).id)
+        assert bad.state is JobState.FAILED
+        assert "not a trace of the PyTorch profiler" in (bad.error or "")
+
+        odd = NewJob(JobKind.ANALYZE, "Analyse what no release asks for", {"wrong": 1})
+        failed = ended(engine, jobs.submit(engine, odd).id)
+        assert failed.state is JobState.FAILED
+        assert "unexpected error" in (failed.error or "")
+        assert "Traceback" in failed.log
+    assert worker_ids(engine) == set(), "a worker that is stopped leaves in order"
+
+
+def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file: Path) -> None:
+    job = jobs.submit(engine, new_analysis(trace_file))
+    with worker(JARVIS_JOB_MEMORY_GB="0.02"):
+        failed = ended(engine, job.id)
+    assert failed.state is JobState.FAILED
+    assert "needed more than its 0.02 GB of memory" in (failed.error or "")
+    assert in_analyses() == []
+
+
+def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: Path) -> None:
+    """A job at every step at once: first their processes are killed, then their worker."""
+    held = {}
+    for step in range(1, len(STEPS) + 1):
+        job = jobs.submit(engine, new_analysis(trace_file, model_name=f"Step {step}"))
+        hold_at(job.id, step)
+        held[job.id] = step
+    with worker(HELD_WORKER, SLOTS=str(len(STEPS))) as killed:
+        for job_id, step in held.items():
+            os.kill(held_process(job_id), signal.SIGKILL)
+            failed = ended(engine, job_id)
+            assert failed.state is JobState.FAILED
+            assert "was killed" in (failed.error or "")
+            assert failed.step == STEPS[step - 1]
+            assert jobs.retry(engine, job_id).state is JobState.QUEUED
+        pids = [held_process(job_id) for job_id in held]
+        assert len(in_analyses()) == 2, "half-written in the last two steps"
+        killed.kill()
+    wait_for(lambda: not any(map(is_alive, pids)))
+    for job_id in held:
+        assert jobs.find(engine, job_id).state is JobState.RUNNING, "nobody has noticed yet"
+        hold_at(job_id, None)
+    with worker(HELD_WORKER, SLOTS="2"):
+        for job_id in held:
+            failed = ended(engine, job_id)
+            assert failed.state is JobState.FAILED
+            assert "worker that ran this job died" in (failed.error or "")
+        wait_for(lambda: in_analyses() == [])
+        again = [jobs.retry(engine, job_id) for job_id in held]
+        assert {(job.state, job.attempts) for job in again} == {(JobState.QUEUED, 2)}
+        done = [is_done(engine, job.id) for job in (again[0], again[-1])]
+    assert {job.attempts for job in done} == {3}
+    assert {job.analysis_id for job in done} <= set(in_analyses())
+
+
+def test_the_death_of_a_worker_is_noticed_within_half_a_minute() -> None:
+    slowest_start_s = worker_watch.FIRST_PAUSE_S + 5
+    assert jobs.ABANDONED_S + SWEEP_S + slowest_start_s < 30
+
+
+def test_a_running_job_is_cancelled_soon_and_others_go_on(engine: Engine, trace_file: Path) -> None:
+    job = jobs.submit(engine, new_analysis(trace_file))
+    hold_at(job.id, len(STEPS))
+    with worker(HELD_WORKER, SLOTS="1"):
+        pid = held_process(job.id)
+        quick = jobs.submit(engine, Inspect(trace_file).new_job())
+        waiting = jobs.submit(engine, new_analysis(trace_file, model_name="Next"))
+        is_done(engine, quick.id)
+        assert jobs.find(engine, waiting.id).state is JobState.QUEUED, "one slot, one long job"
+        begin = time.monotonic()
+        jobs.cancel(engine, job.id)
+        cancelled = ended(engine, job.id)
+        took_s = time.monotonic() - begin
+        assert (cancelled.state, cancelled.error) == (JobState.CANCELLED, None)
+        assert took_s < CANCEL_S
+        wait_for(lambda: not is_alive(pid))
+        done = is_done(engine, waiting.id)
+    assert in_analyses() == [done.analysis_id]
+
+
+def test_what_a_stopped_worker_has_not_finished_is_done_by_the_next(
+    engine: Engine, trace_file: Path
+) -> None:
+    job = jobs.submit(engine, new_analysis(trace_file))
+    hold_at(job.id, 3)
+    with worker(HELD_WORKER, SLOTS="1"):
+        pid = held_process(job.id)
+    assert not is_alive(pid)
+    assert jobs.find(engine, job.id).state is JobState.QUEUED
+    hold_at(job.id, None)
+    with worker(HELD_WORKER, SLOTS="1"):
+        assert is_done(engine, job.id).attempts == 2
+
+
+def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: Engine) -> None:
+    with worker_watch.watched_worker(worker_watch.worker_command(1)):
+        (first,) = wait_for(lambda: worker_ids(engine))
+        os.kill(int(first.split(":")[1]), signal.SIGKILL)
+        (second,) = wait_for(lambda: worker_ids(engine) - {first})
+    wait_for(lambda: not is_alive(int(second.split(":")[1])))
+    assert second not in worker_ids(engine)
+
+
+def test_a_worker_that_cannot_start_is_not_started_over_and_over(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    script = f"open({str(starts)!r}, 'a').write('x'); raise SystemExit(1)"
+    with worker_watch.watched_worker((sys.executable, "-S", "-c", script)):
+        time.sleep(2.0)
+    assert 1 <= len(starts.read_text()) <= 3
+
+
+def test_the_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_JOB_MEMORY_GB", "2.5")
+    assert memory_limit_bytes(4) == 2_500_000_000
+    monkeypatch.delenv("JARVIS_JOB_MEMORY_GB")
+    assert memory_limit_bytes(2) == pytest.approx(memory_limit_bytes(1) / 2, abs=1)
+    for bad in ("lots", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv("JARVIS_JOB_MEMORY_GB", bad)
+        with pytest.raises(MemoryLimitError, match="in GB"):
+            memory_limit_bytes(1)

@@ -1,0 +1,91 @@
+"""Workers as processes, and waiting for what they do."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.database import JobState
+from jarvis.server.jobs import Job
+
+REAL, HELD_WORKER = "jarvis.server.worker", "tests.server.held_worker"
+ABANDONED_S = 1.0
+"""How long a worker of these tests may be silent."""
+
+SECONDS = 60
+
+
+def hold_file(job_id: str) -> Path:
+    """Where it stands at which step a job is to stop."""
+    return Path(os.environ["JARVIS_HOME"]) / f"hold-{job_id}"
+
+
+def held_file(job_id: str) -> Path:
+    """Where it stands which process has stopped there."""
+    return Path(os.environ["JARVIS_HOME"]) / f"held-{job_id}"
+
+
+@contextmanager
+def worker(module: str = REAL, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A worker at work while the block runs."""
+    command = [sys.executable, "-m", module]
+    process = subprocess.Popen(command, env={**os.environ, **environment})
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            process.kill()
+
+
+def wait_for(look: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    """What ``look`` gives as soon as that is something."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError(f"nothing within {seconds} s")
+
+
+def ended(engine: Engine, job_id: str, seconds: float = SECONDS) -> Job:
+    """A job when it has ended."""
+
+    def look() -> Job | None:
+        job = jobs.find(engine, job_id)
+        return None if job.is_active else job
+
+    return wait_for(look, seconds)
+
+
+def held_process(job_id: str) -> int:
+    """The process of a job that has arrived where ``hold_at`` said."""
+    file = held_file(job_id)
+    wait_for(file.exists)
+    pid = int(file.read_text())
+    file.unlink()
+    return pid
+
+
+def hold_at(job_id: str, step: int | None) -> None:
+    """Have a job stop at a step, or at none."""
+    if step is None:
+        hold_file(job_id).unlink()
+    else:
+        hold_file(job_id).write_text(str(step))
+
+
+def is_done(engine: Engine, job_id: str) -> Job:
+    """A job when it has ended well."""
+    job = ended(engine, job_id)
+    assert job.state is JobState.DONE, (job.error, job.log)
+    return job
