@@ -16,7 +16,13 @@ from jarvis.sample import write_sample
 from jarvis.validation.wording import CLAIMS, RANKING, VENDOR_WORDS
 
 ROOT = Path(__file__).parent.parent / "jarvis"
-SPEAKING = sorted([*(ROOT / "analyses").rglob("*.py"), *(ROOT / "reports").glob("*.py")])
+SPEAKING = sorted(
+    [
+        *(ROOT / "analyses").rglob("*.py"),
+        *(ROOT / "comparison").glob("*.py"),
+        *(ROOT / "reports").glob("*.py"),
+    ]
+)
 TEMPLATES = sorted((ROOT / "reports" / "templates").glob("*.j2"))
 
 CAUSES = re.compile(r"root cause", re.IGNORECASE)

@@ -197,9 +197,10 @@ class _Slower:
             operations=chosen,
             shared_uids=tuple(uid for uid in uids if uid not in heaviest),
             evidence=self._evidence(),
-            issue=f"{counted(int(self.rows['target_calls'].sum()), 'call')} of {name} take "
-            f"{ms(self.time_ms)} on the target, {self._compared()}. {ms(self.unexplained_ms)} are "
-            f"not explained; most of that is {self.arguments}: {per_call}.",
+            issue=f"On the target {name} takes {ms(self.time_ms)} in "
+            f"{counted(int(self.rows['target_calls'].sum()), 'call')}, {self._compared()}. "
+            f"{ms(self.unexplained_ms)} are not explained; most of that is {self.arguments}: "
+            f"{per_call}.",
             algorithmic=self._algorithmic(),
             kernel=self._kernel(),
             impact=self.gain,

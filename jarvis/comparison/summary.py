@@ -43,6 +43,7 @@ def summary(
         *_totals(totals),
         *_character(bounds),
         *_matched(operations, unmatched),
+        *_calls(operations),
         *_judged(operations),
         *_collectives(collectives),
     )
@@ -103,6 +104,15 @@ def _matched(operations: pl.DataFrame, unmatched: pl.DataFrame) -> Iterator[str]
         yield (
             f"{pct(share)} of the time of the target's operations has a counterpart on the "
             "reference; {} are on the target only, {} on the reference only.".format(*only)
+        )
+
+
+def _calls(operations: pl.DataFrame) -> Iterator[str]:
+    rows = operations.filter(pl.col("target_calls") != pl.col("reference_calls"))
+    if not rows.is_empty():
+        yield (
+            f"The two sides differ in the number of calls of {counted(rows.height, 'operation')}: "
+            "what is expected is judged per call, while differences are of all calls."
         )
 
 

@@ -1,0 +1,227 @@
+"""Worked examples of the procedure, and what each kind of difference is said to mean."""
+
+import pytest
+
+from jarvis.comparison import Comparison, compare
+from jarvis.hardware import load_hardware
+from tests.builders import TraceBuilder, trace
+from tests.comparison.sides import FAST, SLOW, side
+
+TINY = [[37632, 8, 64], [37632, 64, 8]]
+SCORES = [[256, 16, 1024, 1024], [], []]
+SQUARE = [[4096, 4096], [4096, 4096]]
+ADDED = [[8192, 8192], [8192, 8192], []]
+
+
+def call(name: str, dims: list, us: float, kernel: str = "kernel") -> TraceBuilder:
+    return trace().op(name, dims).launches(kernel, us=us)
+
+
+def on_gpus(target: TraceBuilder, reference: TraceBuilder) -> Comparison:
+    hardware = load_hardware()
+    return compare(side(target, hardware.get("MI300X")), side(reference, hardware.get("H100 SXM")))
+
+
+def test_softmax_faster_by_more_bandwidth() -> None:
+    found = on_gpus(call("aten::_softmax", SCORES, 41_860), call("aten::_softmax", SCORES, 68_780))
+    row = found.operations.row(0, named=True)
+    assert (row["reference_ms"], row["target_ms"]) == pytest.approx((68.78, 41.86))
+    assert row["difference_pct"] == pytest.approx(-39.1, abs=0.05)
+    assert row["expected_ratio"] == pytest.approx(3350 / 5300)
+    assert row["outcome"] == "as expected"
+    assert row["explanation"] == "Memory bound: faster, as the target has more memory bandwidth."
+    assert found.findings == ()
+    assert any(
+        sentence == "Compute time: 41.9 ms on the target, 68.8 ms on the reference, 39.1% less."
+        for sentence in found.summary
+    )
+
+
+def test_tiny_batched_products_far_slower_than_the_hardware_explains() -> None:
+    found = on_gpus(
+        call("aten::bmm", TINY, 13_710, "tile_b"), call("aten::bmm", TINY, 490, "tile_a")
+    )
+    row = found.operations.row(0, named=True)
+    assert row["difference_pct"] == pytest.approx(2698, abs=1)
+    assert row["outcome"] == "much slower"
+    assert "choice or the tuning of its kernels" in row["explanation"]
+    (finding,) = found.findings
+    assert finding.title == "`aten::bmm` is much slower than the hardware explains"
+    assert finding.evidence["Slower (%)"] == pytest.approx(100 * (13.71 / 0.49 - 1))
+    assert finding.evidence["Expected (%)"] == pytest.approx(100 * (3350 / 5300 - 1))
+    assert "Replay `[37632,8,64] bf16, [37632,64,8] bf16`" in finding.kernel
+    assert finding.kernel.endswith("tune or exchange `tile_b`; the reference launches `tile_a`.")
+    assert "the likely cause" in (finding.hypothesis or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "target_us", "reference_us", "words"),
+    [
+        ("aten::add", ADDED, 400, 100, "Memory bound: slower, as the reference has more"),
+        ("aten::add", ADDED, 900, 800, "The target is faster than the hardware explains"),
+        ("aten::mm", SQUARE, 4000, 2000, "Compute bound: slower, as the reference has more"),
+        ("aten::mm", SQUARE, 5500, 2000, "The target is slower than the hardware explains"),
+        ("aten::mm", SQUARE, 9000, 2000, "The target takes more than twice the time"),
+        ("aten::mm", SQUARE, 2500, 2000, "the reference may be inefficient"),
+    ],
+)
+def test_words_for_each_kind_of_difference(
+    name: str, dims: list, target_us: float, reference_us: float, words: str
+) -> None:
+    found = compare(
+        side(call(name, dims, target_us), SLOW), side(call(name, dims, reference_us), FAST)
+    )
+    assert words in found.operations["explanation"][0]
+
+
+def test_the_comparison_looks_first_at_what_is_slower_than_predicted_and_counts() -> None:
+    def model(product_us: float, small_us: float, slow_us: float) -> TraceBuilder:
+        builder = trace().op("aten::mm", SQUARE).launches("k", us=product_us)
+        builder.op("aten::mul", ADDED[:2]).launches("k", us=small_us)
+        return builder.op("aten::add", ADDED).launches("k", us=slow_us)
+
+    # The product is as slow as the hardware explains; the small one slower, but hardly there.
+    found = compare(side(model(40_000, 200, 9000), SLOW), side(model(20_000, 20, 500), FAST))
+    outcomes = dict(found.operations.select("name", "outcome").iter_rows())
+    assert outcomes == {
+        "aten::mm": "as expected",
+        "aten::mul": "much slower",
+        "aten::add": "much slower",
+    }
+    assert [finding.operations[0].name for finding in found.findings] == ["aten::add"]
+
+
+def test_work_that_only_the_target_does_is_a_finding() -> None:
+    def with_casts(casts: int) -> TraceBuilder:
+        builder = trace().op("aten::mm", SQUARE).launches("k", us=5000)
+        for _ in range(casts):
+            builder.op("aten::copy_", [[4096, 4096], [4096, 4096], []]).launches("cast", us=400)
+        return builder
+
+    found = compare(side(with_casts(3), FAST), side(with_casts(0), FAST))
+    (finding,) = found.findings
+    assert finding.check == "only_in_target"
+    assert finding.impact is not None
+    assert finding.impact.saved_ms.high == pytest.approx(1.2)
+    assert "`aten::copy_`" in finding.issue
+
+
+def test_two_workloads_make_no_findings_of_what_one_does_alone() -> None:
+    found = compare(
+        side(call("aten::mm", SQUARE, 5000), FAST), side(call("aten::add", ADDED, 5000), FAST)
+    )
+    assert found.findings == ()
+    assert "hardly run the same workload" in found.unknown[-1]
+
+
+def collective(*messages: int, us: float) -> TraceBuilder:
+    builder = trace().op("aten::mm", SQUARE).launches("k", us=1000)
+    for nelems in messages:
+        builder.op("c10d::allreduce_").launches(
+            "ncclDevKernel_AllReduce",
+            us=us,
+            **{
+                "Collective name": "allreduce",
+                "dtype": "Float",
+                "In msg nelems": nelems,
+                "Out msg nelems": nelems,
+                "Group size": 8,
+                "Process Group Name": "0",
+                "Process Group Ranks": "[0, 1]",
+                "In split size": "[]",
+                "Out split size": "[]",
+            },
+        )
+    return builder
+
+
+def test_equal_types_and_sizes_are_the_same_collectives() -> None:
+    same = compare(
+        side(collective(1024, 2048, us=90), SLOW), side(collective(2048, 1024, us=50), FAST)
+    )
+    assert same.same_collectives is True
+    assert same.collectives["found_in"].to_list() == ["both", "both"]
+    assert same.collectives["difference_ms"].to_list() == pytest.approx([0.04, 0.04])
+    assert any("Both sides use the same collectives" in text for text in same.summary)
+    other = compare(side(collective(1024, 4096, us=90), SLOW), side(collective(1024, us=50), FAST))
+    assert other.same_collectives is False
+    assert sorted(other.collectives["found_in"]) == ["both", "target"]
+    assert (
+        compare(side(collective(us=1), SLOW), side(collective(us=1), SLOW)).same_collectives is None
+    )
+
+
+def test_copies_over_the_link_are_expected_to_follow_no_figure_of_the_gpus() -> None:
+    def copy(us: float) -> TraceBuilder:
+        builder = trace().op("aten::copy_", [[4096, 4096], [4096, 4096], []])
+        return builder.launches("Memcpy HtoD (Pageable -> Device)", us=us, cat="gpu_memcpy")
+
+    found = compare(side(copy(900), SLOW), side(copy(100), FAST))
+    assert found.operations["outcome"].to_list() == ["not known"]
+    assert found.operations["explanation"].to_list() == [
+        "No figure of the two GPUs says what to expect."
+    ]
+
+
+def test_what_a_side_does_not_tell_is_said_and_not_compared() -> None:
+    whole = side(collective(1024, us=90), SLOW)
+    part = side(collective(1024, us=90), None, without=["call_tree", "collectives", "gpu_timeline"])
+    found = compare(whole, part)
+    assert found.totals.is_empty()
+    assert found.modules.is_empty()
+    assert found.collectives.is_empty()
+    assert found.same_collectives is None
+    assert [sentence.split(",")[0].split(" is not")[0] for sentence in found.unknown] == [
+        "The GPU of the reference",
+        "Of the reference",
+        "Of the reference",
+        "Of the reference",
+    ]
+    assert compare(part, part).operations["difference_ms"].to_list() == [0.0]
+
+
+def test_modules_are_compared_by_place() -> None:
+    def model(us: float) -> TraceBuilder:
+        builder = trace()
+        for layer in range(2):
+            builder.python(f"nn.Module: Block_{layer}").python("nn.Module: Linear_0")
+            builder.child("aten::mm", SQUARE).launches("k", us=us).up(3)
+        return builder
+
+    rows = compare(side(model(300), SLOW), side(model(100), FAST)).modules
+    assert rows["path"].to_list() == ["Block", "Block / Linear"]
+    assert rows["target_calls"].to_list() == rows["reference_calls"].to_list() == [2, 2]
+    assert rows["difference_ms"].to_list() == pytest.approx([0.4, 0.4])
+
+
+def test_kernels_that_an_operation_is_lowered_to() -> None:
+    def lowered(*kernels: tuple[str, float]) -> TraceBuilder:
+        builder = trace().op("aten::mm", SQUARE)
+        for name, us in kernels:
+            builder.launches(name, us=us)
+        return builder
+
+    found = compare(
+        side(lowered(("split", 30), ("gemm", 300)), SLOW), side(lowered(("gemm", 100)), FAST)
+    )
+    rows = found.lowering.select("side", "kernel", "found_in", "us_per_call", "percent").rows()
+    assert rows == [
+        ("target", "gemm", "both", pytest.approx(300), pytest.approx(100 * 300 / 330)),
+        ("target", "split", "target", pytest.approx(30), pytest.approx(100 * 30 / 330)),
+        ("reference", "gemm", "both", pytest.approx(100), pytest.approx(100)),
+    ]
+    row = found.operations.row(0, named=True)
+    assert (row["kernel"], row["reference_kernel"], row["same_kernels"]) == ("gemm", "gemm", False)
+    times = {row["kernel"]: row for row in found.kernels.iter_rows(named=True)}
+    assert times["split"]["found_in"] == "target"
+    assert times["gemm"]["difference_pct"] == pytest.approx(200)
+
+
+def test_a_finding_says_what_differs_and_how_much_the_hardware_explains() -> None:
+    finding = on_gpus(call("aten::bmm", TINY, 13_710), call("aten::bmm", TINY, 490)).findings[0]
+    assert finding.issue == (
+        "On the target `aten::bmm` takes 13.7 ms in 1 call, 2698.0% longer than the 0.490 ms of "
+        "the reference for as many, where the two GPUs explain 0.310 ms, 36.8% shorter. 13.4 ms "
+        "are not explained; most of that is `[37632,8,64] bf16, [37632,64,8] bf16`: 13,710 µs per "
+        "call against 490 µs."
+    )
