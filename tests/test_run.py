@@ -154,6 +154,12 @@ def test_a_run_made_before_a_table_or_column_was_there_says_so(root: Path, tmp_p
         run.table("call_tree")
 
 
+def test_a_trace_of_the_gpu_alone_has_every_table_that_it_names(tmp_path: Path) -> None:
+    path = trace("NVIDIA H200").unlinked("gemm_kernel", us=20).write(tmp_path / "trace.json")
+    run = analyze(path, output_dir=tmp_path / "run")
+    assert all(run.table(name) is not None for name in run.manifest.tables)
+
+
 def test_an_option_that_is_not_chosen_does_not_move_the_id_of_an_analysis() -> None:
     class LaterOptions(Options):
         precision: str | None = None

@@ -15,7 +15,7 @@ from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.sheets import sheets
 from jarvis.run.manifest import SCHEMA_VERSION, Manifest
-from jarvis.schemas import TABLES
+from jarvis.schemas import SHEETS, TABLES
 from jarvis.workspace import RunPaths, analyses_dir
 
 RESULTS = TypeAdapter(dict[str, AnalysisResult])
@@ -116,14 +116,13 @@ class Run:
         made before the table, or one of its columns, was there.
         """
         if name not in self.tables:
-            if name in TABLES:
+            if name in TABLES and name not in SHEETS:
                 raise OutdatedRunError(f"the table {name}", self.manifest.jarvis_version)
             raise MissingTableError(name, f"it has {', '.join(self.manifest.tables)}")
         table = self.tables[name]
-        # Sheets leave columns out on purpose.
-        expected = () if name in self.manifest.sheets else TABLES.get(name, ())
-        needed = [column.name for column in expected if not column.optional]
-        if lacking := [name for name in needed if name not in table.columns]:
+        expected = () if name in SHEETS else TABLES.get(name, ())
+        required = [column.name for column in expected if not column.optional]
+        if lacking := [column for column in required if column not in table.columns]:
             columns = f"the columns {', '.join(lacking)} of the table {name}"
             raise OutdatedRunError(columns, self.manifest.jarvis_version)
         return table

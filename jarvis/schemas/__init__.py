@@ -32,6 +32,7 @@ __all__ = [
     "NAMES",
     "NUMBER",
     "PARAM_PREFIX",
+    "SHEETS",
     "SPREAD",
     "TABLES",
     "TEXT",
@@ -45,7 +46,7 @@ __all__ = [
     "schemas_markdown",
 ]
 
-TABLES: dict[str, tuple[Column, ...]] = {
+SHEETS: dict[str, tuple[Column, ...]] = {
     "gpu_timeline": sheets.GPU_TIMELINE,
     "ops_summary_by_category": sheets.OPS_SUMMARY_BY_CATEGORY,
     "ops_summary": sheets.OPS_SUMMARY,
@@ -57,6 +58,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "short_kernel_histogram": sheets.SHORT_KERNEL_HISTOGRAM,
     "short_kernels_summary": sheets.SHORT_KERNELS_SUMMARY,
     "coll_analysis": sheets.COLL_ANALYSIS,
+}
+"""The tables that are sheets of the report; a report leaves columns of them out."""
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    **SHEETS,
     "operations": tables.OPERATIONS,
     "gpu_work": tables.GPU_WORK,
     "memory_copies": tables.MEMORY_COPIES,
