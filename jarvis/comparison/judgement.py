@@ -36,6 +36,10 @@ _MUCH_SLOWER = (
     "The target takes more than twice the time that the hardware explains, most likely for the "
     "choice or the tuning of its kernels."
 )
+_CAPPED = (
+    "The reference is faster than the target's roofline allows: only the time above that roofline "
+    "is not explained by the hardware."
+)
 _FAST = "The target is faster than the hardware explains: the reference may be inefficient here."
 _SHORT = (
     "Calls of a few microseconds: starting a kernel takes most of the time, so neither bandwidth "
@@ -118,6 +122,8 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
         .then(pl.lit(_NO_FIGURE))
         .when(outcome == Outcome.SHORT.value)
         .then(pl.lit(_SHORT))
+        .when(outcome.is_in(SLOWER) & pl.col("is_roofline_capped"))
+        .then(pl.lit(_CAPPED))
         .when(outcome == Outcome.MUCH_SLOWER.value)
         .then(pl.lit(_MUCH_SLOWER))
         .when(outcome == Outcome.SLOWER.value)

@@ -1,6 +1,7 @@
 """Operations that stand below the same call of two call trees, where their names do not match.
 
-The trees are those of classes: equal modules at one place are one node.
+The trees are those of classes: equal modules at one place are one node. Launch calls are no place:
+anything may stand below one.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from jarvis.comparison.sides import Role, Side
 from jarvis.perf_report.call_paths import MODULE_PREFIX
 
 VIEW = "classes"
-_CALLS = ("module", "op", "runtime")
+_CALLS = ("module", "op")
 
 Path = tuple[str, ...]
 """The names of the calls from below the root to a node."""

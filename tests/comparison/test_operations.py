@@ -99,6 +99,7 @@ def test_a_faster_reference_than_the_roofline_asks_for_no_more_than_the_roofline
     found = compared(products(60, 40), products(4, 10)).operations
     row = found.filter(pl.col("bound") == "compute").row(0, named=True)
     assert row["is_roofline_capped"]
+    assert "roofline allows" in row["explanation"]
     assert row["attainable_ms"] == pytest.approx(0.04)
     assert row["unexplained_ms"] == pytest.approx(0.08)
 
@@ -171,6 +172,13 @@ def test_without_a_call_tree_products_match_by_their_dimensions() -> None:
     found = compare(*sides)
     assert found.operations["matched_by"].to_list() == ["product"]
     assert found.unmatched.is_empty()
+
+
+def test_a_launch_call_is_no_place() -> None:
+    target, reference = (trace().launches(name, us=20) for name in ("one", "another"))
+    found = compared(target, reference)
+    assert found.operations.is_empty()
+    assert len(found.only_in_target) == len(found.only_in_reference) == 1
 
 
 def test_different_work_at_one_place_expects_nothing() -> None:
