@@ -16,6 +16,7 @@ from jarvis.cli.completion import add_completion, answer
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.export import add_export
 from jarvis.cli.hardware import add_hardware
+from jarvis.cli.replay import add_replay
 from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
 from jarvis.cli.sample import add_sample
@@ -95,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
     add_analyze(commands)
     add_report(commands)
     add_tree(commands)
+    add_replay(commands)
     add_validate(commands)
     add_export(commands)
     add_serve(commands)

@@ -10,7 +10,7 @@ from typing import Any
 from jarvis.errors import ReplayError
 from jarvis.replay.fills import bound_indices, fill
 from jarvis.replay.list_dtypes import list_dtype
-from jarvis.replay.refusals import NO_ARGUMENTS, NO_FIT, operator_of, why_unknown
+from jarvis.replay.refusals import NO_FIT, operator_of, why_no_arguments, why_unknown
 from jarvis.replay.schema import NAMESPACE, Argument, Signature, signatures
 
 DTYPES = {
@@ -83,7 +83,7 @@ def replay_ir(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = operator_of(row["name"])
     if row["input_dims"] is None:
-        raise ReplayError(NO_ARGUMENTS)
+        raise ReplayError(why_no_arguments(name))
     if name not in signatures():
         raise ReplayError(why_unknown(name))
     kernels = tuple(kernel["name"] for kernel in row.get("kernels") or ())

@@ -97,6 +97,16 @@ class Package:
     reason: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row of the operations table that no package can hold."""
+
+    uid: int
+    op_name: str
+    kernel_time_us: float
+    reason: str
+
+
 def candidates(operations: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """The rows of each operator that gets a package unasked, most time first."""
     by_name = operations.sort("kernel_time_us", descending=True).partition_by(
@@ -139,7 +149,7 @@ def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGI
     Rows that cannot be replayed are left out; without any other there is no package but a reason.
     """
     name = str(rows["name"][0])
-    entries, reasons = replay_entries(rows.iter_rows(named=True), origin)
+    entries, refusals = replay_entries(rows.iter_rows(named=True), origin)
     if entries:
         paths = RunPaths(root)
         path = paths.replay_package(name)
@@ -151,34 +161,35 @@ def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGI
         percent_of_compute=float(rows["percent_of_compute"].sum()),
         efficiency_pct=weighted_efficiency(rows),
         entries=len(entries),
-        left_out=len(reasons),
+        left_out=len(refusals),
         package=path.name if entries else None,
-        reason=reasons[0] if reasons else None,
+        reason=refusals[0].reason if refusals else None,
     )
 
 
 def replay_entries(
     rows: Iterable[dict[str, Any]], origin: Origin = UNKNOWN_ORIGIN
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The calls of operations rows, each set of arguments once, and why others are left out.
+) -> tuple[list[dict[str, Any]], list[Refusal]]:
+    """The calls of operations rows, each set of arguments once, and the rows that are left out.
 
     Rows of the single kernels of one call are one entry, which has no time of the trace.
     """
     by_call: dict[bytes, dict[str, Any]] = {}
     row_names = {}
-    reasons = []
+    refusals = []
     for row in rows:
         try:
             ir = replay_ir(row)
         except ReplayError as error:
-            reasons.append(str(error))
+            name, time_us = operator_of(row["name"]), row["kernel_time_us"]
+            refusals.append(Refusal(row["uid"], name, time_us, str(error)))
             continue
         key = orjson.dumps((operator_of(row["name"]), ir))
         if key not in by_call:
             by_call[key], row_names[key] = _entry(row, ir, origin), row["name"]
         elif row_names[key] == row["name"]:
             _add_calls(by_call[key], row)
-    return list(by_call.values()), reasons
+    return list(by_call.values()), refusals
 
 
 def _entry(row: dict[str, Any], ir: dict[str, Any], origin: Origin) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from jarvis.replay.schema import NAMESPACE
 
 NO_ARGUMENTS = "the trace records no arguments for it"
+IN_GRAPH = "a GPU graph launched it: the trace records neither its operator nor its arguments"
 NO_FIT = "its recorded arguments fit no known signature"
 UNKNOWN = "what arguments it takes is not known to the replay"
 COMPILED = "it is a kernel that a compiler made; its code is not in the trace"
@@ -12,18 +13,27 @@ COLLECTIVE = "it exchanges data with other processes"
 _KERNEL_MARK = "->"
 """Rows of single kernels are named after the operator that launched them and the kernel."""
 
+_LIBRARY_MARK = "::"
+_GRAPH_LAUNCH = "GraphLaunch"
+
 _COMPILED_PREFIXES = ("triton_", "torch_compiled", "## Call CompiledFxGraph", "CompiledFunction")
 _COLLECTIVE_PREFIXES = ("c10d::", "_c10d_functional::", "record_param_comms", "nccl:", "rccl:")
 
 
 def operator_of(row_name: str) -> str:
-    """The operator behind the name of a row of the operations table."""
-    return row_name.partition(_KERNEL_MARK)[0]
+    """The operator behind the name of a row of the operations table; the name where none is."""
+    operator = row_name.partition(_KERNEL_MARK)[0]
+    return operator if _LIBRARY_MARK in operator else row_name
 
 
 def is_single_kernel(row_name: str) -> bool:
     """Whether a row's times are those of one kernel of the operator and not of its whole call."""
-    return _KERNEL_MARK in row_name
+    return operator_of(row_name) != row_name
+
+
+def why_no_arguments(name: str) -> str:
+    """Why a row without arguments has none."""
+    return IN_GRAPH if _GRAPH_LAUNCH in name.partition(_KERNEL_MARK)[0] else NO_ARGUMENTS
 
 
 def why_unknown(name: str) -> str:
@@ -32,7 +42,7 @@ def why_unknown(name: str) -> str:
         return COLLECTIVE
     if name.startswith(_COMPILED_PREFIXES):
         return COMPILED
-    library, mark, _ = name.partition("::")
+    library, mark, _ = name.partition(_LIBRARY_MARK)
     if mark and name.startswith(NAMESPACE):
         return UNKNOWN
     if mark:

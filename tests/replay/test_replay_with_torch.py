@@ -97,12 +97,12 @@ def test_what_a_profiler_records_can_be_replayed(torch_python: str, tmp_path: Pa
     done = run(torch_python, str(HERE / "recorded_program.py"), str(trace))
     assert done.returncode == 0, done.stderr
     rows = list(recorded_rows(json.loads(trace.read_text())))
-    entries, reasons = package.replay_entries(rows)
+    entries, refusals = package.replay_entries(rows)
     calls = replayed(torch_python, entries, tmp_path / "package")
     assert len(calls) > 300
     assert {call["status"] for call in calls} == {"replayed"}
     # Views launch nothing and are not in the table; the rest is what no profiler records.
-    assert {reason for reason in reasons if reason != UNKNOWN} == {
+    assert {refusal.reason for refusal in refusals} - {UNKNOWN} == {
         "the trace does not record its argument indices",
         "neither the trace nor its kernels tell the dtype of its tensors",
     }
@@ -110,11 +110,20 @@ def test_what_a_profiler_records_can_be_replayed(torch_python: str, tmp_path: Pa
 
 def recorded_rows(trace: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The operator calls of a trace as rows of the operations table, without any times."""
-    figures = ("kernel_time_us_mean", "flops", "bytes", "compute", "peak_tflops", "peak_tb_per_s")
+    figures = (
+        "kernel_time_us",
+        "kernel_time_us_mean",
+        "flops",
+        "bytes",
+        "compute",
+        "peak_tflops",
+        "peak_tb_per_s",
+    )
     for event in trace["traceEvents"]:
         if event.get("cat") == "cpu_op" and event["name"].startswith("aten::"):
             given = event["args"]
             yield {
+                "uid": given["External id"],
                 "name": event["name"],
                 "input_dims": repr(_tuples(given.get("Input Dims", []))),
                 "input_types": repr(_tuples(given.get("Input type", []))),

@@ -1,0 +1,133 @@
+"""What of a run can be replayed: its operators, and packages of what somebody chose."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from jarvis.analyses.operations import weighted_efficiency
+from jarvis.errors import ReplayError
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
+from jarvis.replay.package import (
+    UNKNOWN_ORIGIN,
+    Origin,
+    Refusal,
+    origin_of,
+    package_bytes,
+    replay_entries,
+)
+from jarvis.replay.refusals import operator_of
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An operator of a run, and what of it a package can hold.
+
+    ``uids`` are its rows of the operations table, most time first; ``distinct_calls`` the sets of
+    arguments that can be packaged, ``packaged_pct`` their share of its kernel time, ``reason`` why
+    the rest cannot.
+    """
+
+    op_name: str
+    uids: tuple[int, ...]
+    calls: int
+    kernel_time_us: float
+    percent_of_compute: float
+    efficiency_pct: float | None
+    distinct_calls: int
+    packaged_pct: float
+    reason: str | None
+
+    @property
+    def is_recommended(self) -> bool:
+        """Whether it is slow enough that a kernel team should look at it."""
+        efficiency = self.efficiency_pct
+        return efficiency is not None and efficiency < BOTTLENECK_EFFICIENCY_PCT
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What somebody chose: the calls that a package holds, and the rows that it cannot."""
+
+    title: str
+    entries: list[dict[str, Any]]
+    refusals: list[Refusal]
+
+    @property
+    def file_name(self) -> str:
+        """What to call the zip."""
+        return RunPaths(Path()).replay_package(self.title).name
+
+    def package(self) -> bytes:
+        """The zip; ReplayError with the reasons where it would be empty."""
+        if not self.entries:
+            reasons = dict.fromkeys(f"{r.op_name}: {r.reason}" for r in self.refusals)
+            raise ReplayError(f"Nothing of this can be replayed. {'; '.join(reasons)}.")
+        title = self.title if " " in self.title else f"`{self.title}`"
+        return package_bytes(title, self.entries)
+
+
+def offers(run: Run) -> list[Offer]:
+    """Every operator of a run with GPU time, most time first."""
+    rows = _by_time(run.table("operations")).with_columns(
+        op_name=pl.col("name").map_elements(operator_of, return_dtype=pl.String)
+    )
+    parts = rows.partition_by("op_name", maintain_order=True)
+    return sorted(map(_offer, parts), key=lambda offer: -offer.kernel_time_us)
+
+
+def _offer(rows: pl.DataFrame) -> Offer:
+    selection = _selection(rows.to_dicts(), UNKNOWN_ORIGIN)
+    time_us = float(rows["kernel_time_us"].sum())
+    refused_us = sum(refusal.kernel_time_us for refusal in selection.refusals)
+    return Offer(
+        op_name=rows["op_name"][0],
+        uids=tuple(rows["uid"]),
+        calls=int(rows["operation_count"].sum()),
+        kernel_time_us=time_us,
+        percent_of_compute=float(rows["percent_of_compute"].sum()),
+        efficiency_pct=weighted_efficiency(rows),
+        distinct_calls=len(selection.entries),
+        packaged_pct=100 - share_pct(refused_us, time_us),
+        reason=selection.refusals[0].reason if selection.refusals else None,
+    )
+
+
+def select(run: Run, uids: Iterable[int] = (), op_names: Iterable[str] = ()) -> Selection:
+    """The rows with these ``uid``s and all rows of these operators, by their exact names.
+
+    Raises ReplayError where the run has no such row or operator.
+    """
+    table = run.table("operations")
+    wanted, names = list(dict.fromkeys(uids)), list(dict.fromkeys(op_names))
+    operators = table["name"].map_elements(operator_of, return_dtype=pl.String)
+    known = set(operators)
+    for name in names:
+        if name not in known:
+            raise ReplayError(
+                f"The run has no operator {name!r} with GPU time.{_like(name, known)}"
+            )
+    if unknown := set(wanted) - set(table["uid"]):
+        raise ReplayError(f"The run has no operation with the uid {min(unknown)}.")
+    chosen = table.filter(pl.col("uid").is_in(wanted) | operators.is_in(names))
+    return _selection(_by_time(chosen).to_dicts(), origin_of(run))
+
+
+def _like(name: str, known: Iterable[str]) -> str:
+    alike = sorted(one for one in known if name.lower() in one.lower())
+    return f" Did you mean {', '.join(alike[:5])}?" if alike else ""
+
+
+def _by_time(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.sort("kernel_time_us", "uid", descending=[True, False])
+
+
+def _selection(rows: Sequence[dict[str, Any]], origin: Origin) -> Selection:
+    entries, refusals = replay_entries(rows, origin)
+    names = list(dict.fromkeys(entry["op_name"] for entry in entries))
+    title = names[0] if len(names) == 1 else f"{len(names)} operators"
+    return Selection(title, entries, refusals)
