@@ -28,6 +28,7 @@ def menu() -> Menu:
             _file_page("call_tree", "Call tree", "account_tree"),
         ],
         "Results": [
+            _file_page("compare", "Compare", "compare_arrows"),
             _file_page("report", "Report", "description"),
             _file_page("hardware", "Hardware", "memory"),
         ],

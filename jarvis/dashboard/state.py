@@ -66,6 +66,11 @@ def opened() -> Opened:
     analysis_id = current_id()
     if analysis_id is None:
         raise NoAnalysisError
+    return kept(analysis_id)
+
+
+def kept(analysis_id: str) -> Opened:
+    """A kept analysis, whether or not it is the open one; raises as ``opened`` does."""
     root = analysis_root(analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
     return Opened(analysis_id, root, _load(str(root), stamp), stamp)

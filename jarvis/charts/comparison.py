@@ -1,0 +1,293 @@
+"""A target beside a reference: differences by category, and the time of a call on both sides."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import log10
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.drawing import KEPT_SPECIFICATIONS, Drawing, Specification, specification
+from jarvis.charts.marks import (
+    LINEAR,
+    MAX_POINTS,
+    Columns,
+    Tip,
+    name_axis,
+    plain_axis,
+    tips,
+    tooltip,
+)
+from jarvis.charts.palette import Palette
+from jarvis.charts.rooflines import PICKED, Axis, Plane
+from jarvis.comparison import Outcome
+
+LONGER, SHORTER = "more time", "less time"
+"""What the target takes where a bar is right or left of zero."""
+
+EQUAL_TIME = "equal time"
+"""The line on which both sides take as long."""
+
+_SHAPES: Mapping[str, str] = {
+    Outcome.MUCH_SLOWER: "triangle-up",
+    Outcome.SLOWER: "diamond",
+    Outcome.EXPECTED: "circle",
+    Outcome.FASTER: "triangle-right",
+    Outcome.MUCH_FASTER: "triangle-down",
+    Outcome.SHORT: "square",
+    Outcome.UNKNOWN: "cross",
+}
+_BAR_STEP, _BAR_ROOM = 30, 92
+"""Pixels of a bar, and of all that is no bar: legend, axis and its title."""
+
+_LABEL_SHARE = 0.2
+"""Free space beside the longest bar for its figure, as a share of all bars."""
+
+_DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [2, 6], [14, 4]]
+"""Of the lines in their order: they differ in nothing else, as colours are for the points."""
+
+MAX_RATIOS = len(_DASHES) - 1
+"""Lines of expected ratios that can be told apart."""
+
+_HEIGHT = 400
+_ROOM = 1.6
+"""Factor of free space around the points of a logarithmic axis."""
+
+_POINT_TIPS = (
+    "name",
+    "arguments",
+    "outcome",
+    "target_us_per_call",
+    "reference_us_per_call",
+    "time_ratio",
+    "expected_ratio",
+    "target_ms",
+    "difference_ms",
+    "unexplained_ms",
+    "matched_by",
+)
+
+
+def outcome_colours(palette: Palette) -> Mapping[str, str]:
+    """The colour of each outcome, slowest first."""
+    fast, faster = palette.categorical[2], palette.categorical[3]
+    return dict(
+        zip(
+            _SHAPES,
+            (
+                palette.below_threshold,
+                palette.below_target,
+                palette.primary,
+                fast,
+                faster,
+                palette.muted,
+                palette.muted,
+            ),
+            strict=True,
+        )
+    )
+
+
+def category_differences(
+    rows: pl.DataFrame, columns: Columns, palette: Palette, quantity: str
+) -> Drawing:
+    """Bars to both sides of zero: what each category takes more or less on the target.
+
+    ``rows``: the table ``comparison_categories``; ``quantity`` is one of its columns. A category
+    without a value, as in percent of nothing, has a word in place of its bar.
+    """
+    names = ("title", "target_ms", "reference_ms", "difference_ms", "difference_pct")
+    column, value = columns[quantity], pl.col("value")
+    frame = (
+        rows.rename({quantity: "value"})
+        .sort("value", "title", descending=[True, False], nulls_last=True)
+        .select(
+            "title",
+            *(pl.col("value" if name == quantity else name).alias(name) for name in names[1:]),
+            value=value.fill_null(0.0),
+            side=pl.when(value < 0).then(pl.lit(SHORTER)).otherwise(pl.lit(LONGER)),
+            is_known=value.is_not_null(),
+        )
+        .with_row_index("rank")
+    )
+    low, high = min([0.0, *frame["value"]]), max([0.0, *frame["value"]])
+    room = _LABEL_SHARE * (high - low) or 1.0
+    domain = (low - room * (low < 0), high + room)
+    lines = tips(columns, names, frame)
+    spec = _differences_spec(column.label, column.unit, domain, frame.height, lines, palette)
+    return Drawing(spec, {"bars": frame})
+
+
+@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+def _differences_spec(
+    title: str,
+    unit: str,
+    domain: tuple[float, float],
+    count: int,
+    lines: tuple[Tip, ...],
+    palette: Palette,
+) -> Specification:
+    by_rank = alt.EncodingSortField(field="rank", op="min", order="ascending")
+    base = alt.Chart(alt.NamedData("bars")).encode(
+        y=alt.Y("title:N", sort=by_rank, axis=name_axis()), tooltip=tooltip(lines)
+    )
+    sides = alt.Scale(domain=[LONGER, SHORTER], range=[palette.categorical[1], palette.primary])
+    legend = alt.Legend(orient="top", title=None, labelFontSize=12)
+    x = alt.X(
+        "value:Q",
+        axis=plain_axis(title, format=LINEAR),
+        scale=alt.Scale(domain=list(domain), nice=False),
+    )
+    drawn = base.mark_bar(height={"band": 0.68}).encode(
+        x=x, x2=alt.datum(0), color=alt.Color("side:N", scale=sides, legend=legend)
+    )
+    form = "+,.1f" if unit == "%" else "+,.3~r"
+    text = base.mark_text(
+        align=alt.expr("datum.value < 0 ? 'right' : 'left'"),
+        dx=alt.expr("datum.value < 0 ? -5 : 5"),
+        color=palette.text,
+        fontSize=11,
+    ).encode(x=x, text="text:N")
+    text = text.transform_calculate(
+        text=f"datum.is_known ? format(datum.value, '{form}') : 'only on the target'"
+    )
+    zero = (
+        alt.Chart(alt.NamedData("bars"))
+        .mark_rule(color=palette.muted)
+        .encode(x=alt.X(datum=0, type="quantitative"))
+    )
+    return specification(
+        alt.LayerChart(layer=[drawn, zero, text], height=max(count, 1) * _BAR_STEP + _BAR_ROOM)
+    )
+
+
+def calls_on_both_sides(
+    rows: pl.DataFrame, ratios: Mapping[str, float], columns: Columns, palette: Palette
+) -> Drawing:
+    """The time of a call on the target over that on the reference, both logarithmic.
+
+    ``rows``: the table ``comparison_operations`` with ``arguments``; the MAX_POINTS with most time
+    are drawn. Beside the line of equal times stands one for each of ``ratios``, under its name.
+    """
+    points = _heaviest(rows, "reference_us_per_call")
+    lines = {EQUAL_TIME: 1.0} | dict(ratios)
+    plane = _plane(points, "reference_us_per_call", columns["reference_us_per_call"].label, columns)
+    low, high = plane.x.domain
+    datasets = {
+        "points": points,
+        "lines": pl.DataFrame(
+            [
+                plane.place((x, x * ratio)) | {"line": name}
+                for name, ratio in lines.items()
+                for x in (low, high)
+            ]
+        ),
+    }
+    spec = _calls_spec(plane, tuple(lines), _lines_of(points, columns), _present(points), palette)
+    return Drawing(spec, datasets)
+
+
+def calls_against_expected(
+    rows: pl.DataFrame, tolerance: float, columns: Columns, palette: Palette
+) -> Drawing:
+    """The time of a call on the target over the time that the hardware explains.
+
+    ``rows`` as above; those of which nothing is expected have no place. Where the hardware
+    explains a range, its point nearest to the measured time counts. Between the outer lines lies
+    what the ``tolerance`` lets through.
+    """
+    ratio = pl.col("time_ratio").clip("expected_ratio_least", "expected_ratio_most")
+    expected = rows.filter(pl.col("expected_ratio_most").is_not_null()).with_columns(
+        expected_us_per_call=pl.col("reference_us_per_call") * ratio
+    )
+    points = _heaviest(expected, "expected_us_per_call")
+    title = "Expected on the target (µs per call)"
+    plane = _plane(points, "expected_us_per_call", title, columns)
+    low, high = plane.x.domain
+    names = ("expected", f"{tolerance:.2f} times off")
+    factors = {names[0]: (1.0,), names[1]: (tolerance, 1 / tolerance)}
+    corners = [
+        plane.place((x, x * factor)) | {"line": name, "detail": factor}
+        for name, of in factors.items()
+        for factor in of
+        for x in (low, high)
+    ]
+    spec = _calls_spec(plane, names, _lines_of(points, columns), _present(points), palette)
+    return Drawing(spec, {"points": points, "lines": pl.DataFrame(corners)})
+
+
+def _heaviest(rows: pl.DataFrame, x: str) -> pl.DataFrame:
+    wanted = dict.fromkeys(["pair", *_POINT_TIPS, x])
+    return (
+        rows.lazy()
+        .filter((pl.col(x) > 0) & (pl.col("target_us_per_call") > 0))
+        .sort("target_ms", descending=True, maintain_order=True)
+        .select(*wanted)
+        .head(MAX_POINTS)
+        .collect()
+    )
+
+
+def _plane(points: pl.DataFrame, x: str, title: str, columns: Columns) -> Plane:
+    """Two axes of equal range, so that equal times lie on the diagonal."""
+    times = [*points[x], *points["target_us_per_call"]] or [1.0]
+    domain = (min(times) / _ROOM, max(times) * _ROOM)
+    form = "~g" if log10(domain[1]) < 5 else "~s"
+    target = columns["target_us_per_call"].label
+    return Plane(Axis(x, title, domain, form), Axis("target_us_per_call", target, domain, form))
+
+
+def _lines_of(points: pl.DataFrame, columns: Columns) -> tuple[Tip, ...]:
+    return tips(columns, _POINT_TIPS, points)
+
+
+def _present(points: pl.DataFrame) -> tuple[str, ...]:
+    found = set(points["outcome"].unique())
+    return tuple(str(outcome) for outcome in _SHAPES if outcome in found)
+
+
+@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+def _calls_spec(
+    plane: Plane,
+    lines: tuple[str, ...],
+    hover: tuple[Tip, ...],
+    present: tuple[str, ...],
+    palette: Palette,
+) -> Specification:
+    below = alt.Legend(
+        orient="bottom", title=None, labelFontSize=12, columns=2, symbolSize=400, labelLimit=320
+    )
+    line = (
+        plane.chart("lines")
+        .mark_line(color=palette.muted, strokeWidth=1.6, clip=True)
+        .encode(
+            detail="detail:N",
+            strokeDash=alt.StrokeDash(
+                "line:N",
+                scale=alt.Scale(domain=list(lines), range=_DASHES[: len(lines)]),
+                legend=below,
+            ),
+        )
+    )
+    colours = outcome_colours(palette)
+    above = alt.Legend(orient="top", title=None, labelFontSize=12, symbolSize=90, columns=4)
+    points = (
+        plane.chart("points")
+        .mark_point(filled=True, opacity=0.85, clip=True)
+        .encode(
+            size=alt.Size("target_ms:Q", scale=alt.Scale(range=[45, 500]), legend=None),
+            color=alt.Color(
+                "outcome:N",
+                scale=alt.Scale(domain=list(present), range=[colours[o] for o in present]),
+                legend=above,
+            ),
+            shape=alt.Shape(
+                "outcome:N",
+                scale=alt.Scale(domain=list(present), range=[_SHAPES[o] for o in present]),
+                legend=above,
+            ),
+            tooltip=tooltip(hover),
+        )
+        .add_params(alt.selection_point(name=PICKED, fields=["pair"]))
+    )
+    return specification(alt.LayerChart(layer=[line, points], height=_HEIGHT))
