@@ -8,7 +8,8 @@ JarvisError
 ├── ExtensionFileError
 ├── RunError            NotARunError · UnknownRunError · RunVersionError · MissingTableError
 │                       OutdatedRunError · OutputFolderError
-├── UnreadableReportError · ForeignReportError · NotComparableError
+├── UnreadableReportError · ForeignReportError
+├── NotComparableError · RuleError
 └── ReplayError
 """
 
@@ -203,6 +204,13 @@ class NotComparableError(JarvisError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The reports cannot be compared: {reason}.")
+
+
+class RuleError(JarvisError):
+    """A rule to fail on is not understood, or is about something that is not there."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(f"The rule {rule!r} cannot be applied: {reason}.")
 
 
 class ReplayError(JarvisError):

@@ -146,6 +146,7 @@ def analyze(
     reference: str | None = None,
     extension_file: Path | None = None,
     arch_json: Path | None = None,
+    report_options: ReportOptions = DEFAULT_OPTIONS,
     progress: Progress | None = None,
 ) -> Run:
     """Analyse a trace and write its run directory (default: ``analysis_output`` beside the trace).
@@ -155,8 +156,10 @@ def analyze(
     ``reference`` names another run (``open_reference``) to compare operations with,
     ``extension_file`` a Python file with perf models; ``arch_json`` describes a GPU in place of
     ``platform`` (``read_arch_json``). The directory appears whole or not at all.
-    Raises a TraceError, a HardwareError, OutputFolderError where ``output_dir`` holds
-    something else, a RunError where there is no such reference, or ExtensionFileError.
+    ``report_options`` add sheets of a trace to the run.
+    Raises a TraceError, UnreadableReportError or ForeignReportError for a report, a
+    HardwareError, OutputFolderError where ``output_dir`` holds something else, a RunError where
+    there is no such reference, or ExtensionFileError.
     """
     root = Path(output_dir) if output_dir else default_output_dir(Path(trace_path))
     options = chosen_options(
@@ -164,7 +167,7 @@ def analyze(
     )
     given = None if arch_json is None else read_arch_json(arch_json)
     extensions = load_extensions(extension_file)
-    if is_report(Path(trace_path)):
+    if is_report(Path(trace_path)) or Path(trace_path).is_dir():
         return _analyse_report(
             Path(trace_path), options, given, extensions, reference, root, progress
         )
@@ -174,7 +177,7 @@ def analyze(
         check_output_folder(root, trace.info.sha256)
     with _step(1, progress):
         hardware, warning = choose_hardware(trace.info, platform, preset, given)
-    report = PerfReport(trace, hardware, registry=extensions.registry)
+    report = PerfReport(trace, hardware, options=report_options, registry=extensions.registry)
     with _step(2, progress):
         _ = report.totals
     with _step(3, progress):

@@ -197,6 +197,26 @@ class RunPaths:
         return self.replay_packages / f"{safe_name(operation)}_replay_ir.json"
 
 
+@dataclass(frozen=True, slots=True)
+class ComparisonPaths:
+    """What a comparison of two sides writes into a folder of its own."""
+
+    root: Path
+
+    @property
+    def workbook(self) -> Path:
+        """The reports of both sides, side by side."""
+        return self.root / "comparison.xlsx"
+
+    def perf_report(self, role: str) -> Path:
+        """The performance report of the ``reference`` or of the ``target``."""
+        return self.root / f"{role}_perf_report.xlsx"
+
+    def report(self, kind: str) -> Path:
+        """The ``fair`` or the ``rough`` report, as in a run directory."""
+        return RunPaths(self.root).comparative_report(kind)
+
+
 def _entries() -> frozenset[str]:
     paths = RunPaths(Path())
     places = (

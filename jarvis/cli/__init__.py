@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jarvis.cli.analyze import add_analyze
+from jarvis.cli.compare import add_compare
 from jarvis.cli.completion import add_completion, answer
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.export import add_export
@@ -95,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_analyze(commands)
     add_report(commands)
+    add_compare(commands)
     add_tree(commands)
     add_replay(commands)
     add_validate(commands)

@@ -1,0 +1,281 @@
+"""``jarvis compare``: a target beside a reference, as files, as text, or as a gate of a build."""
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jarvis.cli.completers import complete_gpu, complete_run, completed_by
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import (
+    PLATFORM_HELP,
+    Commands,
+    add_flag,
+    add_json,
+    note,
+    print_result,
+    print_step,
+    warn,
+)
+from jarvis.errors import OutputFolderError
+from jarvis.perf_report.compare_report import ALL, GROUPS
+from jarvis.staging import staged_folder
+from jarvis.workspace import ComparisonPaths, RunPaths, kept_run
+
+if TYPE_CHECKING:
+    from jarvis.comparison import Comparison
+    from jarvis.comparison.rules import Verdict
+    from jarvis.perf_report.compare_report import NamedReport
+    from jarvis.run import Run
+
+SIDE_HELP = (
+    "a trace, a performance report (workbook, or folder or zip of CSV files), a run directory, or "
+    "the id of a kept analysis"
+)
+RULES = """\
+rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%%" or "op:aten::mm > 1 ms"
+  metric      gpu_time (in which any GPU work runs), a part of the GPU timeline (total_time,
+              idle_time, computation_time, ...), the key of a category (gemm, elementwise, ...), or
+              op:NAME for an operator
+  comparison  >, >=, < or <=
+  threshold   a change from the reference to the target, in %% of the reference or in ms
+"""
+ROLES = ("reference", "target")
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What stands on one side: where it was given, its name in the workbook, and its run."""
+
+    given: str
+    name: str
+    run: "Run"
+
+
+def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "compare",
+        help="compare a target with a reference: workbook, summary, gate of a build",
+        description="Compare a target with a reference. Without an output option: comparison.xlsx "
+        "with the sheets of both reports side by side, under TraceLens's names. Further reports "
+        "are compared with the reference in the workbook alone.",
+        epilog=RULES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for name, more in (("reference", {}), ("target", {}), ("others", {"nargs": "*"})):
+        action = command.add_argument(name, metavar=name.upper(), help=SIDE_HELP, **more)  # type: ignore[arg-type]
+        completed_by(action, complete_run)
+    for name, of in (("platform", "target"), ("reference_platform", "reference")):
+        action = add_flag(command, name, metavar="GPU", help=f"{PLATFORM_HELP}; of the {of}")
+        completed_by(action, complete_gpu)
+    add_flag(
+        command,
+        "output_xlsx_path",
+        "output",
+        metavar="FILE",
+        type=Path,
+        help="workbook to write (default: comparison.xlsx)",
+    )
+    command.add_argument("-o", dest="output_xlsx_path", metavar="FILE", type=Path)
+    add_flag(command, "output_csvs_dir", metavar="DIR", type=Path, help="folder for its sheets")
+    add_flag(
+        command,
+        "output_dir",
+        metavar="DIR",
+        type=Path,
+        help="new folder for the workbook, the performance report of either side, and the reports "
+        "of the comparison",
+    )
+    command.add_argument("--names", nargs="+", metavar="NAME", help="names in the workbook")
+    command.add_argument(
+        "--sheets",
+        nargs="+",
+        choices=(*GROUPS, ALL),
+        default=[ALL],
+        help="sheets of the workbook (default: all that every report has)",
+    )
+    command.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        help="factor by which a call may be off the ratio that the GPUs explain (default: 1.2)",
+    )
+    add_flag(
+        command,
+        "fail_if",
+        metavar="RULE",
+        action="append",
+        default=[],
+        help=f"exit code {ExitCode.CHECK_FAILED:d} where the rule applies; may be given several "
+        "times",
+    )
+    add_json(command)
+    command.set_defaults(run=_compare, usage_error=command.error)
+
+
+def _tolerance(text: str) -> float:
+    """A factor from 1 on."""
+    factor = float(text)
+    if not 1 <= factor < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+    return factor
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from jarvis.comparison import TOLERANCE
+    from jarvis.comparison.rules import Rule, metrics
+    from jarvis.pipeline import compare
+
+    rules = [Rule.parse(text) for text in arguments.fail_if]
+    given = [arguments.reference, arguments.target, *arguments.others]
+    if arguments.names is not None and len(arguments.names) != len(given):
+        arguments.usage_error(f"--names takes {len(given)} names, one for each report")
+    with _sides(given, arguments) as sides:
+        reference, target = sides[0].run, sides[1].run
+        comparison = compare(target, reference, tolerance=arguments.tolerance or TOLERANCE)
+        files = list(_written(sides, comparison, arguments))
+        times = metrics(comparison) if rules else {}
+        verdicts = [rule.applied(times) for rule in rules]
+        note(comparison.unknown)
+        print_result(
+            arguments,
+            _as_json(sides, comparison, verdicts, files),
+            [*comparison.summary, *verdicts, *files],
+        )
+    return ExitCode.CHECK_FAILED if any(v.is_met for v in verdicts) else ExitCode.OK
+
+
+@contextmanager
+def _sides(given: Sequence[str], arguments: argparse.Namespace) -> Iterator[list[_Side]]:
+    """The sides, opened; what is no analysis yet is made one in a folder that goes again."""
+    platforms = [arguments.reference_platform, *[arguments.platform] * (len(given) - 1)]
+    names = arguments.names or _names(given)
+    with tempfile.TemporaryDirectory(prefix="jarvis-compare-") as folder:
+        yield [
+            _Side(text, name, _opened(text, platform, Path(folder) / str(number)))
+            for number, (text, name, platform) in enumerate(
+                zip(given, names, platforms, strict=True)
+            )
+        ]
+
+
+def _opened(given: str, platform: str | None, folder: Path) -> "Run":
+    """The run that ``given`` names, under another GPU where one is asked for."""
+    from jarvis.perf_report import ReportOptions
+    from jarvis.pipeline import analyze, reproject
+    from jarvis.run import Run
+
+    path = kept_run(given) or Path(given)
+    if RunPaths(path).manifest.is_file():
+        if platform is None:
+            return Run.load(path)
+        return reproject(path, platform=platform, output_dir=folder)
+    note([f"reading {given}"])
+    run = analyze(
+        path,
+        platform=platform,
+        output_dir=folder,
+        report_options=ReportOptions(enable_kernel_summary=True),
+        progress=print_step,
+    )
+    warn([run.manifest.platform_warning] if run.manifest.platform_warning else [])
+    return run
+
+
+def _names(given: Sequence[str]) -> list[str]:
+    """As TraceLens names reports: the file without its ending; by role where two are the same."""
+    stems = [
+        Path(text).name.removesuffix(".gz").rpartition(".")[0] or Path(text).name for text in given
+    ]
+    if len(set(stems)) == len(stems):
+        return stems
+    return [*ROLES, *(f"report_{number}" for number in range(3, len(given) + 1))]
+
+
+def _written(
+    sides: Sequence[_Side], comparison: "Comparison", arguments: argparse.Namespace
+) -> Iterator[Path]:
+    """Write the files that are asked for."""
+    from jarvis.perf_report.compare_report import NamedReport, compare_reports, hidden_columns
+    from jarvis.reports.csv import write_csvs
+    from jarvis.reports.xlsx import write_workbook
+
+    reports = [NamedReport(side.name, side.run.sheets()) for side in sides]
+    sheets = compare_reports(reports, arguments.sheets)
+    if ALL in arguments.sheets:
+        note(_left_out(reports))
+    folder, workbook = arguments.output_dir, arguments.output_xlsx_path
+    if folder is None or workbook is not None:
+        workbook = workbook or ComparisonPaths(Path()).workbook
+        yield write_workbook(sheets, workbook, hidden_columns)
+    if arguments.output_csvs_dir is not None:
+        yield from write_csvs(sheets, arguments.output_csvs_dir)
+    if folder is None:
+        return
+    with staged_folder(folder, lambda: _check_folder(folder)) as fresh:
+        paths = ComparisonPaths(fresh)
+        write_workbook(sheets, paths.workbook, hidden_columns)
+        for role, side in zip(ROLES, sides, strict=False):
+            write_workbook(side.run.sheets(), paths.perf_report(role))
+    yield from sorted(folder.iterdir())
+
+
+def _left_out(reports: Sequence["NamedReport"]) -> Iterator[str]:
+    """Which sheets the workbook lacks because a report does."""
+    from jarvis.perf_report.compare_report import lacking
+
+    for group in GROUPS:
+        if labels := lacking(reports, group):
+            yield f"{group} is left out: {' and '.join(labels)} has no such sheet"
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but an earlier comparison."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise OutputFolderError(folder, "a file")
+    paths = ComparisonPaths(folder)
+    own = {paths.workbook, *map(paths.perf_report, ROLES), *map(paths.report, ("fair", "rough"))}
+    if foreign := sorted(entry.name for entry in folder.iterdir() if entry not in own):
+        raise OutputFolderError(folder, f"other files ({', '.join(foreign[:3])})")
+
+
+def _as_json(
+    sides: Sequence[_Side],
+    comparison: "Comparison",
+    verdicts: Sequence["Verdict"],
+    files: Sequence[Path],
+) -> dict[str, object]:
+    """The comparison for machines; operations are those that are slower than explained."""
+    operations = comparison.operations
+    return {
+        "sides": {
+            role: {"given": side.given, "name": side.name, "label": of.label}
+            for role, side, of in zip(
+                ROLES, sides, (comparison.reference, comparison.target), strict=False
+            )
+        },
+        "tolerance": comparison.tolerance,
+        "summary": comparison.summary,
+        "totals": comparison.totals.to_dicts(),
+        "categories": comparison.categories.to_dicts(),
+        "unexpected_operations": operations.filter("is_unexpected").to_dicts(),
+        "findings": [finding.model_dump(mode="json") for finding in comparison.findings],
+        "unknown": comparison.unknown,
+        "rules": [
+            {
+                "rule": verdict.rule.text,
+                "reference_ms": verdict.reference_ms,
+                "target_ms": verdict.target_ms,
+                "change": verdict.change if abs(verdict.change) != float("inf") else None,
+                "unit": verdict.rule.unit,
+                "applies": verdict.is_met,
+            }
+            for verdict in verdicts
+        ],
+        "files": files,
+    }

@@ -1,0 +1,145 @@
+"""Rules about a comparison that a build can fail on, such as ``gpu_time > +5%``.
+
+A rule names a metric, a comparison (``>``, ``>=``, ``<``, ``<=``) and a threshold in ``%`` or
+``ms``. What is compared is the change from the reference to the target: ``+5%`` is 5 % more time
+than on the reference, ``-2 ms`` is 2 ms less. The metrics are ``gpu_time`` (in which any GPU work
+runs), the parts of the GPU timeline under their names (``total_time``, ``idle_time``, ...), the
+keys of the categories (``gemm``, ...) and ``op:NAME``, an operator by its name.
+"""
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import polars as pl
+
+from jarvis.comparison import Comparison
+from jarvis.errors import RuleError
+from jarvis.wording import ms, number, pct
+
+GPU_TIME, BUSY_TIME = "gpu_time", "busy_time"
+OPERATOR = "op:"
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_RULE = re.compile(
+    rf"\s*(?P<metric>\S.*?)\s*(?P<sign>{'|'.join(_COMPARISONS)})\s*"
+    r"(?P<threshold>[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*(?P<unit>%|ms)\s*"
+)
+_OPERATORS_NAMED = 10
+
+Times = dict[str, tuple[float, float]]
+"""The time of each metric on the reference and on the target, in ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``metric`` changes by more, or less, than ``threshold``: percent or ms, by ``unit``."""
+
+    text: str
+    metric: str
+    sign: str
+    threshold: float
+    unit: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A rule from its text; RuleError where it is none."""
+        found = _RULE.fullmatch(text)
+        if found is None:
+            raise RuleError(
+                text, "write a metric, one of > >= < <=, and a number in % or ms: gpu_time > +5%"
+            )
+        threshold = float(found["threshold"].replace(" ", ""))
+        return cls(text.strip(), found["metric"], found["sign"], threshold, found["unit"])
+
+    def applied(self, times: Times) -> "Verdict":
+        """What the rule says of a comparison's ``metrics``; RuleError where its own is missing."""
+        if self.metric not in times:
+            raise RuleError(self.text, f"there is no metric {self.metric!r}; {_known(times)}")
+        reference_ms, target_ms = times[self.metric]
+        change = target_ms - reference_ms
+        if self.unit == "%":
+            change = _percent(change, reference_ms)
+        is_met = _COMPARISONS[self.sign](change, self.threshold)
+        return Verdict(self, reference_ms, target_ms, change, is_met)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A rule with the times that it is about; ``change`` in its unit, infinite from nothing.
+
+    ``is_met`` where the rule applies: the build is to fail.
+    """
+
+    rule: Rule
+    reference_ms: float
+    target_ms: float
+    change: float
+    is_met: bool
+
+    def __str__(self) -> str:
+        if math.isinf(self.change):
+            by = "from nothing"
+        else:
+            size = pct(abs(self.change)) if self.rule.unit == "%" else ms(abs(self.change))
+            by = f"{'+' if self.change >= 0 else '-'}{size}"
+        words = "applies" if self.is_met else "does not apply"
+        return (
+            f"{self.rule.text}: {words} ({ms(self.reference_ms)} on the reference, "
+            f"{ms(self.target_ms)} on the target, {by})"
+        )
+
+
+def _percent(change: float, reference_ms: float) -> float:
+    if reference_ms:
+        return 100 * change / reference_ms
+    return math.copysign(math.inf, change) if change else 0.0
+
+
+def metrics(comparison: Comparison) -> Times:
+    """The metrics of a comparison; what one side does not have takes no time there."""
+    columns = ("reference_ms", "target_ms")
+    parts = {
+        kind: (before or 0.0, after or 0.0)
+        for kind, before, after in comparison.totals.select("type", *columns).iter_rows()
+    }
+    gpu = {GPU_TIME: parts[BUSY_TIME]} if BUSY_TIME in parts else {}
+    categories = {
+        key: (before or 0.0, after or 0.0)
+        for key, before, after in comparison.categories.select("category", *columns).iter_rows()
+    }
+    return {**gpu, **parts, **categories, **_operators(comparison)}
+
+
+def _operators(comparison: Comparison) -> Times:
+    reference, target = (
+        dict(
+            side.rows("operations")
+            .group_by("name")
+            .agg(pl.col("kernel_time_us").sum() / 1e3)
+            .iter_rows()
+        )
+        for side in (comparison.reference, comparison.target)
+    )
+    return {
+        f"{OPERATOR}{name}": (reference.get(name, 0.0), target.get(name, 0.0))
+        for name in {**reference, **target}
+    }
+
+
+def _known(times: Times) -> str:
+    """The metrics that there are; of operators those with most time."""
+    operators = [name for name in times if name.startswith(OPERATOR)]
+    operators.sort(key=lambda name: (-max(times[name]), name))
+    others = [name for name in times if not name.startswith(OPERATOR)]
+    rest = len(operators) - _OPERATORS_NAMED
+    more = f" and {number(rest)} more operators" if rest > 0 else ""
+    return f"there are {', '.join([*others, *operators[:_OPERATORS_NAMED]])}{more}"
