@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +12,7 @@ from typing import Literal
 
 import polars as pl
 
+from jarvis.analyses import Registry as Analyses
 from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import TOLERANCE, Comparison
@@ -154,8 +155,8 @@ def analyze(
     A performance report may stand in place of the trace (``is_report``): its tables are those that
     the report tells, and the run says what it cannot.
     ``reference`` names another run (``open_reference``) to compare operations with,
-    ``extension_file`` a Python file with perf models; ``arch_json`` describes a GPU in place of
-    ``platform`` (``read_arch_json``). The directory appears whole or not at all.
+    ``extension_file`` a Python file with perf models and categories; ``arch_json`` describes a GPU
+    in place of ``platform`` (``read_arch_json``). The directory appears whole or not at all.
     ``report_options`` add sheets of a trace to the run.
     Raises a TraceError, UnreadableReportError or ForeignReportError for a report, a
     HardwareError, OutputFolderError where ``output_dir`` holds something else, a RunError where
@@ -191,6 +192,7 @@ def analyze(
         call_paths=partial(main_call_paths, report),
         extension_notes=lambda: extensions.notes,
         extension_failures=lambda: extensions.failures,
+        analyses=extensions.analyses,
     )
     return _analysed(base, options, warning, compared_with, root, progress, STEPS)
 
@@ -230,6 +232,7 @@ def _analyse_report(
         call_paths=lambda _: {},
         extension_notes=lambda: extensions.notes,
         extension_failures=lambda: extensions.failures,
+        analyses=extensions.analyses,
     )
     return _analysed(base, options, warning, compared_with, root, progress, IMPORT_STEPS)
 
@@ -326,6 +329,7 @@ class _Base:
     call_paths: Callable[[Mapping[str, pl.DataFrame]], Mapping[str, Mapping[int, CallPath]]]
     extension_notes: Callable[[], tuple[str, ...]]
     extension_failures: Callable[[], tuple[str, ...]]
+    analyses: Analyses = field(default_factory=load_registry)
 
 
 def _analysed(
@@ -338,7 +342,7 @@ def _analysed(
     steps: tuple[str, ...],
 ) -> Run:
     """Run the analyses and write the run: the last four of ``steps``."""
-    report, analyses = base.report, load_registry().analyses
+    report, analyses = base.report, base.analyses.analyses
     first = len(steps) - 4
     with _step(first, progress, steps):
         slices = divide(report, analyses)
@@ -447,7 +451,8 @@ def _run(
         perf_model_failures=tuple(
             PerfModelFailure(**row) for row in tables["perf_model_failures"].iter_rows(named=True)
         ),
-        load_failures=dict(load_registry().failures),
+        load_failures=dict(base.analyses.failures),
+        added_analyses=tuple(base.analyses.cards.values()),
         extension_notes=base.extension_notes(),
         extension_failures=base.extension_failures(),
         sheets=base.sheets(),

@@ -1,6 +1,6 @@
 """Analyses: what is slow in a category of operations, and in the system as a whole."""
 
 from jarvis.analyses.documentation import checks_markdown
-from jarvis.analyses.registry import Registry, load_analyses, load_registry
+from jarvis.analyses.registry import Registry, in_page_order, load_analyses, load_registry
 
-__all__ = ["Registry", "checks_markdown", "load_analyses", "load_registry"]
+__all__ = ["Registry", "checks_markdown", "in_page_order", "load_analyses", "load_registry"]

@@ -1,33 +1,64 @@
 """The registry of analyses: a file in the folder of a tier is an analysis, its name the key.
 
-Third parties add theirs through the entry point group ``jarvis.analyses`` (name = key).
+Third parties add theirs through the entry point group ``jarvis.analyses`` (name = key), or in an
+extension file, for one analysis of a trace alone.
 """
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from types import ModuleType
-from typing import get_args
+from typing import Self, get_args
+
+from pydantic import ValidationError
 
 from jarvis.analyses import compute, fusion, system
-from jarvis.analyses.base import Analysis
+from jarvis.analyses.base import Analysis, Panel
+from jarvis.analyses.card import AnalysisCard
+from jarvis.analyses.operations import DETAILS
 from jarvis.errors import RegistrationError
 from jarvis.findings import Tier
+from jarvis.schemas import TABLES
+from jarvis.workspace import resource
 
 ENTRY_POINT_GROUP = "jarvis.analyses"
 CHECK_PARTS = ("Symptom:", "Rule:", "Threshold:")
 _FOLDERS: Mapping[Tier, ModuleType] = {"compute": compute, "fusion": fusion, "system": system}
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True)
 class Registry:
-    """All analyses by key, in page order; and why third-party ones could not be loaded."""
+    """All analyses by key, in page order; and why third-party ones could not be loaded.
+
+    ``cards`` describe those that are not Jarvis's own.
+    """
 
     analyses: Mapping[str, Analysis]
     failures: Mapping[str, str] = field(default_factory=dict)
+    cards: Mapping[str, AnalysisCard] = field(default_factory=dict)
+
+    def extended_with(self, key: str, analysis: object, source: str) -> Self:
+        """A registry with one more analysis; one with a claim is a category, others are of the
+        system tier. RegistrationError where it is malformed or takes what another one has."""
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise RegistrationError(
+                f"{source}: {key!r} names no files: use up to 40 small letters, digits and '_'."
+            )
+        if resource(f"pages/{key}.py").exists():
+            raise RegistrationError(f"{source}: {key} is a page of Jarvis; choose another key.")
+        if not isinstance(analysis, Analysis):
+            raise RegistrationError(f"{source}: {key} is no Analysis.")
+        tier: Tier = "system" if analysis.claim is None else "compute"
+        card = _card(replace(analysis, key=key, tier=tier), source)
+        found = dict(self.analyses)
+        _add(found, key, tier, analysis, source)
+        cards = {**self.cards, key: card}
+        return replace(self, analyses=in_page_order(found), cards=cards)
 
 
 @cache
@@ -38,24 +69,19 @@ def load_registry() -> Registry:
         for module in pkgutil.iter_modules(package.__path__):
             source = importlib.import_module(f"{package.__name__}.{module.name}")
             _add(found, module.name, tier, getattr(source, "ANALYSIS", None), source.__name__)
-    failures: dict[str, str] = {}
+    registry = Registry(in_page_order(found))
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
-            _add_entry_point(found, point)
-        except Exception as error:  # noqa: BLE001 - a stranger's package must not stop the app
-            failures[point.name] = f"{type(error).__name__}: {error}"
-    return Registry(_in_page_order(found), failures)
+            registry = registry.extended_with(point.name, point.load(), point.value)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's package
+            failures = {**registry.failures, point.name: f"{type(error).__name__}: {error}"}
+            registry = replace(registry, failures=failures)
+    return registry
 
 
 def load_analyses() -> Mapping[str, Analysis]:
     """All analyses by key: compute categories by title with the rest last, then the other tiers."""
     return load_registry().analyses
-
-
-def _add_entry_point(found: dict[str, Analysis], point: EntryPoint) -> None:
-    analysis = point.load()
-    tier: Tier = "compute" if getattr(analysis, "claim", None) else "system"
-    _add(found, point.name, tier, analysis, point.value)
 
 
 def _add(found: dict[str, Analysis], key: str, tier: Tier, analysis: object, source: str) -> None:
@@ -99,7 +125,39 @@ def _check_claim(others: Iterable[Analysis], candidate: Analysis, source: str) -
             raise RegistrationError(f"{source}: {what} is claimed by {other.key} already.")
 
 
-def _in_page_order(found: Mapping[str, Analysis]) -> dict[str, Analysis]:
+def _card(analysis: Analysis, source: str) -> AnalysisCard:
+    """The card of an analysis that is not our own; RegistrationError where a field is wrong."""
+    try:
+        card = AnalysisCard.of(analysis)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RegistrationError(f"{source}: {place}: {first['msg']}") from error
+    for panel in card.panels:
+        _check_panel(panel, card, source)
+    return card
+
+
+def _check_panel(panel: Panel, card: AnalysisCard, source: str) -> None:
+    """RegistrationError where the page could not draw a panel."""
+    where = f"{source}: the panel {panel.title!r}"
+    is_of_operations = panel.source == "operations" and card.tier == "compute"
+    if panel.kind in ("roofline", "savings"):
+        if not is_of_operations:
+            raise RegistrationError(f"{where} is for operations of a category alone.")
+        return
+    if not is_of_operations and panel.source not in card.needs:
+        raise RegistrationError(f"{where} shows {panel.source}, which is not among the needs.")
+    own = (*DETAILS, *(detail.column() for detail in card.details)) if is_of_operations else ()
+    names = {column.name for column in (*TABLES.get(panel.source, ()), *own)}
+    for name in (panel.x, panel.y, *([] if panel.color is None else [panel.color])):
+        if name not in names:
+            raise RegistrationError(f"{where} shows {name}, which {panel.source} does not have.")
+
+
+def in_page_order(found: Mapping[str, Analysis]) -> dict[str, Analysis]:
+    """Compute categories by title with the rest last, then the other tiers."""
+
     def order(analysis: Analysis) -> tuple[int, bool, str]:
         is_rest = analysis.claim is not None and analysis.claim.rest
         return get_args(Tier).index(analysis.tier), is_rest, analysis.title

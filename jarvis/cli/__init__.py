@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import NoReturn
 
 from jarvis.cli.analyze import add_analyze
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(GARBAGE_THRESHOLD)
     try:
         arguments = parser().parse_args(argv)
-        code: int = arguments.run(arguments)
+        code = _run(arguments)
         sys.stdout.flush()  # here, so that a reader who has gone is met here too
     except JarvisError as error:
         print(f"jarvis: {error}", file=sys.stderr)
@@ -74,6 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("jarvis: stopped.", file=sys.stderr)
         return ExitCode.INTERRUPTED
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run a command; with ``--json`` what else is printed, as by an extension, goes to stderr."""
+    arguments.stdout = sys.stdout
+    with redirect_stdout(sys.stderr if getattr(arguments, "json", False) else sys.stdout):
+        code: int = arguments.run(arguments)
     return code
 
 

@@ -77,10 +77,9 @@ def print_result(
 ) -> None:
     """The ``result`` as JSON where ``--json`` asks for it, else ``lines`` for people."""
     if arguments.json:
-        print(json.dumps(result, indent=2, ensure_ascii=False, default=str))
-        return
+        lines = [json.dumps(result, indent=2, ensure_ascii=False, default=str)]
     for line in lines:
-        print(line)
+        print(line, file=arguments.stdout)
 
 
 def run_directory(given: str) -> Path:

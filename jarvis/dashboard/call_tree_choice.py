@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from jarvis.analyses import load_analyses
 from jarvis.dashboard import navigation
 from jarvis.dashboard.links import check_parameter, note_control
+from jarvis.dashboard.state import opened
 from jarvis.reports.markup import code, escape
 from jarvis.run import Run
 from jarvis.run.call_tree import OPERATIONS_TABLE, CallTree, call_tree, view_of
@@ -63,7 +63,7 @@ def operation_note(operation: dict[str, Any]) -> None:
 
 def operation_link(operation: dict[str, Any]) -> None:
     """To the row of an operation on the page of its category."""
-    analysis = load_analyses().get(operation["category"] or "")
+    analysis = opened().run.analyses.get(operation["category"] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,

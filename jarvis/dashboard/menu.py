@@ -7,6 +7,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from jarvis.analyses import load_analyses
 from jarvis.dashboard import category, navigation, system
+from jarvis.dashboard.added_pages import added_pages
 from jarvis.workspace import resource
 
 Menu = dict[str, list[StreamlitPage]]
@@ -20,10 +21,11 @@ def menu() -> Menu:
             st.Page(_to_ingest, title="Ingest", url_path="ingest", visibility="hidden"),
             _file_page("overview", "Overview", "dashboard"),
         ],
-        "Kernels": _analysis_pages("compute"),
+        "Kernels": [*_analysis_pages("compute"), *added_pages("compute")],
         "System": [
             *_analysis_pages("system"),
             *_analysis_pages("fusion"),
+            *added_pages("system"),
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
         ],

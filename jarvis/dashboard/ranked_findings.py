@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 import polars as pl
 import streamlit as st
 
-from jarvis.analyses import load_analyses
 from jarvis.dashboard.finding_cards import PRIORITY_COLOURS
 from jarvis.dashboard.links import ANALYSIS
 from jarvis.dashboard.projection import reprojected
@@ -84,7 +83,7 @@ def _address(now: Opened, ranked: Recommendation, target_pct: int) -> str:
     """The finding's page with the controls that its figures stand on, and its row."""
     finding, page = ranked.finding, ranked.finding.category
     parameters = {ANALYSIS: now.id}
-    target = load_analyses()[page].target
+    target = now.run.analyses[page].target
     if ranked.result.tier == "compute":
         parameters[f"{page}_target"] = str(target_pct)
         if finding.operations:

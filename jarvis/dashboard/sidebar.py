@@ -15,6 +15,15 @@ _CHOICE = "analysis_choice"
 _SEEN = "_analysis_parameter"
 
 
+def named_now(catalogue: Catalogue) -> str | None:
+    """The id that ``choose_analysis`` will settle on, asked for before it."""
+    requested = st.query_params.get(links.ANALYSIS)
+    if requested is not None and requested != st.session_state.get(_SEEN):
+        return requested
+    chosen: str | None = st.session_state.get(_CHOICE) or state.current_id()
+    return chosen or next((entry.id for entry in catalogue.entries), None)
+
+
 def choose_analysis(catalogue: Catalogue) -> None:
     """Settle which analysis is open: the URL's where it changed, else the one chosen here.
 

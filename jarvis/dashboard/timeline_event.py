@@ -5,9 +5,9 @@ from typing import Any
 
 import streamlit as st
 
-from jarvis.analyses import load_analyses
 from jarvis.dashboard import navigation
 from jarvis.dashboard.links import check_parameter, note_control
+from jarvis.dashboard.state import opened
 from jarvis.dashboard.timeline_window import parameters_around
 from jarvis.reports.markup import code, escape
 from jarvis.reports.quantities import MISSING, byte_size, microseconds
@@ -99,7 +99,7 @@ def _host_facts(event: dict[str, Any], timeline: Timeline) -> list[str]:
 
 def _operation_link(event: dict[str, Any]) -> None:
     """To the row of its operation on the page of its category."""
-    analysis = load_analyses().get(event["category"] or "")
+    analysis = opened().run.analyses.get(event["category"] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,

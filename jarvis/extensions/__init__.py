@@ -1,4 +1,4 @@
-"""Perf models and op categories from a user's file or from other packages.
+"""Perf models, op categories and categories from a user's file or from other packages.
 
 Each load makes a registry of its own. What is wrong with an extension is said in a sentence, and
 the report is made without that part.

@@ -2,14 +2,19 @@
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from uuid import uuid4
 
-from jarvis.errors import ExtensionFileError
+from jarvis.analyses import Registry as Analyses
+from jarvis.analyses import load_registry
+from jarvis.analyses.base import Analysis
+from jarvis.errors import ExtensionFileError, RegistrationError
+from jarvis.extensions.containment import contained
 from jarvis.extensions.guard import guarded
 from jarvis.extensions.log import Log, reason_of
 from jarvis.extensions.tracelens import HOOKS, adopt
@@ -18,15 +23,18 @@ from jarvis.perf_models import BUILTIN, Registry
 ENTRY_POINT_GROUP = "jarvis.perf_models"
 """Packages name a function ``register(registry)`` under it."""
 
-REGISTER = "register"
+REGISTER, ANALYSES = "register", "ANALYSES"
+"""What an extension file defines: a function for models, and a dict of categories by key."""
+
 _NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Extensions:
-    """The registry of one analysis, and what there is to say about its extensions."""
+    """The registries of one analysis, and what there is to say about its extensions."""
 
     registry: Registry
+    analyses: Analyses
     log: Log
 
     @property
@@ -46,8 +54,9 @@ def content_sha256(file: Path) -> str:
 
 
 def load_extensions(file: Path | None = None) -> Extensions:
-    """The models of all packages that have some, and in front of them those of ``file``.
+    """The models and analyses of all packages that have some, and those of ``file``.
 
+    What the file says of an op goes before the packages, and these before Jarvis.
     ExtensionFileError where the file cannot be read; every other fault is in the log.
     """
     log = Log()
@@ -61,9 +70,12 @@ def load_extensions(file: Path | None = None) -> Extensions:
         own = Registry()
         _run(register, own, point.name, log)
         registry = _extended(registry, own, point.name, log)
+    analyses = load_registry()
     if file is not None:
-        registry = _extended(registry, _of_file(file, _content(file), log), file.name, log)
-    return Extensions(registry, log)
+        content = _names_in(file, log)
+        registry = _extended(registry, _models_in(content, file.name, log), file.name, log)
+        analyses = _with_analyses(analyses, content.get(ANALYSES, {}), file.name, log)
+    return Extensions(registry, analyses, log)
 
 
 def _content(file: Path) -> bytes:
@@ -73,24 +85,53 @@ def _content(file: Path) -> bytes:
         raise ExtensionFileError(file, error.strerror or str(error)) from error
 
 
-def _of_file(file: Path, source: bytes, log: Log) -> Registry:
-    registry = Registry()
+def _names_in(file: Path, log: Log) -> Mapping[str, Any]:
+    """What the file defines; nothing where it cannot be run."""
+    source = _content(file)
     try:
-        module = _executed(file, source)
+        content = vars(_executed(file, source))
     except (Exception, SystemExit) as error:
         hint = _hint(error)
         log.failures.append(f"{reason_of(error, file.name)}. The file is left out{hint}.")
-        return registry
-    content = vars(module)
-    if REGISTER in content:
-        _run(content[REGISTER], registry, file.name, log)
-    elif not content.keys() & set(HOOKS):
+        return {}
+    if not content.keys() & {REGISTER, ANALYSES, *HOOKS}:
         log.failures.append(
-            f"{file.name} adds nothing: it has neither a function register(registry) nor one of "
-            f"{', '.join(HOOKS)}."
+            f"{file.name} adds nothing: it has neither a function register(registry) nor "
+            f"{ANALYSES} nor one of {', '.join(HOOKS)}."
         )
-    adopt(content, registry, file.name, log)
+    return content
+
+
+def _models_in(content: Mapping[str, Any], source: str, log: Log) -> Registry:
+    registry = Registry()
+    if REGISTER in content:
+        _run(content[REGISTER], registry, source, log)
+    adopt(content, registry, source, log)
     return registry
+
+
+def _with_analyses(analyses: Analyses, added: object, source: str, log: Log) -> Analyses:
+    """``analyses`` with those of ``added`` that are well formed."""
+    if not isinstance(added, Mapping):
+        log.failures.append(f"{ANALYSES} of {source} is {type(added).__name__}, not a dict.")
+        return analyses
+    for key, analysis in added.items():
+        try:
+            if isinstance(analysis, Analysis):
+                analyses = analyses.extended_with(key, contained(analysis, key, source), source)
+            else:
+                raise RegistrationError(
+                    f"{source}: {key} is {type(analysis).__name__}, no Analysis."
+                )
+            if analysis.target is not None:
+                log.notes.append(
+                    f"The slider of {key} in {source} is left out: it would need code."
+                )
+        except RegistrationError as error:
+            log.failures.append(f"{error} {key!r} is left out.")
+        except (Exception, SystemExit) as error:
+            log.failures.append(f"{reason_of(error, source)}. {key!r} is left out.")
+    return analyses
 
 
 def _executed(file: Path, source: bytes) -> ModuleType:

@@ -5,6 +5,7 @@ import hashlib
 import orjson
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.analyses.card import AnalysisCard
 from jarvis.findings import Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import Totals
@@ -89,7 +90,8 @@ class Manifest(_Frozen):
     ``created`` is UTC in ISO form, ``sheets`` the report's sheets in their order, ``tables`` every
     stored table. ``platform_warning`` says that the chosen GPU is not the trace's, or that none is
     known; ``load_failures`` why analyses of other packages are missing. ``extension_notes`` and
-    ``extension_failures`` are sentences about perf models that are not Jarvis's own.
+    ``extension_failures`` are sentences about what extensions change and could not;
+    ``added_analyses`` describe the analyses that are not Jarvis's own.
     ``absent_tables`` are those that have no rows because the input cannot fill them, with what
     they would tell.
     """
@@ -111,6 +113,7 @@ class Manifest(_Frozen):
     load_failures: dict[str, str] = {}
     extension_notes: tuple[str, ...] = ()
     extension_failures: tuple[str, ...] = ()
+    added_analyses: tuple[AnalysisCard, ...] = ()
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
     absent_tables: dict[str, str] = {}

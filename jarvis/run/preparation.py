@@ -10,7 +10,6 @@ import orjson
 import polars as pl
 from pydantic import JsonValue
 
-from jarvis.analyses import load_analyses
 from jarvis.analyses.operations import DETAILS
 from jarvis.findings import AnalysisResult, Severity
 from jarvis.perf_report import PerfReport
@@ -105,7 +104,8 @@ class Preparation:
                 _write_json(paths.metrics(key), system_metrics(chosen, result))
                 continue
             rows = self.run.category_operations(key)
-            details = tuple(c.name for c in _details(key) if c.name in rows.columns)
+            own = self.run.analyses[key].details if key in self.run.analyses else ()
+            details = tuple(column.name for column in own if column.name in rows.columns)
             _write_json(
                 paths.metrics(key),
                 category_metrics(chosen, result, details, fused),
@@ -262,11 +262,6 @@ def _top_entry(top: TopOperation) -> dict[str, JsonValue]:
     for ours, theirs in TOP_NAMES.items():
         entry[theirs] = entry.pop(ours)
     return entry
-
-
-def _details(key: str) -> tuple[Any, ...]:
-    analysis = load_analyses().get(key)
-    return analysis.details if analysis else ()
 
 
 def _category_sheet(

@@ -10,6 +10,8 @@ import orjson
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
+from jarvis.analyses import in_page_order, load_analyses
+from jarvis.analyses.base import Analysis
 from jarvis.errors import MissingTableError, NotARunError, OutdatedRunError, RunVersionError
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
@@ -108,6 +110,14 @@ class Run:
             paths_by_category=StoredCallPaths(paths, keys),
             root=paths.root,
         )
+
+    @cached_property
+    def analyses(self) -> Mapping[str, Analysis]:
+        """The analyses by key in page order: those there are now, and those that were added to
+        this run alone, without their code."""
+        known = load_analyses()
+        cards = self.manifest.added_analyses
+        return in_page_order({**{card.key: card.analysis() for card in cards}, **known})
 
     def table(self, name: str) -> pl.DataFrame:
         """A table by name (``manifest.tables``).

@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.analyses import load_analyses
 from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.host_timeline import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.intervals import Int64s, greatest_ns, least_ns
@@ -297,7 +296,7 @@ class Timeline:
         """Titles of the categories with most time; the others share one word."""
         titles = {
             key: analysis.title
-            for key, analysis in load_analyses().items()
+            for key, analysis in self.run.analyses.items()
             if analysis.claim is not None and not analysis.claim.rest
         }
         times = {

@@ -1,0 +1,106 @@
+"""Analyses that are not ours: what their functions raise or return must not end a report."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import orjson
+import polars as pl
+from pydantic import JsonValue
+
+from jarvis.analyses.base import Analysis, CategoryData, Check, Classify, Measure
+from jarvis.extensions.log import reason_of
+from jarvis.findings import Finding
+
+
+class ExtensionFaultError(Exception):
+    """A function of an extension failed; the runner makes it the error of its analysis."""
+
+
+def contained(analysis: Analysis, key: str, source: str) -> Analysis:
+    """The analysis ``key`` of the file ``source`` with functions that fail as the runner expects.
+
+    Their faults name the line of the file, and what they return fits what is done with it.
+    """
+    return replace(
+        analysis,
+        checks=tuple(_check(check, key, source) for check in analysis.checks),
+        specific=tuple(_check(check, key, source) for check in analysis.specific),
+        classify=analysis.classify and _classify(analysis.classify, source),
+        measure=analysis.measure and _measure(analysis.measure, source),
+        prepare=analysis.prepare and _measure(analysis.prepare, source),
+        target=None,
+    )
+
+
+def _called(call: Callable[..., Any], source: str, *arguments: object) -> Any:
+    try:
+        return call(*arguments)
+    except (Exception, SystemExit) as error:
+        raise ExtensionFaultError(reason_of(error, source)) from error
+
+
+def _check(check: Check, key: str, source: str) -> Check:
+    @wraps(check)
+    def contained_check(data: CategoryData) -> Iterator[Finding]:
+        findings = _called(lambda: list(check(data)), source)
+        uids = set(data.operations["uid"])
+        for finding in findings:
+            _called(_check_finding, source, finding, key, uids)
+        yield from findings
+
+    return contained_check
+
+
+def _check_finding(finding: object, key: str, uids: set[int]) -> None:
+    """TypeError or ValueError where pages and reports cannot show what a check yielded."""
+    if not isinstance(finding, Finding):
+        raise TypeError(f"a check yielded {type(finding).__name__}, not a Finding")
+    finding.model_dump_json()  # a text that no file can hold
+    if finding.category != key:
+        raise ValueError(
+            f"the finding {finding.title!r} is of {finding.category!r}, not of {key!r}"
+        )
+    foreign = {row.uid for row in finding.operations} - uids
+    if foreign and uids:
+        raise ValueError(f"the finding {finding.title!r} is about operations of other categories")
+
+
+def _classify(classify: Classify, source: str) -> Classify:
+    @wraps(classify)
+    def contained_classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
+        found = _called(classify, source, rows, compute_units)
+        fitting: pl.DataFrame = _called(_with_new_columns, source, rows, found)
+        return fitting
+
+    return contained_classify
+
+
+def _with_new_columns(rows: pl.DataFrame, found: object) -> pl.DataFrame:
+    """``rows`` with the columns that ``found`` has besides."""
+    if not isinstance(found, pl.DataFrame):
+        raise TypeError(f"classify returned {type(found).__name__}, not a DataFrame")
+    if "uid" not in found.columns or not rows["uid"].equals(found["uid"]):
+        raise ValueError("classify did not return the rows that it was given, in their order")
+    new = found.select(pl.exclude(rows.columns))
+    for column in new.iter_columns():
+        if column.dtype == pl.Object:
+            raise TypeError(f"classify added the column {column.name!r} of Python objects")
+    return rows.hstack(new.get_columns())
+
+
+def _measure(measure: Measure, source: str) -> Measure:
+    @wraps(measure)
+    def contained_measure(data: CategoryData) -> dict[str, JsonValue]:
+        found = _called(measure, source, data)
+        read: dict[str, JsonValue] = _called(_as_json, source, found)
+        return read
+
+    return contained_measure
+
+
+def _as_json(found: object) -> object:
+    if not isinstance(found, dict):
+        raise TypeError(f"a measure returned {type(found).__name__}, not a dict")
+    return orjson.loads(orjson.dumps(found))
