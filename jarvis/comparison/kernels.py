@@ -75,10 +75,12 @@ def lowering(paired: Paired, operations: pl.DataFrame) -> pl.DataFrame:
 
 
 def main_kernels(lowered: pl.DataFrame) -> pl.DataFrame:
-    """``pair, kernel, reference_kernel, same_kernels`` from the kernels of each pair."""
-    is_target = pl.col("side") == Role.TARGET.value
+    """``pair`` and what its row says of kernels: the main ones, their names, their launches."""
+    is_target, launches = pl.col("side") == Role.TARGET.value, pl.col("launches_per_call")
     return lowered.group_by("pair").agg(
         kernel=pl.col("kernel").filter(is_target).first(),
         reference_kernel=pl.col("kernel").filter(~is_target).first(),
         same_kernels=(pl.col("found_in") == "both").all(),
+        launches_per_call=launches.filter(is_target).sum(),
+        reference_launches_per_call=launches.filter(~is_target).sum(),
     )

@@ -106,6 +106,8 @@ OPERATIONS = (
     ),
     number("reference_us_per_call", "Reference (µs per call)", "µs", "mean on the reference"),
     number("target_us_per_call", "Target (µs per call)", "µs", "mean on the target"),
+    number("reference_launches_per_call", "Reference launches per call", "", "GPU events", ",.2f"),
+    number("launches_per_call", "Launches per call", "", "GPU events on the target", ",.2f"),
     number(
         "time_ratio",
         "Target / reference",

@@ -3,7 +3,7 @@
 import pytest
 
 from jarvis.comparison import Comparison, compare
-from jarvis.hardware import load_hardware
+from jarvis.hardware import HardwareSpec, load_hardware
 from tests.builders import TraceBuilder, trace
 from tests.comparison.sides import FAST, SLOW, side
 
@@ -225,3 +225,42 @@ def test_a_finding_says_what_differs_and_how_much_the_hardware_explains() -> Non
         "are not explained; most of that is `[37632,8,64] bf16, [37632,64,8] bf16`: 13,710 µs per "
         "call against 490 µs."
     )
+
+
+@pytest.mark.parametrize("hardware", [(FAST, FAST), (None, None)])
+def test_what_the_reference_fuses_is_a_finding_of_its_own(
+    hardware: tuple[HardwareSpec | None, HardwareSpec | None],
+) -> None:
+    def norm(*kernels: tuple[str, float]) -> TraceBuilder:
+        builder = trace().op("aten::mm", SQUARE).launches("gemm", us=5000).up()
+        for layer in range(2):
+            builder.python(f"nn.Module: Norm_{layer}")
+            for name, us in kernels:
+                builder.child(name, [[4096, 4096]]).launches(name, us=us).up()
+            builder.up()
+        return builder
+
+    target = norm(("custom::square", 300), ("custom::mean", 200), ("custom::scale", 400))
+    found = compare(side(target, hardware[0]), side(norm(("custom::norm", 450)), hardware[1]))
+    (finding,) = found.findings
+    assert finding.check == "fused_on_reference"
+    assert finding.title == "`Norm`: the reference needs fewer kernels"
+    assert finding.evidence["Launches per call"] == pytest.approx(3)
+    assert finding.evidence["Reference launches per call"] == pytest.approx(1)
+    assert finding.impact is not None
+    assert finding.impact.saved_ms.high == pytest.approx(0.9)
+    assert finding.impact.time_ms == pytest.approx(1.8)
+    assert {reference.uid for reference in finding.operations} | set(finding.shared_uids) == set(
+        found.operations.filter(matched_by="call tree")["uids"][0]
+    )
+
+
+def test_many_more_launches_are_no_question_of_fusion() -> None:
+    def steps(count: int, us: float) -> TraceBuilder:
+        builder = trace().python("nn.Module: Block_0")
+        for number in range(count):
+            builder.child(f"custom::{count}_{number}", [[4096]]).launches("k", us=us).up()
+        return builder
+
+    found = compare(side(steps(17, 100), FAST), side(steps(1, 100), FAST))
+    assert [finding.check for finding in found.findings] == ["slower_than_hardware"]

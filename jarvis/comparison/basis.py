@@ -1,0 +1,80 @@
+"""What all findings of a comparison stand on, and the names of their evidence."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.comparison.expected import HardwareRatios
+from jarvis.comparison.operations import Paired
+from jarvis.comparison.sides import Role
+from jarvis.findings import Impact, Priority
+
+REFERENCE_TIME = "Reference GPU time (ms)"
+ATTAINABLE_TIME = "Attainable (ms)"
+UNEXPLAINED_TIME = "Not explained (ms)"
+SLOWER_PCT, EXPECTED_PCT = "Slower (%)", "Expected (%)"
+CALLS = "Calls"
+LAUNCHES, REFERENCE_LAUNCHES = "Launches per call", "Reference launches per call"
+SHARE_PCT = "Share of compute (%)"
+ARGUMENTS = "Heaviest arguments"
+KERNEL, REFERENCE_KERNEL = "Kernel", "Reference kernel"
+"""Names of evidence. ``REFERENCE_TIME`` is that of as many calls as the target makes."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What all findings stand on."""
+
+    paired: Paired
+    tolerance: float
+
+    @cached_property
+    def compute_ms(self) -> float:
+        return self.paired.target.compute_ms
+
+    @cached_property
+    def total_ms(self) -> float:
+        return self.paired.target.timeline_ms("total_time") or self.compute_ms
+
+    @cached_property
+    def category_ms(self) -> dict[str | None, float]:
+        rows = self.paired.rows[Role.TARGET].group_by("category")
+        return dict(rows.agg(pl.col("kernel_time_us").sum() / 1e3).iter_rows())
+
+    @cached_property
+    def top_uids(self) -> frozenset[int]:
+        top = self.paired.target.tables.get("top_operations")
+        return (
+            frozenset() if top is None else frozenset(top["operation_uids"].explode().drop_nulls())
+        )
+
+    def is_relevant(self, time_ms: float, saved_ms: float) -> bool:
+        """Whether a saving is worth a finding: a part of the run that counts, and enough of it."""
+        return (
+            impact.share_pct(time_ms, self.compute_ms) >= impact.RELEVANT_COMPUTE_PCT
+            and impact.share_pct(saved_ms, self.compute_ms) >= impact.MIN_SAVED_COMPUTE_PCT
+            and saved_ms >= impact.MIN_SAVED_MS
+        )
+
+    def priorities(
+        self, category: str | None, gain: Impact, uids: set[int], *, efficiency_pct: float | None
+    ) -> dict[str, Priority]:
+        compute_pct = impact.share_pct(gain.time_ms, self.compute_ms)
+        final = impact.final_priority(
+            is_top_operation=not self.top_uids.isdisjoint(uids),
+            compute_pct=compute_pct,
+            category_pct=impact.share_pct(gain.time_ms, self.category_ms.get(category, 0.0)),
+            efficiency_pct=efficiency_pct,
+            saved_compute_pct=gain.compute_pct.mid,
+            saved_ms=gain.saved_ms.mid,
+        )
+        local = impact.local_priority(compute_pct=compute_pct, efficiency_pct=efficiency_pct)
+        return {"priority": final, "priority_local": local}
+
+    @property
+    def highest_ratio(self) -> float:
+        """The most that hardware explains of any work; 1 where nothing is known of it."""
+        ratios: HardwareRatios | None = self.paired.ratios
+        return 1.0 if ratios is None else max(1.0, ratios.bounds()[1])
