@@ -40,7 +40,7 @@ _SHAPES: Mapping[str, str] = {
 _BAR_STEP, _BAR_ROOM = 30, 92
 """Pixels of a bar, and of all that is no bar: legend, axis and its title."""
 
-_LABEL_SHARE = 0.2
+_LABEL_SHARE = 0.25
 """Free space beside the longest bar for its figure, as a share of all bars."""
 
 _DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [2, 6], [14, 4]]

@@ -5,8 +5,9 @@ import streamlit as st
 
 from jarvis.comparison import Comparison
 from jarvis.dashboard import compare_charts, compare_figures, compare_tables, selection
-from jarvis.dashboard.compare_controls import Filters, choose_sides, row_filters
+from jarvis.dashboard.compare_controls import PAGE, Filters, choose_sides, row_filters
 from jarvis.dashboard.compare_details import pair_details
+from jarvis.dashboard.compare_downloads import downloads
 from jarvis.dashboard.compare_hardware import hardware_of_both
 from jarvis.dashboard.compare_sides import Sides, no_reference
 from jarvis.dashboard.compare_views import MATCHED, VIEWS
@@ -31,10 +32,11 @@ def render(now: Opened) -> None:
     _findings(found)
     _differences(sides, found, rows, filters)
     hardware_of_both(sides, found)
+    downloads(sides, found)
 
 
 def _charts(found: Comparison, rows: pl.DataFrame) -> None:
-    bars, calls = st.columns([2, 3])
+    bars, calls = st.columns([4, 5])
     with bars:
         compare_charts.category_bars(found)
     with calls:
@@ -45,7 +47,12 @@ def _charts(found: Comparison, rows: pl.DataFrame) -> None:
 def _findings(found: Comparison) -> None:
     st.subheader("What to improve on the target")
     if found.findings:
-        finding_cards(found.findings, lambda finding: finding.impact)
+        finding_cards(
+            found.findings,
+            lambda finding: finding.impact,
+            page=PAGE,
+            select=lambda _, reference: compare_tables.show_operation(found, reference.uid),
+        )
     else:
         st.success(
             "No operation worth a finding is slower than the hardware explains.",

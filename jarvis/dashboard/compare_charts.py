@@ -27,6 +27,13 @@ OPERATION_COLUMNS = charts.columns_of(DETAILS, TABLES["comparison_operations"])
 """The columns that rows of the page can have."""
 
 _CATEGORY_COLUMNS = ("title", "target_ms", "reference_ms", "difference_pct", "unexplained_ms")
+_WIDTHS = {
+    "title": 90,
+    "target_ms": 75,
+    "reference_ms": 95,
+    "difference_pct": 85,
+    "unexplained_ms": 105,
+}
 _MEASURED, _EXPECTED = "reference", "expected"
 
 
@@ -47,7 +54,11 @@ def category_bars(found: Comparison) -> None:
         )
         drawn(drawing, "What each category takes more or less on the target", key="compare_chart")
         small_table(
-            found.categories, columns, "Time of each category on both sides", _CATEGORY_COLUMNS
+            found.categories,
+            columns,
+            "Time of each category on both sides",
+            _CATEGORY_COLUMNS,
+            _WIDTHS,
         )
 
 

@@ -20,9 +20,16 @@ from jarvis.reports.quantities import (
     microseconds,
     milliseconds,
 )
-from jarvis.schemas import TABLES
+from jarvis.schemas import TABLES, TEXT, Column
 
 _NAME_LENGTH = 70
+_SIDE_COLUMNS = columns_of(
+    (
+        Column("what", "What", TEXT, meaning="a figure of the call, or its name"),
+        Column("target", "Target", TEXT, meaning="on the side to improve"),
+        Column("reference", "Reference", TEXT, meaning="on the side that shows what is attainable"),
+    )
+)
 
 
 def pair_details(sides: Sides, found: Comparison, row: dict[str, Any]) -> None:
@@ -35,7 +42,7 @@ def pair_details(sides: Sides, found: Comparison, row: dict[str, Any]) -> None:
     left, right = st.columns([2, 3])
     with left.container(border=True, height="stretch"):
         st.markdown("**Both sides**")
-        st.table(_sides(row), hide_index=True, border="horizontal", alt="The call on both sides")
+        small_table(_sides(row), _SIDE_COLUMNS, "The call on the target and on the reference")
         _row_links(sides, row)
     with right.container(border=True, height="stretch"):
         st.markdown(_kernels_title(row))
@@ -43,8 +50,14 @@ def pair_details(sides: Sides, found: Comparison, row: dict[str, Any]) -> None:
             found.lowering.filter(pl.col("pair") == row["pair"]),
             columns_of(TABLES["comparison_lowering"]),
             "Kernels of the operation on either side",
-            ("side", "kernel", "found_in", "launches_per_call", "us_per_call", "percent"),
-            {"kernel": 300, "side": 80},
+            ("side", "kernel", "us_per_call", "launches_per_call", "percent"),
+            {
+                "side": 75,
+                "kernel": 170,
+                "us_per_call": 105,
+                "launches_per_call": 105,
+                "percent": 75,
+            },
         )
 
 
@@ -92,7 +105,7 @@ def _sides(row: dict[str, Any]) -> pl.DataFrame:
         "Efficiency": tuple(map(efficiency, of("efficiency_pct"))),
     }
     target, reference = zip(*lines.values(), strict=True)
-    return pl.DataFrame({"": list(lines), "Target": target, "Reference": reference})
+    return pl.DataFrame({"what": list(lines), "target": target, "reference": reference})
 
 
 def _kernels_title(row: dict[str, Any]) -> str:

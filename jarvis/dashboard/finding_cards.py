@@ -22,26 +22,41 @@ PRIORITY_COLOURS = {
 _SHAPES_LENGTH = 60
 
 
+Select = Callable[[Finding, OpRef], None]
+"""Called for the button of an operation of a finding, before the page is drawn again."""
+
+
+def _select_row(finding: Finding, reference: OpRef) -> None:
+    """Select the operation in the table of its category's page."""
+    selection.request(finding.category, reference.uid)
+
+
 def finding_cards(
-    findings: tuple[Finding, ...], projected: Callable[[Finding], Impact | None]
+    findings: tuple[Finding, ...],
+    projected: Callable[[Finding], Impact | None],
+    *,
+    page: str | None = None,
+    select: Select = _select_row,
 ) -> None:
     """One expander for each finding, the first open; a sentence where there is none.
 
-    ``projected`` gives the impact at the page's slider.
+    ``projected`` gives the impact at the page's slider. ``page`` stands in front of the cards'
+    parameters, by default the category of the finding.
     """
     if not findings:
         st.success("Nothing to fix here by the checks of this analysis.", icon=":material/check:")
     for number, finding in enumerate(findings):
         gain = projected(finding)
+        prefix = page or finding.category
         label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
         if gain is not None:
             saves = gain.saved_ms.mid
             label += f" · saves {milliseconds(saves)}" if saves > 0 else " · nothing at this target"
         with st.expander(label, expanded=number == 0):
-            _card(finding, gain, number)
+            _card(finding, gain, f"{prefix}_finding_{number}", select)
 
 
-def _card(finding: Finding, gain: Impact | None, number: int) -> None:
+def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:
     st.markdown(prose(finding.issue))
     model, kernel = st.columns(2)
     with model.container(border=True, height="stretch"):
@@ -56,7 +71,7 @@ def _card(finding: Finding, gain: Impact | None, number: int) -> None:
     evidence = " · ".join(f"{escape(k)}: {_value(v)}" for k, v in finding.evidence.items())
     st.caption(f"**Evidence** · {evidence}")
     if finding.operations:
-        _operation_buttons(finding, number)
+        _operation_buttons(finding, key, select)
 
 
 def _impact_line(finding: Finding, gain: Impact) -> str:
@@ -81,18 +96,18 @@ def _value(value: float | int | str) -> str:
     return count(value) if isinstance(value, int) else decimal(value)
 
 
-def _operation_buttons(finding: Finding, number: int) -> None:
+def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
     """A button for each operation of the finding that selects its row on the page."""
     with st.container(horizontal=True, gap="small"):
         for reference in finding.operations[:OPERATIONS_SHOWN]:
             st.button(
                 f"{_named(reference)} · {counted(reference.operation_count, 'call')}",
-                key=f"{finding.category}_finding_{number}_{reference.uid}",
+                key=f"{key}_{reference.uid}",
                 icon=":material/table_rows:",
                 type="tertiary",
                 help="Select its row in the table below",
-                on_click=selection.request,
-                args=(finding.category, reference.uid),
+                on_click=select,
+                args=(finding, reference),
             )
         hidden = len(finding.operations) - OPERATIONS_SHOWN
         if hidden > 0:
