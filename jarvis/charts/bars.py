@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -30,6 +31,9 @@ _TOP_ROOM = 62
 """Pixels of a bar chart that are not bars: the axis and its title."""
 
 _BINS_PER_DECADE = 4
+
+_PARTS_PX = 112
+"""Height of a single bar with its legend above and its axis below."""
 
 _NARROW_LABEL = 32
 
@@ -248,16 +252,18 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
     ]
     chart: alt.Chart = (
         alt.Chart(frame)
-        .mark_bar(height=34)
+        .mark_bar()
         .encode(
             x=alt.X(
                 "time_ms:Q",
                 stack="zero",
-                axis=plain_axis("ms", format=LINEAR),
+                axis=plain_axis("ms", format=LINEAR, labelPadding=6, titlePadding=6),
                 scale=alt.Scale(domain=[0, float(parts["time_ms"].sum())], nice=False),
             ),
             color=alt.Color(
-                "part:N", scale=alt.Scale(domain=order, range=colours), legend=_legend()
+                "part:N",
+                scale=alt.Scale(domain=order, range=colours),
+                legend=_legend(padding=0, offset=4),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -266,7 +272,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
                 alt.Tooltip("percent:Q", title="% of GPU time", format=",.2f"),
             ],
         )
-        .properties(height=145)
+        .properties(height=_PARTS_PX, padding={"left": 2, "right": 2, "top": 2, "bottom": 2})
     )
     return chart
 
@@ -356,8 +362,10 @@ def _groups(field: str | None, frame: pl.DataFrame, palette: Palette) -> Groups 
     return Groups(field, values, tuple(colours))
 
 
-def _legend() -> alt.Legend:
-    return alt.Legend(orient="top", title=None, labelFontSize=12, columns=4, labelLimit=260)
+def _legend(**options: Any) -> alt.Legend:
+    return alt.Legend(
+        orient="top", title=None, labelFontSize=12, columns=4, labelLimit=260, **options
+    )
 
 
 def _height(count: int) -> int:

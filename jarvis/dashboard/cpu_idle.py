@@ -49,7 +49,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
             f"{count(facts.get('short_kernel_count'))} kernels",
             help_text="Kernels so short that launching the next one takes about as long.",
         )
-    idle_gap_cards(now.run)
+    idle_gap_cards(now)
     window = timeline_window(now.run.table("gpu_work"))
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):

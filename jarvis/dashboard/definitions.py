@@ -20,8 +20,6 @@ _HEADS = ("Tool", "It says", "Ours", "Difference", "What it counts")
 
 def why_another_tool(now: Opened, page: str, quantities: Iterable[Quantity] = Quantity) -> None:
     """A fold with the figures of other tools for one of the quantities, to be chosen."""
-    if _TABLE not in now.run.tables:
-        return
     rows = now.run.table(_TABLE)
     found = set(rows["quantity"])
     options = [quantity.value for quantity in quantities if quantity in found]

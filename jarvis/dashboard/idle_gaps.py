@@ -6,12 +6,13 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.analyses.wording import counted
+from jarvis.dashboard import navigation
 from jarvis.dashboard.drawn import drawn
-from jarvis.dashboard.small_table import small_table
-from jarvis.dashboard.state import palette
+from jarvis.dashboard.small_table import LINK, small_table
+from jarvis.dashboard.state import Opened, palette, timeline_of
+from jarvis.dashboard.timeline_window import parameters_around
 from jarvis.impact import share_pct
 from jarvis.reports.quantities import percent
-from jarvis.run import Run
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
 
@@ -36,13 +37,12 @@ _SHOWN = (
 _WIDTHS = {"host_call": 170, "launcher_name": 150, "prev_name": 150, "next_name": 150}
 
 
-def idle_gap_cards(run: Run) -> None:
+def idle_gap_cards(now: Opened) -> None:
     """What the gaps add up to by cause, and the longest of them; nothing where there are none."""
-    if _TABLE not in run.tables or run.table(_TABLE).is_empty():
+    found = now.run.table(_TABLE)
+    if found.is_empty():
         return
-    gaps = run.table(_TABLE).with_columns(
-        pl.col("cause").replace(_LABELS), idle_ms=pl.col("dur_ns") / 1e6
-    )
+    gaps = found.with_columns(pl.col("cause").replace(_LABELS), idle_ms=pl.col("dur_ns") / 1e6)
     total_ms = float(gaps["idle_ms"].sum())
     by_cause = gaps.group_by("cause").agg(pl.col("idle_ms").sum())
     cause, most_ms = by_cause.sort("idle_ms", "cause", descending=[True, False]).row(0)
@@ -63,4 +63,26 @@ def idle_gap_cards(run: Run) -> None:
             f"**The longest {longest.height} of {counted(gaps.height, 'gap')}** make up "
             f"{percent(share)} of idle time"
         )
-        small_table(longest, _COLUMNS, "The longest gaps", known, _WIDTHS)
+        st.caption("The icon in front of a gap opens the timeline there.")
+        small_table(
+            longest.with_columns(_addresses(now, longest)),
+            _COLUMNS,
+            "The longest gaps",
+            known,
+            _WIDTHS,
+            link="The gap on the timeline",
+        )
+
+
+def _addresses(now: Opened, gaps: pl.DataFrame) -> pl.Series:
+    """Where the timeline shows each gap with some time around it."""
+    recording = timeline_of(now).recording
+    if recording is None:
+        raise ValueError("a run with gaps has a recording")
+    addresses = [
+        navigation.address(
+            navigation.TIMELINE, now.id, **parameters_around(recording, start, start + length)
+        )
+        for start, length in gaps.select("start_ns", "dur_ns").iter_rows()
+    ]
+    return pl.Series(LINK, addresses, dtype=pl.String)

@@ -1,6 +1,7 @@
 """Links from page to page: they keep the analysis, and may carry a page's own parameters."""
 
 from collections.abc import Iterable
+from urllib.parse import urlencode
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
@@ -28,6 +29,11 @@ def link(url_path: str, label: str, *, icon: str | None = None, **parameters: st
         icon=icon,
         query_params=_with_analysis(parameters),
     )
+
+
+def address(url_path: str, analysis_id: str, **parameters: str) -> str:
+    """A page as a link in a table wants it: relative, for another tab."""
+    return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"
 
 
 def go(url_path: str) -> None:

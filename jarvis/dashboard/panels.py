@@ -6,6 +6,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.base import Panel
 from jarvis.dashboard.drawn import drawn
+from jarvis.dashboard.panel_titles import panel_title
 from jarvis.dashboard.state import palette
 
 
@@ -14,11 +15,12 @@ def panel_card(
 ) -> int | None:
     """A card with the panel's chart; the ``uid`` of the operation that was clicked on it."""
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{panel.title}**")
         drawing = draw(panel, rows, columns, target_pct)
         if drawing is None:
+            st.markdown(f"**{panel.title}**")
             st.caption(_WHY_EMPTY[panel.kind])
             return None
+        st.markdown(panel_title(panel, rows, columns))
         if panel.kind in _OF_POINTS and (hidden := rows.height - charts.MAX_POINTS) > 0:
             st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
         if panel.kind != "roofline":

@@ -1,14 +1,12 @@
 """The table of all findings, most urgent first, each with a link to its page and row."""
 
-from urllib.parse import urlencode
-
 import polars as pl
 import streamlit as st
 
+from jarvis.dashboard import navigation
 from jarvis.dashboard.finding_cards import PRIORITY_COLOURS
-from jarvis.dashboard.links import ANALYSIS
 from jarvis.dashboard.projection import reprojected
-from jarvis.dashboard.small_table import configured
+from jarvis.dashboard.small_table import LINK, configured, link_column
 from jarvis.dashboard.state import Opened
 from jarvis.reports.quantities import MISSING
 from jarvis.reports.ranking import Recommendation, recommendations
@@ -38,12 +36,7 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
         color=list(PRIORITY_COLOURS.values()),
         help="How urgent it is",
     )
-    config["open"] = st.column_config.LinkColumn(
-        "Open",
-        width=50,
-        display_text=":material/open_in_new:",
-        help="The page and row of the finding, in a new tab",
-    )
+    config[LINK] = link_column("The page and row of the finding")
     st.dataframe(
         frame,
         hide_index=True,
@@ -69,7 +62,7 @@ def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[s
     gain = reprojected(finding, target_pct, now.run.manifest.totals)
     return {
         "rank": ranked.label,
-        "open": _address(now, ranked, target_pct),
+        LINK: _address(now, ranked, target_pct),
         "priority": [str(finding.priority)],
         "category": ranked.result.title,
         "finding": finding.title.replace("`", ""),
@@ -82,7 +75,7 @@ def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[s
 def _address(now: Opened, ranked: Recommendation, target_pct: int) -> str:
     """The finding's page with the controls that its figures stand on, and its row."""
     finding, page = ranked.finding, ranked.finding.category
-    parameters = {ANALYSIS: now.id}
+    parameters = {}
     target = now.run.analyses[page].target
     if ranked.result.tier == "compute":
         parameters[f"{page}_target"] = str(target_pct)
@@ -90,4 +83,4 @@ def _address(now: Opened, ranked: Recommendation, target_pct: int) -> str:
             parameters[f"{page}_op"] = str(finding.operations[0].uid)
     elif target is not None:
         parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
-    return f"{page}?{urlencode(parameters)}"
+    return navigation.address(page, now.id, **parameters)

@@ -6,6 +6,7 @@ import streamlit as st
 
 from jarvis.charts import Palette
 from jarvis.dashboard import links, navigation, sidebar, state
+from jarvis.dashboard.browser_history import keep_one_entry_per_action
 from jarvis.dashboard.menu import menu
 from jarvis.errors import JarvisError
 from jarvis.server.catalogue import read_catalogue
@@ -27,6 +28,7 @@ def main() -> None:
     navigation.remember(page for pages in sections.values() for page in pages)
     page = st.navigation(sections, expanded=True)
     draw(page.run, page.url_path)
+    keep_one_entry_per_action()
 
 
 def draw(body: Callable[[], None], url_path: str) -> None:

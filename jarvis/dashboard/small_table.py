@@ -11,6 +11,11 @@ from jarvis.charts import Columns
 from jarvis.reports.quantities import MISSING
 from jarvis.schemas import Column
 
+LINK = "open"
+"""The column with the addresses that rows lead to."""
+
+_LINK_PX = 50
+
 
 def small_table(
     frame: pl.DataFrame,
@@ -22,25 +27,40 @@ def small_table(
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
     height: int | Literal["auto"] = "auto",
+    link: str | None = None,
 ) -> None:
     """Draw the named columns (default: all that ``columns`` describes); widths in pixels.
 
-    With ``on_select`` one row can be selected; the session state has it under ``key``.
+    With ``on_select`` one row can be selected; the session state has it under ``key``. With
+    ``link`` each row has one in front, to its address in the column LINK; the text says where to.
     """
     shown = [name for name in names or columns if name in frame.columns]
+    config = {
+        name: configured(columns[name], frame.schema[name], (widths or {}).get(name))
+        for name in shown
+    }
+    if link is not None:
+        shown, config = [LINK, *shown], {LINK: link_column(link), **config}
     st.dataframe(
         frame.select(shown),
         hide_index=True,
-        column_config={
-            name: configured(columns[name], frame.schema[name], (widths or {}).get(name))
-            for name in shown
-        },
+        column_config=config,
         placeholder=MISSING,
         alt=alt,
         key=key,
         on_select=on_select or "ignore",
         selection_mode="single-row",
         height=height,
+    )
+
+
+def link_column(meaning: str) -> ColumnConfig:
+    """A column of addresses, each an icon that opens a new tab."""
+    return st.column_config.LinkColumn(
+        "Open",
+        width=_LINK_PX,
+        display_text=":material/open_in_new:",
+        help=f"{meaning}, in a new tab",
     )
 
 

@@ -54,11 +54,8 @@ def render(now: Opened) -> None:
     _host_card(page, kinds, threads, depth, selected)
     if selected is not None:
         timeline_event.details(timeline, recording, selected)
-    left, right = st.columns(2)
-    with left:
-        gaps_card(page)
-    with right:
-        events_card(page)
+    gaps_card(page)
+    events_card(page)
 
 
 def _host_controls() -> tuple[tuple[HostCall, ...], int, int]:

@@ -30,7 +30,14 @@ _GAP_SHOWN = (
     *("start_ms", "gap_us", "launcher_name", "cause", "next_name", "host_call"),
     *("host_call_us", "launch_lead_us"),
 )
-_GAP_WIDTHS = {"start_ms": 90, "gap_us": 75, "launcher_name": 150, "next_name": 150, "cause": 165}
+_GAP_WIDTHS = {
+    "start_ms": 90,
+    "gap_us": 75,
+    "launcher_name": 170,
+    "cause": 220,
+    "next_name": 200,
+    "host_call": 190,
+}
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
     (
@@ -43,7 +50,14 @@ _EVENT_COLUMNS = charts.columns_of(
     ),
 )
 _EVENT_SHOWN = ("start_ms", "dur_us", "name", "what", "operation", "input_dims", "track")
-_EVENT_WIDTHS = {"start_ms": 90, "dur_us": 90, "name": 200, "what": 100, "input_dims": 130}
+_EVENT_WIDTHS = {
+    "start_ms": 90,
+    "dur_us": 95,
+    "name": 330,
+    "what": 130,
+    "operation": 190,
+    "input_dims": 170,
+}
 
 
 def gaps_card(page: View) -> None:
@@ -51,7 +65,7 @@ def gaps_card(page: View) -> None:
     lengths = page.timeline.gaps.select("start_ns", "dur_ns")
     gaps = page.window.of(lengths, start="start_ns")
     longest = page.window.longest(page.timeline.gaps, _GAPS_SHOWN, start="start_ns")
-    with st.container(border=True, height="stretch"):
+    with st.container(border=True):
         total = milliseconds(int(gaps["dur_ns"].sum()) / 1e6)
         st.markdown(f"**{count(gaps.height)} idle gaps of {total} in this window**, longest first")
         if gaps.is_empty():
@@ -71,7 +85,7 @@ def events_card(page: View) -> None:
     """The GPU events of the window."""
     events = page.timeline.gpu_event_count(page.window)
     longest = page.window.longest(page.timeline.gpu_events, _EVENTS_SHOWN)
-    with st.container(border=True, height="stretch"):
+    with st.container(border=True):
         st.markdown(f"**{count(events)} GPU events in this window**, longest first")
         if not events:
             st.caption("No GPU work here.")

@@ -10,7 +10,9 @@ from tests.browser.conftest import Server, settled
 VIEWPORT = {"width": 1280, "height": 900}
 
 
-def test_a_cold_link_leads_to_an_analysis_on_another_gpu(server: Server, browser: Browser) -> None:
+def test_a_cold_link_leads_to_an_analysis_on_another_gpu_and_back(
+    server: Server, browser: Browser
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(server.home))
         analysis = submit(Submission(sample_trace())).id
@@ -27,4 +29,10 @@ def test_a_cold_link_leads_to_an_analysis_on_another_gpu(server: Server, browser
     settled(page)
     assert analysis not in page.url
     expect(page.get_by_text("is judged against H100 SXM").first).to_be_visible()
+    page.go_back()
+    page.wait_for_url("**/hardware?*")
+    settled(page)
+    assert f"analysis={analysis}" in page.url
+    assert "hardware_gpu=H100" in page.url
+    expect(page.get_by_role("button", name="Judge against H100 SXM")).to_be_visible()
     page.close()

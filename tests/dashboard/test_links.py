@@ -1,11 +1,17 @@
 """The URL holds the analysis and every control; what it cannot hold is corrected with a word."""
 
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
+from jarvis.run import SCHEMA_VERSION
+from jarvis.workspace import RunPaths, analyses_dir
 from tests.dashboard.conftest import Draw
 
 CATEGORIES = [key for key, analysis in load_analyses().items() if analysis.tier == "compute"]
@@ -102,3 +108,36 @@ def test_choosing_another_analysis_wins_over_the_link(
     page.sidebar.selectbox[0].set_value(sample_id).run()
     assert not page.error
     assert copied_link(page)["analysis"] == [sample_id]
+
+
+@pytest.fixture
+def older(sample_id: str) -> Iterator[Path]:
+    """A kept copy of the sample's run, to be made older."""
+    root = analyses_dir() / "older"
+    shutil.copytree(analyses_dir() / sample_id, root)
+    yield root
+    shutil.rmtree(root)
+
+
+def change_manifest(root: Path, **changed: object) -> None:
+    manifest = RunPaths(root).manifest
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | changed))
+
+
+def test_an_analysis_in_an_older_layout_asks_to_be_made_again(filed: Draw, older: Path) -> None:
+    change_manifest(older, schema_version=SCHEMA_VERSION - 1)
+    page = filed("overview", analysis=older.name)
+    assert not page.exception
+    (said,) = [error.value for error in page.error]
+    assert f"layout {SCHEMA_VERSION - 1}" in said
+    assert "Analyse the trace again" in said
+
+
+def test_an_analysis_without_a_table_asks_to_be_made_again(filed: Draw, older: Path) -> None:
+    tables = json.loads(RunPaths(older).manifest.read_text())["tables"]
+    change_manifest(older, tables=[name for name in tables if name != "gpu_work"])
+    page = filed("timeline", analysis=older.name)
+    assert not page.exception
+    (said,) = [error.value for error in page.error]
+    assert "does not hold the table gpu_work" in said
+    assert "Analyse the trace again" in said

@@ -1,6 +1,7 @@
 """The sliders of the system pages: what their targets recover, in figures and findings."""
 
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -77,3 +78,14 @@ def test_the_idle_page_lists_the_gaps_with_their_cause(registered: Draw, stallin
     assert shown["idle_ms"].sum() == pytest.approx(gaps["dur_ns"].sum() / 1e6)
     assert set(shown["cause"]) == {"Waiting for communication"}
     assert set(gaps["cause"]) == {"communication"}
+
+
+def test_a_gap_leads_to_the_timeline_there(registered: Draw, filed: Draw, stalling_id: str) -> None:
+    page = registered("cpu_idle", analysis=stalling_id)
+    shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
+    path, _, query = shown["open"][0].partition("?")
+    timeline = filed(path, **dict(parse_qsl(query)))
+    assert not timeline.warning
+    gaps = next(table.value for table in timeline.dataframe if "gap_us" in table.value)
+    assert gaps["gap_us"].to_list() == pytest.approx([1e3 * shown["idle_ms"][0]])
+    assert timeline.number_input(key="timeline_length").value < 2 * shown["idle_ms"][0]

@@ -1,0 +1,56 @@
+"""The title of a panel: what it plots, and what it shows of the rows on screen."""
+
+import polars as pl
+
+from jarvis.analyses.base import Panel
+from jarvis.analyses.wording import counted
+from jarvis.charts import STATES, Columns
+from jarvis.impact import share_pct
+from jarvis.reports.markup import escape, shortened
+from jarvis.reports.quantities import count, decimal, milliseconds, percent
+
+_BELOW_THRESHOLD = STATES[0]
+_NAME_LENGTH = 34
+
+
+def panel_title(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
+    """Markdown for a panel that has something to draw.
+
+    ``rows`` are those that it draws: of ``operations`` as ``projection.judged`` gives them, of
+    other tables with the columns that the panel names.
+    """
+    say = {"roofline": _roofline, "savings": _savings, "bars": _bars, "scatter": _scatter}
+    return f"**{panel.title}** · {say[panel.kind](panel, rows, columns)}"
+
+
+def _roofline(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
+    placed = rows.filter(pl.col("tb_per_s") > 0)
+    below = placed.filter(state=_BELOW_THRESHOLD)
+    if below.is_empty():
+        return f"none of {counted(placed.height, 'operation')} is below the threshold"
+    share = share_pct(*(float(part["kernel_time_us"].sum()) for part in (below, placed)))
+    return (
+        f"{count(below.height)} of {count(placed.height)} operations, {percent(share)} of their "
+        "time, below the threshold"
+    )
+
+
+def _savings(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
+    saved = rows.filter(pl.col("saved_us") > 0)["saved_us"]
+    whole, most = (milliseconds(float(us) / 1000) for us in (saved.sum(), saved.max()))  # type: ignore[arg-type]
+    if saved.len() == 1:
+        return f"one operation saves {whole}"
+    return f"the first of {count(saved.len())} saves {most} of {whole}"
+
+
+def _bars(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
+    by_name = rows.group_by(pl.col(str(panel.y)).cast(pl.String)).agg(pl.col(str(panel.x)).sum())
+    name, most = by_name.sort(panel.x, panel.y, descending=[True, False]).row(0)
+    share = percent(share_pct(float(most), float(by_name[str(panel.x)].sum())))
+    return f"{escape(shortened(name, _NAME_LENGTH))} has {share}"
+
+
+def _scatter(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
+    value, unit = rows[str(panel.y)].median(), columns[str(panel.y)].unit
+    shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"  # type: ignore[arg-type]
+    return f"half of the operations stay below {shown}"
