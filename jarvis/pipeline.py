@@ -20,7 +20,7 @@ from jarvis.comparison import compare as compare_sides
 from jarvis.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.extensions import Extensions, content_sha256, load_extensions
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.perf_models import Registry
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, CallPath, PerfReport, ReportOptions
 from jarvis.perf_report.imported import ImportedReport, report_info, typed_sheets
 from jarvis.perf_report.reprojection import NEEDED, StoredReport
@@ -195,6 +195,13 @@ def analyze(
         analyses=extensions.analyses,
     )
     return _analysed(base, options, warning, compared_with, root, progress, STEPS)
+
+
+def read_info(path: Path, on_reading: OnProgress | None = None) -> TraceInfo:
+    """What a trace, or a report in its place, says about itself; raises what ``analyze`` does."""
+    if is_report(path) or path.is_dir():
+        return report_info(path, report_sha256(path), read_imported(path, BUILTIN))
+    return read_trace(path, on_reading).info
 
 
 def read_imported(path: Path, registry: Registry) -> ImportedReport:

@@ -6,6 +6,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.charts import STATES, Palette
 from jarvis.dashboard import call_tree_choice, navigation
+from jarvis.dashboard.absent import is_absent
 from jarvis.dashboard.call_tree_tables import (
     KIND_WORDS,
     calls_card,
@@ -37,6 +38,8 @@ _BACKWARD = "Backward operator"
 
 def render(now: Opened) -> None:
     """Draw the page for the open run."""
+    if is_absent(now.run, ("call_tree",)):
+        return
     offered = views(now.run)
     if not offered:
         st.info("This analysis is older than the call tree: analyse the trace again to see it.")

@@ -71,7 +71,7 @@ def _start_with(found: HardwareSpec | None, info: TraceInfo) -> None:
 
 def _say_what_was_found(found: HardwareSpec | None, info: TraceInfo) -> None:
     if info.device_name is None:
-        st.caption("The trace does not name its GPU: choose it.")
+        st.caption(f"The {info.form} does not name its GPU: choose it.")
     elif found is None:
         st.caption(f"The trace names {escape(info.device_name)}, which is not described here.")
     else:

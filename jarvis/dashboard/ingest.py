@@ -24,12 +24,13 @@ from jarvis.dashboard.trace_choice import (
     chosen_source,
 )
 from jarvis.errors import JarvisError
+from jarvis.pipeline import read_info
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING, byte_size, count, milliseconds
 from jarvis.server.catalogue import read_catalogue
 from jarvis.server.intake import output_folder
 from jarvis.server.submission import Kept, Submission, submit
-from jarvis.trace import TraceInfo, read_trace
+from jarvis.trace import TraceInfo
 
 NONE, KEPT = "none", "kept analysis"
 _LAST = "_ingest_last"
@@ -101,19 +102,26 @@ def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
         folder = f"{trace.parent}{os.sep}" if trace else ""
         st.error(str(error).replace(folder, ""), icon=":material/error:")
         return None, None
-    ranks = "" if info.rank is None else f" · rank {info.rank} of {count(info.world_size)}"
-    st.caption(
-        f"{escape(info.file_name)} · {byte_size(info.size_bytes)} · "
-        f"{count(sum(info.event_counts.values()))} events over {milliseconds(info.span_us / 1000)}"
-        f" · {counted(info.steps, 'profiler step')}{ranks} · {info.origin}"
-    )
+    st.caption(f"{escape(info.file_name)} · {byte_size(info.size_bytes)} · {_recorded(info)}")
     return trace, info
 
 
 @st.cache_data(max_entries=16, show_spinner="Reading the trace")
 def _read_info(path: str, mtime_ns: int, size: int) -> TraceInfo:
     """``mtime_ns`` and ``size`` tell apart a file that was replaced."""
-    return read_trace(path).info
+    return read_info(Path(path))
+
+
+def _recorded(info: TraceInfo) -> str:
+    """What the chosen file holds, in a line."""
+    span = milliseconds(info.span_us / 1000)
+    if info.form == "report":
+        return f"performance report of {span} on the GPU: it tells less than its trace"
+    ranks = "" if info.rank is None else f" · rank {info.rank} of {count(info.world_size)}"
+    return (
+        f"{count(sum(info.event_counts.values()))} events over {span} · "
+        f"{counted(info.steps, 'profiler step')}{ranks} · {info.origin}"
+    )
 
 
 def _chosen_reference() -> _Reference:

@@ -11,6 +11,7 @@ from jarvis.dashboard.state import Opened
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size, count, milliseconds
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+from jarvis.trace import TraceInfo
 
 
 def top_operations(now: Opened) -> None:
@@ -90,10 +91,28 @@ def failed_models(now: Opened) -> None:
 def trace_facts(now: Opened) -> None:
     """What the trace is, and what it recorded."""
     trace = now.run.manifest.trace
-    events = sum(trace.event_counts.values())
+    kind = "performance report" if trace.form == "report" else trace.origin
     facts = {
-        "File": f"{trace.file_name} ({byte_size(trace.size_bytes)}, {trace.origin})",
+        "File": f"{trace.file_name} ({byte_size(trace.size_bytes)}, {kind})",
         "Devices": ", ".join(trace.device_names) or "not named",
+        **(_recording(trace) if trace.form == "trace" else {}),
+        "Reference": now.run.manifest.reference or "none",
+        "Analysed": f"{now.run.manifest.created} with Jarvis {now.run.manifest.jarvis_version}",
+    }
+    with st.expander("The trace", icon=":material/info:"):
+        st.table(
+            pl.DataFrame({"What": list(facts), "Value": list(facts.values())}),
+            hide_index=True,
+            hide_header=True,
+            border="horizontal",
+            alt="Facts about the trace",
+        )
+
+
+def _recording(trace: TraceInfo) -> dict[str, str]:
+    """What a trace says about its recording."""
+    events = sum(trace.event_counts.values())
+    return {
         "Rank": "not distributed"
         if trace.rank is None
         else f"{trace.rank} of {count(trace.world_size)}",
@@ -107,14 +126,4 @@ def trace_facts(now: Opened) -> None:
                 "GPU events only" if trace.gpu_only else "host and GPU events",
             ]
         ),
-        "Reference": now.run.manifest.reference or "none",
-        "Analysed": f"{now.run.manifest.created} with Jarvis {now.run.manifest.jarvis_version}",
     }
-    with st.expander("The trace", icon=":material/info:"):
-        st.table(
-            pl.DataFrame({"What": list(facts), "Value": list(facts.values())}),
-            hide_index=True,
-            hide_header=True,
-            border="horizontal",
-            alt="Facts about the trace",
-        )

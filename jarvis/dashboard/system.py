@@ -6,6 +6,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis, Target
+from jarvis.dashboard.absent import is_absent
 from jarvis.dashboard.controls import percent_slider
 from jarvis.dashboard.cpu_idle import cpu_idle_section
 from jarvis.dashboard.figures import figure
@@ -30,7 +31,8 @@ def render(analysis: Analysis) -> None:
     page_head(analysis.title, analysis.icon, now, analysis.tier)
     result = now.run.results.get(analysis.key)
     if result is None or result.status is Status.NO_DATA:
-        st.info("This run has nothing for this page: the trace holds no GPU timeline.")
+        if not is_absent(now.run, analysis.needs):
+            st.info("This run has nothing for this page: the trace holds no GPU timeline.")
         return
     if result.status is Status.ERROR:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")

@@ -9,6 +9,7 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.analyses.wording import counted
 from jarvis.charts import Palette, TimelineRow
 from jarvis.dashboard import navigation, timeline_event
+from jarvis.dashboard.absent import is_absent
 from jarvis.dashboard.controls import choice, whole_number
 from jarvis.dashboard.state import Opened, palette, timeline_of
 from jarvis.dashboard.timeline_tables import events_card, gaps_card
@@ -37,6 +38,8 @@ _HOST_CHOICES: Mapping[str, tuple[HostCall, ...]] = {
 
 def render(now: Opened) -> None:
     """Draw the page for the open run."""
+    if is_absent(now.run, ("gpu_work", "host_threads")):
+        return
     timeline = timeline_of(now)
     recording = timeline.recording
     if recording is None:

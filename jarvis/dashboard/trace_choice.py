@@ -44,11 +44,11 @@ def chosen_source(prefix: str) -> str | None:
 def _uploaded(prefix: str) -> Path | None:
     """The stored upload; the browser's file is stored once, not in every run of the page."""
     file = st.file_uploader(
-        "Trace of the PyTorch profiler",
-        type=["json", "gz", "zip"],
+        "Trace of the PyTorch profiler, or a performance report",
+        type=["json", "gz", "zip", "xlsx"],
         key=f"{prefix}_upload",
-        help="As `prof.export_chrome_trace('trace.json.gz')` writes it. Give larger files by their "
-        "path on the server.",
+        help="As `prof.export_chrome_trace('trace.json.gz')` writes it. In its place a workbook or "
+        "zipped CSV files of TraceLens will do. Give larger files by their path on the server.",
     )
     if file is None:
         return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jarvis.errors import JarvisError
+from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
 from jarvis.trace import SUFFIXES
 from jarvis.workspace import home, safe_name, uploads_dir
@@ -29,18 +30,20 @@ def trace_roots() -> tuple[Path, ...]:
 
 
 def server_trace(text: str) -> Path:
-    """The trace that a path names; relative ones are looked up in each root in turn.
+    """The trace, or report, that a path names; relative ones are looked up in each root in turn.
 
     Raises IntakeError where the path is empty, leaves the roots (also through a link), or names
-    no file of SUFFIXES. What lies outside the roots is refused without looking.
+    no file of SUFFIXES and no folder of a report. What lies outside the roots is refused without
+    looking.
     """
     if not text.strip():
         raise IntakeError("Type the path of a trace on the server.")
     candidates = _within_roots(text)
-    found = next((path for path in candidates if path.is_file()), None)
+    found = next((path for path in candidates if path.is_file() or is_report(path)), None)
     if found is None:
         raise IntakeError(f"There is no file {text.strip()} in {_listed_roots()}. Check the path.")
-    _check_name(found.name)
+    if found.is_file():
+        _check_name(found.name)
     return found
 
 
@@ -101,8 +104,9 @@ def sample_trace() -> Path:
 
 
 def _check_name(name: str) -> None:
-    if not name.lower().endswith(SUFFIXES):
+    if not name.lower().endswith((*SUFFIXES, WORKBOOK)):
         raise IntakeError(
             f"{Path(name).name} is no trace that can be read: give a {', '.join(SUFFIXES)} file "
-            "as the PyTorch profiler exports it."
+            f"as the PyTorch profiler exports it, or a performance report as {WORKBOOK}, or as a "
+            "zip or a folder of CSV files."
         )

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from jarvis.errors import JarvisError, ReplayError
 from jarvis.hardware import load_hardware
-from jarvis.pipeline import STEPS, Progress, Step
+from jarvis.pipeline import STEPS, Progress, Step, read_info
 from jarvis.reports import load_reporters
 from jarvis.run import Run
 from jarvis.server.catalogue import analysis_root, name_of
@@ -19,7 +19,7 @@ from jarvis.server.database import JobKind
 from jarvis.server.downloads import replay_package, zipped
 from jarvis.server.jobs import NewJob
 from jarvis.server.submission import Kept, Submission, resubmit, submit
-from jarvis.trace import ReadProgress, read_trace
+from jarvis.trace import ReadProgress
 from jarvis.workspace import RunPaths, analyses_dir, exports_dir, safe_name
 
 WHOLE_RUN = "zip"
@@ -106,7 +106,7 @@ class Inspect(Request):
         def on_reading(reading: ReadProgress) -> None:
             progress(replace(step, state="running", reading=reading))
 
-        info = read_trace(self.trace, on_reading).info
+        info = read_info(self.trace, on_reading)
         return Made(None, {"info": info.model_dump(mode="json")})
 
 

@@ -1,6 +1,5 @@
 """Analyse a trace and keep the result under its id; what is kept already is not made again."""
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from jarvis.pipeline import (
     reproject,
     reprojected_options,
 )
+from jarvis.reports.reading import content_sha256
 from jarvis.run import (
     Manifest,
     Options,
@@ -74,7 +74,7 @@ def submit(
     Raises what ``analyze`` raises, OutputFolderError where ``copy_to`` is taken, and CopyError
     where it cannot be written.
     """
-    sha256 = _sha256(submission.trace)
+    sha256 = content_sha256(submission.trace)
     if submission.copy_to is not None:
         check_output_folder(submission.copy_to, sha256)
     chosen = {
@@ -170,8 +170,3 @@ def _manifest(root: Path) -> Manifest | None:
         return read_manifest(root)
     except RunError:
         return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,85 @@
+"""Every page on a run whose input was a performance report."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from jarvis.analyses import load_analyses
+from jarvis.reports.reading import is_report
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.intake import ROOTS_VARIABLE, IntakeError, server_trace, store_upload
+from jarvis.server.submission import Submission, resubmit, submit
+from tests.dashboard.conftest import Draw
+
+FILE_PAGES = ("overview", "report", "timeline", "call_tree", "compare", "hardware", "ingest")
+
+
+@pytest.fixture(scope="module")
+def report_id(reference_root: Path, home: Path) -> str:
+    """The id of the analysis of a report of TraceLens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        place = reference_root / "reference" / "mi300-resnet-ddp-checkpoint" / "default"
+        return submit(Submission(place, platform="MI300X")).id
+
+
+def test_no_page_fails_on_a_report(report_id: str, filed: Draw, registered: Draw) -> None:
+    pages = [registered(key, analysis=report_id) for key in load_analyses()]
+    pages += [filed(page, analysis=report_id) for page in FILE_PAGES]
+    for page in pages:
+        assert not page.exception, page.title[0].value
+        assert not page.error, page.title[0].value
+
+
+@pytest.mark.parametrize(
+    ("page", "thing"), [("timeline", "single kernels"), ("call_tree", "the call tree")]
+)
+def test_a_page_says_what_the_report_lacks(
+    report_id: str, filed: Draw, page: str, thing: str
+) -> None:
+    notes = [note.value for note in filed(page, analysis=report_id).info]
+    assert any(n.startswith("Not in a TraceLens report: ") and thing in n for n in notes)
+
+
+@pytest.mark.parametrize(
+    ("key", "thing"), [("cpu_idle", "idle gaps"), ("kernel_fusion", "the order of operators")]
+)
+def test_an_analysis_says_what_the_report_lacks(
+    report_id: str, registered: Draw, key: str, thing: str
+) -> None:
+    notes = [note.value for note in registered(key, analysis=report_id).info]
+    assert any(n.startswith("Not in a TraceLens report: ") and thing in n for n in notes)
+
+
+def test_the_overview_warns_that_a_report_was_read(report_id: str, filed: Draw) -> None:
+    page = filed("overview", analysis=report_id)
+    shown = " ".join(
+        str(e.value) for kind in (page.warning, page.info, page.markdown) for e in kind
+    )
+    assert "performance report" in shown
+
+
+def test_a_kept_report_is_reused_and_judged_anew(report_id: str, reference_root: Path) -> None:
+    place = reference_root / "reference" / "mi300-resnet-ddp-checkpoint" / "default"
+    assert submit(Submission(place, platform="MI300X")).is_reused
+    other = resubmit(report_id, "MI325X", None)
+    assert analysis_root(other.id).is_dir()
+
+
+def test_reports_come_in_as_upload_and_by_path(
+    reference_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = reference_root / "reference" / "h100-bert-small" / "default"
+    packed = tmp_path / "report.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for sheet in folder.glob("*.csv"):
+            archive.write(sheet, sheet.name)
+    with packed.open("rb") as content:
+        assert is_report(store_upload("report.zip", content))
+    with packed.open("rb") as content:
+        assert store_upload("perf_report.xlsx", content).name == "perf_report.xlsx"
+    monkeypatch.setenv(ROOTS_VARIABLE, str(folder.parent))
+    assert server_trace("default") == folder.resolve()
+    with pytest.raises(IntakeError, match="There is no file nothing"):
+        server_trace("nothing")
