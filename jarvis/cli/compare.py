@@ -21,7 +21,7 @@ from jarvis.cli.shared import (
     warn,
 )
 from jarvis.errors import OutputFolderError
-from jarvis.perf_report.compare_report import ALL, GROUPS
+from jarvis.sheet_groups import ALL, GROUPS
 from jarvis.staging import staged_folder
 from jarvis.workspace import ComparisonPaths, RunPaths, kept_run
 

@@ -15,10 +15,7 @@ import polars as pl
 
 from jarvis.errors import NotComparableError
 from jarvis.perf_report.overlap import OVERLAP_SUFFIX
-
-GROUPS = ("gpu_timeline", "ops_summary", "kernel_summary", "ops_all", "roofline")
-ALL = "all"
-"""Stands for every group that all reports have."""
+from jarvis.sheet_groups import ALL, GROUPS
 
 BASELINE, VARIANT, INTERSECT = "only_baseline", "only_variant", "intersect"
 _PARAMETER = "param: "

@@ -9,13 +9,13 @@ import pytest
 
 from jarvis.errors import NotComparableError
 from jarvis.perf_report.compare_report import (
-    GROUPS,
     NamedReport,
     compare_reports,
     hidden_columns,
 )
 from jarvis.reports.reading import read_report
 from jarvis.reports.xlsx import MAX_TAB_NAME, write_workbook
+from jarvis.sheet_groups import GROUPS
 
 KERNEL_TIME = "Kernel duration (µs)_sum"
 ROOFLINE_TIME = "Kernel Time (µs)_sum"
