@@ -6,7 +6,6 @@ from pathlib import Path
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory
 from jarvis.cli.whole import whole
-from jarvis.errors import JarvisError
 
 
 def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -27,16 +26,13 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from jarvis.reports import load_reporters
+    from jarvis.reports import reporter
     from jarvis.run import Run
 
-    reporters = load_reporters()
-    if arguments.format not in reporters:
-        known = ", ".join(reporters)
-        raise JarvisError(f"There is no format {arguments.format!r}. Choose one of {known}.")
+    chosen = reporter(arguments.format)
     run = Run.load(run_directory(arguments.directory))
     with whole(arguments.output) as place:
-        reporters[arguments.format].render(run, place)
+        chosen.render(run, place)
     result = {"format": arguments.format, "output": arguments.output}
     print_result(arguments, result, [arguments.output])
     return ExitCode.OK

@@ -1,38 +1,75 @@
-"""Report formats: every module of this package with a ``REPORTER`` is one."""
+"""Report formats: every module of this package with a ``REPORTER`` is one.
+
+Other packages add theirs through the entry point group ``jarvis.reports``.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import iter_modules
 
-from jarvis.errors import RegistrationError
+from jarvis.errors import JarvisError, RegistrationError
+from jarvis.reports.foreign import ENTRY_POINT_GROUP, load_foreign
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
 
-__all__ = ["Reporter", "add_plots", "load_reporters", "write_reports"]
+__all__ = ["Reporter", "add_plots", "load_formats", "load_reporters", "reporter", "write_reports"]
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The formats by name, and why those of other packages could not be loaded."""
+
+    reporters: Mapping[str, Reporter]
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
-def load_reporters() -> Mapping[str, Reporter]:
-    """The formats by name; RegistrationError where two have the same one."""
+def load_formats() -> Formats:
+    """All formats; RegistrationError where two of ours have the same name."""
     found: dict[str, Reporter] = {}
     for module in sorted(iter_modules(__path__), key=lambda module: module.name):
-        reporter = getattr(import_module(f"{__name__}.{module.name}"), "REPORTER", None)
-        if reporter is None:
+        made = getattr(import_module(f"{__name__}.{module.name}"), "REPORTER", None)
+        if made is None:
             continue
-        if reporter.name in found:
-            raise RegistrationError(f"Two report formats are named {reporter.name!r}.")
-        found[reporter.name] = reporter
-    return found
+        if made.name in found:
+            raise RegistrationError(f"Two report formats are named {made.name!r}.")
+        found[made.name] = made
+    failures: dict[str, str] = {}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            if point.name in found:
+                raise RegistrationError("another format has this name already")
+            found[point.name] = load_foreign(point)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's package
+            failures[point.name] = f"{type(error).__name__}: {error}"
+    return Formats(found, failures)
+
+
+def load_reporters() -> Mapping[str, Reporter]:
+    """The formats by name; RegistrationError where two of ours have the same one."""
+    return load_formats().reporters
+
+
+def reporter(name: str) -> Reporter:
+    """The format of this name; JarvisError with those there are, and why one is missing."""
+    formats = load_formats()
+    if name in formats.reporters:
+        return formats.reporters[name]
+    why = f" (it could not be loaded: {formats.failures[name]})" if name in formats.failures else ""
+    known = ", ".join(formats.reporters)
+    raise JarvisError(f"There is no format {name!r}{why}. Choose one of {known}.")
 
 
 def write_reports(run: Run, root: Path) -> None:
     """Write every format that belongs into a run directory to its place below ``root``."""
-    for reporter in load_reporters().values():
-        if reporter.in_run:
-            reporter.render(run, reporter.place(RunPaths(root)))
+    for made in load_reporters().values():
+        if made.in_run:
+            made.render(run, made.place(RunPaths(root)))
 
 
 def add_plots(run: Run, root: Path) -> None:
@@ -41,5 +78,5 @@ def add_plots(run: Run, root: Path) -> None:
     Raises PlotError where they cannot be drawn.
     """
     for name in ("plot", "analysis"):
-        reporter = load_reporters()[name]
-        reporter.render(run, reporter.place(RunPaths(root)))
+        made = load_reporters()[name]
+        made.render(run, made.place(RunPaths(root)))

@@ -1,0 +1,50 @@
+"""Report formats of other packages: made on demand, and contained where they fail."""
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+from jarvis.errors import JarvisError, RegistrationError
+from jarvis.reports.reporter import Reporter
+from jarvis.run import Run
+
+ENTRY_POINT_GROUP = "jarvis.reports"
+"""Packages name a ``Reporter`` under it; the name of the entry point is that of the format."""
+
+
+class ForeignReportError(JarvisError):
+    """A report format of another package failed."""
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .:")
+        super().__init__(
+            f"The report format {name!r} of another package failed: {said}. Ask who made it, or "
+            "choose another format."
+        )
+
+
+class ForeignReporter(Reporter):
+    """A format of another package; run directories do not hold it."""
+
+    in_run = False
+
+    def __init__(self, name: str, reporter: Reporter) -> None:
+        self.name = name  # type: ignore[misc]
+        self.suffix = reporter.suffix  # type: ignore[misc]
+        self._reporter = reporter
+
+    def render(self, run: Run, out: Path) -> None:
+        """Write ``run`` to ``out``; ForeignReportError where the package's code fails."""
+        try:
+            self._reporter.render(run, out)
+        except (Exception, SystemExit) as error:
+            raise ForeignReportError(self.name, error) from error
+        if not out.exists():
+            raise ForeignReportError(self.name, FileNotFoundError("it wrote nothing"))
+
+
+def load_foreign(point: EntryPoint) -> ForeignReporter:
+    """The format of an entry point; RegistrationError where it is none, and what loading raises."""
+    reporter = point.load()
+    if not isinstance(reporter, Reporter) or not isinstance(reporter.suffix, str):
+        raise RegistrationError(f"{point.value} is no Reporter with a suffix.")
+    return ForeignReporter(point.name, reporter)
