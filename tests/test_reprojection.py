@@ -114,7 +114,7 @@ def test_the_reference_is_compared_with_anew(built: Path, base: Path, tmp_path: 
     analyze(built, output_dir=tmp_path / "compared", **options)
     analyze(built, output_dir=tmp_path / "analysed", **options, **OTHER)
     reproject(tmp_path / "compared", output_dir=tmp_path / "again", **OTHER)
-    assert "comparison" in Run.load(tmp_path / "again").manifest.tables
+    assert "comparison_operations" in Run.load(tmp_path / "again").manifest.tables
     assert_equal(tmp_path / "again", tmp_path / "analysed")
 
 

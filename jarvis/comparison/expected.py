@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.hardware import HardwareSpec
+from jarvis.impact import KERNEL_FLOOR_US, SHORT_CALL_US
 from jarvis.perf_report.efficiency import OVER_LINK
 
 
@@ -76,3 +77,13 @@ def hardware_ratios(
 ) -> HardwareRatios | None:
     """The ratios of two GPUs, or None where either is not known."""
     return None if target is None or reference is None else HardwareRatios(target, reference)
+
+
+def launching_decides(side: str) -> pl.Expr:
+    """Whether starting its kernels decides the time of a call on ``"target"`` or ``"reference"``.
+
+    Such a call scales neither with bandwidth nor with compute peaks.
+    """
+    roofline_us = pl.col(f"{side}_roofline_us_per_call")
+    is_at_floor = (roofline_us < KERNEL_FLOOR_US).fill_null(value=True)
+    return (pl.col(f"{side}_us_per_call") < SHORT_CALL_US) & is_at_floor

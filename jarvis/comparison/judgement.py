@@ -4,9 +4,8 @@ from enum import StrEnum
 
 import polars as pl
 
-from jarvis.comparison.expected import HardwareRatios
+from jarvis.comparison.expected import HardwareRatios, launching_decides
 from jarvis.comparison.matching import MatchedBy
-from jarvis.impact import KERNEL_FLOOR_US, SHORT_CALL_US
 
 TOLERANCE = 1.2
 """Default of the tolerance: a call is unexpectedly slow or fast when its ratio is off the expected
@@ -61,12 +60,12 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
     least, most = pl.col("expected_ratio_least"), pl.col("expected_ratio_most")
     ratio, calls = pl.col("time_ratio"), pl.col("target_ms") / pl.col("target_us_per_call")
     expected_us = pl.col("reference_us_per_call") * most
-    roofline_us = pl.col("roofline_us_per_call")
+    roofline_us = pl.col("target_roofline_us_per_call")
     much = max(tolerance, MUCH)
     outcome = (
         pl.when(most.is_null())
         .then(pl.lit(Outcome.UNKNOWN.value))
-        .when(_is_short())
+        .when(launching_decides("target") & launching_decides("reference"))
         .then(pl.lit(Outcome.SHORT.value))
         .when(ratio > much * most)
         .then(pl.lit(Outcome.MUCH_SLOWER.value))
@@ -96,13 +95,6 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
             explanation=_explanation(ratios),
         )
     )
-
-
-def _is_short() -> pl.Expr:
-    """Whether launching decides the time of a call on both sides."""
-    times = pl.max_horizontal("target_us_per_call", "reference_us_per_call")
-    rooflines = pl.max_horizontal("roofline_us_per_call", "reference_roofline_us_per_call")
-    return (times < SHORT_CALL_US) & (rooflines < KERNEL_FLOOR_US).fill_null(value=True)
 
 
 def _explanation(ratios: HardwareRatios | None) -> pl.Expr:

@@ -6,7 +6,12 @@ from functools import cached_property
 
 import polars as pl
 
-from jarvis.comparison.expected import HardwareRatios, hardware_ratios, log_ratios
+from jarvis.comparison.expected import (
+    HardwareRatios,
+    hardware_ratios,
+    launching_decides,
+    log_ratios,
+)
 from jarvis.comparison.matching import MatchedBy, Matches, match
 from jarvis.comparison.sides import Role, Side
 from jarvis.schemas import columns
@@ -178,17 +183,21 @@ def _with_times(pairs: pl.DataFrame, compute_ms: float) -> pl.DataFrame:
             reference_us_per_call=1e3 * reference / pl.col("reference_calls"),
             efficiency_pct=pl.col("roofline_us") / target / 10,
             reference_efficiency_pct=pl.col("reference_roofline_us") / reference / 10,
-            target_calls=pl.col("calls").round().cast(pl.Int64),
-            roofline_us_per_call=pl.col("roofline_us") / pl.col("calls"),
+            target_calls=_whole("calls"),
+            target_roofline_us_per_call=pl.col("roofline_us") / pl.col("calls"),
             reference_roofline_us_per_call=pl.col("reference_roofline_us")
             / pl.col("reference_calls"),
         )
         .rename({"ms": "target_ms"})
         .with_columns(
-            pl.col("reference_calls").round().cast(pl.Int64),
+            reference_calls=_whole("reference_calls"),
             time_ratio=pl.col("target_us_per_call") / pl.col("reference_us_per_call"),
         )
     )
+
+
+def _whole(calls: str) -> pl.Expr:
+    return pl.col(calls).round().clip(lower_bound=1).cast(pl.Int64)
 
 
 def difference(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
@@ -217,7 +226,7 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
 
     It is the mean of what is expected of the operations on either side, by their share of time.
     Where the same call is memory bound on one GPU and compute bound on the other, it is the ratio
-    of its roofline times.
+    of its roofline times. Where launching decides on one side, the same time is expected too.
     """
     is_same_call = pl.col("matched_by") == MatchedBy.ARGUMENTS.value
     has_flops = (pl.col("flops") > 0) & (pl.col("reference_flops") > 0)
@@ -229,7 +238,7 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
         return target / (pl.col(f"reference_{name}") / pl.col("reference_calls"))
 
     work = pl.when(has_flops).then(per_call("flops")).when(has_bytes).then(per_call("bytes"))
-    rooflines = pl.col("roofline_us_per_call") / pl.col("reference_roofline_us_per_call")
+    rooflines = pl.col("target_roofline_us_per_call") / pl.col("reference_roofline_us_per_call")
     is_mixed = (
         is_same_call
         & pl.all_horizontal(pl.col("bound", "reference_bound").is_in(["memory", "compute"]))
@@ -243,8 +252,10 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
         mean = ((pl.col(f"log_{limit}") + pl.col(f"reference_log_{limit}")) / 2).exp()
         return pl.when(is_mixed).then(rooflines).when(is_comparable).then(mean)
 
+    is_short = launching_decides("target") | launching_decides("reference")
+    least, most = expected("least"), expected("most")
     return pairs.with_columns(
         work_ratio=work,
-        expected_ratio_least=expected("least"),
-        expected_ratio_most=expected("most"),
+        expected_ratio_least=pl.when(is_short).then(least.clip(upper_bound=1.0)).otherwise(least),
+        expected_ratio_most=pl.when(is_short).then(most.clip(lower_bound=1.0)).otherwise(most),
     )

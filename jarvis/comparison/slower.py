@@ -121,6 +121,11 @@ class Slower:
     def place(self) -> str:
         return str(self.first["place"] or self.first["name"])
 
+    @property
+    def _has_known_bound(self) -> bool:
+        bounds = self.first["bound"], self.first["reference_bound"]
+        return all(bound in ("memory", "compute") for bound in bounds)
+
     @cached_property
     def is_much(self) -> bool:
         return bool((self.rows["outcome"] == Outcome.MUCH_SLOWER.value).any())
@@ -266,6 +271,10 @@ class Slower:
             )
         if self.first["expected_ratio_most"] is None:
             parts.append("What the GPUs explain of the difference is not known.")
+        elif self.first["expected_ratio"] is None and self._has_known_bound:
+            parts.append(
+                "On one side launching decides, so no more is asked than the reference's own time."
+            )
         elif self.first["expected_ratio"] is None:
             parts.append("What bounds it is not known, so the highest ratio counts as explained.")
         if self.first["is_roofline_capped"]:

@@ -127,14 +127,15 @@ OPERATIONS = (
         "expected_ratio_least",
         "Least expected ratio",
         "",
-        "where the bound is not known: least ratio that any figure of the two GPUs explains",
+        "the same, or where that is a range its lower end: the bound is not known, or launching "
+        "decides on one side",
         ",.2f",
     ),
     number(
         "expected_ratio_most",
         "Most expected ratio",
         "",
-        "where the bound is not known: highest ratio that any figure of the two GPUs explains",
+        "the upper end of that range; what is slower is not explained by the hardware",
         ",.2f",
     ),
     number(

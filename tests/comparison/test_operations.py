@@ -94,6 +94,16 @@ def test_calls_that_launching_decides_are_not_judged() -> None:
     assert found["is_unexpected"].to_list() == [None]
 
 
+def test_a_call_that_launching_decides_on_one_side_is_held_to_the_other_sides_time() -> None:
+    tiny = [[8, 8], [8, 8]]
+    builds = (trace().op("aten::mm", tiny).launches("k", us=us) for us in (30.0, 5.0))
+    row = compared(*builds, FAST, SLOW).operations.row(0, named=True)
+    # Bandwidth would ask for a quarter of the reference's time.
+    assert (row["expected_ratio_least"], row["expected_ratio_most"]) == pytest.approx((0.25, 1.0))
+    assert row["outcome"] == "much slower"
+    assert row["attainable_ms"] == pytest.approx(0.005)
+
+
 def test_a_faster_reference_than_the_roofline_asks_for_no_more_than_the_roofline() -> None:
     # 2 GFLOP take 20 us on the target at its peak; the reference's 4 us would ask for 8.
     found = compared(products(60, 40), products(4, 10)).operations
