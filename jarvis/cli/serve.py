@@ -24,16 +24,35 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         help=f"where analyses are kept (default: {HOME_VARIABLE}, else ~/.jarvis)",
     )
     add_flag(command, "with_sample", action="store_true", help="analyse the simulated sample first")
+    add_flag(
+        command,
+        "job_slots",
+        metavar="N",
+        type=_slots,
+        help="jobs that run at once, each in a process of its own; 0 leaves them to workers "
+        "elsewhere (default: 1)",
+    )
     command.set_defaults(run=_serve)
+
+
+def _slots(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs, like 2")
+    return int(text)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
     import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
+    from jarvis.server.database import database
     from jarvis.server.intake import ROOTS_VARIABLE, sample_trace
     from jarvis.server.submission import Submission, submit
+    from jarvis.server.worker_watch import SLOTS_VARIABLE
 
+    database()  # so that one that cannot be used is said here, not on a page
+    if arguments.job_slots is not None:
+        os.environ[SLOTS_VARIABLE] = str(arguments.job_slots)
     if arguments.with_sample:
         kept = submit(Submission(sample_trace()), print_step)
         print(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}", flush=True)

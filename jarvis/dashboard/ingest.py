@@ -1,21 +1,17 @@
 """The parts of the ingest page: a trace comes in, is described, and is analysed step by step."""
 
-import os
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from time import perf_counter
 from urllib.parse import urlencode
 
 import polars as pl
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from jarvis.analyses.wording import counted
 from jarvis.dashboard import links, navigation, state
 from jarvis.dashboard.controls import list_choice, text_input
 from jarvis.dashboard.gpu_choice import choose_gpu
-from jarvis.dashboard.step_list import finished_steps, step_list
+from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took, visitor
 from jarvis.dashboard.trace_choice import (
     SAMPLE,
     SERVER_PATH,
@@ -23,17 +19,24 @@ from jarvis.dashboard.trace_choice import (
     choose_trace,
     chosen_source,
 )
+from jarvis.dashboard.trace_info import trace_info
 from jarvis.errors import JarvisError
-from jarvis.pipeline import read_info
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING, byte_size, count, milliseconds
+from jarvis.server import jobs
 from jarvis.server.catalogue import read_catalogue
+from jarvis.server.database import database
 from jarvis.server.intake import output_folder
-from jarvis.server.submission import Kept, Submission, submit
+from jarvis.server.job_kinds import Analyze, request_of
+from jarvis.server.jobs import Job
+from jarvis.server.submission import Submission
 from jarvis.trace import TraceInfo
+from jarvis.wording import counted
 
 NONE, KEPT = "none", "kept analysis"
-_LAST = "_ingest_last"
+PAGE = "ingest"
+_AWAITED = "_ingest_awaited"
+"""The job whose analysis is opened when it is there: one that was asked for in this visit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +45,6 @@ class _Reference:
 
     trace: Path | None = None
     analysis_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """The last analysis of this visit: what was asked, what came of it, its steps."""
-
-    submission: Submission
-    kept: Kept
-    seconds: float
-    steps: list[str]
 
 
 def form() -> None:
@@ -79,37 +72,25 @@ def form() -> None:
     is_asked = st.button(
         "Analyse", type="primary", icon=":material/play_arrow:", disabled=submission is None
     )
-    outcome, steps = st.container(), st.container()
-    with steps:
-        if submission is not None and is_asked:
-            named = replace(submission, model_name=model or None)
-            _analyse(named, folder, reference)
-    with outcome:
-        _outcome(steps)
+    if submission is not None and is_asked:
+        _ask(replace(submission, model_name=model or None), folder, reference)
+    job = remembered_job(PAGE)
+    if job is not None:
+        follow(job, _outcome)
 
 
 def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
     """The chosen trace and what it says about itself; a refusal is shown as a sentence."""
-    trace = None
     try:
-        trace = choose_trace("ingest", (UPLOAD, SERVER_PATH, SAMPLE))
-        if trace is None:
-            return None, None
-        stat = trace.stat()
-        info = _read_info(str(trace), stat.st_mtime_ns, stat.st_size)
+        trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, SAMPLE))
+        info = None if trace is None else trace_info(trace)
     except JarvisError as error:
-        # Where the server keeps an upload means nothing to the one who sent it.
-        folder = f"{trace.parent}{os.sep}" if trace else ""
-        st.error(str(error).replace(folder, ""), icon=":material/error:")
+        st.error(escape(str(error)), icon=":material/error:")
+        return None, None
+    if info is None:
         return None, None
     st.caption(f"{escape(info.file_name)} · {byte_size(info.size_bytes)} · {_recorded(info)}")
     return trace, info
-
-
-@st.cache_data(max_entries=16, show_spinner="Reading the trace")
-def _read_info(path: str, mtime_ns: int, size: int) -> TraceInfo:
-    """``mtime_ns`` and ``size`` tell apart a file that was replaced."""
-    return read_info(Path(path))
 
 
 def _recorded(info: TraceInfo) -> str:
@@ -149,69 +130,57 @@ def _chosen_reference() -> _Reference:
         return _Reference(analysis_id=chosen)
 
 
-def _analyse(submission: Submission, folder: str, reference: _Reference) -> None:
-    st.session_state.pop(_LAST, None)
-    begin = perf_counter()
-    taken: list[str] = []
+def _ask(submission: Submission, folder: str, reference: _Reference) -> None:
+    """Queue the analysis, and show its job from now on."""
     try:
         if folder:
             submission = replace(submission, copy_to=output_folder(folder))
-        if reference.trace is not None:
-            st.markdown("**Reference**")
-            kept = submit(Submission(reference.trace), step_list(taken))
-            reference = _Reference(analysis_id=kept.id)
-            st.markdown("**Trace**")
         submission = replace(submission, reference=reference.analysis_id)
-        kept = submit(submission, step_list(taken))
+        _queue(Analyze(submission, reference.trace))
     except JarvisError as error:
-        st.error(str(error), icon=":material/error:")
+        st.error(escape(str(error)), icon=":material/error:")
+
+
+def _queue(request: Analyze) -> None:
+    job = jobs.submit(database(), request.new_job(), visitor())
+    remember_job(PAGE, job.id)
+    st.session_state[_AWAITED] = job.id
+
+
+def _outcome(job: Job) -> None:
+    """What came of an analysis, and where to go from here."""
+    if job.analysis_id is None:
         return
-    _made(_Made(submission, kept, perf_counter() - begin, taken))
-
-
-def _made(made: _Made) -> None:
-    """Remember the outcome and draw the page again, so that the sidebar names the new analysis."""
-    st.session_state[_LAST] = made
-    state.open_next(made.kept.id)
-    st.rerun()
-
-
-def _outcome(steps: DeltaGenerator) -> None:
-    """How the last analysis ended, and where to go from here."""
-    if _LAST not in st.session_state:
-        return
-    made: _Made = st.session_state[_LAST]
-    submission, kept = made.submission, made.kept
-    with steps:
-        finished_steps(made.steps)
-    if kept.is_reused:
+    if st.session_state.get(_AWAITED) == job.id:
+        del st.session_state[_AWAITED]
+        state.open_next(job.analysis_id)
+        st.rerun()  # so that the sidebar names the new analysis
+    request = request_of(job.kind, job.parameters)
+    is_reused = job.result.get("is_reused", False)
+    if is_reused:
         st.info(
             "This trace was analysed with these options before; the kept analysis is as good.",
             icon=":material/history:",
         )
     else:
-        st.success(f"Analysed in {made.seconds:.1f} s.", icon=":material/check_circle:")
-    if submission.copy_to is not None:
-        st.caption(f"The run also stands in {escape(str(submission.copy_to))}.")
+        st.success(f"Analysed in {took(job)}.", icon=":material/check_circle:")
+    if isinstance(request, Analyze) and request.submission.copy_to is not None:
+        st.caption(f"The run also stands in {escape(str(request.submission.copy_to))}.")
     with st.container(horizontal=True):
         navigation.link(
             navigation.OVERVIEW,
             "Open the overview",
             icon=":material/dashboard:",
-            **{links.ANALYSIS: kept.id},
+            **{links.ANALYSIS: job.analysis_id},
         )
-        if kept.is_reused and st.button(
-            "Analyse again", icon=":material/refresh:", type="tertiary"
-        ):
-            with steps:
-                _analyse_again(submission)
-
-
-def _analyse_again(submission: Submission) -> None:
-    begin = perf_counter()
-    taken: list[str] = []
-    kept: Kept = submit(submission, step_list(taken), again=True)
-    _made(_Made(submission, kept, perf_counter() - begin, taken))
+        if is_reused and isinstance(request, Analyze):
+            st.button(
+                "Analyse again",
+                icon=":material/refresh:",
+                type="tertiary",
+                on_click=_queue,
+                args=(replace(request, is_again=True),),
+            )
 
 
 def recent_analyses() -> None:

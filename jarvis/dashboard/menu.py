@@ -33,6 +33,7 @@ def menu() -> Menu:
             _file_page("compare", "Compare", "compare_arrows"),
             _file_page("report", "Report", "description"),
             _file_page("hardware", "Hardware", "memory"),
+            _file_page("jobs", "Jobs", "checklist"),
         ],
     }
 

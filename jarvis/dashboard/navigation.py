@@ -10,7 +10,7 @@ from jarvis.dashboard.links import ANALYSIS
 from jarvis.dashboard.state import current_id
 
 INGEST, OVERVIEW, TIMELINE, CALL_TREE = "", "overview", "timeline", "call_tree"
-COMPARE, HARDWARE = "compare", "hardware"
+COMPARE, HARDWARE, JOBS = "compare", "hardware", "jobs"
 """URL paths of pages; those of analyses are their keys."""
 
 _PAGES = "_pages"

@@ -7,6 +7,7 @@ import streamlit as st
 from jarvis.charts import Palette
 from jarvis.dashboard import links, navigation, sidebar, state
 from jarvis.dashboard.browser_history import keep_one_entry_per_action
+from jarvis.dashboard.job_chip import job_chip
 from jarvis.dashboard.menu import menu
 from jarvis.errors import JarvisError
 from jarvis.server.catalogue import read_catalogue
@@ -38,6 +39,7 @@ def draw(body: Callable[[], None], url_path: str) -> None:
     with st.sidebar:
         sidebar.choose_analysis(catalogue)
         link_slot, facts_slot = st.container(), st.container()
+        job_chip()
     try:
         body()
         with facts_slot:

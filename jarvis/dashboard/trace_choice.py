@@ -7,6 +7,7 @@ import streamlit as st
 
 from jarvis.dashboard.controls import choice, text_input
 from jarvis.server.intake import sample_trace, server_trace, store_upload, trace_roots
+from jarvis.workspace import home
 
 UPLOAD, SERVER_PATH, SAMPLE = "upload", "server path", "sample"
 _STORED = "_stored_uploads"
@@ -31,8 +32,14 @@ def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
             "A simulated training step (transformer and convolution blocks on eight ranks): it was "
             "computed, not recorded, and every page says so."
         )
-        return sample_trace()
+        return _sample(home())
     return None
+
+
+@st.cache_resource(max_entries=8, show_spinner="Computing the sample")
+def _sample(_: Path) -> Path:
+    """The sample in the home folder: computed once for all visitors."""
+    return sample_trace()
 
 
 def chosen_source(prefix: str) -> str | None:

@@ -5,6 +5,8 @@ It holds the jobs and who works on them. Analyses are not in it: a folder with a
 
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -31,7 +33,7 @@ from sqlalchemy import (
     make_url,
 )
 from sqlalchemy.engine import Connection, Dialect
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from jarvis.errors import JarvisError
@@ -132,6 +134,7 @@ JOBS = Table(
     Column("started", UtcDateTime),
     Column("ended", UtcDateTime),
     Index("jobs_by_state", "state", "created"),
+    Index("jobs_by_request", "fingerprint", "created"),
 )
 """One row for each job; the queue, and what became of what was in it."""
 
@@ -168,9 +171,29 @@ def database() -> Engine:
     return _database(database_url())
 
 
-def reading(engine: Engine) -> Connection:
-    """A connection that reads; ``engine.begin()`` is for writing."""
-    return engine.connect().execution_options(**{READ_ONLY: True})
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection that reads, and waits for no writer; DatabaseError where it does not answer."""
+    with _answering(), engine.connect().execution_options(**{READ_ONLY: True}) as connection:
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes, whole or not at all; DatabaseError where it does not answer."""
+    with _answering(), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """A database that does not answer is a sentence; what it refuses stays as it is."""
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except SQLAlchemyError as error:
+        raise DatabaseError(_reason(error)) from error
 
 
 @lru_cache(maxsize=4)
@@ -179,9 +202,13 @@ def _database(url: str) -> Engine:
         engine = _engine(url)
         upgrade(engine)
     except (SQLAlchemyError, ImportError, OSError) as error:
-        reason = getattr(error, "orig", None) or error
-        raise DatabaseError(str(reason).strip().rstrip(".")) from error
+        raise DatabaseError(_reason(error)) from error
     return engine
+
+
+def _reason(error: Exception) -> str:
+    """What the driver said, without the statement and its values."""
+    return str(getattr(error, "orig", None) or error).strip().rstrip(".")
 
 
 def _engine(url: str) -> Engine:

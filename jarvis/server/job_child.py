@@ -33,6 +33,18 @@ _OWN_MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
 dropped by the system at any time."""
 
 
+def assignment_of(job: Job) -> Assignment:
+    """What a process is told of its job."""
+    return Assignment(job.id, job.kind, job.parameters, job.attempt_label)
+
+
+def outcome_after(message: MadeMessage | FailedMessage) -> Outcome:
+    """How a job ended, by the last word of its process."""
+    if isinstance(message, FailedMessage):
+        return Outcome(JobState.FAILED, message.error)
+    return Outcome(JobState.DONE, result=message.result, analysis_id=message.analysis_id)
+
+
 class JobChild:
     """One process for one job; it waits for it, ready, until ``give``."""
 
@@ -58,9 +70,8 @@ class JobChild:
     def give(self, job: Job) -> None:
         """Let it do a job; a process that has died meanwhile is noticed by ``listen``."""
         self.job = job
-        assignment = Assignment(job.id, job.kind, job.parameters, job.attempt_label)
         with suppress(BrokenPipeError):
-            self._input.write(to_line(assignment))
+            self._input.write(to_line(assignment_of(job)))
             self._input.flush()
 
     def listen(self) -> bool:
@@ -115,13 +126,10 @@ class JobChild:
     def _take(self, message: Message) -> None:
         if isinstance(message, StepMessage):
             self._step(message)
-        elif isinstance(message, MadeMessage):
-            self.headway.percent = 100.0
-            self.outcome = Outcome(
-                JobState.DONE, result=message.result, analysis_id=message.analysis_id
-            )
-        elif isinstance(message, FailedMessage):
-            self.outcome = Outcome(JobState.FAILED, message.error)
+        elif isinstance(message, MadeMessage | FailedMessage):
+            self.outcome = outcome_after(message)
+            if self.outcome.state is JobState.DONE:
+                self.headway.percent = 100.0
 
     def _step(self, message: StepMessage) -> None:
         far = self.headway

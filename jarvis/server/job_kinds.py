@@ -26,6 +26,16 @@ WHOLE_RUN = "zip"
 """The export that is the run directory itself."""
 
 
+class MissingInputError(JarvisError):
+    """A file that a job is to read cannot be looked at."""
+
+    def __init__(self, error: OSError) -> None:
+        name = Path(str(error.filename)).name
+        super().__init__(
+            f"{name} cannot be read: {error.strerror or error}. Choose it, or upload it, again."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """What a job has made: an analysis, or the one that it was about; ``result`` is JSON.
@@ -64,8 +74,11 @@ class Request(ABC):
         """Do it. Raises a JarvisError where it cannot be done, an OSError of the disk."""
 
     def new_job(self) -> NewJob:
-        """As a row of the queue; OSError where an input is not there."""
-        stats = [path.stat() for path in self.inputs]
+        """As a row of the queue; MissingInputError where an input is not there."""
+        try:
+            stats = [path.stat() for path in self.inputs]
+        except OSError as error:
+            raise MissingInputError(error) from error
         return NewJob(
             self.kind,
             self.title,
@@ -78,6 +91,11 @@ class Request(ABC):
 def request_of(kind: JobKind, parameters: Mapping[str, Any]) -> Request:
     """The request that a row of the queue holds."""
     return TypeAdapter(_REQUESTS[kind]).validate_python(dict(parameters))
+
+
+def made_file(result: Mapping[str, Any]) -> Path | None:
+    """The file that a job has made; it may have been removed since."""
+    return exports_dir() / result["file"] if "file" in result else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,15 +58,21 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     assignment = from_line(line)
     assert isinstance(assignment, Assignment)
     os.environ[LABEL_VARIABLE] = assignment.staging
-    say(_done(assignment, _Teller(say, on_step)))
+    say(outcome_of(assignment, _Teller(say, on_step)))
 
 
-def _done(assignment: Assignment, progress: Callable[[Step], None]) -> Message:
+def outcome_of(
+    assignment: Assignment, progress: Callable[[Step], None]
+) -> MadeMessage | FailedMessage:
+    """Do what a job asks for; what cannot be done is a sentence, and a fault of ours is raised."""
     request = request_of(JobKind(assignment.kind), assignment.parameters)
     try:
         made = request.run(progress, assignment.job_id)
     except JarvisError as error:
-        return FailedMessage(str(error))
+        sentence = str(error)
+        for path in request.inputs:  # where the server keeps it means nothing to who sent it
+            sentence = sentence.replace(f"{path.parent}{os.sep}", "")
+        return FailedMessage(sentence)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return FailedMessage(

@@ -28,7 +28,7 @@ from sqlalchemy.engine import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
 from jarvis.errors import JarvisError
-from jarvis.server.database import ACTIVE, JOBS, WORKERS, JobKind, JobState, reading
+from jarvis.server.database import ACTIVE, JOBS, WORKERS, JobKind, JobState, reading, writing
 
 ABANDONED_S = 20
 """A running job whose worker has been silent for so long is given up. Longer than a database may be
@@ -186,7 +186,7 @@ def submit(engine: Engine, new: NewJob, owner: str | None = None) -> Job:
     }
     while True:
         try:
-            with engine.begin() as connection:
+            with writing(engine) as connection:
                 connection.execute(insert(JOBS).values(row))
                 return _job(connection, str(row["id"]))
         except IntegrityError:
@@ -201,6 +201,14 @@ def find(engine: Engine, job_id: str) -> Job:
     if job is None:
         raise UnknownJobError(job_id)
     return job
+
+
+def latest(engine: Engine, new: NewJob) -> Job | None:
+    """The newest job that asked for the same, however it ended."""
+    same = select(JOBS).where(JOBS.c.fingerprint == new.fingerprint)
+    with reading(engine) as connection:
+        row = connection.execute(same.order_by(JOBS.c.created.desc()).limit(1)).mappings().first()
+    return None if row is None else _of_row(row)
 
 
 def recent(
@@ -226,7 +234,7 @@ def counts(engine: Engine) -> dict[JobState, int]:
 
 def cancel(engine: Engine, job_id: str) -> Job:
     """End a job: at once where it waits, within a second where it runs; else nothing happens."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(
             _update(job_id, JobState.QUEUED).values(state=JobState.CANCELLED, ended=_now())
         )
@@ -237,7 +245,7 @@ def cancel(engine: Engine, job_id: str) -> Job:
 def retry(engine: Engine, job_id: str) -> Job:
     """Queue a failed or cancelled job again, or give the one that does the same meanwhile."""
     try:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             connection.execute(_update(job_id, *RETRYABLE).values(_ANEW))
             return _job(connection, job_id)
     except IntegrityError:
@@ -276,7 +284,7 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
         )
         .returning(*JOBS.c)
     )
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         row = connection.execute(taken).mappings().first()
     return None if row is None else _of_row(row)
 
@@ -284,7 +292,7 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
 def beat(engine: Engine, worker: str, slots: int, headway: Mapping[str, Headway]) -> None:
     """Say that a worker lives, and how far its jobs are."""
     now = _now()
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         alive = update(WORKERS).where(WORKERS.c.id == worker).values(heartbeat=now)
         if connection.execute(alive).rowcount == 0:
             row = {"id": worker, "slots": slots, "started": now, "heartbeat": now}
@@ -304,7 +312,7 @@ def orders(engine: Engine, worker: str) -> dict[str, bool]:
 
 def finish(engine: Engine, worker: str, job_id: str, headway: Headway, outcome: Outcome) -> None:
     """Write down how a job ended; without effect where it was taken from the worker."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(
             _mine(job_id, worker).values(
                 **headway.values(),
@@ -319,7 +327,7 @@ def finish(engine: Engine, worker: str, job_id: str, headway: Headway, outcome: 
 
 def leave(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:
     """A worker goes in order: what it has not finished waits for the next one."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         for job_id in unfinished:
             connection.execute(_mine(job_id, worker).values(_ANEW))
         connection.execute(delete(WORKERS).where(WORKERS.c.id == worker))
@@ -349,7 +357,7 @@ def give_up_abandoned(engine: Engine) -> list[Job]:
         )
         .returning(*JOBS.c)
     )
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.heartbeat < before))
         return [_of_row(row) for row in connection.execute(ended).mappings()]
 

@@ -18,11 +18,10 @@ from time import monotonic
 from types import FrameType
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
-from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.database import DatabaseError, JobKind, JobState, database
 from jarvis.server.job_child import COMMAND, JobChild
 from jarvis.server.job_memory import MEMORY_VARIABLE, memory_limit_bytes
 from jarvis.server.jobs import Job, Outcome
@@ -137,8 +136,8 @@ class Worker:
             if now - self._due[task] >= period_s:
                 try:
                     task()
-                except SQLAlchemyError as error:
-                    log.warning("the database does not answer: %s", error)
+                except DatabaseError as error:
+                    log.warning("%s", error)
                 self._due[task] = now
 
     def _look(self) -> None:
@@ -203,8 +202,8 @@ class Worker:
                 if outcome is not None and job.id not in unfinished:
                     jobs.finish(self._engine, self.id, job.id, child.headway, outcome)
             jobs.leave(self._engine, self.id, unfinished)
-        except SQLAlchemyError as error:
-            log.warning("the database does not answer; jobs will be given up: %s", error)
+        except DatabaseError as error:
+            log.warning("jobs cannot be put back, and will be given up: %s", error)
 
 
 def _job(child: JobChild) -> Job:

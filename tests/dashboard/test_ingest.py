@@ -10,12 +10,14 @@ from jarvis.server.catalogue import read_catalogue
 from jarvis.server.intake import ROOTS_VARIABLE
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 
 @pytest.fixture
 def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv(ROOTS_VARIABLE, str(tmp_path))
+    do_jobs_at_once(monkeypatch)
     return tmp_path
 
 

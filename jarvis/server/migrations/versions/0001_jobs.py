@@ -40,6 +40,7 @@ def upgrade() -> None:
         sa.Column("ended", moment),
     )
     op.create_index("jobs_by_state", "jobs", ["state", "created"])
+    op.create_index("jobs_by_request", "jobs", ["fingerprint", "created"])
     is_active = sa.text("state IN ('queued', 'running')")
     op.create_index(
         "jobs_active_once",

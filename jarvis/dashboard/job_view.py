@@ -1,0 +1,163 @@
+"""One job as a page shows it: its steps as they run, how it ended, and what to do next."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from jarvis.dashboard.links import note_control, notice
+from jarvis.dashboard.polling import polled
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import byte_size
+from jarvis.server import jobs
+from jarvis.server.database import JobState, database
+from jarvis.server.jobs import RETRYABLE, Job, UnknownJobError
+from jarvis.wording import counted
+
+POLL_S = 0.5
+"""A job that waits or runs is looked at this often; one that has ended, not at all."""
+
+JOB = "job"
+"""The URL parameter that names a job on the jobs page."""
+
+_PRECISE_S = 10
+"""Longer times are said without hundredths."""
+
+
+def remember_job(page: str, job_id: str | None) -> None:
+    """The job that a page shows: in its URL, so that it is there after a refresh."""
+    parameter = f"{page}_job"
+    st.session_state[f"_{parameter}"] = job_id
+    if job_id is None:
+        st.query_params.pop(parameter, None)
+    else:
+        st.query_params[parameter] = job_id
+
+
+def remembered_job(page: str) -> Job | None:
+    """The job of ``remember_job`` or of a link; one that is not there is corrected with a word."""
+    parameter = f"{page}_job"
+    job_id = st.query_params.get(parameter) or st.session_state.get(f"_{parameter}")
+    if job_id is None:
+        return None
+    try:
+        job = jobs.find(database(), job_id)
+    except UnknownJobError as error:
+        notice(str(error))
+        remember_job(page, None)
+        return None
+    remember_job(page, job_id)
+    note_control(parameter, job_id)
+    return job
+
+
+def follow(job: Job, ended: Callable[[Job], None]) -> None:
+    """Draw a job; while it waits or runs, again and again, and then the whole page once more.
+
+    ``ended`` draws what belongs to a job that is done.
+    """
+    if job.is_active:
+        _live(job.id, ended)
+    else:
+        draw(job, ended)
+
+
+@polled(POLL_S)
+def _live(job_id: str, ended: Callable[[Job], None]) -> None:
+    job = jobs.find(database(), job_id)
+    if not job.is_active:
+        st.rerun()
+    draw(job, ended)
+
+
+def draw(job: Job, ended: Callable[[Job], None]) -> None:
+    """Draw a job as it is; ``ended`` draws what belongs to one that is done."""
+    if job.state is JobState.DONE:
+        ended(job)
+    elif job.state is JobState.FAILED:
+        where = f" (step: {escape(job.step)})" if job.step else ""
+        st.error(f"{escape(job.error or 'The job failed.')}{where}", icon=":material/error:")
+    elif job.state is JobState.CANCELLED:
+        st.warning("The job was cancelled; nothing of it was kept.", icon=":material/cancel:")
+    elif job.state is JobState.QUEUED:
+        _waiting()
+    for step in job.steps:
+        label = f"{escape(step.name)} · {step.elapsed_s:.2f} s"
+        st.status(label, type="step", state="complete")
+    if job.state is JobState.RUNNING:
+        st.status(_where(job), type="step", state="running")
+        st.progress(job.percent / 100, f"{job.percent:.0f}% · {took(job)}")
+    _buttons(job)
+    if job.log:
+        with st.expander("Log", icon=":material/terminal:"):
+            st.code(job.log, language=None, height=260)
+
+
+def took(job: Job) -> str:
+    """How long a job has run, or ran."""
+    seconds = job.elapsed_s
+    if seconds is None:
+        return ""
+    if seconds < _PRECISE_S:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def retry(job_id: str) -> None:
+    """Queue a job again; for a button."""
+    jobs.retry(database(), job_id)
+
+
+def visitor() -> str | None:
+    """Who looks at the page, where the server knows."""
+    email = st.user.get("email")
+    return str(email) if email else None
+
+
+def _waiting() -> None:
+    engine = database()
+    if not jobs.has_worker(engine):
+        st.warning(
+            "Waiting: no worker is at work. It begins as soon as one is started; `jarvis serve` "
+            "does that, unless it has `--job-slots 0`.",
+            icon=":material/hourglass_disabled:",
+        )
+        return
+    ahead = jobs.counts(engine).get(JobState.RUNNING, 0)
+    reason = f"{counted(ahead, 'other job')} first" if ahead else "begins in a moment"
+    st.caption(f":material/hourglass_top: Waiting: {reason}.")
+
+
+def _where(job: Job) -> str:
+    if job.step is None:
+        return "Starting"
+    parts = [f"{escape(job.step)} ({job.step_number} of {job.step_count})"]
+    if job.bytes_total:
+        parts.append(f"{byte_size(job.bytes_done or 0)} of {byte_size(job.bytes_total)}")
+    return " · ".join(parts)
+
+
+def _buttons(job: Job) -> None:
+    if job.is_active:
+        st.button(
+            "Being cancelled" if job.is_cancel_requested else "Cancel",
+            key=f"_cancel_{job.id}",
+            icon=":material/cancel:",
+            disabled=job.is_cancel_requested,
+            on_click=_cancel,
+            args=(job.id,),
+            help="Ends the job within a second; nothing half-written is kept.",
+        )
+    elif job.state in RETRYABLE:
+        st.button(
+            "Retry",
+            key=f"_retry_{job.id}",
+            icon=":material/refresh:",
+            on_click=retry,
+            args=(job.id,),
+            help="Puts the job into the queue again, as it was asked for.",
+        )
+
+
+def _cancel(job_id: str) -> None:
+    jobs.cancel(database(), job_id)

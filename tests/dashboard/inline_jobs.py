@@ -1,0 +1,46 @@
+"""Jobs that are done as soon as they are asked for: a page test has no worker beside it."""
+
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.pipeline import Step
+from jarvis.server import jobs
+from jarvis.server.job_child import assignment_of, outcome_after
+from jarvis.server.job_process import outcome_of
+from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob
+
+WORKER = "inline"
+
+
+def work_off(engine: Engine) -> None:
+    """Do every job that waits, in this process, as a worker would."""
+    while job := jobs.claim(engine, WORKER):
+        headway = Headway(log=f"{datetime.now(UTC):%H:%M:%S} done inline\n")
+
+        def note(step: Step, far: Headway = headway) -> None:
+            far.step, far.step_number, far.step_count = step.name, step.number, step.total
+            if step.elapsed_s is not None:
+                far.steps.append(FinishedStep(step.name, step.elapsed_s))
+
+        outcome = outcome_after(outcome_of(assignment_of(job), note))
+        jobs.finish(engine, WORKER, job.id, headway, outcome)
+
+
+def do_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is queued from now on is done before the asker goes on."""
+    submit, retry = jobs.submit, jobs.retry
+
+    def submit_and_do(engine: Engine, new: NewJob, owner: str | None = None) -> Job:
+        job = submit(engine, new, owner)
+        work_off(engine)
+        return jobs.find(engine, job.id)
+
+    def retry_and_do(engine: Engine, job_id: str) -> Job:
+        job = retry(engine, job_id)
+        work_off(engine)
+        return jobs.find(engine, job.id)
+
+    monkeypatch.setattr(jobs, "submit", submit_and_do)
+    monkeypatch.setattr(jobs, "retry", retry_and_do)

@@ -1,0 +1,143 @@
+"""The jobs page: every state with what can be done about it, links to a job, and what is empty."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from streamlit.testing.v1 import AppTest
+
+from jarvis.server import jobs
+from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.job_kinds import Export
+from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import work_off
+
+Queue = Callable[[str], Job]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    return database()
+
+
+@pytest.fixture
+def queue(engine: Engine) -> Queue:
+    def submit(name: str) -> Job:
+        new = NewJob(JobKind.ANALYZE, f"Analyse {name}", {"trace": name})
+        return jobs.submit(engine, new, "ann@example.com")
+
+    return submit
+
+
+def run(engine: Engine, job: Job) -> Headway:
+    """Let a worker be in the middle of a job."""
+    taken = jobs.claim(engine, "w")
+    assert taken is not None
+    assert taken.id == job.id
+    far = Headway("GPU timeline", 3, 8, 25.0, None, None, [FinishedStep("Read", 0.5)], "12:00 Read")
+    jobs.beat(engine, "w", 1, {job.id: far})
+    return far
+
+
+def test_without_jobs_the_page_says_how_to_get_one(filed: Draw, engine: Engine) -> None:
+    page = filed("jobs")
+    assert not page.exception
+    assert "No job yet" in page.info[0].value
+
+
+def test_every_state_has_its_row_and_its_progress(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    failed, running, waiting = (queue(name) for name in ("bad.json", "now.json", "later.json"))
+    far = run(engine, failed)
+    jobs.finish(engine, "w", failed.id, far, Outcome(JobState.FAILED, "The disk is full."))
+    run(engine, running)
+    page = filed("jobs")
+    assert not page.exception
+    rows = page.dataframe[0].value.set_index("id")
+    assert list(rows.index) == [waiting.id, running.id, failed.id]
+    assert [state.split()[1] for state in rows["state"]] == ["waiting", "running", "failed"]
+    assert rows.loc[running.id, "percent"] == 25.0
+    assert rows.loc[running.id, "step"] == "GPU timeline"
+    assert rows.loc[waiting.id, "owner"] == "ann@example.com"
+    assert "1 waiting · 1 running" in page.main.caption[0].value
+    only = filed("jobs", jobs_state="failed").dataframe[0].value
+    assert only["id"].to_list() == [failed.id]
+
+
+def test_a_link_shows_a_failed_job_with_reason_and_log_and_retries_it(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    job = queue("bad.json")
+    far = run(engine, job)
+    jobs.finish(engine, "w", job.id, far, Outcome(JobState.FAILED, "The disk is full."))
+    page = filed("jobs", job=job.id)
+    assert "The disk is full." in page.error[0].value
+    assert "GPU timeline" in page.error[0].value
+    assert page.main.code[0].value == "12:00 Read"
+    assert page.dataframe[0].value["id"].to_list() == [job.id]
+    next(b for b in page.button if b.label == "Retry").click().run()
+    assert not page.exception
+    assert jobs.find(engine, job.id).state is JobState.QUEUED
+    assert not page.error
+
+
+def test_a_running_job_shows_its_steps_and_can_be_cancelled(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    job = queue("now.json")
+    run(engine, job)
+    page = filed("jobs", job=job.id)
+    assert [s.label for s in page.get("status")] == ["Read · 0.50 s", "GPU timeline (3 of 8)"]
+    next(b for b in page.button if b.label == "Cancel").click().run()
+    assert jobs.orders(engine, "w") == {job.id: True}
+    assert next(b for b in page.button if b.label == "Being cancelled").disabled
+
+
+def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    job = queue("later.json")
+    page = filed("jobs", job=job.id)
+    assert "no worker is at work" in page.warning[0].value
+    jobs.beat(engine, "w", 1, {})
+    assert not filed("jobs", job=job.id).warning
+
+
+def test_a_job_that_is_not_there_is_corrected_with_a_word(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    queue("a.json")
+    page = filed("jobs", job="gone")
+    assert not page.exception
+    assert "'gone'" in page.warning[0].value
+    assert "job" not in page.query_params
+
+
+def test_an_export_is_taken_home_from_its_job(
+    filed: Draw, sample_id: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(home))
+    engine = database()
+    job = jobs.submit(engine, Export(sample_id, "json").new_job())
+    work_off(engine)
+    page = filed("jobs", job=job.id)
+    assert not page.exception
+    (download,) = [b for b in page.get("download_button") if b.proto.label.startswith("Sample")]
+    assert ".json (" in download.proto.label
+    (file,) = (home / "exports" / job.id).iterdir()
+    file.unlink()
+    assert "was removed" in filed("jobs", job=job.id).warning[0].value
+
+
+def test_the_sidebar_counts_what_runs(filed: Draw, engine: Engine, queue: Queue) -> None:
+    def chips(page: AppTest) -> list[str]:
+        return [link.proto.label for link in page.sidebar.get("page_link")]
+
+    assert chips(filed("jobs")) == []
+    queue("a.json")
+    queue("b.json")
+    assert chips(filed("jobs")) == ["2 jobs under way"]
