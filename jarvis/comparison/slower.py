@@ -1,5 +1,6 @@
 """Calls that are slower on the target than the hardware explains, and what to do about them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -236,6 +237,8 @@ class Slower:
     def _explained(self, percent: float) -> str:
         if self.first["expected_ratio_most"] is None:
             return ""
+        if math.isclose(self.attainable_ms, self.reference_ms):
+            return ", where the two GPUs explain no difference"
         return f", where the two GPUs explain {ms(self.attainable_ms)}, {_change(percent)}"
 
     def _kernel(self) -> str:
@@ -269,9 +272,10 @@ class Slower:
                 f"The reference runs {quoted(self.first['reference_name'])} here: matched by "
                 f"{'place' if self.first['place'] else 'dimensions'}, not by name."
             )
+        is_short = self.first["expected_ratio"] is None and self._has_known_bound
         if self.first["expected_ratio_most"] is None:
             parts.append("What the GPUs explain of the difference is not known.")
-        elif self.first["expected_ratio"] is None and self._has_known_bound:
+        elif is_short:
             parts.append(
                 "On one side launching decides, so no more is asked than the reference's own time."
             )
@@ -280,7 +284,7 @@ class Slower:
         if self.first["is_roofline_capped"]:
             parts.append("The reference is faster still: the target's roofline is the limit.")
         reached = self.first["reference_efficiency_pct"]
-        if reached is not None and reached < impact.BOTTLENECK_EFFICIENCY_PCT:
+        if not is_short and reached is not None and reached < impact.BOTTLENECK_EFFICIENCY_PCT:
             parts.append(
                 f"The reference itself reaches {pct(reached)} of its roofline, so bandwidth and "
                 "compute peaks may not be what decides."

@@ -264,3 +264,16 @@ def test_many_more_launches_are_no_question_of_fusion() -> None:
 
     found = compare(side(steps(17, 100), FAST), side(steps(1, 100), FAST))
     assert [finding.check for finding in found.findings] == ["slower_than_hardware"]
+
+
+def test_a_finding_about_short_calls_of_the_reference_says_what_it_is_held_to() -> None:
+    def call_often(us: float) -> TraceBuilder:
+        builder = trace()
+        for _ in range(40):
+            builder.op("aten::mm", [[8, 8], [8, 8]]).launches("k", us=us)
+        return builder
+
+    (finding,) = compare(side(call_often(30), FAST), side(call_often(5), SLOW)).findings
+    assert finding.evidence["Expected (%)"] == pytest.approx(0)
+    assert "where the two GPUs explain no difference" in finding.issue
+    assert "On one side launching decides" in (finding.caveat or "")
