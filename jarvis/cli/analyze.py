@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from jarvis.server.submission import Kept
 
 
+REPORT_HELP = (
+    "or a performance report in its place: a workbook (.xlsx), or a folder or .zip of CSV files"
+)
+
+
 def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
     """The command with its options."""
     command = commands.add_parser(
@@ -35,7 +40,7 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "and findings of each category, and the reports for stakeholders (fair) and for those who "
         "audit them (rough).",
     )
-    command.add_argument("trace", metavar="TRACE", type=Path, help=TRACE_HELP)
+    command.add_argument("trace", metavar="TRACE", type=Path, help=f"{TRACE_HELP}; {REPORT_HELP}")
     add_gpu(command)
     command.add_argument("--model", metavar="NAME", help="name of the model, for the titles")
     add_flag(

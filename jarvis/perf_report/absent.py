@@ -17,7 +17,7 @@ ABSENT = {
     "fusion_steps": "the order of operators",
     "attention_groups": "the order of operators",
     "attention_steps": "the order of operators",
-    "roofline_calls": "single calls",
+    "roofline_calls": "times of single calls",
 }
 """The tables that a report cannot fill, and what they would tell."""
 
@@ -27,4 +27,4 @@ def not_told(absent: Mapping[str, str], tables: Iterable[str]) -> str | None:
     things = list(dict.fromkeys(absent[table] for table in tables if table in absent))
     if not things:
         return None
-    return f"Not in a TraceLens report: {', '.join(things)}. Analyse the trace itself to see it."
+    return f"Not in a TraceLens report: {', '.join(things)}. Analyse the trace itself to see this."

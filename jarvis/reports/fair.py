@@ -122,7 +122,11 @@ def _absent(run: Run) -> list[str]:
     """What had nothing to look at: the categories in one sentence, every other one with why."""
     without = [r for r in run.results.values() if r.status is Status.NO_DATA]
     categories = [r.title for r in without if r.tier == "compute" and r.error is None]
-    reasons = [no_data(r) for r in without if r.tier != "compute" or r.error is not None]
+    reasons = [
+        f"{r.title}: {r.error}" if r.error else no_data(r)
+        for r in without
+        if r.tier != "compute" or r.error
+    ]
     named = [f"Categories without operations: {', '.join(categories)}."] if categories else []
     return [*named, *reasons]
 

@@ -11,7 +11,7 @@ from jarvis.trace_health.facts import Fact, Severity, when
 COMPLETE_PCT = 99.0
 """With less of the launched GPU time in operations, every reader is warned."""
 
-_ANALYSE_TRACE = "Analyse the trace itself to see it."
+_ANALYSE_TRACE = "Analyse the trace itself to see this."
 
 
 def report_facts(report: ImportedReport) -> Iterator[Fact]:
