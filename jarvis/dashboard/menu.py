@@ -32,6 +32,7 @@ def menu() -> Menu:
         "Results": [
             _file_page("compare", "Compare", "compare_arrows"),
             _file_page("report", "Report", "description"),
+            _file_page("replay", "Replay", "replay"),
             _file_page("hardware", "Hardware", "memory"),
             _file_page("jobs", "Jobs", "checklist"),
         ],

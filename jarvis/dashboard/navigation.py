@@ -9,7 +9,7 @@ from streamlit.navigation.page import StreamlitPage
 from jarvis.dashboard.links import ANALYSIS
 from jarvis.dashboard.state import current_id
 
-INGEST, OVERVIEW, TIMELINE, CALL_TREE = "", "overview", "timeline", "call_tree"
+INGEST, OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "", "overview", "timeline", "call_tree", "replay"
 COMPARE, HARDWARE, JOBS = "compare", "hardware", "jobs"
 """URL paths of pages; those of analyses are their keys."""
 

@@ -11,6 +11,7 @@ from jarvis.analyses.wording import counted
 from jarvis.charts import Columns, columns_of
 from jarvis.dashboard.call_tree_choice import places_link
 from jarvis.dashboard.projection import operation_columns
+from jarvis.dashboard.replay_section import replay_button
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.timeline_event import example_link
 from jarvis.perf_report import CallPath, Totals
@@ -75,6 +76,7 @@ def operation_details(
         )
         example_link(timeline, row)
         places_link(timeline.run, row["uid"])
+        replay_button(timeline.run, row["uid"], page="operation")
         left, right = st.columns(2)
         with left:
             _projections(row, target_pct, totals)

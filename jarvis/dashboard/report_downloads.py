@@ -3,38 +3,19 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
 import streamlit as st
 
-from jarvis.charts import columns_of
-from jarvis.dashboard.controls import list_choice
-from jarvis.dashboard.links import note_control
-from jarvis.dashboard.small_table import small_table
+from jarvis.dashboard import navigation
 from jarvis.dashboard.state import Opened
 from jarvis.replay.package import automatic_rule
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
-from jarvis.reports.markup import cell, prose
-from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.catalogue import name_of
-from jarvis.server.downloads import (
-    REPLAY_OFFERED_PCT,
-    Replay,
-    exported,
-    replay_package,
-    replays,
-    zipped,
-)
+from jarvis.server.downloads import exported, zipped
 from jarvis.workspace import RunPaths, safe_name
 
 _ZIP = "application/zip"
-_REPLAY_COLUMNS = (
-    Column("name", "Operator", TEXT, meaning="the operator whose calls are replayed"),
-    Column("percent_of_compute", "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
-    Column("efficiency_pct", "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
-    Column("package", "Package", TEXT, meaning="made with the analysis, or why not"),
-)
 
 
 def downloads(now: Opened, edits: Edits) -> None:
@@ -116,85 +97,28 @@ def _data(now: Opened) -> None:
 
 
 def replay_packages(now: Opened) -> None:
-    """Packages that time single operators elsewhere: a table, and a download for each; worked out
-    only where it is opened."""
-    with st.expander(
-        "Replay packages of single operators",
-        icon=":material/replay:",
-        key="report_packages",
-        on_change="rerun",
-        bind="query-params",
-    ) as card:
-        if not card.open:
-            return
-        note_control("report_packages", "true")
-        offered = replays(now.run, now.root)
-        if not offered:
-            st.info(
-                f"No operator takes {REPLAY_OFFERED_PCT:g}% of compute, so none is worth replaying."
-            )
-            return
+    """The packages that the analysis made, and where to make others."""
+    index = RunPaths(now.root).replay_packages
+    files = sorted(index.glob("*.zip"))
+    with st.container(border=True):
+        st.markdown("**Replay packages of single operators**")
         st.caption(
-            "The recorded calls of one operator with a program that times them: for a kernel team. "
-            "It needs Python and torch. One is made with the analysis for each operator that takes "
-            f"{automatic_rule()}."
+            "The recorded calls of an operator with a program that times them: for a kernel team. "
+            f"The analysis makes one for each operator that takes {automatic_rule()}."
         )
-        frame = pl.DataFrame(
-            [
-                {
-                    "name": replay.name,
-                    "percent_of_compute": replay.percent_of_compute,
-                    "efficiency_pct": replay.efficiency_pct,
-                    "package": _words(replay),
-                }
-                for replay in offered
-            ],
-            schema_overrides={"efficiency_pct": pl.Float64},
-        )
-        small_table(
-            frame,
-            columns_of(_REPLAY_COLUMNS),
-            "Operators by their share of compute, and whether they have a replay package",
-            widths={"name": 260, "percent_of_compute": 100, "efficiency_pct": 110},
-        )
-        _replay_buttons(now, offered)
-
-
-def _replay_buttons(now: Opened, offered: list[Replay]) -> None:
-    run, root, paths = now.run, now.root, RunPaths(now.root)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        with st.container(width=360):
-            name = list_choice(
-                "report_replay", "Operator", [r.name for r in offered], "Whose calls to replay."
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            _button(
+                now,
+                f"Packages of the analysis ({len(files)})",
+                "replay_packages.zip",
+                lambda: zipped(now.root, files),
+                "All packages that the analysis made.",
+                _ZIP,
+                is_there=bool(files),
             )
-        package = replay_package(run, name)
-        _button(
-            now,
-            "Package (zip)",
-            paths.replay_package(name).name,
-            lambda: package if isinstance(package, bytes) else b"",
-            f"The calls of {cell(name)}.",
-            _ZIP,
-            is_there=isinstance(package, bytes),
-        )
-        files = [paths.replay_package(replay.name) for replay in offered if replay.is_ready]
-        _button(
-            now,
-            "Packages of the analysis (zip)",
-            "replay_packages.zip",
-            lambda: zipped(root, files),
-            "All packages that the analysis made.",
-            _ZIP,
-            is_there=bool(files),
-        )
-    if isinstance(package, str):
-        st.warning(f"No package for {cell(name)}: {prose(package)}")
-
-
-def _words(replay: Replay) -> str:
-    if replay.is_ready:
-        return "made with the analysis"
-    return f"none: {replay.reason}" if replay.reason else "made on click"
+            navigation.link(
+                navigation.REPLAY, "Choose operators to package", icon=":material/replay:"
+            )
 
 
 def _file(now: Opened, label: str, path: Path, meaning: str) -> None:

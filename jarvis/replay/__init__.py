@@ -1,15 +1,24 @@
 """Reproducers for a kernel team: the recorded calls of an operator, ready to be timed elsewhere."""
 
 from jarvis.replay.offers import Offer, Selection, offers, select
-from jarvis.replay.package import Package, Refusal, write_package, write_packages
+from jarvis.replay.package import (
+    Package,
+    Refusal,
+    automatic_operators,
+    tensors_of,
+    write_package,
+    write_packages,
+)
 
 __all__ = [
     "Offer",
     "Package",
     "Refusal",
     "Selection",
+    "automatic_operators",
     "offers",
     "select",
+    "tensors_of",
     "write_package",
     "write_packages",
 ]

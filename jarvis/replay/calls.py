@@ -212,7 +212,7 @@ def _tensors(
     if recorded.type != TENSOR_LIST:
         raise _MisfitError
     if not recorded.dims:
-        raise _MisfitError("the trace records no shapes of its lists of tensors: they are long")
+        raise _MisfitError("its lists of tensors are too long for the trace to record their shapes")
     dtype = DTYPES.get(list_dtype(operator, argument, kernels) or "")
     if dtype is None:
         raise _MisfitError("neither the trace nor its kernels tell the dtype of its tensors")

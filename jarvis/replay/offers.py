@@ -28,8 +28,8 @@ class Offer:
     """An operator of a run, and what of it a package can hold.
 
     ``uids`` are its rows of the operations table, most time first; ``distinct_calls`` the sets of
-    arguments that can be packaged, ``packaged_pct`` their share of its kernel time, ``reason`` why
-    the rest cannot.
+    arguments that can be packaged, ``packaged_time_us`` their kernel time and ``packaged_pct`` its
+    share, ``reason`` why the rest cannot.
     """
 
     op_name: str
@@ -39,6 +39,7 @@ class Offer:
     percent_of_compute: float
     efficiency_pct: float | None
     distinct_calls: int
+    packaged_time_us: float
     packaged_pct: float
     reason: str | None
 
@@ -83,7 +84,8 @@ def offers(run: Run) -> list[Offer]:
 def _offer(rows: pl.DataFrame) -> Offer:
     selection = _selection(rows.to_dicts(), UNKNOWN_ORIGIN)
     time_us = float(rows["kernel_time_us"].sum())
-    refused_us = sum(refusal.kernel_time_us for refusal in selection.refusals)
+    refused = [refusal.uid for refusal in selection.refusals]
+    packaged_us = float(rows.filter(~pl.col("uid").is_in(refused))["kernel_time_us"].sum())
     return Offer(
         op_name=rows["op_name"][0],
         uids=tuple(rows["uid"]),
@@ -92,7 +94,8 @@ def _offer(rows: pl.DataFrame) -> Offer:
         percent_of_compute=float(rows["percent_of_compute"].sum()),
         efficiency_pct=weighted_efficiency(rows),
         distinct_calls=len(selection.entries),
-        packaged_pct=100 - share_pct(refused_us, time_us),
+        packaged_time_us=packaged_us,
+        packaged_pct=share_pct(packaged_us, time_us),
         reason=selection.refusals[0].reason if selection.refusals else None,
     )
 

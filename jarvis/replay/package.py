@@ -123,6 +123,11 @@ def candidates(operations: pl.DataFrame) -> Iterator[pl.DataFrame]:
             yield rows
 
 
+def automatic_operators(run: Run) -> frozenset[str]:
+    """The operators that get a package unasked."""
+    return frozenset(str(rows["name"][0]) for rows in candidates(run.table("operations")))
+
+
 def write_packages(run: Run, root: Path) -> list[Package]:
     """Write the packages of a run below its directory ``root``, and an index of them."""
     origin = origin_of(run)
@@ -213,6 +218,14 @@ def _add_calls(entry: dict[str, Any], row: dict[str, Any]) -> None:
     if entry["trace_kernel_time_us"] is not None:
         total_us = entry["trace_kernel_time_us"] * before + row["kernel_time_us_mean"] * more
         entry["trace_kernel_time_us"] = total_us / entry["count"]
+
+
+def tensors_of(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tensors among the arguments of a call, those of lists one by one."""
+    ir = entry["replay_ir"]
+    values = [item["value"] for item in (*ir["list_pos_args"], *ir["list_kwargs"])]
+    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    return [one for one in flat if isinstance(one, dict)]
 
 
 def package_bytes(title: str, entries: list[dict[str, Any]]) -> bytes:

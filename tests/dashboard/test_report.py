@@ -12,8 +12,9 @@ from jarvis.dashboard.report_edits import LINK_CHARACTERS
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.catalogue import analysis_root
-from jarvis.server.downloads import exported, replay_package, replays, zipped
+from jarvis.server.downloads import exported, replay_package, zipped
 from jarvis.server.submission import Submission, submit
+from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 
@@ -124,37 +125,27 @@ def test_a_long_summary_stays_in_the_session(filed: Draw, sample_id: str) -> Non
 def test_every_download_is_offered_by_a_name_of_its_own(filed: Draw, sample_id: str) -> None:
     page = filed("report", analysis=sample_id)
     labels = [button.label for button in page.get("download_button")]
-    assert len(set(labels)) == len(labels) == 9
+    assert len(set(labels)) == len(labels) == 10
     assert not [
         b.label for b in page.get("download_button") if b.proto.disabled and "Pack" not in b.label
     ]
 
 
-def test_operators_with_much_of_compute_are_offered_for_replay(sample_run: Run) -> None:
-    offered = replays(sample_run, analysis_root(sample_run.manifest.analysis_id))
-    assert [r.percent_of_compute for r in offered] == sorted(
-        (r.percent_of_compute for r in offered), reverse=True
-    )
-    by_kind = {type(replay_package(sample_run, r.name)): r.name for r in offered}
-    package = replay_package(sample_run, by_kind[bytes])
+def test_the_package_of_an_operator_or_the_reason_for_none(sample_run: Run) -> None:
+    package = replay_package(sample_run, "aten::mm")
     assert isinstance(package, bytes)
     with zipfile.ZipFile(io.BytesIO(package)) as archive:
         assert "replay_ir.json" in archive.namelist()
+    reason = replay_package(sample_run, "aten::_foreach_sqrt")
+    assert reason == "its lists of tensors are too long for the trace to record their shapes"
 
 
-def test_an_operator_that_cannot_be_replayed_says_why(
-    tmp_path: Path, home: Path, filed: Draw
-) -> None:
-    builder = trace().child("aten::mm", [[64, 64], [64, 64]], types=["c10::Mystery"] * 2)
-    path = builder.launches("gemm", us=9_000.0).write(tmp_path / "mystery.json")
-    entry = submit(Submission(path, platform="MI300X"))
-    (offered,) = replays(Run.load(entry.root), entry.root)
-    assert not offered.is_ready
-    assert offered.reason
-    assert replay_package(Run.load(entry.root), offered.name) == offered.reason
-    page = filed("report", analysis=entry.id, report_packages="true")
-    assert any(offered.reason in w.value.replace("`", "") for w in page.warning)
-    assert f"none: {offered.reason}" in page.dataframe[-1].value["package"].to_list()
+def test_packages_of_the_analysis_are_offered(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id)
+    made = sorted(RunPaths(analysis_root(sample_id)).replay_packages.glob("*.zip"))
+    (button,) = [b for b in page.get("download_button") if "Packages" in b.label]
+    assert button.label == f"Packages of the analysis ({len(made)})"
+    assert button.proto.disabled is not bool(made)
 
 
 def test_exports_are_whole_files(sample_run: Run) -> None:

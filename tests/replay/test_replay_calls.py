@@ -159,7 +159,7 @@ def test_strides_that_were_not_recorded_are_dense() -> None:
         (row("MulBackward0", bf16(4)), "step of autograd"),
         (row("aten::no_such_operator", bf16(4)), "not known"),
         (row("aten::cat", (((4,), (4,)), "TensorList", (), ""), scalar("0")), "tell the dtype"),
-        (row("aten::cat", ((), "TensorList", (), ""), scalar("0")), "no shapes of its lists"),
+        (row("aten::cat", ((), "TensorList", (), ""), scalar("0")), "too long for the trace"),
         (row("aten::index", bf16(4), NOTHING), "does not record its argument indices"),
         ({**row("aten::mm"), "input_dims": None}, "records no arguments"),
         (row("aten::mm", bf16(4, 4)), "fit no known signature"),

@@ -15,7 +15,7 @@ from jarvis.replay import offers, select
 from jarvis.run import Run
 from tests.builders import trace
 
-LONG_LIST = "the trace records no shapes of its lists of tensors: they are long"
+LONG_LIST = "its lists of tensors are too long for the trace to record their shapes"
 
 
 @pytest.fixture(scope="module")
