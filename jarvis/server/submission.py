@@ -77,22 +77,25 @@ def submit(
     sha256 = content_sha256(submission.trace)
     if submission.copy_to is not None:
         check_output_folder(submission.copy_to, sha256)
-    chosen = {
-        "platform": submission.platform,
-        "preset": submission.preset,
-        "model_name": submission.model_name,
-        "reference": submission.reference,
-    }
-    file, arch = submission.extension_file, submission.arch_json
-    options = chosen_options(**chosen, extension_file=file, arch_json=arch)
+    options = chosen_options(
+        submission.platform,
+        submission.preset,
+        submission.model_name,
+        submission.reference,
+        submission.extension_file,
+        arch_json=submission.arch_json,
+    )
     kept = _kept(
         sha256,
         options,
         lambda root: analyze(
             submission.trace,
-            **chosen,
-            extension_file=file,
-            arch_json=arch,
+            platform=options.platform,
+            preset=options.preset,
+            model_name=options.model_name,
+            reference=options.reference,
+            extension_file=submission.extension_file,
+            arch_json=submission.arch_json,
             output_dir=root,
             progress=progress,
         ),
