@@ -99,13 +99,18 @@ def run_directory(given: str) -> Path:
 def print_step(step: "Step") -> None:
     """Say to stderr which step begins, to a terminal how far it is, and how long it took."""
     if step.state == "running":
-        if sys.stderr.isatty():
-            print(f"      {step.reading}{ERASE_REST}", end="\r", file=sys.stderr)
+        print_reading(step.reading)
     elif step.elapsed_s is None:
         print(f"[{step.number}/{step.total}] {step.name}", file=sys.stderr)
     elif step.elapsed_s >= LONG_STEP_S:
         rest = ERASE_REST if sys.stderr.isatty() else ""
         print(f"      took {step.elapsed_s:.1f} s{rest}", file=sys.stderr)
+
+
+def print_reading(reading: object) -> None:
+    """Say to a terminal on stderr how far a file has been read."""
+    if sys.stderr.isatty():
+        print(f"      {reading}{ERASE_REST}", end="\r", file=sys.stderr)
 
 
 def note(lines: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from jarvis.cli.shared import (
     add_json,
     add_run,
     note,
+    print_reading,
     print_result,
     run_directory,
 )
@@ -90,16 +91,21 @@ def _opened(given: str) -> "tuple[TraceTree | StoredCalls, str]":
 
     path = Path(given)
     if path.is_file():
-        return read_trace_tree(path), "trace"
+        return read_trace_tree(path, print_reading), "trace"
     run = Run.load(run_directory(given))
     found = trace_file(run)
     if found is not None:
-        return read_trace_tree(found), "trace"
+        return read_trace_tree(found, print_reading), "trace"
+    info = run.manifest.trace
+    why = (
+        f"The trace {info.file_name} is not where it was, or was changed."
+        if info.form == "trace"
+        else f"The analysis was made from the {info.form} {info.file_name}, without a trace."
+    )
     note(
         [
-            f"The trace {run.manifest.trace.file_name} is not where it was, or was changed. This "
-            "is what the analysis stores: the surroundings of its main operations, and mean "
-            "kernel times of all calls of an operation."
+            f"{why} This is what the analysis stores: the surroundings of its main operations, "
+            "and mean kernel times of all calls of an operation."
         ]
     )
     return StoredCalls(run), "stored"

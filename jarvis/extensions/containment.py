@@ -30,7 +30,6 @@ def contained(analysis: Analysis, key: str, source: str) -> Analysis:
         classify=analysis.classify and _classify(analysis.classify, source),
         measure=analysis.measure and _measure(analysis.measure, source),
         prepare=analysis.prepare and _measure(analysis.prepare, source),
-        target=None,
     )
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -70,7 +70,7 @@ def load_extensions(file: Path | None = None) -> Extensions:
         own = Registry()
         _run(register, own, point.name, log)
         registry = _extended(registry, own, point.name, log)
-    analyses = load_registry()
+    analyses = _of_packages()
     if file is not None:
         content = _names_in(file, log)
         registry = _extended(registry, _models_in(content, file.name, log), file.name, log)
@@ -108,6 +108,13 @@ def _models_in(content: Mapping[str, Any], source: str, log: Log) -> Registry:
         _run(content[REGISTER], registry, source, log)
     adopt(content, registry, source, log)
     return registry
+
+
+def _of_packages() -> Analyses:
+    """All analyses, those of packages contained."""
+    registry = load_registry()
+    added = {key: contained(registry.analyses[key], key, key) for key in registry.cards}
+    return replace(registry, analyses={**registry.analyses, **added})
 
 
 def _with_analyses(analyses: Analyses, added: object, source: str, log: Log) -> Analyses:

@@ -14,8 +14,11 @@ from jarvis.run.run import Run
 
 
 def trace_file(run: Run) -> Path | None:
-    """The file that the run was made from; None where it is gone or was changed since."""
+    """The trace that the run was made from; None where it is gone or was changed since, and where
+    the run was made from a performance report."""
     info = run.manifest.trace
+    if info.form != "trace":
+        return None
     beside = [] if run.root is None else [run.root.parent / info.file_name]
     for path in (Path(info.path), *beside):
         if path.is_file() and path.stat().st_size == info.size_bytes:

@@ -50,3 +50,15 @@ def report(extensions: Extensions, builder: TraceBuilder | None = None) -> PerfR
 
 def said(extensions: Extensions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return extensions.notes, extensions.failures
+
+
+class Point:
+    """An entry point that gives ``value`` or raises it."""
+
+    def __init__(self, name: str, value: object) -> None:
+        self.name, self.value, self._loaded = name, f"theirs:{name}", value
+
+    def load(self) -> object:
+        if isinstance(self._loaded, Exception):
+            raise self._loaded
+        return self._loaded

@@ -2,13 +2,14 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from jarvis import cli
-from jarvis.analyses import load_analyses
+from jarvis.analyses import load_analyses, registry
 from jarvis.analyses.registry import load_registry
 from jarvis.analyses.runner import divide, run_analyses
 from jarvis.extensions import Extensions, load_extensions
@@ -19,7 +20,7 @@ from jarvis.run import Run
 from jarvis.validation import is_valid, validate
 from jarvis.workspace import RunPaths
 from tests.builders import trace
-from tests.extensions.conftest import SCAN, Write, report, scans
+from tests.extensions.conftest import SCAN, Point, Write, report, scans
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "write-an-extension.md"
 
@@ -320,6 +321,49 @@ def test_values_of_jarvis_stay_its_own(write: Write, tmp_path: Path) -> None:
     )
     run = analysed(write, tmp_path, text)
     assert run.results["scans"].gpu_time_ms == pytest.approx(0.021)
+
+
+@pytest.fixture
+def packages() -> Iterator[list[Point]]:
+    """The entry points of analyses that seem to be installed."""
+    points: list[Point] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            registry, "entry_points", lambda group: points if group == "jarvis.analyses" else []
+        )
+        load_registry.cache_clear()
+        yield points
+    load_registry.cache_clear()
+
+
+def test_analyses_of_packages_are_contained_too(
+    write: Write, packages: list[Point], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, dict[str, object]] = {}
+    exec(dedent(SLOW.replace("for row in", "raise SystemExit(3)\n        for row in")), names)
+    packages += [Point("scans", names["ANALYSES"]["scans"]), Point("bad", ImportError("no scans"))]
+    source = scans().write(tmp_path / "trace.json")
+    words = ["analyze", str(source), "--extension-file", str(write(SCAN)), "--output-dir"]
+    assert cli.main([*words, str(tmp_path / "run")]) == 0
+    run = Run.load(tmp_path / "run")
+    assert run.results["scans"].error == "ExtensionFaultError: scans: SystemExit: 3"
+    assert [card.key for card in run.manifest.added_analyses] == ["scans"]
+    lines = capsys.readouterr().err.splitlines()
+    assert "warning: The analysis bad cannot be used: ImportError: no scans." in lines
+
+
+def test_the_run_of_a_package_has_its_page_without_it(
+    write: Write, packages: list[Point], tmp_path: Path
+) -> None:
+    names: dict[str, dict[str, object]] = {}
+    exec(dedent(SLOW), names)
+    packages.append(Point("scans", names["ANALYSES"]["scans"]))
+    load_registry.cache_clear()
+    analysed(write, tmp_path, SCAN)
+    packages.clear()
+    load_registry.cache_clear()
+    assert "scans" not in load_analyses()
+    assert Run.load(tmp_path / "run").analyses["scans"].title == "Scans"
 
 
 def test_faults_are_told_on_stderr_and_in_json(

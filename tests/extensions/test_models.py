@@ -7,7 +7,7 @@ from jarvis.perf_models import BUILTIN, OpCost, Registry
 from jarvis.perf_report import PerfReport
 from jarvis.trace.links import BACKWARD_PREFIX
 from tests.builders import trace
-from tests.extensions.conftest import SCAN, Write, report, said, scans
+from tests.extensions.conftest import SCAN, Point, Write, report, said, scans
 
 
 def test_a_model_of_a_file_prices_its_op_and_gets_a_sheet(write: Write) -> None:
@@ -118,18 +118,6 @@ def test_parameters_that_no_cell_can_hold_become_texts(write: Write) -> None:
     params = ("inf", "{'1': ['<built-in function print>', (2, True)]}", str(10**30), "2.5")
     assert tuple(row[f"param: {name}"] for name in "ab3c") == params
     assert report(load_extensions(write(text))).operations["flops"][0] == 1.0
-
-
-class Point:
-    """An entry point that gives ``value`` or raises it."""
-
-    def __init__(self, name: str, value: object) -> None:
-        self.name, self._loaded = name, value
-
-    def load(self) -> object:
-        if isinstance(self._loaded, Exception):
-            raise self._loaded
-        return self._loaded
 
 
 def test_packages_register_models_and_a_file_goes_before_them(

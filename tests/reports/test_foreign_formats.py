@@ -9,19 +9,8 @@ import pytest
 from jarvis import cli, reports
 from jarvis.reports import Reporter, load_formats, load_reporters, write_reports
 from jarvis.run import Run
+from tests.extensions.conftest import Point
 from tests.reports.conftest import Analysed
-
-
-class Point:
-    """An entry point that gives ``value`` or raises it."""
-
-    def __init__(self, name: str, value: object) -> None:
-        self.name, self.value, self._loaded = name, f"theirs:{name}", value
-
-    def load(self) -> object:
-        if isinstance(self._loaded, Exception):
-            raise self._loaded
-        return self._loaded
 
 
 class Slides(Reporter):
