@@ -8,7 +8,13 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from jarvis.charts.drawing import KEPT_SPECIFICATIONS, Drawing, Specification, specification
+from jarvis.charts.drawing import (
+    KEPT_SPECIFICATIONS,
+    MANY_MARKS,
+    Drawing,
+    Specification,
+    specification,
+)
 from jarvis.charts.marks import (
     LINEAR,
     MAX_POINTS,
@@ -206,6 +212,7 @@ def scatter(
         tips(columns, named, points),
         _groups(color, points, palette),
         palette,
+        has_many_marks=points.height >= MANY_MARKS,
     )
     return Drawing(spec, {"points": points})
 
@@ -217,6 +224,8 @@ def _scatter_spec(
     lines: tuple[Tip, ...],
     groups: Groups | None,
     palette: Palette,
+    *,
+    has_many_marks: bool,
 ) -> Specification:
     """``x`` and ``y`` are a field and its title each."""
     (x_field, x_title), (y_field, y_title) = x, y
@@ -237,7 +246,7 @@ def _scatter_spec(
     )
     if groups:
         chart = chart.encode(shape=alt.Shape(f"{groups.field}:N", legend=_legend()))
-    return specification(chart.properties(height=300))
+    return specification(chart.properties(height=300), has_many_marks=has_many_marks)
 
 
 def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:

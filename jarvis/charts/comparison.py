@@ -49,7 +49,7 @@ _DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [2, 6], [14, 4]]
 MAX_RATIOS = len(_DASHES) - 1
 """Lines of expected ratios that can be told apart."""
 
-_HEIGHT = 400
+_HEIGHT = 460
 _ROOM = 1.6
 """Factor of free space around the points of a logarithmic axis."""
 

@@ -30,11 +30,19 @@ class Drawing:
         return {**self.spec, "datasets": {name: f.to_dicts() for name, f in self.datasets.items()}}
 
 
-def specification(chart: alt.Chart | alt.LayerChart) -> Specification:
+MANY_MARKS = 200
+"""From so many on, marks are painted on a canvas: as nodes of the page they take longer."""
+
+
+def specification(
+    chart: alt.Chart | alt.LayerChart, *, has_many_marks: bool = False
+) -> Specification:
     """Vega-Lite of a chart whose data are ``alt.NamedData``.
 
     It is not validated, which takes most of a chart's time; the tests do that.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     del spec["config"]  # sizes of Altair's own theme
+    if has_many_marks:
+        spec["usermeta"] = {"embedOptions": {"renderer": "canvas"}}
     return spec

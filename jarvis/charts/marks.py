@@ -12,7 +12,7 @@ from jarvis.schemas import Column
 Columns = Mapping[str, Column]
 """The columns of a frame by name, for labels, units and formats."""
 
-MAX_POINTS = 1500
+MAX_POINTS = 1000
 """Operations drawn as points, those with most time; a browser slows down with more."""
 
 LINEAR = ",.3~f"

@@ -9,7 +9,13 @@ from typing import Any, Literal
 import altair as alt
 import polars as pl
 
-from jarvis.charts.drawing import KEPT_SPECIFICATIONS, Drawing, Specification, specification
+from jarvis.charts.drawing import (
+    KEPT_SPECIFICATIONS,
+    MANY_MARKS,
+    Drawing,
+    Specification,
+    specification,
+)
 from jarvis.charts.marks import MAX_POINTS, Columns, Tip, tips, tooltip
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
 
@@ -225,7 +231,12 @@ def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palet
     if labels := _labels(placed):
         datasets["labels"] = pl.DataFrame(labels)
     spec = _specification(
-        plane, tips(columns, named, points), present, frozenset(datasets), palette
+        plane,
+        tips(columns, named, points),
+        present,
+        frozenset(datasets),
+        palette,
+        has_many_marks=points.height >= MANY_MARKS,
     )
     return Drawing(spec, datasets)
 
@@ -290,6 +301,8 @@ def _specification(
     present: tuple[int, ...],
     datasets: frozenset[str],
     palette: Palette,
+    *,
+    has_many_marks: bool,
 ) -> Specification:
     """The points with a legend of the states ``present``, and the layers that have data."""
     layers = [_points(plane, lines, present, palette)]
@@ -317,7 +330,8 @@ def _specification(
             )
             .encode(text="text:N")
         )
-    return specification(alt.LayerChart(layer=layers, height=_HEIGHT))
+    chart = alt.LayerChart(layer=layers, height=_HEIGHT)
+    return specification(chart, has_many_marks=has_many_marks)
 
 
 def _points(

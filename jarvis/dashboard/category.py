@@ -4,6 +4,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
+from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.dashboard import navigation, selection
 from jarvis.dashboard.controls import Controls, category_controls
 from jarvis.dashboard.figures import figure
@@ -100,7 +101,10 @@ def _figures(
     total_ms: float,
 ) -> None:
     saving = saved_ms(rows)
-    below = rows.filter(pl.col("state") == "below threshold")
+    is_below = pl.col("state") == BELOW_THRESHOLD
+    below, below_us = rows.select(
+        is_below.sum(), us=pl.col("kernel_time_us").filter(is_below).sum()
+    ).row(0)
     known = result.efficiency_pct
     places = st.columns(5)
     with places[0]:
@@ -128,8 +132,8 @@ def _figures(
     with places[3]:
         figure(
             f"Below {controls.below_pct}%",
-            f"{count(below.height)} of {count(rows.height)}",
-            f"{milliseconds(float(below['kernel_time_us'].sum()) / 1000)}",
+            f"{count(below)} of {count(rows.height)}",
+            f"{milliseconds(below_us / 1000)}",
             help_text="Operations below the highlight threshold, and their GPU time.",
         )
     with places[4]:

@@ -27,17 +27,21 @@ class Controls:
     search: str
 
     def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows that the filters let through."""
-        shown = pl.col("percent_of_category") >= self.min_share_pct
+        """The rows that the filters let through; the same frame where all are."""
+        wanted = []
+        if self.min_share_pct > 0:
+            wanted.append(pl.col("percent_of_category") >= self.min_share_pct)
         if self.bound != ALL:
-            shown &= pl.col("bound") == self.bound
+            wanted.append(pl.col("bound") == self.bound)
         if self.search:
             words = self.search.lower()
-            shown &= pl.any_horizontal(
-                pl.col(name).fill_null("").str.to_lowercase().str.contains(words, literal=True)
-                for name in _SEARCHED
+            wanted.append(
+                pl.any_horizontal(
+                    pl.col(name).fill_null("").str.to_lowercase().str.contains(words, literal=True)
+                    for name in _SEARCHED
+                )
             )
-        return rows.filter(shown)
+        return rows.filter(*wanted) if wanted else rows
 
     @property
     def filter_id(self) -> str:

@@ -6,6 +6,7 @@ import streamlit as st
 
 from jarvis.analyses.wording import counted
 from jarvis.dashboard import selection
+from jarvis.dashboard.folds import lazy_fold
 from jarvis.findings import Finding, Impact, OpRef, Priority
 from jarvis.reports.markup import code, escape, prose, shortened
 from jarvis.reports.quantities import count, decimal, milliseconds, percent
@@ -38,8 +39,9 @@ def finding_cards(
     page: str | None = None,
     select: Select = _select_row,
 ) -> None:
-    """One expander for each finding, the first open; a sentence where there is none.
+    """One expander for each finding; a sentence where there is none.
 
+    The first is open; the others are drawn when they are opened, which their link says.
     ``projected`` gives the impact at the page's slider. ``page`` stands in front of the cards'
     parameters, by default the category of the finding.
     """
@@ -52,8 +54,13 @@ def finding_cards(
         if gain is not None:
             saves = gain.saved_ms.mid
             label += f" · saves {milliseconds(saves)}" if saves > 0 else " · nothing at this target"
-        with st.expander(label, expanded=number == 0):
-            _card(finding, gain, f"{prefix}_finding_{number}", select)
+        key = f"{prefix}_finding_{number}"
+        if number == 0:
+            with st.expander(label, expanded=True):
+                _card(finding, gain, key, select)
+        elif (fold := lazy_fold(label, key)).open:
+            with fold:
+                _card(finding, gain, key, select)
 
 
 def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:
@@ -65,11 +72,13 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
         st.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
-    for name in ("hypothesis", "caveat", "verify", "capture"):
-        if text := getattr(finding, name):
-            st.caption(f"**{name.capitalize()}** · {prose(text)}")
+    notes = [
+        f"**{name.capitalize()}** · {prose(text)}"
+        for name in ("hypothesis", "caveat", "verify", "capture")
+        if (text := getattr(finding, name))
+    ]
     evidence = " · ".join(f"{escape(k)}: {_value(v)}" for k, v in finding.evidence.items())
-    st.caption(f"**Evidence** · {evidence}")
+    st.caption("\n\n".join([*notes, f"**Evidence** · {evidence}"]))
     if finding.operations:
         _operation_buttons(finding, key, select)
 

@@ -5,6 +5,7 @@ import streamlit as st
 
 from jarvis.analyses.base import Analysis
 from jarvis.charts import peak_words
+from jarvis.dashboard.folds import lazy_fold
 from jarvis.hardware import HardwareSpec
 from jarvis.reports.markup import code, escape
 from jarvis.reports.quantities import count, percent, tb_per_s, tflops_per_s
@@ -20,22 +21,30 @@ efficiency is then not available.
 
 def method_note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
     """A folded note with the formulas, the peaks in use and their sources."""
-    with st.expander("How these numbers are made", icon=":material/function:"):
-        st.markdown(_METHOD)
-        modelled = rows.filter("has_perf_model")
-        share = float(modelled["percent_of_category"].sum())
-        st.markdown(
-            f"A perf model covers {count(modelled.height)} of {count(rows.height)} rows, "
-            f"{percent(share)} of the category's time."
-        )
-        if hardware is None:
-            st.markdown("The GPU is not known, so there are no peaks.")
-        else:
-            st.markdown("\n".join(_peak_lines(rows, hardware)))
-        for note in rows["roofline_note"].drop_nulls().unique(maintain_order=True):
-            st.markdown(f"- {escape(note)}")
-        if analysis.claim is not None:
-            st.markdown(_claim_text(analysis))
+    fold = lazy_fold(
+        "How these numbers are made", f"{analysis.key}_method", icon=":material/function:"
+    )
+    if fold.open:
+        with fold:
+            _note(analysis, rows, hardware)
+
+
+def _note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
+    st.markdown(_METHOD)
+    modelled = rows.filter("has_perf_model")
+    share = float(modelled["percent_of_category"].sum())
+    st.markdown(
+        f"A perf model covers {count(modelled.height)} of {count(rows.height)} rows, "
+        f"{percent(share)} of the category's time."
+    )
+    if hardware is None:
+        st.markdown("The GPU is not known, so there are no peaks.")
+    else:
+        st.markdown("\n".join(_peak_lines(rows, hardware)))
+    for note in rows["roofline_note"].drop_nulls().unique(maintain_order=True):
+        st.markdown(f"- {escape(note)}")
+    if analysis.claim is not None:
+        st.markdown(_claim_text(analysis))
 
 
 def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:

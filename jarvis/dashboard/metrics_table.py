@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from zlib import crc32
 
-import pandas as pd
 import polars as pl
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
@@ -13,6 +12,7 @@ from jarvis.analyses.base import Analysis
 from jarvis.charts import STATES, Palette, largest
 from jarvis.dashboard import row_order, selection
 from jarvis.dashboard.projection import operation_columns
+from jarvis.dashboard.shading import Css, shaded
 from jarvis.dashboard.small_table import configured
 from jarvis.dashboard.state import palette
 from jarvis.reports.quantities import MISSING
@@ -59,11 +59,13 @@ def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int
     with st.container(horizontal=True, vertical_alignment="bottom"):
         labels = {name: columns[name].label for name in names if name != "state"}
         order = row_order.order_controls(page, labels, DEFAULT_ORDER)
-        ordered = order.sorted(rows)
+        # Sorting copies what it sorts, and a page needs few of the rows.
+        places = rows.select("uid", order.column).with_row_index("place")
+        ordered = order.sorted(places)
         shown_by = f"{filter_id}-{order.column}-{order.direction}"
         wanted = _position(ordered, uid) if is_new else None
         number = row_order.page_number(page, ordered.height, shown_by, wanted)
-    part = row_order.page_of(ordered, number)
+    part = rows[row_order.page_of(ordered, number)["place"]]
     place = _position(part, uid)
     key = _table_key(page, shown_by, part)
     if is_new or key not in st.session_state:
@@ -121,16 +123,11 @@ def _styled(rows: pl.DataFrame, names: Sequence[str], colours: Palette) -> objec
     if "pct_roofline" not in names:
         return frame
     bad, warning = (
-        f"background-color: {cell.background}; color: {cell.text}"
+        {"background-color": cell.background, "color": cell.text}
         for cell in (colours.bad_cell, colours.warning_cell)
     )
-    css = dict(zip(STATES, (bad, warning, "", warning, ""), strict=True))
-    shades = [css[state] for state in rows["state"]]
-
-    def shade(efficiencies: "pd.Series[float]") -> list[str]:
-        return shades
-
-    return frame.to_pandas().style.apply(shade, subset=["pct_roofline"])
+    css: dict[str, Css] = dict(zip(STATES, (bad, warning, {}, warning, {}), strict=True))
+    return shaded(frame.to_pandas(), "pct_roofline", [css[state] for state in rows["state"]])
 
 
 def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:

@@ -13,6 +13,7 @@ from jarvis.server.catalogue import Catalogue, name_of
 
 _CHOICE = "analysis_choice"
 _SEEN = "_analysis_parameter"
+_KEPT_LINES = 256
 
 
 def named_now(catalogue: Catalogue) -> str | None:
@@ -68,7 +69,7 @@ def describe_analysis(catalogue: Catalogue) -> None:
         now = state.opened()
         run = now.run
         st.caption(f"{escape(name_of(run.manifest))} · {now.id}")
-        st.caption(_hardware_line(run))
+        st.caption(_hardware_line(now))
         if run.manifest.trace.origin == "simulated":
             st.badge("simulated sample", icon=":material/science:", color="violet")
         else:
@@ -84,12 +85,18 @@ def copy_link(url_path: str) -> None:
         st.code(links.page_link_url(url_path, state.current_id()), language=None, wrap_lines=True)
 
 
-def _hardware_line(run: Run) -> str:
-    hardware = run.manifest.hardware
+@st.cache_data(
+    max_entries=_KEPT_LINES,
+    show_spinner=False,
+    hash_funcs={state.Opened: lambda now: (str(now.root), now.stamp)},
+)
+def _hardware_line(now: state.Opened) -> str:
+    """The GPU and its peaks."""
+    hardware = now.run.manifest.hardware
     if hardware is None:
         return "GPU not known: no peaks, so no efficiencies"
     parts = [f"**{hardware.name}** · {hardware.preset}", f"{tb_per_s(hardware.tb_per_s)} memory"]
-    compute = _main_precision(run)
+    compute = _main_precision(now.run)
     if compute is not None and (peak := hardware.peak_tflops(compute)):
         parts.append(f"{tflops_per_s(peak)} {peak_words(compute)}")
     return " · ".join(parts)

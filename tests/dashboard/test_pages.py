@@ -172,9 +172,34 @@ def test_a_button_of_a_finding_selects_its_row(registered: Draw, sample_run: Run
 def test_every_finding_shows_both_paths(registered: Draw, sample_run: Run) -> None:
     findings = sample_run.results["convolution"].findings
     assert findings
-    texts = [markdown.value for markdown in registered("convolution").markdown]
+    opened = {f"convolution_finding_{number}": "true" for number in range(1, len(findings))}
+    texts = [markdown.value for markdown in registered("convolution", **opened).markdown]
     assert sum("**Change the model**" in text for text in texts) == len(findings)
     assert sum("**Improve the kernel**" in text for text in texts) == len(findings)
+
+
+def test_a_link_carries_which_findings_are_open(registered: Draw, sample_run: Run) -> None:
+    findings = sample_run.results["gemm"].findings
+    assert len(findings) > 1
+
+    def drawn(page: AppTest) -> int:
+        return sum("**Improve the kernel**" in markdown.value for markdown in page.markdown)
+
+    closed = registered("gemm")
+    assert drawn(closed) == 1
+    opened = registered("gemm", gemm_finding_1="true")
+    assert drawn(opened) == 2
+    assert "gemm_finding_1=true" in opened.sidebar.code[0].value
+    assert "gemm_finding_1" not in closed.sidebar.code[0].value
+    bad = registered("gemm", gemm_finding_1="perhaps")
+    assert drawn(bad) == 1
+    assert any("perhaps" in warning.value for warning in bad.warning)
+
+
+def test_the_note_on_the_numbers_is_drawn_when_it_is_opened(registered: Draw) -> None:
+    said = "compute bound above"
+    assert not any(said in m.value for m in registered("gemm").markdown)
+    assert any(said in m.value for m in registered("gemm", gemm_method="true").markdown)
 
 
 def test_the_overview_ranks_all_findings_and_links_to_page_and_row(
