@@ -195,6 +195,7 @@ def test_a_rule_that_is_none_is_refused_in_a_sentence(
     error = capsys.readouterr().err
     assert error.count("cannot be applied") == 1
     assert sentence in error
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

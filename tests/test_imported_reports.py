@@ -5,6 +5,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+import pandas
 import polars as pl
 import pytest
 
@@ -101,6 +102,17 @@ def test_our_workbook_gives_the_categories_of_its_trace(
     assert_same_numbers(name, ours, read, rel=1e-9)
     parts = {f: getattr(ours.totals, f) for f in ours.totals.__slots__ if f != "linked_pct"}
     assert {f: getattr(read.totals, f) for f in parts} == pytest.approx(parts, rel=1e-9)
+
+
+def test_a_workbook_as_tracelens_writes_it_is_read(reference_root: Path, tmp_path: Path) -> None:
+    name = "h100-bert-small"
+    folder, place = reference_root / "reference" / name / "default", tmp_path / "r.xlsx"
+    with pandas.ExcelWriter(place) as writer:
+        for sheet in sorted(folder.glob("*.csv")):
+            frame = pandas.read_csv(sheet)
+            frame.to_excel(writer, sheet_name=sheet.stem, index=False)
+    ours = trace_report(reference_root / "traces" / f"{name}.json.gz", "default")
+    assert_same_numbers(name, ours, imported(place), rel=4e-4)
 
 
 def test_a_workbook_that_is_read_has_its_sheets_and_rooflines(

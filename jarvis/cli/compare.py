@@ -136,9 +136,9 @@ def _compare(arguments: argparse.Namespace) -> int:
     with _sides(given, arguments) as sides:
         reference, target = sides[0].run, sides[1].run
         comparison = compare(target, reference, tolerance=arguments.tolerance or TOLERANCE)
-        files = list(_written(sides, comparison, arguments))
         times = metrics(comparison) if rules else {}
         verdicts = [rule.applied(times) for rule in rules]
+        files = list(_written(sides, comparison, arguments))
         note(comparison.unknown)
         print_result(
             arguments,
@@ -229,7 +229,7 @@ def _left_out(reports: Sequence["NamedReport"]) -> Iterator[str]:
 
     for group in GROUPS:
         if labels := lacking(reports, group):
-            yield f"{group} is left out: {' and '.join(labels)} has no such sheet"
+            yield f"{group} is left out: there is none of {' and '.join(labels)}"
 
 
 def _check_folder(folder: Path) -> None:

@@ -174,8 +174,8 @@ def _group(reports: Sequence[NamedReport], group: str) -> dict[str, pl.DataFrame
         return _roofline(reports)
     if without := lacking(reports, group):
         raise NotComparableError(
-            f"{' and '.join(without)} has no sheet {group}; leave {group} out of the sheets, or "
-            "make the report with it"
+            f"there is no sheet {group} of {' and '.join(without)}; leave {group} out of the "
+            "sheets, or make the report with it"
         )
     if group != "ops_all":
         joined = _difference([_table(r, group, _LAYOUTS[group]) for r in reports], reports)

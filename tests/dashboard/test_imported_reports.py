@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from jarvis.analyses import load_analyses
-from jarvis.reports.reading import is_report
-from jarvis.server.catalogue import analysis_root
+from jarvis.reports.reading import is_report, read_report
+from jarvis.reports.xlsx import write_workbook
+from jarvis.server.catalogue import analysis_root, read_catalogue
 from jarvis.server.intake import ROOTS_VARIABLE, IntakeError, server_trace, store_upload
 from jarvis.server.submission import Submission, resubmit, submit
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 FILE_PAGES = ("overview", "report", "timeline", "call_tree", "compare", "hardware", "ingest")
 
@@ -65,6 +67,38 @@ def test_a_kept_report_is_reused_and_judged_anew(report_id: str, reference_root:
     assert submit(Submission(place, platform="MI300X")).is_reused
     other = resubmit(report_id, "MI325X", None)
     assert analysis_root(other.id).is_dir()
+
+
+def test_a_report_is_analysed_from_the_ingest_page(
+    reference_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filed: Draw
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    do_jobs_at_once(monkeypatch)
+    folder = reference_root / "reference" / "h100-bert-small" / "default"
+    workbook = write_workbook(read_report(folder), tmp_path / "perf_report.xlsx")
+    page = filed("ingest")
+    page.file_uploader(key="ingest_upload").upload("perf_report.xlsx", workbook.read_bytes()).run()
+    captions = [caption.value for caption in page.main.caption]
+    assert any("performance report of 3.91 ms on the GPU" in caption for caption in captions)
+    assert "The report does not name its GPU: choose it." in captions
+    page.selectbox(key="ingest_platform").set_value("H100 SXM").run()
+    next(button for button in page.button if button.label == "Analyse").click().run()
+    assert not page.exception
+    assert not page.error
+    (entry,) = read_catalogue().entries
+    assert entry.manifest.trace.form == "report"
+    assert entry.gpu == "H100 SXM"
+
+
+def test_a_damaged_workbook_is_refused_on_the_ingest_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filed: Draw
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    do_jobs_at_once(monkeypatch)
+    page = filed("ingest")
+    page.file_uploader(key="ingest_upload").upload("perf_report.xlsx", b"PK damaged").run()
+    assert not page.exception
+    assert any("is not a readable report" in error.value for error in page.error)
 
 
 def test_reports_come_in_as_upload_and_by_path(
