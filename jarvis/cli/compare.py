@@ -35,13 +35,18 @@ SIDE_HELP = (
     "a trace, a performance report (workbook, or folder or zip of CSV files), a run directory, or "
     "the id of a kept analysis"
 )
+DESCRIPTION = """\
+Compare a target with a reference. Without an output option: comparison.xlsx with the sheets of
+both reports side by side, under TraceLens's names. Further reports are compared with the reference
+in the workbook alone.
+"""
 RULES = """\
-rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%%" or "op:aten::mm > 1 ms"
+rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%" or "op:aten::mm > 1 ms"
   metric      gpu_time (in which any GPU work runs), a part of the GPU timeline (total_time,
               idle_time, computation_time, ...), the key of a category (gemm, elementwise, ...), or
               op:NAME for an operator
   comparison  >, >=, < or <=
-  threshold   a change from the reference to the target, in %% of the reference or in ms
+  threshold   a change from the reference to the target, in % of the reference or in ms
 """
 ROLES = ("reference", "target")
 
@@ -60,9 +65,7 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "compare",
         help="compare a target with a reference: workbook, summary, gate of a build",
-        description="Compare a target with a reference. Without an output option: comparison.xlsx "
-        "with the sheets of both reports side by side, under TraceLens's names. Further reports "
-        "are compared with the reference in the workbook alone.",
+        description=DESCRIPTION,
         epilog=RULES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -80,7 +83,7 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=Path,
         help="workbook to write (default: comparison.xlsx)",
     )
-    command.add_argument("-o", dest="output_xlsx_path", metavar="FILE", type=Path)
+    command.add_argument("-o", dest="output_xlsx_path", metavar="FILE", type=Path, help="the same")
     add_flag(command, "output_csvs_dir", metavar="DIR", type=Path, help="folder for its sheets")
     add_flag(
         command,
