@@ -9,6 +9,7 @@ from jarvis.dashboard.compare_controls import PAGE, Filters, choose_sides, row_f
 from jarvis.dashboard.compare_details import pair_details
 from jarvis.dashboard.compare_downloads import downloads
 from jarvis.dashboard.compare_hardware import hardware_of_both
+from jarvis.dashboard.compare_replay import compare_and_replay
 from jarvis.dashboard.compare_sides import Sides, no_reference
 from jarvis.dashboard.compare_views import MATCHED, VIEWS
 from jarvis.dashboard.finding_cards import finding_cards
@@ -30,7 +31,8 @@ def render(now: Opened) -> None:
     rows = sides.operations_at(tolerance)
     _charts(found, filters.chosen(rows))
     _findings(found)
-    _differences(sides, found, rows, filters)
+    pair = _differences(sides, found, rows, filters)
+    compare_and_replay(sides, found, pair)
     hardware_of_both(sides, found)
     downloads(sides, found)
 
@@ -60,10 +62,15 @@ def _findings(found: Comparison) -> None:
         )
 
 
-def _differences(sides: Sides, found: Comparison, rows: pl.DataFrame, filters: Filters) -> None:
+def _differences(
+    sides: Sides, found: Comparison, rows: pl.DataFrame, filters: Filters
+) -> int | None:
+    """The chosen table and the details of its selected row; its ``pair`` if it is a matched one."""
     st.subheader("Differences")
     view = compare_tables.choose_view(found)
     shown = rows if view == MATCHED else VIEWS[view].rows(found)
     picked = compare_tables.view_table(view, shown, filters, sides)
-    if picked is not None and view == MATCHED:
-        pair_details(sides, found, rows.row(by_predicate=pl.col("pair") == picked, named=True))
+    if picked is None or view != MATCHED:
+        return None
+    pair_details(sides, found, rows.row(by_predicate=pl.col("pair") == picked, named=True))
+    return picked

@@ -16,7 +16,7 @@ from jarvis.dashboard.drawn import drawn
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import palette
 from jarvis.reports.quantities import decimal, milliseconds
-from jarvis.schemas import TABLES
+from jarvis.schemas import TABLES, TEXT, Column
 
 _QUANTITIES = {
     "ms": "difference_ms",
@@ -26,7 +26,11 @@ _QUANTITIES = {
 OPERATION_COLUMNS = charts.columns_of(DETAILS, TABLES["comparison_operations"])
 """The columns that rows of the page can have."""
 
-_CATEGORY_COLUMNS = ("title", "target_ms", "reference_ms", "difference_pct", "unexplained_ms")
+_CATEGORY_COLUMNS = charts.columns_of(
+    TABLES["comparison_categories"],
+    (Column("title", "Category", TEXT, meaning="category of operations"),),
+)
+_CATEGORY_SHOWN = ("title", "target_ms", "reference_ms", "difference_pct", "unexplained_ms")
 _WIDTHS = {
     "title": 90,
     "target_ms": 75,
@@ -48,16 +52,15 @@ def category_bars(found: Comparison) -> None:
             "Target less reference in ms, the same in percent of the reference, or the time that "
             "the hardware does not explain.",
         )
-        columns = charts.columns_of(TABLES["comparison_categories"])
         drawing = drawings.category_differences(
-            found.categories, columns, palette(), _QUANTITIES[quantity]
+            found.categories, _CATEGORY_COLUMNS, palette(), _QUANTITIES[quantity]
         )
         drawn(drawing, "What each category takes more or less on the target", key="compare_chart")
         small_table(
             found.categories,
-            columns,
-            "Time of each category on both sides",
             _CATEGORY_COLUMNS,
+            "Time of each category on both sides",
+            _CATEGORY_SHOWN,
             _WIDTHS,
         )
 

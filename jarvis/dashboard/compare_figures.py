@@ -127,11 +127,9 @@ def what_dominates(found: Comparison) -> str:
     if more.is_empty() and less.is_empty():
         return "Every category takes the same time on both sides."
     sentences = [
-        f"{what} take {amount} {word} on the target, most of it in {_first(part)}"
-        for what, part, amount, word in (
-            (counted(more.height, "category"), more, sums[0], "more"),
-            (counted(less.height, "category"), less, sums[1], "less"),
-        )
+        f"{counted(part.height, 'category')} {'takes' if part.height == 1 else 'take'} {amount} "
+        f"{word} on the target, most of it in {_first(part)}"
+        for part, amount, word in ((more, sums[0], "more"), (less, sums[1], "less"))
         if not part.is_empty()
     ]
     return "; ".join(sentences) + "."

@@ -62,7 +62,7 @@ def _columns(found: Comparison) -> dict[str, Column]:
                     "Expected time ratio",
                     NUMBER,
                     "",
-                    ",.3g",
+                    ",.3f",
                     "reference's figure / target's: what work that it bounds takes on the target, "
                     "as a multiple of the reference's time",
                 ),

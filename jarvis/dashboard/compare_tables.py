@@ -73,10 +73,10 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
     """A page of a view's rows; what tells the selected row apart, if one is."""
     view = VIEWS[key]
     shown = filters.chosen(rows)
-    st.caption(f"{view.about} {count(shown.height)} of {counted(rows.height, 'row')}.")
     if rows.is_empty():
         st.info("There are none in these two analyses.", icon=":material/inbox:")
         return None
+    st.caption(f"{view.about} {count(shown.height)} of {counted(rows.height, 'row')}.")
     if shown.is_empty():
         st.info(
             "No row passes the filters: choose all categories and outcomes, or clear the search."

@@ -30,7 +30,8 @@ class View:
 
 
 _TIMES = ("target_ms", "reference_ms", "difference_ms", "difference_pct")
-_RATIOS = ("time_ratio", "expected_ratio", "expected_ratio_least", "expected_ratio_most")
+_RATIOS = ("time_ratio", "expected_ratio")
+_EXPECTED_RANGE = ("expected_ratio_least", "expected_ratio_most")
 
 
 def _lowering(found: Comparison) -> pl.DataFrame:
@@ -64,7 +65,7 @@ VIEWS: Mapping[str, View] = {
             *("target_us_per_call", "reference_us_per_call", "target_calls", "reference_calls"),
             *("percent_of_compute", "attainable_ms", "bound", "reference_bound"),
             *("efficiency_pct", "reference_efficiency_pct", "matched_by", "reference_name"),
-            *("kernel", "reference_kernel", "work_ratio"),
+            *("kernel", "reference_kernel", "work_ratio", *_EXPECTED_RANGE),
         ),
         "unexplained_ms",
         "Operations that both sides have. Select a row for its kernels on either side, for how the "

@@ -6,11 +6,14 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.wording import counted
 from jarvis.comparison import SLOWER
+from jarvis.dashboard import navigation
+from jarvis.dashboard.compare_sides import REFERENCE
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size, count, milliseconds
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+from jarvis.server.catalogue import read_catalogue
 from jarvis.trace import TraceInfo
 
 
@@ -57,6 +60,14 @@ def against_reference(now: Opened) -> None:
     )
     columns = charts.columns_of(TABLES[_OPERATIONS])
     small_table(rows, columns, "Operations of both traces", _COMPARED)
+    reference = now.run.manifest.reference
+    if reference in {entry.id for entry in read_catalogue().entries}:
+        navigation.link(
+            navigation.COMPARE,
+            "Compare both analyses",
+            icon=":material/compare_arrows:",
+            **{REFERENCE: reference},
+        )
 
 
 _OPERATIONS = "comparison_operations"

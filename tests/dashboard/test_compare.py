@@ -1,0 +1,352 @@
+"""The Compare page: two analyses in the link, and every number against Polars."""
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.comparison import SLOWER, Comparison
+from jarvis.dashboard.compare_views import VIEWS
+from jarvis.pipeline import compare
+from jarvis.reports.quantities import milliseconds
+from jarvis.run import Run
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.submission import Submission, submit
+from tests.builders import trace
+from tests.dashboard.conftest import Draw
+
+BIG, MM = [[8192, 8192], [8192, 8192]], [[4096, 4096], [4096, 4096]]
+H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
+MEMORY_RATIO = 3350 / 5300
+
+
+def analysed(path: Path, device: str, add: float, mul: float, mm: float, own: str) -> str:
+    """The id of a trace with three operations that both sides have, and one of its own."""
+    built = trace(device=device)
+    for name, dims, us in (
+        ("aten::add", BIG, add),
+        ("aten::mul", BIG, mul),
+        ("aten::mm", MM, mm),
+        (own, BIG[:1], 80.0),
+    ):
+        built.op(name, dims).launches(f"{name}_{device}", us=us)
+    return submit(Submission(built.write(path))).id
+
+
+@pytest.fixture(scope="module")
+def pair(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Target and reference: the target's add takes more than twice the expected time, its mul
+    1.24 times that, and its product what the GPUs explain."""
+    folder = tmp_path_factory.mktemp("pair")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        reference = analysed(folder / "reference.json", H100, 150, 150, 200, "aten::tanh")
+        target = analysed(folder / "target.json", MI300X, 240, 118, 270, "aten::relu")
+    return target, reference
+
+
+@pytest.fixture
+def page(filed: Draw, pair: tuple[str, str]) -> AppTest:
+    return drawn(filed, pair)
+
+
+@pytest.fixture
+def found(pair: tuple[str, str]) -> Comparison:
+    target, reference = (Run.load(analysis_root(i)) for i in pair)
+    return compare(target, reference)
+
+
+def drawn(filed: Draw, pair: tuple[str, str], **parameters: str) -> AppTest:
+    target, reference = pair
+    page = filed("compare", analysis=target, reference=reference, **parameters)
+    assert not page.exception
+    assert not page.error
+    return page
+
+
+def link(page: AppTest) -> dict[str, str]:
+    """The parameters of the link that the sidebar offers."""
+    return {k: v[0] for k, v in parse_qs(urlsplit(page.sidebar.code[0].value).query).items()}
+
+
+def figures(page: AppTest) -> dict[str, str]:
+    return {metric.label: metric.value for metric in page.metric}
+
+
+def table(page: AppTest, column: str = "outcome") -> pl.DataFrame:
+    """The table of differences as the browser gets it."""
+    frame = next(d.value for d in page.dataframe if column in d.value.columns)
+    return pl.from_pandas(frame)
+
+
+def said(page: AppTest) -> str:
+    parts = (page.info, page.warning, page.success, page.markdown, page.caption, page.subheader)
+    return " ".join(element.value for part in parts for element in part)
+
+
+def test_the_figures_are_those_of_both_timelines(
+    page: AppTest, pair: tuple[str, str], found: Comparison
+) -> None:
+    times = [
+        dict(Run.load(analysis_root(i)).table("gpu_timeline").select("type", "time_ms").iter_rows())
+        for i in pair
+    ]
+    shown = figures(page)
+    for label, part in (("GPU time", "total_time"), ("Compute", "computation_time")):
+        assert float(shown[label].rstrip("x")) == pytest.approx(
+            times[0][part] / times[1][part], rel=5e-3
+        )
+    unexplained = (240 - 150 * MEMORY_RATIO + 118 - 150 * MEMORY_RATIO) / 1e3
+    assert shown["Not explained"] == milliseconds(unexplained)
+    assert found.operations["unexplained_ms"].sum() == pytest.approx(unexplained)
+    matched = 240 + 118 + 270
+    assert shown["Matched"] == f"{100 * matched / (matched + 80):.1f}%"
+
+
+def test_the_tolerance_moves_figure_table_and_findings_at_once(
+    filed: Draw, pair: tuple[str, str], found: Comparison
+) -> None:
+    outcomes = {}
+    for pct in (20, 30):
+        page = drawn(filed, pair, compare_tolerance=str(pct))
+        at = found.at(1 + pct / 100)
+        rows = table(page)
+        assert (
+            rows["outcome"].explode().to_list()
+            == (
+                at.operations.sort("unexplained_ms", descending=True, maintain_order=True)[
+                    "outcome"
+                ]
+            ).to_list()
+        )
+        assert figures(page)["Not explained"] == milliseconds(at.operations["unexplained_ms"].sum())
+        assert sum("slower than the hardware" in e.label for e in page.expander) == len(at.findings)
+        slower = at.operations.filter(pl.col("outcome").is_in(SLOWER)).height
+        assert f"{slower} of 3 operations" in said(page)
+        outcomes[pct] = slower
+    assert outcomes == {20: 2, 30: 1}
+    page.slider(key="compare_tolerance").set_value(20).run()
+    assert "2 of 3 operations" in said(page)
+
+
+def test_without_a_reference_the_analysis_most_alike_is_suggested(
+    filed: Draw, pair: tuple[str, str], sample_id: str
+) -> None:
+    target, reference = pair
+    page = filed("compare", analysis=target)
+    assert link(page) == {
+        "analysis": target,
+        "reference": reference,
+        "compare_tolerance": "20",
+        "compare_category": "all",
+        "compare_judged": "all",
+        "compare_bars": "ms",
+        "compare_against": "reference",
+        "compare_view": "matched",
+        "compare_matched_sort": "unexplained_ms",
+        "compare_matched_order": "descending",
+    }
+    assert sample_id in page.selectbox(key="compare_reference").options[1]
+
+
+def test_a_copied_link_opens_the_page_that_it_was_copied_from(
+    filed: Draw, pair: tuple[str, str]
+) -> None:
+    page = drawn(
+        filed,
+        pair,
+        compare_tolerance="35",
+        compare_category="elementwise",
+        compare_judged="slower",
+        compare_search="add",
+        compare_bars="%",
+        compare_against="expected",
+        compare_matched_op="1",
+        compare_matched_sort="target_ms",
+    )
+    first = link(page)
+    assert first["compare_matched_op"] == "1"
+    again = filed("compare", **first)
+    assert link(again) == first
+    assert figures(again) == figures(page)
+    assert table(again).equals(table(page))
+    assert not again.warning or "link" not in again.warning[0].value
+
+
+def test_the_button_swaps_the_sides_and_the_figures_mirror(
+    page: AppTest, pair: tuple[str, str]
+) -> None:
+    before = figures(page)
+    page.button(key="compare_swap").click().run()
+    assert not page.exception
+    assert (link(page)["analysis"], link(page)["reference"]) == pair[::-1]
+    ratio = float(before["Compute"].rstrip("x"))
+    assert float(figures(page)["Compute"].rstrip("x")) == pytest.approx(1 / ratio, rel=1e-2)
+
+
+def test_choosing_the_reference_in_the_sidebar_swaps_too(
+    page: AppTest, pair: tuple[str, str]
+) -> None:
+    page.sidebar.selectbox[0].set_value(pair[1]).run()
+    assert not page.exception
+    assert (link(page)["analysis"], link(page)["reference"]) == pair[::-1]
+
+
+def test_an_analysis_beside_itself_has_no_differences(filed: Draw, pair: tuple[str, str]) -> None:
+    page = drawn(filed, (pair[0], pair[0]))
+    assert "so there are no differences" in said(page)
+    assert "No operation worth a finding" in said(page)
+    assert figures(page)["Not explained"] == milliseconds(0)
+    assert set(table(page)["difference_ms"]) == {0.0}
+
+
+def test_a_reference_that_is_gone_is_replaced_with_a_word(
+    filed: Draw, pair: tuple[str, str]
+) -> None:
+    page = filed("compare", analysis=pair[0], reference="removed")
+    assert not page.exception
+    assert any("'removed' is kept here to compare with" in w.value for w in page.warning)
+    assert link(page)["reference"] == pair[1]
+
+
+def test_a_server_with_one_analysis_says_how_to_add_another(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    only = analysed(tmp_path / "t.json", MI300X, 10, 10, 10, "aten::relu")
+    for reference in ({}, {"reference": "removed"}):
+        page = filed("compare", analysis=only, **reference)
+        assert not page.exception
+        assert "No other analysis is kept here to compare with" in said(page)
+        assert not page.metric
+    page = filed("compare", analysis=only, reference=only)
+    assert "so there are no differences" in said(page)
+
+
+def test_other_models_and_little_in_common_are_warned_of(
+    filed: Draw, pair: tuple[str, str], sample_id: str, tmp_path: Path
+) -> None:
+    built = trace(device=MI300X).op("aten::mm", MM).launches("gemm", us=10)
+    named = submit(Submission(built.write(tmp_path / "named.json"), model_name="Another model")).id
+    page = drawn(filed, (named, sample_id))
+    assert "Another model is the target, Sample model the reference" in said(page)
+    assert "Only 0.0% of the time of the target's operations has a counterpart" in said(page)
+
+
+def test_a_side_without_hardware_says_what_that_hides(
+    filed: Draw, pair: tuple[str, str], tmp_path: Path
+) -> None:
+    unknown = analysed(tmp_path / "unknown.json", "Homebrew 9000", 150, 150, 200, "aten::tanh")
+    page = drawn(filed, (pair[0], unknown), compare_against="expected")
+    assert "GPU of the reference is not described" in said(page)
+    assert "Nothing is expected of these operations" in said(page)
+    assert figures(page)["Not explained"] == "—"
+
+
+@pytest.mark.parametrize(
+    ("control", "value", "names"),
+    [
+        ("compare_category", "gemm", ["aten::mm"]),
+        ("compare_judged", "slower", ["aten::add", "aten::mul"]),
+        ("compare_judged", "as expected", ["aten::mm"]),
+        ("compare_search", "4096", ["aten::mm"]),
+        ("compare_search", "MUL", ["aten::mul"]),
+    ],
+)
+def test_filters_choose_rows(
+    filed: Draw, pair: tuple[str, str], control: str, value: str, names: list[str]
+) -> None:
+    rows = table(drawn(filed, pair, **{control: value}))
+    assert sorted(rows["name"]) == names
+
+
+def test_no_row_left_by_the_filters_is_said(filed: Draw, pair: tuple[str, str]) -> None:
+    assert "No row passes the filters" in said(drawn(filed, pair, compare_search="no such thing"))
+
+
+@pytest.mark.parametrize("key", list(VIEWS))
+def test_every_view_has_its_rows(
+    filed: Draw, pair: tuple[str, str], found: Comparison, key: str
+) -> None:
+    view = VIEWS[key]
+    rows = view.rows(found)
+    page = drawn(filed, pair, compare_view=key)
+    assert link(page)["compare_view"] == key
+    if rows.is_empty():
+        assert "There are none in these two analyses" in said(page)
+        return
+    shown = next(d.value for d in page.dataframe if view.names[0] in d.value.columns)
+    assert len(shown) == rows.height
+    assert f"{rows.height} of {rows.height} row" in said(page)
+
+
+def test_rows_lead_to_the_pages_of_both_analyses(
+    filed: Draw, pair: tuple[str, str], found: Comparison
+) -> None:
+    rows = table(drawn(filed, pair, compare_category="gemm"))
+    mm = found.operations.filter(pl.col("name") == "aten::mm").row(0, named=True)
+    assert rows["target_page"].to_list() == [f"gemm?analysis={pair[0]}&gemm_op={mm['uid']}"]
+    assert rows["reference_page"].to_list() == [
+        f"gemm?analysis={pair[1]}&gemm_op={mm['reference_uid']}"
+    ]
+    alone = table(drawn(filed, pair, compare_view="only_reference"), "reference_page")
+    category, uid = found.only_in_reference.select("category", "uid").row(0)
+    assert alone["reference_page"].to_list() == [
+        f"{category}?analysis={pair[1]}&{category}_op={uid}"
+    ]
+
+
+def test_a_selected_row_shows_its_working_and_kernels(
+    filed: Draw, pair: tuple[str, str], found: Comparison
+) -> None:
+    row = found.operations.filter(pl.col("name") == "aten::add").row(0, named=True)
+    page = drawn(filed, pair, compare_matched_op=str(row["pair"]))
+    assert "aten::add` is much slower" in said(page)
+    assert "expected 150 µs x 0.632 = 94.8 µs, measured 240 µs, which is 2.53 times" in said(page)
+    assert "Not explained: 0.240 ms - 94.8 µs = 0.145 ms" in said(page)
+    kernels = table(page, "launches_per_call")
+    assert sorted(kernels["kernel"]) == [f"aten::add_{MI300X}", f"aten::add_{H100}"]
+    assert kernels["us_per_call"].to_list() == [240.0, 150.0]
+
+
+def test_a_button_of_a_finding_selects_its_row(page: AppTest, found: Comparison) -> None:
+    finding = found.findings[0]
+    uid = finding.operations[0].uid
+    page.button(key=f"compare_finding_0_{uid}").click().run()
+    assert not page.exception
+    pair = found.operations.filter(pl.col("uid") == uid)["pair"][0]
+    assert link(page)["compare_matched_op"] == str(pair)
+
+
+def test_the_peaks_of_both_gpus_stand_beside_the_ratios_they_explain(page: AppTest) -> None:
+    rows = {row["figure"]: row for row in table(page, "expected").iter_rows(named=True)}
+    bandwidth = rows["Peak memory bandwidth (TB/s)"]
+    assert (bandwidth["target"], bandwidth["reference"]) == (5.3, 3.35)
+    assert bandwidth["expected"] == pytest.approx(MEMORY_RATIO)
+    assert rows["Peak bf16 matrix (TFLOPS/s)"]["expected"] == pytest.approx(990 / 708)
+    assert rows["Memory size (GB)"]["expected"] is None
+
+
+def test_a_bad_tolerance_is_corrected_with_a_word(filed: Draw, pair: tuple[str, str]) -> None:
+    page = filed("compare", analysis=pair[0], reference=pair[1], compare_tolerance="1000")
+    assert any("compare_tolerance = '1000'" in w.value for w in page.warning)
+    assert page.slider(key="compare_tolerance").value == 20
+
+
+@pytest.mark.parametrize("model", ["qwen1.5-0.5b", "bert-small"])
+def test_recorded_pairs_show_what_polars_counts(
+    reference_root: Path, filed: Draw, model: str
+) -> None:
+    ids = [
+        submit(Submission(reference_root / "traces" / f"{gpu}-{model}.json.gz")).id
+        for gpu in ("mi300", "h100")
+    ]
+    target, reference = (Run.load(analysis_root(i)) for i in ids)
+    found = compare(target, reference).at(1.5)
+    page = drawn(filed, (ids[0], ids[1]), compare_tolerance="50")
+    assert figures(page)["Not explained"] == milliseconds(found.operations["unexplained_ms"].sum())
+    assert sorted(table(page)["outcome"].explode()) == sorted(found.operations["outcome"])
+    more_ms = sum(change for change in found.categories["difference_ms"] if change > 0)
+    assert f" {milliseconds(more_ms)} more on the target" in said(page)
