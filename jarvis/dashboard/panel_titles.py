@@ -24,7 +24,7 @@ def panel_title(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
 
 
 def _roofline(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
-    placed = rows.filter(pl.col("tb_per_s") > 0)
+    placed = rows.select("tb_per_s", "state", "kernel_time_us").filter(pl.col("tb_per_s") > 0)
     below = placed.filter(state=_BELOW_THRESHOLD)
     if below.is_empty():
         return f"none of {counted(placed.height, 'operation')} is below the threshold"
@@ -36,7 +36,7 @@ def _roofline(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
 
 
 def _savings(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
-    saved = rows.filter(pl.col("saved_us") > 0)["saved_us"]
+    saved = rows["saved_us"].filter(rows["saved_us"] > 0)
     whole, most = (milliseconds(float(us) / 1000) for us in (saved.sum(), saved.max()))  # type: ignore[arg-type]
     if saved.len() == 1:
         return f"one operation saves {whole}"

@@ -56,7 +56,8 @@ def draw(
         return charts.savings(rows, columns, colours) if has_any else None
     if panel.x is None or panel.y is None:
         raise ValueError(f"the panel {panel.title!r} names no x and y")
-    if rows.filter((pl.col(panel.x) > 0) & pl.col(panel.y).is_not_null()).is_empty():
+    is_drawable = (pl.col(panel.x) > 0) & pl.col(panel.y).is_not_null()
+    if not rows.select(is_drawable.any()).item():
         return None
     draw_kind = charts.bars if panel.kind == "bars" else charts.scatter
     return draw_kind(rows, columns, colours, x=panel.x, y=panel.y, color=panel.color)
@@ -66,7 +67,8 @@ def _roofline(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
 ) -> charts.Drawing | None:
     """Compute over intensity or bandwidth over size, whichever suits the rows."""
-    placed = rows.filter(pl.col("tb_per_s") > 0)
+    rated = rows.select("tb_per_s", "bound", "compute", "kernel_time_us")
+    placed = rated.filter(pl.col("tb_per_s") > 0)
     if placed.is_empty():
         return None
     is_compute = panel.y != "tb_per_s" and charts.suits_intensity(placed)

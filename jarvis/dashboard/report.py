@@ -3,7 +3,7 @@
 import streamlit as st
 
 from jarvis.dashboard.controls import choice, list_choice
-from jarvis.dashboard.state import Opened
+from jarvis.dashboard.state import HASH_OPENED, Opened
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
@@ -19,6 +19,7 @@ _EXPLAINED = {
     FINDINGS: "The findings of one analysis. Unedited.",
 }
 _HTML_PX = 900
+_KEPT = 32
 
 
 def preview(now: Opened, edits: Edits) -> None:
@@ -29,7 +30,7 @@ def preview(now: Opened, edits: Edits) -> None:
     st.caption(_EXPLAINED[view])
     if view == HTML:
         # The document's own policy forbids scripts and addresses.
-        st.iframe(html_document(now.run, now.root, edits), height=_HTML_PX, alt="The HTML report")
+        st.iframe(_html(now, edits), height=_HTML_PX, alt="The HTML report")
         return
     paths = RunPaths(now.root)
     if view == FINDINGS:
@@ -41,8 +42,18 @@ def preview(now: Opened, edits: Edits) -> None:
         path = paths.analysis_report if view == ANALYSIS else paths.standalone_report(view)
     with st.container(border=True):
         if view == FAIR and edits != UNEDITED:
-            st.markdown(fair_markdown(now.run, now.root, edits))
+            st.markdown(_fair(now, edits))
         elif path.is_file():
             st.markdown(path.read_text(encoding="utf-8"))
         else:
             st.info(f"This run holds no {path.name}: analyse the trace again to make it.")
+
+
+@st.cache_data(max_entries=_KEPT, show_spinner=False, hash_funcs=HASH_OPENED)
+def _html(now: Opened, edits: Edits) -> str:
+    return html_document(now.run, now.root, edits)
+
+
+@st.cache_data(max_entries=_KEPT, show_spinner=False, hash_funcs=HASH_OPENED)
+def _fair(now: Opened, edits: Edits) -> str:
+    return fair_markdown(now.run, now.root, edits)

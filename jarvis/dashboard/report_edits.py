@@ -11,7 +11,7 @@ import streamlit as st
 from jarvis.analyses.wording import counted
 from jarvis.dashboard.finding_cards import priority_badge
 from jarvis.dashboard.links import check_parameter, note_control
-from jarvis.dashboard.state import Opened
+from jarvis.dashboard.state import HASH_OPENED, Opened
 from jarvis.findings import Priority
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
@@ -27,6 +27,7 @@ LINK_CHARACTERS = 1000
 """A longer summary is not put into links."""
 
 MOST_CHARACTERS = 5000
+_KEPT_PARAGRAPHS = 256
 _LIST_PX, _TEXT_PX = 330, 232
 _NUMBERS = re.compile(r"\d+(,\d+)*")
 _KEPT, _OPENED = "_report_kept", "_report_analysis"
@@ -134,10 +135,16 @@ def _set(keys: dict[int, str], left_out: set[int]) -> None:
         st.session_state[key] = number not in left_out
 
 
+@st.cache_data(max_entries=_KEPT_PARAGRAPHS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _paragraph(now: Opened, left_out: frozenset[int]) -> str:
+    """The summary of the report with these findings left out, as Markdown."""
+    kept, _ = Edits(left_out).parted(details_of(now.run))
+    return str(prose(paragraph(now.run, kept, is_whole=not left_out)))
+
+
 def _summary(now: Opened, left_out: frozenset[int]) -> Markdown | None:
     """The author's words; None where they are still those of the report."""
-    kept, _ = Edits(left_out).parted(details_of(now.run))
-    ours = str(prose(paragraph(now.run, kept, is_whole=not left_out)))
+    ours = _paragraph(now, left_out)
     text, has_arrived = _kept(now, SUMMARY)
     key, written = f"{SUMMARY}_{now.id}", f"_{SUMMARY}_{now.id}_ours"
     is_ours = st.session_state.get(key) == st.session_state.get(written)

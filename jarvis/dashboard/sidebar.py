@@ -85,11 +85,7 @@ def copy_link(url_path: str) -> None:
         st.code(links.page_link_url(url_path, state.current_id()), language=None, wrap_lines=True)
 
 
-@st.cache_data(
-    max_entries=_KEPT_LINES,
-    show_spinner=False,
-    hash_funcs={state.Opened: lambda now: (str(now.root), now.stamp)},
-)
+@st.cache_data(max_entries=_KEPT_LINES, show_spinner=False, hash_funcs=state.HASH_OPENED)
 def _hardware_line(now: state.Opened) -> str:
     """The GPU and its peaks."""
     hardware = now.run.manifest.hardware

@@ -1,8 +1,9 @@
 """The analysis that is open, and the caches over what is on disk."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import polars.selectors as cs
@@ -38,6 +39,12 @@ class Opened:
     run: Run
     stamp: int
     """When its manifest was written; a key of what is cached."""
+
+
+HASH_OPENED: dict[str | type[Any], Callable[[Any], Any]] = {
+    Opened: lambda now: (str(now.root), now.stamp)
+}
+"""For caches of functions that take an ``Opened``."""
 
 
 def current_id() -> str | None:

@@ -3,15 +3,16 @@
 import streamlit as st
 
 from jarvis.dashboard import navigation
-from jarvis.dashboard.state import Opened
+from jarvis.dashboard.state import HASH_OPENED, Opened
 from jarvis.findings import Tier
-from jarvis.reports.gaps import gaps_of, warnings_of
+from jarvis.reports.gaps import Gap, gaps_of, warnings_of
 from jarvis.reports.health import MARKS, health_line, health_of
 from jarvis.reports.markup import prose, table
 from jarvis.trace_health import Severity
 
 _ICON = ":material/health_metrics:"
 _LINE_BREAK = "  \n"
+_KEPT_GAPS = 64
 
 
 def warning_strip(now: Opened, tier: Tier | None) -> None:
@@ -20,7 +21,7 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
     ``tier`` is that of the page's analysis; what is wrong with operations alone is no concern of
     the system pages.
     """
-    grave = [gap for gap in gaps_of(now.run) if gap.is_grave]
+    grave = _grave_gaps(now)
     if tier == "system":
         grave = [gap for gap in grave if not gap.is_of_operations]
     platform = now.run.manifest.platform_warning
@@ -30,6 +31,12 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         _warn(lines)
         navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
+
+
+@st.cache_resource(max_entries=_KEPT_GAPS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _grave_gaps(now: Opened) -> list[Gap]:
+    """Asked for by every page, though it looks at all operations."""
+    return [gap for gap in gaps_of(now.run) if gap.is_grave]
 
 
 def health_header(now: Opened) -> None:
