@@ -1,5 +1,6 @@
 """Reports in place of a trace: the same numbers, and words for what a report cannot tell."""
 
+import csv
 import shutil
 import zipfile
 from functools import cache
@@ -218,6 +219,23 @@ def test_the_reports_of_a_run_say_what_its_input_lacks(resnet: Run) -> None:
     warnings = resnet.table("trace_health").filter(severity="warning")
     assert warnings["key"].to_list()[0] == "report_input"
     assert "idle gaps" in warnings["affects"][0]
+
+
+def test_kernels_alone_make_operations_where_a_report_has_no_operators(
+    reference_root: Path, tmp_path: Path
+) -> None:
+    place = reference_root / "reference" / "mi210-gpu-only" / "kernels_short"
+    run = analyze(place, platform="MI210", output_dir=tmp_path / "run")
+    rows = run.table("operations")
+    with (place / "kernel_summary.csv").open(encoding="utf-8") as lines:
+        kernels = list(csv.DictReader(lines))
+    times_us = [float(kernel["Kernel duration (µs)_sum"]) for kernel in kernels]
+    assert rows.height == len(kernels) > 0
+    assert rows["kernel_time_us"].sum() == pytest.approx(sum(times_us))
+    assert rows["flops"].null_count() == rows.height
+    assert "unified_perf_summary" not in run.manifest.sheets
+    anew = reproject(tmp_path / "run", platform="MI300X", output_dir=tmp_path / "anew")
+    assert anew.table("operations")["kernel_time_us"].equals(rows["kernel_time_us"])
 
 
 def test_launchers_are_told_by_their_kernels(resnet: Run) -> None:

@@ -114,10 +114,7 @@ class ImportedReport:
     @cached_property
     def measured(self) -> pl.DataFrame:
         """The operations before hardware judges them."""
-        unified = self._sheet(UNIFIED)
-        if not self.has_operations and KERNEL_SUMMARY in self.read:
-            unified = unified_of_kernels(self.read[KERNEL_SUMMARY], self.registry)
-        return measured(unified, self._sheet(OPS_UNIQUE_ARGS), self.registry)
+        return measured(self._unified, self._sheet(OPS_UNIQUE_ARGS), self.registry)
 
     @cached_property
     def operations(self) -> pl.DataFrame:
@@ -145,7 +142,14 @@ class ImportedReport:
             ).drop_nulls("failure")
             found = conform(failed.rename({"failure": "reason"}), name)
             return found.unique(maintain_order=True)
-        return self._sheet(name)
+        return self._unified if name == UNIFIED else self._sheet(name)
+
+    @cached_property
+    def _unified(self) -> pl.DataFrame:
+        """The unified sheet, or what kernels alone make of it."""
+        if self.has_operations or KERNEL_SUMMARY not in self.read:
+            return self._sheet(UNIFIED)
+        return unified_of_kernels(self.read[KERNEL_SUMMARY], self.registry)
 
     def _sheet(self, name: str) -> pl.DataFrame:
         if name in self.sheets:
