@@ -8,7 +8,7 @@ REPLAY_STAMP := $(REPLAY_VENV)/.setup-stamp
 PORT ?= 8501
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard fuzz clean
+.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,6 +52,9 @@ golden: setup ## re-make the golden runs; review the diff
 docs: setup ## re-make the generated pages under docs/, and photograph every page (TRACES=...)
 	$(BIN)/python docs/generate.py
 	PYTHONPATH=. $(BIN)/python docs/contact_sheet.py $(TRACES)
+
+replays: setup setup-replay ## replay all that TRACES=folder holds on the CPU, and write docs/replay.md
+	$(BIN)/python benchmarks/replay.py $(TRACES) --python $(REPLAY_VENV)/bin/python --page docs/replay.md
 
 bench: setup ## measure time and memory, as ratios
 	$(BIN)/python benchmarks/pipeline.py --page benchmarks/README.md

@@ -30,7 +30,7 @@ from tests.replay.test_replay_calls import NOTHING, bf16, numbers, row, scalar
 HERE = Path(__file__).parent
 DEFAULT = HERE.parents[1] / ".venv-replay" / "bin" / "python"
 TRACES = ("h100-bert-small", "mi300-resnet-ddp-checkpoint", "normalization-layers")
-"""Traces whose calls are replayed here; ``make replay-page`` replays those of all."""
+"""Traces whose calls are replayed here; ``make replays`` replays those of all."""
 
 COVERED_PCT = 95.0
 QUICK = ("--device", "cpu", "--warmup", "0", "--iterations", "1")
