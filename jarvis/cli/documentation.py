@@ -50,8 +50,12 @@ def _command_markdown(name: str, command: argparse.ArgumentParser) -> list[str]:
         if action.help != argparse.SUPPRESS
         and not isinstance(action, (argparse._HelpAction, argparse._SubParsersAction))
     ]
-    lines = [f"## `{name}`", "", *_text(command.description), "| argument | meaning |", "|---|---|"]
-    return [*lines, *map(_row, shown), ""] if shown else lines[:-2]
+    lines = [f"## `{name}`", "", *_text(command.description)]
+    if shown:
+        lines += ["| argument | meaning |", "|---|---|", *map(_row, shown), ""]
+    if command.epilog:
+        lines += ["```text", *command.epilog.rstrip().splitlines(), "```", ""]
+    return lines
 
 
 def _text(description: str | None) -> list[str]:
