@@ -27,6 +27,7 @@ from jarvis.perf_report.reprojection import NEEDED, StoredReport
 from jarvis.perf_report.sheets import sheet_names
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
+from jarvis.reports.comparative import write_comparison
 from jarvis.reports.reading import content_sha256 as report_sha256
 from jarvis.reports.reading import is_report, read_report
 from jarvis.run import (
@@ -360,7 +361,9 @@ def _analysed(
         with _step(first + 2, progress, steps):
             run = _run(base, slices, outcomes, options, warning)
             if compared_with is not None:
-                run = run.with_tables(compare(run, compared_with).tables())
+                comparison = compare(run, compared_with)
+                run = run.with_tables(comparison.tables())
+                write_comparison(comparison, run, compared_with, folder)
             prepared = {key: o.prepared for key, o in outcomes.items() if o.prepared is not None}
             Preparation(run, folder).write(prepared)
             write_packages(run, folder)

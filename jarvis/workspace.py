@@ -179,6 +179,15 @@ class RunPaths:
         return self.root / f"comparative_analysis_{kind}.md"
 
     @property
+    def comparison(self) -> Path:
+        """Both sides, the findings and the words of a comparison."""
+        return self.root / "comparison_data" / "comparison.json"
+
+    def comparison_table(self, name: str) -> Path:
+        """A table of a comparison as CSV."""
+        return self.comparison.with_name(f"{name}.csv")
+
+    @property
     def replay_packages(self) -> Path:
         """Packages that replay single operations."""
         return self.root / "replay_packages"
@@ -216,6 +225,11 @@ class ComparisonPaths:
         """The ``fair`` or the ``rough`` report, as in a run directory."""
         return RunPaths(self.root).comparative_report(kind)
 
+    @property
+    def data(self) -> Path:
+        """The folder with the tables and the findings, as in a run directory."""
+        return RunPaths(self.root).comparison.parent
+
 
 def _entries() -> frozenset[str]:
     paths = RunPaths(Path())
@@ -234,6 +248,7 @@ def _entries() -> frozenset[str]:
         paths.findings("any", "system"),
         *(paths.standalone_report(kind) for kind in ("fair", "rough")),
         *(paths.comparative_report(kind) for kind in ("fair", "rough")),
+        paths.comparison,
         paths.replay_packages,
     )
     return frozenset(place.parts[0] for place in places)

@@ -203,6 +203,7 @@ def _written(
 ) -> Iterator[Path]:
     """Write the files that are asked for."""
     from jarvis.perf_report.compare_report import NamedReport, compare_reports, hidden_columns
+    from jarvis.reports.comparative import write_comparison
     from jarvis.reports.csv import write_csvs
     from jarvis.reports.xlsx import write_workbook
 
@@ -223,6 +224,7 @@ def _written(
         write_workbook(sheets, paths.workbook, hidden_columns)
         for role, side in zip(ROLES, sides, strict=False):
             write_workbook(side.run.sheets(), paths.perf_report(role))
+        write_comparison(comparison, sides[1].run, sides[0].run, fresh)
     yield from sorted(folder.iterdir())
 
 
@@ -242,7 +244,8 @@ def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise OutputFolderError(folder, "a file")
     paths = ComparisonPaths(folder)
-    own = {paths.workbook, *map(paths.perf_report, ROLES), *map(paths.report, ("fair", "rough"))}
+    reports = map(paths.report, ("fair", "rough"))
+    own = {paths.workbook, paths.data, *map(paths.perf_report, ROLES), *reports}
     if foreign := sorted(entry.name for entry in folder.iterdir() if entry not in own):
         raise OutputFolderError(folder, f"other files ({', '.join(foreign[:3])})")
 

@@ -133,10 +133,20 @@ class Comparison:
 
     @cached_property
     def summary(self) -> tuple[str, ...]:
-        """The comparison in neutral sentences."""
-        return summary.summary(
-            self.totals, self.bounds, self.operations, self.unmatched, self.collectives
-        )
+        """The comparison in neutral sentences: the totals, then the key points."""
+        return (*summary.in_totals(self.totals), *self.key_points)
+
+    @cached_property
+    def key_points(self) -> tuple[str, ...]:
+        """What bounds the work, what has a counterpart, and what the hardware explains of it."""
+        return summary.key_points(self.bounds, self.operations, self.unmatched, self.collectives)
+
+    @property
+    def is_without_difference(self) -> bool:
+        """Whether both sides are equal in every part of the timeline and in every operation."""
+        times = (self.totals["difference_ms"], self.operations["difference_ms"])
+        is_measured = any(len(found) for found in times)
+        return is_measured and self.unmatched.is_empty() and not any(map(_differs, times))
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -164,6 +174,10 @@ class Comparison:
     def _pairs(self) -> pl.DataFrame:
         main = kernels.main_kernels(self._lowered)
         return self.paired.pairs.join(main, on="pair", how="left", maintain_order="left")
+
+
+def _differs(differences_ms: pl.Series) -> bool:
+    return bool((differences_ms != 0).any())
 
 
 def compare(target: Side, reference: Side, tolerance: float = TOLERANCE) -> Comparison:

@@ -31,16 +31,22 @@ _TABLES = {
 }
 
 
-def summary(
-    totals: pl.DataFrame,
+def in_totals(totals: pl.DataFrame) -> tuple[str, ...]:
+    """The parts of both timelines in neutral sentences."""
+    return tuple(_totals(totals))
+
+
+def key_points(
     bounds: pl.DataFrame,
     operations: pl.DataFrame,
     unmatched: pl.DataFrame,
     collectives: pl.DataFrame,
 ) -> tuple[str, ...]:
-    """The comparison in neutral sentences; the arguments are its tables."""
+    """What bounds the work, what has a counterpart, and what the hardware explains of it.
+
+    The arguments are the comparison's tables.
+    """
     return (
-        *_totals(totals),
         *_character(bounds),
         *_matched(operations, unmatched),
         *_calls(operations),

@@ -7,7 +7,11 @@ import streamlit as st
 
 from jarvis.comparison import Comparison
 from jarvis.dashboard.compare_sides import Sides
-from jarvis.server.comparison_downloads import comparison_tables, comparison_workbook
+from jarvis.server.comparison_downloads import (
+    comparison_reports,
+    comparison_tables,
+    comparison_workbook,
+)
 from jarvis.workspace import ComparisonPaths, safe_name
 
 
@@ -23,6 +27,14 @@ def downloads(sides: Sides, found: Comparison) -> None:
             lambda: comparison_workbook(target, reference),
             "The sheets of both performance reports side by side with differences, as "
             "`jarvis compare` writes it. It does not depend on the tolerance.",
+        )
+        _button(
+            found,
+            "Reports (Markdown, zip)",
+            "comparative_analysis.zip",
+            lambda: comparison_reports(found, target, reference),
+            "The report for stakeholders, the one with every calculation, and the data behind "
+            "them, under the tolerance above.",
         )
         _button(
             found,

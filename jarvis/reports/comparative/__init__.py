@@ -1,0 +1,26 @@
+"""The reports of a comparison: for stakeholders (fair), for audits (rough), and its data as files.
+
+They stand in the folder of ``jarvis compare`` and in the run directory of a target that was
+analysed with a reference.
+"""
+
+from pathlib import Path
+
+from jarvis.comparison import Comparison
+from jarvis.reports.comparative.data import write_data
+from jarvis.reports.comparative.fair import fair_markdown
+from jarvis.reports.comparative.rough import rough_markdown
+from jarvis.reports.comparative.subject import Subject
+from jarvis.run import Run
+from jarvis.workspace import RunPaths
+
+__all__ = ["write_comparison"]
+
+
+def write_comparison(comparison: Comparison, target: Run, reference: Run, root: Path) -> None:
+    """Write both reports of a comparison of these runs below ``root``, and the data behind them."""
+    subject = Subject(comparison, target, reference)
+    paths = RunPaths(root)
+    for kind, markdown in (("fair", fair_markdown), ("rough", rough_markdown)):
+        paths.comparative_report(kind).write_text(markdown(subject), encoding="utf-8")
+    write_data(subject, root)

@@ -1,0 +1,231 @@
+"""``comparative_analysis_rough.md``: raw data, and expected against actual of every operation."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from jarvis.comparison import FASTER, TOLERANCE, Role
+from jarvis.comparison.matching import MatchedBy
+from jarvis.hardware import HardwareSpec
+from jarvis.reports.comparative import appendix
+from jarvis.reports.comparative.calculation import (
+    actual,
+    attainable,
+    expected,
+    is_judged,
+    off_by,
+    worked,
+)
+from jarvis.reports.comparative.subject import Row, Subject, operation_text
+from jarvis.reports.comparative.words import gap, impact, is_unexpected
+from jarvis.reports.markup import Markdown, block, cell, one_line, prose, table
+from jarvis.reports.quantities import MISSING, count, decimal, milliseconds, percent
+from jarvis.reports.rendering import render
+from jarvis.schemas import columns
+from jarvis.wording import counted
+from jarvis.workspace import RunPaths
+
+RAW_ROWS = 60
+"""Rows of a raw table; the CSV file has all."""
+
+RAW = (
+    "comparison_totals",
+    "comparison_bounds",
+    "comparison_categories",
+    "comparison_unmatched",
+    "comparison_kernels",
+    "comparison_lowering",
+    "comparison_collectives",
+    "comparison_modules",
+)
+"""The raw tables; the operations stand in the calculations."""
+
+LEFT_OUT = ("uids", "reference_uids", "title")
+QUOTED = ("name", "reference_name", "kernel", "module", "path", "place", "input_dims", "type")
+
+
+def rough_markdown(subject: Subject) -> str:
+    """The working behind the report for stakeholders."""
+    compared = subject.comparison
+    return render(
+        "comparative_rough",
+        title=subject.title,
+        inputs=appendix.inputs(subject),
+        hardware=appendix.hardware(subject),
+        commands=_commands(subject),
+        tables=_tables(subject),
+        summary=list(compared.summary),
+        matched=_matched(subject),
+        outcomes=_outcomes(subject),
+        tolerance=f"{compared.tolerance:g}",
+        calculations=_calculations(subject),
+        worked=[
+            f"{row['pair'] + 1}, {operation_text(row)}: {worked(subject, row)}"
+            for row in subject.rows
+            if is_unexpected(row)
+        ],
+        findings=[
+            f"Priority {number} ({finding.priority.value}): "
+            f"{gap(finding, subject.row_of(finding))} Saving: {impact(finding)}"
+            for number, finding in subject.numbered
+        ],
+        raw=list(_raw_tables(subject)),
+        gaps=[*appendix.gaps(subject), *appendix.NEVER_COMPARED],
+        questions=list(_questions(subject)),
+    )
+
+
+def _commands(subject: Subject) -> Markdown:
+    """What makes these files again."""
+    words = ["jarvis", "compare"]
+    words += [subject.run(role).manifest.trace.file_name for role in (Role.REFERENCE, Role.TARGET)]
+    for flag, role in (("--reference-platform", Role.REFERENCE), ("--platform", Role.TARGET)):
+        hardware: HardwareSpec | None = subject.side(role).hardware
+        words += [flag, hardware.name] if hardware else []
+    if subject.comparison.tolerance != TOLERANCE:
+        words += ["--tolerance", f"{subject.comparison.tolerance:g}"]
+    return block(one_line(shlex.join([*words, "--output-dir", "comparison"])), "sh")
+
+
+def _tables(subject: Subject) -> Markdown:
+    return table(
+        ("Table", "Rows", "File"),
+        (
+            (name, count(found.height), cell(_file(name)))
+            for name, found in subject.comparison.tables().items()
+        ),
+    )
+
+
+def _file(name: str) -> str:
+    return str(RunPaths(Path()).comparison_table(name))
+
+
+def _matched(subject: Subject) -> Markdown:
+    """How many operations of how much time were matched in which way, and what was not."""
+    operations = subject.comparison.operations
+    lines = []
+    for by in MatchedBy:
+        rows = operations.filter(pl.col("matched_by") == by.value)
+        lines.append(_matched_line(by.value, rows.height, rows["reference_ms"], rows["target_ms"]))
+    alone = subject.comparison
+    only = {Role.REFERENCE: alone.only_in_reference, Role.TARGET: alone.only_in_target}
+    for role, rows in only.items():
+        times = [rows["time_ms"] if role is side else rows["time_ms"].clear() for side in only]
+        lines.append(_matched_line(f"only in the {role.value}", rows.height, *times))
+    return table(("Matched by", "Rows", "Reference (ms)", "Target (ms)"), lines)
+
+
+def _matched_line(
+    how: str, rows: int, reference_ms: pl.Series, target_ms: pl.Series
+) -> tuple[str, ...]:
+    return how, count(rows), *(decimal(float(times.sum())) for times in (reference_ms, target_ms))
+
+
+def _outcomes(subject: Subject) -> Markdown:
+    grouped = subject.comparison.operations.group_by("outcome").agg(
+        pl.len().alias("rows"), pl.col("reference_ms", "target_ms", "unexplained_ms").sum()
+    )
+    return table(
+        ("Outcome", "Rows", "Reference (ms)", "Target (ms)", "Not explained (ms)"),
+        (
+            (
+                row["outcome"],
+                count(row["rows"]),
+                decimal(row["reference_ms"]),
+                decimal(row["target_ms"]),
+                decimal(row["unexplained_ms"]),
+            )
+            for row in grouped.sort("target_ms", "outcome", descending=True).iter_rows(named=True)
+        ),
+    )
+
+
+def _calculations(subject: Subject) -> Markdown | None:
+    """Expected against actual of every compared operation."""
+    if not subject.rows:
+        return None
+    headers = (
+        "#",
+        "Operation",
+        "Actual: target / reference",
+        "Expected",
+        "Actual / expected",
+        "Outcome",
+        "Attainable",
+        "Target",
+        "Not explained",
+    )
+    return table(headers, (_calculation(subject, row) for row in subject.rows))
+
+
+def _calculation(subject: Subject, row: Row) -> tuple[str, ...]:
+    return (
+        count(row["pair"] + 1),
+        prose(operation_text(row)),
+        actual(row),
+        prose(expected(subject, row)),
+        off_by(row),
+        row["outcome"],
+        attainable(row) if is_judged(row) else MISSING,
+        milliseconds(row["target_ms"]),
+        milliseconds(row["unexplained_ms"]),
+    )
+
+
+def _raw_tables(subject: Subject) -> Iterator[tuple[str, Markdown, str | None]]:
+    """Name, first rows, and what is left out of each raw table that has rows."""
+    tables = subject.comparison.tables()
+    for name in RAW:
+        frame = tables[name]
+        if frame.is_empty():
+            continue
+        hidden = frame.height - RAW_ROWS
+        left_out = f"{counted(hidden, 'further row')} in `{_file(name)}`." if hidden > 0 else None
+        yield name, _raw(name, frame.head(RAW_ROWS)), left_out
+
+
+def _raw(name: str, frame: pl.DataFrame) -> Markdown:
+    labels = {column.name: column.label for column in columns(name)}
+    shown = [column for column in frame.columns if column not in LEFT_OUT]
+    return table(
+        [labels[column] for column in shown],
+        (
+            tuple(_value(column, row[column]) for column in shown)
+            for row in frame.iter_rows(named=True)
+        ),
+    )
+
+
+def _value(column: str, value: object) -> str:
+    if value is None or value == "":
+        return MISSING
+    if isinstance(value, float):
+        return percent(value) if column.endswith(("_pct", "percent")) else decimal(value)
+    if isinstance(value, int):
+        return str(value) if "uid" in column else count(value)
+    return cell(str(value)) if column in QUOTED else str(value)
+
+
+def _questions(subject: Subject) -> Iterator[str]:
+    """What to look into next, on either side."""
+    for number, finding in subject.numbered:
+        if finding.capture:
+            yield f"Priority {number}: {finding.capture}"
+    faster = [row for row in subject.rows if row["outcome"] in FASTER]
+    for row in faster:
+        yield (
+            f"Why does the reference take {milliseconds(row['reference_ms'])} for "
+            f"{operation_text(row)}, more than its figures explain beside the target's "
+            f"{milliseconds(row['target_ms'])}?"
+        )
+    unknown = [row for row in subject.rows if row["expected_ratio_most"] is None]
+    if unknown:
+        time_ms = sum(row["target_ms"] for row in unknown)
+        yield (
+            f"What can be expected of {counted(len(unknown), 'operation')} of "
+            f"{milliseconds(time_ms)} for which no figure of the two GPUs applies?"
+        )
+    yield "Do the differences stay the same when both sides are recorded again?"

@@ -1,0 +1,209 @@
+"""The compared operations one by one, as the report for stakeholders shows them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.comparison import Role
+from jarvis.findings import Finding
+from jarvis.reports import sections
+from jarvis.reports.comparative.calculation import KNOWN, worked
+from jarvis.reports.comparative.subject import Row, Subject, operation_text
+from jarvis.reports.comparative.words import change_pct, delta, is_unexpected, verdict
+from jarvis.reports.markup import Markdown, anchor, cell, prose, table
+from jarvis.reports.quantities import (
+    MISSING,
+    count,
+    decimal,
+    efficiency,
+    microseconds,
+    milliseconds,
+    percent,
+    tb_per_s,
+    tflops_per_s,
+)
+
+COLUMNS = ("Metric", "Reference", "Target", "Δ", "Expected?")
+RATES = {"memory": ("tb_per_s", tb_per_s), "compute": ("tflops_per_s", tflops_per_s)}
+"""Column and words of the achieved rate by bound."""
+
+KERNELS_SHOWN = 6
+"""Kernels of each side that an operation is lowered to."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One compared operation; ``analysis`` is there where the time is not expected."""
+
+    heading: str
+    table: Markdown
+    explanation: str | None = None
+    analysis: str | None = None
+    kernels: Markdown | None = None
+    findings: tuple[tuple[int, Finding], ...] = ()
+    replay: str | None = None
+
+    @property
+    def link(self) -> Markdown:
+        """The target of a link to it."""
+        return Markdown(f"#{anchor(self.heading)}")
+
+
+def operation_sections(subject: Subject) -> list[Section]:
+    """The operations with findings, and those of much time, most time of the target first."""
+    return [
+        _operation(subject, row, f"{number}. {operation_text(row)}")
+        for number, row in enumerate(shown_rows(subject), start=1)
+    ]
+
+
+def shown_rows(subject: Subject) -> list[Row]:
+    """The operations that have a section of their own."""
+    return [
+        row
+        for position, row in enumerate(subject.rows)
+        if position < sections.RELEVANT_ROWS
+        or (row["percent_of_compute"] or 0.0) >= sections.SHOWN_COMPUTE_PCT
+        or row["pair"] in subject.by_pair
+    ]
+
+
+def _operation(subject: Subject, row: Row, heading: str) -> Section:
+    is_odd = is_unexpected(row)
+    findings = subject.by_pair.get(row["pair"], ())
+    return Section(
+        heading=heading,
+        table=table(COLUMNS, _metrics(subject, row)),
+        explanation=row["explanation"],
+        analysis=worked(subject, row) if is_odd else None,
+        kernels=_kernels(subject, row) if is_odd or findings else None,
+        findings=findings,
+        replay=_replay(subject, row["uid"]) if findings else None,
+    )
+
+
+def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
+    target_calls, reference_calls = row["target_calls"], row["reference_calls"]
+    is_as_many = target_calls == reference_calls
+    judged = verdict(row)
+    yield (
+        "Time",
+        milliseconds(row["reference_ms"]),
+        milliseconds(row["target_ms"]),
+        delta(row["difference_pct"]),
+        judged if is_as_many else MISSING,
+    )
+    yield "Calls", count(reference_calls), count(target_calls), _more_calls(row), MISSING
+    yield (
+        "Time per call",
+        microseconds(row["reference_us_per_call"]),
+        microseconds(row["target_us_per_call"]),
+        delta(change_pct(row["target_us_per_call"], row["reference_us_per_call"])),
+        judged,
+    )
+    if row["efficiency_pct"] is not None or row["reference_efficiency_pct"] is not None:
+        yield (
+            "Efficiency (of roofline)",
+            efficiency(row["reference_efficiency_pct"]),
+            efficiency(row["efficiency_pct"]),
+            _points(row["efficiency_pct"], row["reference_efficiency_pct"]),
+            MISSING,
+        )
+    yield "Bound", row["reference_bound"] or MISSING, row["bound"] or MISSING, MISSING, MISSING
+    reference, target = (_rate(subject, role, row) for role in (Role.REFERENCE, Role.TARGET))
+    if reference != (MISSING, None) or target != (MISSING, None):
+        is_alike = row["bound"] == row["reference_bound"]
+        change = delta(change_pct(target[1], reference[1])) if is_alike else MISSING
+        yield "Achieved", reference[0], target[0], change, MISSING
+    if row["reference_name"] != row["name"]:
+        names = (row["reference_name"], row["name"])
+        yield "Operator", *map(cell, names), MISSING, MISSING
+    kernels = row["reference_kernel"], row["kernel"]
+    if any(kernels):
+        shown = (cell(name, sections.KERNEL_LENGTH) if name else MISSING for name in kernels)
+        yield "Main kernel", *shown, MISSING, MISSING
+
+
+def _more_calls(row: Row) -> str:
+    more: int = row["target_calls"] - row["reference_calls"]
+    return f"{more:+,}" if more else "0"
+
+
+def _points(target_pct: float | None, reference_pct: float | None) -> str:
+    """The difference of two shares, in points."""
+    if target_pct is None or reference_pct is None:
+        return MISSING
+    return f"{target_pct - reference_pct:+.1f} points"
+
+
+def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
+    """What the heaviest row of one side achieves of what bounds it there, in words and figures."""
+    uid = row["uid"] if role is Role.TARGET else row["reference_uid"]
+    found = subject.heaviest[role].get(uid, {})
+    bound = found.get("bound")
+    if bound not in KNOWN:
+        return MISSING, None
+    name, words = RATES[bound]
+    rate = found.get(name)
+    return words(rate), rate
+
+
+def _replay(subject: Subject, uid: int) -> str | None:
+    """How to package the operation; a report in place of a trace lacks what that needs."""
+    if subject.target.manifest.trace.form == "report":
+        return None
+    return f"`jarvis replay RUN --uid {uid}`, where RUN is the analysis of the target."
+
+
+def _kernels(subject: Subject, row: Row) -> Markdown | None:
+    """What the operation is lowered to on either side."""
+    lowered = subject.comparison.lowering.filter(pl.col("pair") == row["pair"])
+    lines = [
+        (
+            role.value.capitalize(),
+            cell(kernel["kernel"], sections.KERNEL_LENGTH),
+            decimal(kernel["launches_per_call"]),
+            microseconds(kernel["us_per_call"]),
+            percent(kernel["percent"]),
+        )
+        for role in (Role.REFERENCE, Role.TARGET)
+        for kernel in lowered.filter(pl.col("side") == role.value)
+        .head(KERNELS_SHOWN)
+        .iter_rows(named=True)
+    ]
+    headers = ("Side", "Kernel", "Launches per call", "Time per call", "% of the operation")
+    return table(headers, lines) if lines else None
+
+
+def only_in_target(subject: Subject, first: int) -> list[Section]:
+    """What only the target does, for each finding about it; numbered from ``first``."""
+    alone = [pair for pair in subject.numbered if subject.row_of(pair[1]) is None]
+    rows = {row["uid"]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
+    return [
+        Section(
+            heading=f"{place}. {finding.title}",
+            table=unmatched_table([rows[each.uid] for each in finding.operations]),
+            explanation=finding.issue,
+            findings=((number, finding),),
+            replay=_replay(subject, finding.operations[0].uid),
+        )
+        for place, (number, finding) in enumerate(alone, start=first)
+    ]
+
+
+def unmatched_table(rows: Sequence[Row]) -> Markdown:
+    """Operations that one side alone has."""
+    return table(
+        ("Operation", "Calls", "Time", "% of compute", "Bound"),
+        (
+            (
+                prose(operation_text(row)),
+                count(row["calls"]),
+                milliseconds(row["time_ms"]),
+                percent(row["percent_of_compute"]),
+                row["bound"] or MISSING,
+            )
+            for row in rows[: sections.ROWS_SHOWN]
+        ),
+    )

@@ -1,0 +1,92 @@
+"""What the reports of a comparison are about: the comparison, and the runs on both sides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from jarvis.comparison import Comparison, Role, Side
+from jarvis.comparison.findings import ONLY_IN_TARGET
+from jarvis.findings import Finding
+from jarvis.reports import sections
+from jarvis.reports.markup import shortened
+from jarvis.run import Run
+from jarvis.wording import arguments, quoted
+
+ARGUMENTS_LENGTH = 75
+
+Row = Mapping[str, Any]
+"""A row of ``comparison_operations``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A comparison with the runs of its sides; the names in its reports."""
+
+    comparison: Comparison
+    target: Run
+    reference: Run
+
+    def run(self, role: Role) -> Run:
+        """The run on one side."""
+        return self.target if role is Role.TARGET else self.reference
+
+    def side(self, role: Role) -> Side:
+        """One side of the comparison."""
+        compared = self.comparison
+        return compared.target if role is Role.TARGET else compared.reference
+
+    @property
+    def model(self) -> str:
+        """The model as the user named it on either side, else the names of both inputs."""
+        runs = (self.reference, self.target)
+        named = [run.manifest.model_name for run in runs if run.manifest.model_name]
+        return " and ".join(dict.fromkeys(named or map(sections.model_name, runs)))
+
+    @property
+    def title(self) -> str:
+        """``Qwen Performance Comparison: H100 SXM vs MI300X``."""
+        reference, target = self.comparison.reference.label, self.comparison.target.label
+        return f"{self.model} Performance Comparison: {reference} vs {target}"
+
+    @cached_property
+    def numbered(self) -> tuple[tuple[int, Finding], ...]:
+        """The findings under their numbers, most urgent first."""
+        return tuple(enumerate(self.comparison.findings, start=1))
+
+    @cached_property
+    def by_pair(self) -> Mapping[int, tuple[tuple[int, Finding], ...]]:
+        """The numbered findings by the row of ``comparison_operations`` that they start from."""
+        found: dict[int, tuple[tuple[int, Finding], ...]] = {}
+        for number, finding in self.numbered:
+            row = self.row_of(finding)
+            if row is not None:
+                found[row["pair"]] = (*found.get(row["pair"], ()), (number, finding))
+        return found
+
+    def row_of(self, finding: Finding) -> Row | None:
+        """The heaviest of the compared operations of a finding; None where nothing is compared."""
+        if finding.check == ONLY_IN_TARGET:
+            return None
+        uid = finding.operations[0].uid
+        rows = [row for row in self.rows if row["uid"] == uid]
+        return max(rows, key=lambda row: row["unexplained_ms"] or 0.0)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The compared operations, most time of the target first."""
+        return tuple(self.comparison.operations.iter_rows(named=True))
+
+    @cached_property
+    def heaviest(self) -> Mapping[Role, Mapping[int, Row]]:
+        """The rows of either side's operations by uid."""
+        return {
+            role: {row["uid"]: row for row in self.side(role).rows("operations").to_dicts()}
+            for role in Role
+        }
+
+
+def operation_text(row: Row) -> str:
+    """An operation with its arguments, the name in backticks."""
+    found = arguments(row["input_dims"], row["input_types"])
+    return quoted(row["name"]) + (f" {shortened(found, ARGUMENTS_LENGTH)}" if found else "")

@@ -1,0 +1,116 @@
+"""Differences, verdicts and gaps of a comparison in words."""
+
+import math
+from collections.abc import Mapping
+
+from jarvis.comparison import FASTER, SLOWER, Outcome
+from jarvis.comparison import basis as evidence
+from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
+from jarvis.findings import GPU_TIME, Finding
+from jarvis.reports.comparative.subject import Row
+from jarvis.reports.quantities import MISSING, milliseconds, percent, time_range
+from jarvis.wording import counted, quoted
+
+YES, NO = "Yes", "No"
+VERDICTS: Mapping[str, str] = {
+    Outcome.EXPECTED.value: YES,
+    Outcome.SHORT.value: "Not judged: launching decides",
+    Outcome.UNKNOWN.value: "Not known",
+}
+"""The cell ``Expected?`` by outcome; the others are not expected."""
+
+NOTHING_EXPECTED = "what the hardware explains is not known"
+
+
+def delta(change_pct: float | None) -> str:
+    """A change with its sign: ``+12.3%``; none where the reference has nothing."""
+    if change_pct is None:
+        return MISSING
+    return f"{'+' if change_pct > 0 else ''}{percent(change_pct)}"
+
+
+def change_pct(target: float | None, reference: float | None) -> float | None:
+    """The target less the reference, in percent of it."""
+    if target is None or not reference:
+        return None
+    return 100 * (target - reference) / reference
+
+
+def is_unexpected(row: Row) -> bool:
+    """Whether the hardware does not explain the time of this operation."""
+    return row["outcome"] in (*SLOWER, *FASTER)
+
+
+def verdict(row: Row) -> str:
+    """Whether the difference is what the hardware explains: the cell ``Expected?``."""
+    if not is_unexpected(row):
+        return VERDICTS[row["outcome"]]
+    return f"{NO}: {_expected_change(row)} expected"
+
+
+def _expected_change(row: Row) -> str:
+    if row["expected_ratio"] is not None:
+        return f"about {delta(100 * (row['expected_ratio'] - 1))}"
+    is_slower = row["outcome"] in SLOWER
+    limit = row["expected_ratio_most" if is_slower else "expected_ratio_least"]
+    if math.isclose(limit, 1.0):
+        return "no more time" if is_slower else "no less time"
+    return f"at {'most' if is_slower else 'least'} {delta(100 * (limit - 1))}"
+
+
+def speed(change: float) -> str:
+    """``12.3% slower`` is so much more time, ``12.3% faster`` so much less."""
+    if math.isclose(change, 0.0, abs_tol=1e-9):
+        return "as fast as the reference"
+    return f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"
+
+
+def gap(finding: Finding, row: Row | None) -> str:
+    """How far the target is from what the hardware explains, in a sentence."""
+    if row is None:
+        return (
+            f"Target alone spends {milliseconds(_number(finding, GPU_TIME))} on "
+            f"{_operators(finding)} (no counterpart on the reference, which has "
+            f"{milliseconds(_number(finding, REFERENCE_TIME))} of its own there)."
+        )
+    actual = speed(_number(finding, evidence.SLOWER_PCT))
+    return f"Target is {actual} on {_operators(finding)} ({_should(finding, row)})."
+
+
+def _should(finding: Finding, row: Row) -> str:
+    if row["expected_ratio_most"] is None:
+        return NOTHING_EXPECTED
+    expected = _number(finding, evidence.EXPECTED_PCT)
+    if math.isclose(expected, 0.0, abs_tol=1e-9):
+        return "unexpected: should be no slower, based on hardware"
+    about = "about" if row["expected_ratio"] is not None else "at most"
+    return f"unexpected: should be {about} {speed(expected)}, based on hardware"
+
+
+def _operators(finding: Finding) -> str:
+    names = list(dict.fromkeys(quoted(each.name) for each in finding.operations))
+    more = f" and {counted(len(names) - 1, 'more operator')}" if len(names) > 1 else ""
+    return f"{names[0]}{more}"
+
+
+def impact(finding: Finding) -> str:
+    """What closing the gap would save."""
+    gain = finding.impact
+    assert gain is not None, "every finding of a comparison says what it would save"
+    saved = gain.saved_ms
+    return (
+        f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
+        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range "
+        f"{time_range(saved.low, saved.high)}; the upper end is all that is not explained)."
+    )
+
+
+def short_gap(finding: Finding) -> str:
+    """The time that the hardware does not explain."""
+    return milliseconds(_number(finding, UNEXPLAINED_TIME))
+
+
+def _number(finding: Finding, name: str) -> float:
+    value = finding.evidence[name]
+    assert not isinstance(value, str), f"{name} is a number"
+    return value
