@@ -51,5 +51,8 @@ def every_run_is_valid() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--update-golden`` writes the golden runs anew."""
+    """Options that write what tests compare with."""
     parser.addoption("--update-golden", action="store_true", help="re-make tests/golden")
+    parser.addoption(
+        "--write-links", action="store_true", help="store the links of this version's pages"
+    )

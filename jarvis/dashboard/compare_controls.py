@@ -41,14 +41,10 @@ class Filters:
             shown &= pl.col("category") == self.category
         if self.judged != ALL and "outcome" in rows.columns:
             shown &= pl.col("outcome").is_in(_JUDGED[self.judged])
-        if self.search:
+        searched = [pl.col(name).fill_null("") for name in _SEARCHED if name in rows.columns]
+        if self.search and searched:
             shown &= pl.any_horizontal(
-                pl.col(name)
-                .fill_null("")
-                .str.to_lowercase()
-                .str.contains(self._words, literal=True)
-                for name in _SEARCHED
-                if name in rows.columns
+                text.str.to_lowercase().str.contains(self._words, literal=True) for text in searched
             )
         return rows.filter(shown)
 

@@ -1,12 +1,15 @@
 """What the URL holds: the analysis and every control, so that a copied link shows the same page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
 ANALYSIS = "analysis"
 """The URL parameter that names the analysis."""
+
+RENAMED: Mapping[str, str] = {}
+"""Parameters of links of earlier releases, and what they are called now."""
 
 _CONTROLS = "_controls"
 _JUDGED = "_judged_parameters"
@@ -17,6 +20,19 @@ def begin_page() -> None:
     """Start a page: nothing is in its link yet; words about a bad link go to its top."""
     st.session_state[_CONTROLS] = {}
     st.session_state[_NOTICES] = st.container()
+
+
+def current_name(parameter: str) -> str:
+    """What a parameter of a link is called in this version."""
+    return RENAMED.get(parameter, parameter)
+
+
+def renamed() -> dict[str, str] | None:
+    """The parameters of the URL under the names of this version; None where they have them."""
+    given = st.query_params.to_dict()
+    if RENAMED.keys().isdisjoint(given):
+        return None
+    return {current_name(name): value for name, value in given.items()}
 
 
 def notice(text: str) -> None:

@@ -28,6 +28,8 @@ def main() -> None:
     sections = menu()
     navigation.remember(page for pages in sections.values() for page in pages)
     page = st.navigation(sections, expanded=True)
+    if (parameters := links.renamed()) is not None:
+        st.switch_page(page, query_params=parameters)
     draw(page.run, page.url_path)
     keep_one_entry_per_action()
 

@@ -114,7 +114,7 @@ def _field(key: str, label: str, default: float, least: float, most: float) -> f
         bind="query-params",
         help="Time since the start of the recording. Drag over a chart to choose a window there.",
     )
-    note_control(key, value)
+    note_control(key, round(value, _DIGITS))
     return float(value)
 
 

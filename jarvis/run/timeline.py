@@ -225,7 +225,7 @@ class Timeline:
         A bin stands once for each kind of call in it. Wide windows count all calls, narrow ones
         those that are stored singly.
         """
-        if self._bins.is_empty():
+        if self._bins.is_empty() or not threads:
             return binned(pl.DataFrame(schema=_EVENT), window.edges(1))
         width = int(self._bins["dur_ns"][0])
         if window.length_ns < _LEAST_BINS * width:

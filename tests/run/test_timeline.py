@@ -163,6 +163,12 @@ def test_host_bins_say_the_same_from_stored_spans_and_from_single_calls(
         assert (full["busy_ns"] <= full["room"]).all()
 
 
+def test_a_window_in_which_no_thread_does_anything_has_no_bins(sample: Run) -> None:
+    view = Timeline(sample)
+    assert view.recording is not None
+    assert view.host_bins(view.recording, []).is_empty()
+
+
 def test_single_calls_are_chosen_by_thread_kind_depth_and_visible_length(sample: Run) -> None:
     view = Timeline(sample)
     assert view.recording is not None

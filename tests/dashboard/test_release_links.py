@@ -1,0 +1,194 @@
+"""Links of every release, as "Copy link" wrote them, still set the controls that they set then.
+
+``pytest tests/dashboard/test_release_links.py --write-links`` writes the file of this version:
+every page with every control off its default.
+"""
+
+import tomllib
+from collections.abc import Container, Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.analyses import load_analyses
+from jarvis.dashboard import links
+from jarvis.dashboard.compare_sides import REFERENCE
+from jarvis.dashboard.links import ANALYSIS, current_name
+from jarvis.run import Run
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.submission import Submission, resubmit, submit
+from jarvis.workspace import resource
+from tests.dashboard.conftest import Draw
+from tests.dashboard.linked_trace import TRACE
+
+FOLDER = TRACE.parent
+ANALYSES = tuple(load_analyses())
+FILES = tuple(sorted(path.stem for path in resource("pages").glob("*.py")))
+RELEASES = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+STORED = {release: tomllib.loads(path.read_text())["links"] for release, path in RELEASES.items()}
+REFERENCE_GPU = "H100 SXM"
+VERSION = version("jarvis-perf")
+HOW_TO_STORE = "store the links of this version: pytest " + Path(__file__).name + " --write-links"
+
+Parameters = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def analysis(home: Path) -> str:
+    """The analysis that the links name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        return submit(Submission(TRACE, model_name="Linked")).id
+
+
+@pytest.fixture(scope="module")
+def reference(home: Path, analysis: str) -> str:
+    """The analysis that it is compared with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        return resubmit(analysis, REFERENCE_GPU, None).id
+
+
+@pytest.fixture
+def draw(reference: str, registered: Draw, filed: Draw) -> Draw:
+    """Draws any page with the parameters of a link; a comparison is always with ``reference``."""
+
+    def drawn(page: str, parameters: Parameters) -> AppTest:
+        if page == "compare":
+            parameters = {REFERENCE: reference} | parameters
+        return (filed if page in FILES else registered)(page, **parameters)
+
+    return drawn
+
+
+def parameters_of(link: str) -> Parameters:
+    return dict(parse_qsl(urlsplit(link).query))
+
+
+def copied(page: AppTest) -> Parameters:
+    """The parameters of the link that the sidebar offers."""
+    return parameters_of(page.sidebar.code[0].value)
+
+
+def test_the_links_of_this_version_are_stored(
+    draw: Draw, analysis: str, request: pytest.FixtureRequest
+) -> None:
+    pages = (*FILES, *ANALYSES)
+    if request.config.getoption("--write-links"):
+        stored = {page: _with_every_control(draw, page, analysis) for page in pages}
+        (FOLDER / f"{VERSION}.toml").write_text(_document(stored))
+    else:
+        assert set(STORED[VERSION]) == set(pages), HOW_TO_STORE
+
+
+@pytest.mark.parametrize(
+    ("release", "path"), [(release, path) for release, paths in STORED.items() for path in paths]
+)
+def test_a_link_of_a_release_sets_what_it_set_then(
+    draw: Draw, analysis: str, release: str, path: str
+) -> None:
+    asked = parameters_of(STORED[release][path])
+    assert asked[ANALYSIS] == analysis
+    drawn = draw(path, asked)
+    assert not drawn.exception
+    assert [warning.value for warning in drawn.warning if "link" in warning.value] == []
+    now = copied(drawn)
+    assert {name: now.get(current_name(name)) for name in asked} == asked
+    if release == VERSION:
+        assert set(now) == set(asked), HOW_TO_STORE
+
+
+def test_a_parameter_that_was_renamed_still_sets_its_control(
+    filed: Draw, analysis: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "RENAMED", {"overview_goal": "overview_target"})
+    page = filed("overview", **{ANALYSIS: analysis, "overview_goal": "55"})
+    assert page.slider(key="overview_target").value == 55
+    assert copied(page) == {ANALYSIS: analysis, "overview_target": "55"} | {
+        name: value for name, value in copied(page).items() if name == "overview_definition"
+    }
+
+
+def _document(stored: Mapping[str, Parameters]) -> str:
+    heads = [
+        f'# What "Copy link" of Jarvis {VERSION} wrote. Links of a release that is out must not',
+        "# change: people have them.",
+        "[links]",
+    ]
+    lines = [f'{page} = "/{page}?{urlencode(asked)}"' for page, asked in stored.items()]
+    return "\n".join([*heads, *lines, ""])
+
+
+def _with_every_control(draw: Draw, page: str, analysis: str) -> Parameters:
+    """The link of a page after every control was moved, and everything clicked that can be."""
+    drawn = draw(page, {ANALYSIS: analysis})
+    defaults = copied(drawn)
+    _move(drawn, defaults)
+    found = copied(drawn.run())
+    # A bound without rows hides what belongs to the table; a choice can change what another offers.
+    for bound in ("compute", "all"):
+        if f"{page}_sort" in defaults.keys() - found.keys():
+            found = copied(drawn.segmented_control(key=f"{page}_bound").set_value(bound).run())
+    is_left = {
+        n for n, text in found.items() if text == defaults.get(n) and not n.endswith("_bound")
+    }
+    _move(drawn, is_left)
+    found = copied(drawn.run())
+    found = copied(draw(page, {**found, f"{page}_page": "2"}))
+    for parameter, values in _clicked(page, analysis):
+        for value in values:
+            wanted = {**found, parameter: value}
+            if copied(draw(page, wanted)) == wanted:
+                found = wanted
+                break
+    return found
+
+
+def _move(drawn: AppTest, controls: Container[str]) -> None:
+    """Set these controls of a page to something that is not their default."""
+    for slider in drawn.slider:
+        if slider.key in controls:
+            slider.set_value(slider.value - 7)
+    for number in drawn.number_input:
+        if number.key in controls:
+            step = number.step or 1
+            is_room = number.value + step <= number.max
+            number.set_value(number.value + (step if is_room else -step))
+    for box in drawn.selectbox:
+        if box.key in controls and box.key != f"compare_{REFERENCE}":
+            box.select_index(len(box.options) - 1)
+    for segments in drawn.segmented_control:
+        if segments.key in controls:
+            segments.set_value(segments.options[-1])
+    _write(drawn, "a")
+
+
+def _write(drawn: AppTest, letter: str) -> None:
+    """Write into every field for text that the link holds; an empty one is not in it yet."""
+    pages = tuple(f"{page}_" for page in (*FILES, *ANALYSES))
+    for field in drawn.text_input:
+        if (field.key or "").startswith(pages):
+            field.set_value(letter)
+
+
+def _clicked(page: str, analysis: str) -> Iterable[tuple[str, list[str]]]:
+    """Parameters that no control sets but a click, with values that may be there."""
+    run = Run.load(analysis_root(analysis))
+
+    def uids(table: pl.DataFrame, column: str = "uid") -> list[str]:
+        return [str(uid) for uid in table[column]]
+
+    if page in ANALYSES and run.results[page].tier == "compute":
+        yield f"{page}_op", uids(run.category_operations(page))
+    elif page == "timeline":
+        yield "timeline_event", uids(run.table("gpu_work"))
+    elif page == "call_tree":
+        yield "call_tree_op", uids(run.table("call_tree_operations"), "operation_uid")
+        yield "call_tree_root", uids(run.table("call_tree"), "node")
+    elif page == "report":
+        yield "report_without", ["1"]
+        yield "report_summary", ["In short: *see below*."]
