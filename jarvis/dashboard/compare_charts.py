@@ -38,6 +38,9 @@ _WIDTHS = {
     "difference_pct": 85,
     "unexplained_ms": 105,
 }
+_ALIKE = 0.005
+"""A line of a ratio that is so close to 1 lies on that of equal times."""
+
 _MEASURED, _EXPECTED = "reference", "expected"
 
 
@@ -142,5 +145,8 @@ def expected_lines(found: Comparison) -> Mapping[str, float]:
         ratio = found.ratios.compute(compute)
         if ratio is not None:
             ratios[peak_words(compute)] = ratio
-    shown = list(ratios.items())[: drawings.MAX_RATIOS]
-    return {f"{name} bound: {decimal(ratio)}x": ratio for name, ratio in shown}
+    told_apart = [(name, ratio) for name, ratio in ratios.items() if abs(ratio - 1) > _ALIKE]
+    return {
+        f"{name} bound: {decimal(ratio)}x": ratio
+        for name, ratio in told_apart[: drawings.MAX_RATIOS]
+    }

@@ -4,15 +4,15 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.wording import SMALLEST_MS, counted
-from jarvis.comparison import SLOWER, Comparison, Role
+from jarvis.comparison import SLOWER, Comparison, MatchedBy, Role
 from jarvis.dashboard.compare_sides import Sides
 from jarvis.dashboard.figures import figure
 from jarvis.impact import share_pct
 from jarvis.reports.markup import escape, prose
 from jarvis.reports.quantities import MISSING, count, decimal, milliseconds, percent
 
-LEAST_MATCHED_PCT = 50.0
-"""Where less of the target's time has a counterpart, the traces hardly record the same work."""
+LEAST_SAME_PCT = 50.0
+"""Where less of the target's time is in the same calls, the traces may not record the same work."""
 
 _PARTS = {
     "total_time": ("GPU time", "From the first GPU start to the last GPU end."),
@@ -26,8 +26,22 @@ _RATIO_MEANS = "The figure is the target's time / the reference's; above 1 the t
 
 def matched_pct(found: Comparison) -> float:
     """The share of the time of the target's operations that has a counterpart."""
-    matched_ms = float(found.operations["target_ms"].sum())
-    return share_pct(matched_ms, matched_ms + float(found.only_in_target["time_ms"].sum()))
+    return _share_pct(found, found.operations)
+
+
+def same_calls_pct(found: Comparison) -> float:
+    """The share in calls of the same operators with the same shapes and dtypes."""
+    same = pl.col("matched_by") == MatchedBy.ARGUMENTS.value
+    return _share_pct(found, found.operations.filter(same))
+
+
+def _share_pct(found: Comparison, part: pl.DataFrame) -> float:
+    return share_pct(float(part["target_ms"].sum()), _operations_ms(found))
+
+
+def _operations_ms(found: Comparison) -> float:
+    """The time of all operations of the target."""
+    return float(found.operations["target_ms"].sum()) + float(found.only_in_target["time_ms"].sum())
 
 
 def warnings(sides: Sides, found: Comparison) -> None:
@@ -46,11 +60,12 @@ def warnings(sides: Sides, found: Comparison) -> None:
             f"{escape(reference)} the reference.",
             icon=":material/warning:",
         )
-    share = matched_pct(found)
-    if share < LEAST_MATCHED_PCT and not found.unmatched.is_empty():
+    share = same_calls_pct(found)
+    if _operations_ms(found) and share < LEAST_SAME_PCT:
         st.warning(
-            f"Only {percent(share)} of the time of the target's operations has a counterpart on "
-            "the reference: the traces may record different models, shapes or settings.",
+            f"Only {percent(share)} of the time of the target's operations is in calls that the "
+            "reference makes with the same arguments: the traces may record different models, "
+            "shapes or settings, or fuse their operators in another way.",
             icon=":material/warning:",
         )
     for text in found.unknown:

@@ -1,6 +1,6 @@
 """The tables of the Compare page: one view at a time, sorted and paged on the server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 from urllib.parse import urlencode
@@ -82,27 +82,31 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
             "No row passes the filters: choose all categories and outcomes, or clear the search."
         )
         return None
-    keyed = shown if view.key is None else shown.with_columns(uid=pl.col(view.key))
-    linked = keyed.with_columns(_links(key, shown, sides))
-    return _paged(view, table_page(key), linked, filters.filter_id)
+    keyed = (
+        shown
+        if view.key is None
+        else shown.with_columns(uid=pl.col(view.key), operation_uid=pl.col("uid"))
+    )
+    linked = partial(_with_links, key, sides)
+    return _paged(view, table_page(key), keyed, filters.filter_id, linked)
 
 
-def _links(key: str, rows: pl.DataFrame, sides: Sides) -> list[pl.Series]:
-    """Columns with the addresses of an operation's row on the category pages."""
+def _with_links(key: str, sides: Sides, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the addresses of the operation's row on the category pages."""
     columns = {
-        MATCHED: (("target_page", "uid"), ("reference_page", "reference_uid")),
-        ONLY_TARGET: (("target_page", "uid"),),
-        ONLY_REFERENCE: (("reference_page", "uid"),),
+        MATCHED: (("target_page", "operation_uid"), ("reference_page", "reference_uid")),
+        ONLY_TARGET: (("target_page", "operation_uid"),),
+        ONLY_REFERENCE: (("reference_page", "operation_uid"),),
     }
     ids = {"target_page": sides.target.id, "reference_page": sides.reference.id}
-    return [
+    return rows.with_columns(
         pl.Series(
             name,
             [_address(ids[name], *row) for row in rows.select("category", uid).iter_rows()],
             pl.String,
         )
         for name, uid in columns.get(key, ())
-    ]
+    )
 
 
 def _address(analysis_id: str, category: str | None, uid: int) -> str | None:
@@ -111,7 +115,14 @@ def _address(analysis_id: str, category: str | None, uid: int) -> str | None:
     return f"{category}?{urlencode({ANALYSIS: analysis_id, f'{category}_op': uid})}"
 
 
-def _paged(view: View, page: str, rows: pl.DataFrame, filter_id: str) -> int | None:
+def _paged(
+    view: View,
+    page: str,
+    rows: pl.DataFrame,
+    filter_id: str,
+    linked: Callable[[pl.DataFrame], pl.DataFrame],
+) -> int | None:
+    """Draw one page of the rows, sorted; what tells the selected row apart."""
     uid, is_new = selection.selected(page, rows) if view.key else (None, False)
     names = [n for n in view.names if rows[n].null_count() < rows.height]
     labels = {name: view.columns[name].label for name in dict.fromkeys([view.order, *names])}
@@ -121,7 +132,7 @@ def _paged(view: View, page: str, rows: pl.DataFrame, filter_id: str) -> int | N
         shown_by = f"{filter_id}-{order.column}-{order.direction}"
         wanted = ordered["uid"].index_of(uid) if is_new and uid is not None else None
         number = row_order.page_number(page, ordered.height, shown_by, wanted)
-    part = row_order.page_of(ordered, number)
+    part = linked(row_order.page_of(ordered, number))
     if view.key is None:
         _drawn(view, page, part, names, f"{page}_table", [])
         return None

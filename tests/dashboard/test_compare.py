@@ -232,7 +232,7 @@ def test_other_models_and_little_in_common_are_warned_of(
     named = submit(Submission(built.write(tmp_path / "named.json"), model_name="Another model")).id
     page = drawn(filed, (named, sample_id))
     assert "Another model is the target, Sample model the reference" in said(page)
-    assert "Only 0.0% of the time of the target's operations has a counterpart" in said(page)
+    assert "Only 0.0% of the time of the target's operations is in calls" in said(page)
 
 
 def test_a_side_without_hardware_says_what_that_hides(
