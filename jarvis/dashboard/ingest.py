@@ -49,7 +49,7 @@ class _Reference:
 
 def form() -> None:
     """Choose a trace, the GPU and the names, and analyse; errors leave what was filled in."""
-    left, right = st.columns(2)
+    left, right = st.columns([4, 5])
     with left.container(border=True, height="stretch"):
         st.markdown("**1 · Trace**")
         trace, info = _chosen_trace()

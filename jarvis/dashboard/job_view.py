@@ -85,7 +85,7 @@ def draw(job: Job, ended: Callable[[Job], None]) -> None:
         st.status(label, type="step", state="complete")
     if job.state is JobState.RUNNING:
         st.status(_where(job), type="step", state="running")
-        st.progress(job.percent / 100, f"{job.percent:.0f}% · {took(job)}")
+        st.progress(job.percent / 100, f"{int(job.percent)}% · {took(job)}")
     _buttons(job)
     if job.log:
         with st.expander("Log", icon=":material/terminal:"):

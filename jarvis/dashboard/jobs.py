@@ -134,27 +134,26 @@ def _table(listed: list[Job], chosen: str | None) -> None:
         hide_index=True,
         height=_TABLE_PX if len(listed) > _TABLE_ROWS else "auto",
         column_config={
-            "state": config.TextColumn("State", width=100),
+            "state": config.TextColumn("State", width=95),
             "title": config.TextColumn("Job", help="What it does"),
             "percent": config.ProgressColumn(
                 "Progress (%)",
                 min_value=0,
                 max_value=100,
-                format="%.0f",
-                width=120,
+                format="%d",
+                width=105,
                 help="Steps that are done, and the part of the file that is read",
             ),
             "step": config.TextColumn("Step", help="What it does now, or did last"),
             "open": config.LinkColumn(
-                "Analysis", display_text="open", width=80, help="What it made, in a new tab"
+                "Analysis", display_text="open", width=70, help="What it made, in a new tab"
             ),
             "created": config.DatetimeColumn(
-                "Asked for", format="YYYY-MM-DD HH:mm:ss", help="When it came into the queue"
+                "Asked for", format="YYYY-MM-DD HH:mm", help="When it came into the queue"
             ),
             "elapsed_s": config.NumberColumn(
-                "Took (s)", format="%.1f", width=90, help="From its start to its end, or until now"
+                "Took (s)", format="%.1f", width=70, help="From its start to its end, or until now"
             ),
-            "attempts": config.NumberColumn("Starts", width=70, help="How often it was begun"),
             "owner": config.TextColumn("Owner", help="Who asked for it, where that is known"),
             "id": config.TextColumn("Id", help="Stands in its link"),
         },
@@ -166,12 +165,11 @@ def _table(listed: list[Job], chosen: str | None) -> None:
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "state": pl.String,
     "title": pl.String,
-    "percent": pl.Float64,
+    "percent": pl.Int64,
     "step": pl.String,
     "open": pl.String,
     "created": pl.Datetime("us", "UTC"),
     "elapsed_s": pl.Float64,
-    "attempts": pl.Int64,
     "owner": pl.String,
     "id": pl.String,
 }
@@ -184,12 +182,11 @@ def _row(job: Job) -> tuple[str | float | datetime | None, ...]:
     return (
         _MARKS[job.state],
         job.title,
-        job.percent,
-        job.step,
+        int(job.percent),
+        None if job.state is JobState.DONE else job.step,
         overview,
         job.created,
         job.elapsed_s,
-        job.attempts,
         job.owner,
         job.id,
     )

@@ -1,20 +1,22 @@
 """The open analysis against other hardware, from what it stores: an analysis of its own."""
 
-from time import perf_counter
+from functools import partial
 
 import streamlit as st
 
 from jarvis.dashboard import links, navigation
 from jarvis.dashboard.hardware import open_analysis
+from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took, visitor
 from jarvis.dashboard.state import Opened
-from jarvis.dashboard.step_list import step_list
-from jarvis.errors import JarvisError
 from jarvis.hardware import Hardware, HardwareSpec
 from jarvis.reports.markup import escape
+from jarvis.server import jobs
 from jarvis.server.catalogue import name_of
-from jarvis.server.submission import Kept, resubmit
+from jarvis.server.database import database
+from jarvis.server.job_kinds import Reproject
+from jarvis.server.jobs import Job
 
-_LAST = "_hardware_judged"
+_PAGE = "hardware"
 
 
 def render(spec: HardwareSpec, hardware: Hardware) -> None:
@@ -40,34 +42,33 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
         if st.button(
             f"Judge against {escape(spec.title)}", type="primary", icon=":material/speed:"
         ):
-            _judge(now, spec, hardware)
-        _say_outcome(now, spec)
+            _ask(now, spec, hardware)
+        job = remembered_job(_PAGE)
+        if job is not None and job.parameters == _request(now, spec, hardware).new_job().parameters:
+            follow(job, partial(_outcome, spec.title))
 
 
-def _judge(now: Opened, spec: HardwareSpec, hardware: Hardware) -> None:
-    st.session_state.pop(_LAST, None)
+def _request(now: Opened, spec: HardwareSpec, hardware: Hardware) -> Reproject:
     device = now.run.manifest.trace.device_name
-    begin = perf_counter()
-    try:
-        kept = resubmit(now.id, *hardware.choice(spec, device), step_list())
-    except JarvisError as error:
-        st.error(escape(str(error)), icon=":material/error:")
-        return
-    st.session_state[_LAST] = ((now.id, spec.title), kept, perf_counter() - begin)
+    return Reproject(now.id, *hardware.choice(spec, device))
 
 
-def _say_outcome(now: Opened, spec: HardwareSpec) -> None:
-    """How it ended, while the same analysis and preset are shown."""
-    of, kept, seconds = st.session_state.get(_LAST, (None, None, 0.0))
-    if of != (now.id, spec.title) or not isinstance(kept, Kept):
+def _ask(now: Opened, spec: HardwareSpec, hardware: Hardware) -> None:
+    job = jobs.submit(database(), _request(now, spec, hardware).new_job(), visitor())
+    remember_job(_PAGE, job.id)
+
+
+def _outcome(title: str, job: Job) -> None:
+    """How it ended, and the way to the new analysis."""
+    if job.analysis_id is None:
         return
-    if kept.is_reused:
+    if job.result.get("is_reused"):
         st.info("This was done before; the kept analysis is as good.", icon=":material/history:")
     else:
-        st.success(f"Judged anew in {seconds:.1f} s.", icon=":material/check_circle:")
+        st.success(f"Judged anew in {took(job)}.", icon=":material/check_circle:")
     navigation.link(
         navigation.OVERVIEW,
-        f"Open the analysis against {escape(spec.title)}",
+        f"Open the analysis against {escape(title)}",
         icon=":material/dashboard:",
-        **{links.ANALYSIS: kept.id},
+        **{links.ANALYSIS: job.analysis_id},
     )

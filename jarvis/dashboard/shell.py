@@ -39,9 +39,9 @@ def draw(body: Callable[[], None], url_path: str) -> None:
     links.begin_page()
     catalogue = read_catalogue()
     with st.sidebar:
+        jobs_slot = st.container()
         sidebar.choose_analysis(catalogue)
         link_slot, facts_slot = st.container(), st.container()
-        job_chip()
     try:
         body()
         with facts_slot:
@@ -51,6 +51,8 @@ def draw(body: Callable[[], None], url_path: str) -> None:
         next_steps()
     with link_slot:
         sidebar.copy_link(url_path)
+    with jobs_slot:
+        job_chip()
 
 
 def _logo(colours: Palette) -> str:

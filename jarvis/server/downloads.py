@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jarvis.replay import select
 from jarvis.reports import load_reporters
 from jarvis.run import Run
 
@@ -36,12 +35,6 @@ def exported(run: Run, format_name: str) -> bytes:
         out = Path(folder) / "out"
         load_reporters()[format_name].render(run, out)
         return out.read_bytes()
-
-
-def replay_package(run: Run, name: str) -> bytes | str:
-    """The package of one operator, or the sentence that says why it cannot have one."""
-    selection = select(run, op_names=[name])
-    return selection.package() if selection.entries else selection.refusals[0].reason
 
 
 def _files(part: Path) -> Iterable[Path]:

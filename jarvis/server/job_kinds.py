@@ -12,15 +12,17 @@ from pydantic import TypeAdapter
 from jarvis.errors import JarvisError, ReplayError
 from jarvis.hardware import load_hardware
 from jarvis.pipeline import STEPS, Progress, Step, read_info
+from jarvis.replay import select
 from jarvis.reports import load_reporters
 from jarvis.run import Run
 from jarvis.server.catalogue import analysis_root, name_of
 from jarvis.server.database import JobKind
-from jarvis.server.downloads import replay_package, zipped
+from jarvis.server.downloads import zipped
 from jarvis.server.jobs import NewJob
 from jarvis.server.submission import Kept, Submission, resubmit, submit
 from jarvis.trace import ReadProgress
-from jarvis.workspace import RunPaths, analyses_dir, exports_dir, safe_name
+from jarvis.wording import counted
+from jarvis.workspace import analyses_dir, exports_dir, safe_name
 
 WHOLE_RUN = "zip"
 """The export that is the run directory itself."""
@@ -235,39 +237,30 @@ class Export(Request):
 
 @dataclass(frozen=True, slots=True)
 class Replay(Request):
-    """Package operators of an analysis, so that they can be timed elsewhere."""
+    """Package operations of an analysis by uid, or all of some operators, to be timed elsewhere."""
 
     analysis: str
-    operators: tuple[str, ...]
+    operators: tuple[str, ...] = ()
+    uids: tuple[int, ...] = ()
 
     kind = JobKind.REPLAY
 
     @property
     def title(self) -> str:
-        """How many operators, or which one, and the analysis."""
-        count = len(self.operators)
-        named = self.operators[0] if count == 1 else f"{count} operators"
+        """How many, or which one, and the analysis."""
+        chosen = len(self.operators) + len(self.uids)
+        named = self.operators[0] if chosen == 1 and self.operators else counted(chosen, "choice")
         return f"Package {named} of {self.analysis} for replay"
 
     def run(self, progress: Progress, job_id: str) -> Made:
-        """Gives the ``file``, a zip of packages; ReplayError where no operator can have one."""
-        root = analysis_root(self.analysis)
-        run = Run.load(root)
-        reasons: list[str] = []
-        with TemporaryDirectory() as folder:
-            packages = RunPaths(Path(folder))
-            packages.replay_packages.mkdir()
-            for number, name in enumerate(self.operators, 1):
-                progress(Step(f"Package {name}", number, len(self.operators), "started"))
-                made = replay_package(run, name)
-                if isinstance(made, bytes):
-                    packages.replay_package(name).write_bytes(made)
-                else:
-                    reasons.append(f"{name}: {made}")
-            if len(reasons) == len(self.operators):
-                raise ReplayError(f"None of these operators can be packaged. {'; '.join(reasons)}")
-            content = zipped(packages.replay_packages)
-        return _file(run, job_id, self.analysis, "_replay.zip", content)
+        """Gives the ``file``, a zip; ReplayError where nothing of it can be packaged."""
+        progress(Step("Package the calls", 1, 1, "started"))
+        run = Run.load(analysis_root(self.analysis))
+        selection = select(run, self.uids, self.operators)
+        if not selection.entries:
+            reasons = "; ".join(dict.fromkeys(refusal.reason for refusal in selection.refusals))
+            raise ReplayError(f"None of this can be packaged: {reasons}")
+        return _file(run, job_id, self.analysis, "_replay.zip", selection.package())
 
 
 _REQUESTS: dict[JobKind, type[Request]] = {

@@ -214,10 +214,12 @@ def latest(engine: Engine, new: NewJob) -> Job | None:
 def recent(
     engine: Engine, *, states: Collection[JobState] = (), limit: int = 100, offset: int = 0
 ) -> list[Job]:
-    """Jobs, those that wait or run first, then the newest; of some states only where given."""
-    wanted = select(JOBS).order_by(
-        case((_is_active(), 0), else_=1), JOBS.c.created.desc(), JOBS.c.id
-    )
+    """Jobs, those that wait or run first, then the newest; of some states only where given.
+
+    That a trace was read is no news: such jobs are left out when they are done.
+    """
+    order = case((_is_active(), 0), else_=1), JOBS.c.created.desc(), JOBS.c.id
+    wanted = select(JOBS).where(_IS_NEWS).order_by(*order)
     if states:
         wanted = wanted.where(JOBS.c.state.in_(states))
     with reading(engine) as connection:
@@ -226,8 +228,8 @@ def recent(
 
 
 def counts(engine: Engine) -> dict[JobState, int]:
-    """How many jobs are in each state; states without one are left out."""
-    counted = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
+    """How many jobs of those that ``recent`` lists are in each state; none where there are none."""
+    counted = select(JOBS.c.state, func.count()).where(_IS_NEWS).group_by(JOBS.c.state)
     with reading(engine) as connection:
         return dict(connection.execute(counted).all())
 
@@ -383,6 +385,8 @@ _ANEW: dict[str, Any] = {
     "ended": None,
 }
 """What a job in the queue is like, also one that has been there before."""
+
+_IS_NEWS = or_(JOBS.c.kind != JobKind.INSPECT, JOBS.c.state != JobState.DONE)
 
 _FIELDS = tuple(f.name for f in fields(Job))
 

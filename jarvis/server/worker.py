@@ -40,8 +40,8 @@ SWEEP_S = 2.0
 """Jobs of workers that died are looked for this often."""
 
 NEXT_READY_S = 1.0
-"""So long after one process was given a job, or died without one, the next is made ready: a small
-job is done by then, and has the machine for itself."""
+"""So long after one process was given a job, or died without one, the next is made ready at the
+latest: a small job is done by then, and has the machine for itself."""
 
 QUICK = (JobKind.INSPECT,)
 """What a visitor waits for has a slot of its own, so that no long job is in its way."""
@@ -184,6 +184,7 @@ class Worker:
             if output in self._selector.get_map():
                 self._selector.unregister(output)
         child.end(outcome)
+        self._start_after = min(self._start_after, monotonic())
         if child.job is not None:
             _clear(child.job, child.job.attempt_label)
 

@@ -14,6 +14,7 @@ from jarvis.server.intake import sample_trace
 from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import custom_hardware_dir
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 ARCH = {
     "name": "X100",
@@ -24,7 +25,8 @@ ARCH = {
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept(home: Path) -> Iterator[None]:
+def _nothing_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    do_jobs_at_once(monkeypatch)
     yield
     for path in custom_hardware_dir().glob("*.toml"):
         path.unlink()

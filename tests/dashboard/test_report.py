@@ -9,10 +9,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.report_edits import LINK_CHARACTERS
+from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.catalogue import analysis_root
-from jarvis.server.downloads import exported, replay_package, zipped
+from jarvis.server.downloads import exported, zipped
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
 from tests.builders import trace
@@ -132,12 +133,13 @@ def test_every_download_is_offered_by_a_name_of_its_own(filed: Draw, sample_id: 
 
 
 def test_the_package_of_an_operator_or_the_reason_for_none(sample_run: Run) -> None:
-    package = replay_package(sample_run, "aten::mm")
-    assert isinstance(package, bytes)
+    package = select(sample_run, op_names=["aten::mm"]).package()
     with zipfile.ZipFile(io.BytesIO(package)) as archive:
         assert "replay_ir.json" in archive.namelist()
-    reason = replay_package(sample_run, "aten::_foreach_sqrt")
-    assert reason == "its lists of tensors are too long for the trace to record their shapes"
+    (refusal,) = select(sample_run, op_names=["aten::_foreach_sqrt"]).refusals
+    assert (
+        refusal.reason == "its lists of tensors are too long for the trace to record their shapes"
+    )
 
 
 def test_packages_of_the_analysis_are_offered(filed: Draw, sample_id: str) -> None:

@@ -1,0 +1,143 @@
+"""What each kind of job makes, and that its request comes back from the queue as it went in."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from jarvis.errors import JarvisError, ReplayError
+from jarvis.pipeline import STEPS, Step
+from jarvis.replay.package import IR_NAME
+from jarvis.reports import load_reporters
+from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.database import JobKind
+from jarvis.server.job_kinds import (
+    WHOLE_RUN,
+    Analyze,
+    Export,
+    Inspect,
+    MissingInputError,
+    Replay,
+    Reproject,
+    Request,
+    made_file,
+    request_of,
+)
+from jarvis.server.job_messages import Assignment, FailedMessage
+from jarvis.server.job_process import outcome_of
+from jarvis.server.submission import Submission, submit
+from tests.builders import trace
+
+
+@pytest.fixture
+def trace_file(home: Path, tmp_path: Path) -> Path:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(tmp_path / "tiny.json")
+
+
+@pytest.fixture
+def analysis(trace_file: Path) -> str:
+    return submit(Submission(trace_file)).id
+
+
+def no_progress(_: Step) -> None:
+    """Nobody listens."""
+
+
+def content(request: Request) -> bytes:
+    """The file that a request makes."""
+    file = made_file(request.run(no_progress, "a1b2").result)
+    assert file is not None
+    assert not list(file.parent.glob(".*"))
+    return file.read_bytes()
+
+
+def test_requests_come_back_from_the_queue(trace_file: Path, tmp_path: Path) -> None:
+    asked = Submission(trace_file, "MI300X", None, "Tiny", copy_to=tmp_path / "out" / "copy")
+    requests: list[Request] = [
+        Inspect(trace_file),
+        Analyze(asked, reference_trace=trace_file, is_again=True),
+        Reproject("abc", "H200 SXM", None),
+        Export("abc", "json"),
+        Replay("abc", ("aten::mm", "aten::bmm"), (17,)),
+    ]
+    assert {request.kind for request in requests} == set(JobKind)
+    for request in requests:
+        new = request.new_job()
+        assert request_of(new.kind, new.parameters) == request
+        assert new.title
+    assert str(tmp_path / "out") in requests[1].new_job().folders
+
+
+def test_a_changed_file_is_another_request(trace_file: Path) -> None:
+    before = Inspect(trace_file).new_job().fingerprint
+    assert Inspect(trace_file).new_job().fingerprint == before
+    trace_file.write_text(trace_file.read_text() + " ")
+    assert Inspect(trace_file).new_job().fingerprint != before
+    trace_file.unlink()
+    with pytest.raises(MissingInputError, match=r"tiny\.json cannot be read"):
+        Inspect(trace_file).new_job()
+
+
+def test_the_reference_is_analysed_first_and_steps_are_counted_through(
+    trace_file: Path, tmp_path: Path
+) -> None:
+    other = trace().op("aten::mm", [[8, 4], [4, 2]]).launches("gemm_kernel", us=3)
+    reference = other.write(tmp_path / "reference.json")
+    steps: list[Step] = []
+    made = Analyze(Submission(trace_file), reference).run(steps.append, "a1b2")
+    done = [step for step in steps if step.state == "done"]
+    assert [step.number for step in done] == list(range(1, 2 * len(STEPS) + 1))
+    assert {step.total for step in done} == {2 * len(STEPS)}
+    assert done[0].name == f"Reference: {STEPS[0]}"
+    by_id = {entry.id: entry.manifest for entry in read_catalogue().entries}
+    assert made.analysis_id is not None
+    kept_reference = by_id[made.analysis_id].reference
+    assert kept_reference is not None
+    assert by_id[kept_reference].trace.file_name == "reference.json"
+
+
+def test_an_analysis_is_judged_anew(analysis: str) -> None:
+    made = Reproject(analysis, "MI300X", None).run(no_progress, "a1b2")
+    assert made.analysis_id not in (None, analysis)
+    assert made.result == {"is_reused": False}
+
+
+def test_exports_are_files_to_take_home(analysis: str) -> None:
+    whole = zipfile.ZipFile(io.BytesIO(content(Export(analysis, WHOLE_RUN))))
+    assert "manifest.json" in whole.namelist()
+    folder_format = next(name for name, one in load_reporters().items() if not one.suffix)
+    assert zipfile.ZipFile(io.BytesIO(content(Export(analysis, folder_format)))).namelist()
+    assert content(Export(analysis, "json")).startswith(b"{")
+    with pytest.raises(JarvisError, match="no format 'pdf'"):
+        Export(analysis, "pdf").run(no_progress, "a1b2")
+
+
+def test_packages_of_operators_are_one_file(analysis: str) -> None:
+    names = zipfile.ZipFile(io.BytesIO(content(Replay(analysis, ("aten::mm",))))).namelist()
+    assert IR_NAME in names
+    with pytest.raises(ReplayError, match="no operator 'no::such'"):
+        Replay(analysis, ("no::such",)).run(no_progress, "a1b2")
+
+
+def test_what_cannot_be_done_is_a_sentence_without_the_folder_of_the_server(
+    home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.json").write_text("[1, 2")
+    new = Analyze(Submission(tmp_path / "bad.json")).new_job()
+    outcome = outcome_of(Assignment("a1b2", new.kind, dict(new.parameters), ""), no_progress)
+    assert isinstance(outcome, FailedMessage)
+    assert outcome.error.startswith("bad.json ")
+    assert str(tmp_path) not in outcome.error
+
+
+def test_a_disk_that_refuses_is_a_sentence(
+    analysis: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "exports").write_text("a file in the way")
+    new = Export(analysis, "json").new_job()
+    outcome = outcome_of(Assignment("a1b2", new.kind, dict(new.parameters), ""), no_progress)
+    assert isinstance(outcome, FailedMessage)
+    assert "has room" in outcome.error
+    assert analysis_root(analysis).is_dir()
