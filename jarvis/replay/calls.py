@@ -48,6 +48,9 @@ _PASSED_UNRECORDED = {DEVICE, "Generator"}
 _OPERAND = "other"
 _WHOLE = {"int", "ScalarType", "Layout", "MemoryFormat"}
 _NUMBERS = {"Scalar", "float", "bool"} | _WHOLE
+_LARGEST = (1 << 63) - 1
+"""The largest whole number that arguments and JSON hold."""
+
 _ITEMS: dict[str, tuple[type, ...]] = {
     "int[]": (int,),
     "bool[]": (bool,),
@@ -115,17 +118,23 @@ def _recorded(row: Mapping[str, Any]) -> list[_Recorded]:
     dims, types, strides, concrete = (_literal(row[column]) for column in columns)
     return [
         _Recorded(
-            shape,
-            types[i] if i < len(types) else "",
-            strides[i] if i < len(strides) else (),
-            concrete[i] if i < len(concrete) else "",
+            shape, _text(types, i), strides[i] if i < len(strides) else (), _text(concrete, i)
         )
         for i, shape in enumerate(dims)
     ]
 
 
+def _text(values: Sequence[Any], place: int) -> str:
+    """The text at a place of a column; empty where the trace has none or something else."""
+    value = values[place] if place < len(values) else ""
+    return value if isinstance(value, str) else ""
+
+
 def _literal(text: str | None) -> Sequence[Any]:
-    value: Sequence[Any] = ast.literal_eval(text) if text else ()
+    try:
+        value: Sequence[Any] = ast.literal_eval(text) if text else ()
+    except (ValueError, SyntaxError) as error:
+        raise ReplayError(NO_FIT) from error
     return value
 
 
@@ -142,7 +151,10 @@ def _ir(
     if is_lenient:
         pairs = [_loosened(*pair) if pair[0].type == "Tensor" else pair for pair in pairs]
     values = {wanted.name: _value(operator, wanted, found, kernels) for wanted, found in pairs}
-    bound_indices(operator, values)
+    try:
+        bound_indices(operator, values)
+    except (LookupError, TypeError) as error:
+        raise _MisfitError("its indices do not fit what they point into") from error
     entries = [
         (wanted, {"arg_name": wanted.name, "arg_type": wanted.type, "value": values[wanted.name]})
         for wanted, _ in pairs
@@ -186,15 +198,16 @@ def _value(operator: str, argument: Argument, recorded: _Recorded, kernels: Sequ
 def _tensor(operator: str, argument: Argument, recorded: _Recorded) -> dict[str, Any]:
     if recorded.type not in DTYPES:
         raise _MisfitError
-    shape = [int(size) for size in recorded.dims]
-    return _config(operator, argument, DTYPES[recorded.type], shape, recorded.strides)
+    return _config(operator, argument, DTYPES[recorded.type], recorded.dims, recorded.strides)
 
 
 def _config(
-    operator: str, argument: Argument, dtype: str, shape: list[int], recorded: Sequence[int]
+    operator: str, argument: Argument, dtype: str, dims: Any, recorded: Any
 ) -> dict[str, Any]:
-    strides = list(recorded)
-    if len(strides) != len(shape):  # not recorded
+    shape, strides = _sizes(dims), _sizes(recorded)
+    if shape is None or prod(shape) > _LARGEST:
+        raise _MisfitError
+    if strides is None or len(strides) != len(shape):  # not recorded
         strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
     return {
         "shape": shape,
@@ -204,6 +217,14 @@ def _config(
     }
 
 
+def _sizes(recorded: Any) -> list[int] | None:
+    """Sizes or strides, None where something else was recorded."""
+    if not isinstance(recorded, tuple):
+        return None
+    are_sizes = all(type(size) is int and 0 <= size <= _LARGEST for size in recorded)
+    return list(recorded) if are_sizes else None
+
+
 def _tensors(
     operator: str, argument: Argument, recorded: _Recorded, kernels: Sequence[str]
 ) -> list[dict[str, Any]]:
@@ -211,14 +232,18 @@ def _tensors(
         raise _MisfitError(f"the trace does not record its argument {argument.name}")
     if recorded.type != TENSOR_LIST:
         raise _MisfitError
+    if not isinstance(recorded.dims, tuple):
+        raise _MisfitError
     if not recorded.dims:
         raise _MisfitError("its lists of tensors are too long for the trace to record their shapes")
     dtype = DTYPES.get(list_dtype(operator, argument, kernels) or "")
     if dtype is None:
         raise _MisfitError("neither the trace nor its kernels tell the dtype of its tensors")
-    strides = recorded.strides or ((),) * len(recorded.dims)
+    strides = recorded.strides
+    if not isinstance(strides, tuple) or len(strides) != len(recorded.dims):
+        strides = ((),) * len(recorded.dims)
     return [
-        _config(operator, argument, dtype, list(shape), steps)
+        _config(operator, argument, dtype, shape, steps)
         for shape, steps in zip(recorded.dims, strides, strict=True)
     ]
 
@@ -232,9 +257,12 @@ def _number(wanted: str, recorded: _Recorded) -> bool | int | float | str:
             raise _MisfitError
         return text == "True"
     try:
-        return int(text) if wanted in _WHOLE else _parsed(text, wanted)
+        number = int(text) if wanted in _WHOLE else _parsed(text, wanted)
     except ValueError as error:
         raise _MisfitError from error
+    if isinstance(number, int) and abs(number) > _LARGEST:
+        raise _MisfitError
+    return number
 
 
 def _parsed(text: str, wanted: str) -> int | float | str:
@@ -256,5 +284,7 @@ def _list(wanted: str, recorded: _Recorded) -> list[Any]:
     except (ValueError, SyntaxError) as error:
         raise _MisfitError from error
     if not isinstance(value, list) or any(type(item) not in _ITEMS[wanted] for item in value):
+        raise _MisfitError
+    if any(abs(item) > _LARGEST for item in value):
         raise _MisfitError
     return value

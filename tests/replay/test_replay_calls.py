@@ -1,8 +1,12 @@
 """A recorded call as the replay describes it."""
 
+import json
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jarvis.errors import ReplayError
 from jarvis.replay.calls import replay_ir
@@ -265,3 +269,35 @@ def test_the_overload_is_named() -> None:
 def test_the_device_is_left_to_the_replay() -> None:
     zeros = row("aten::zeros", numbers("[3, 4]"), scalar("6"), *(NOTHING,) * 3)
     assert keywords(replay_ir(zeros)) == {"dtype": 6, "device": None}
+
+
+GARBAGE = st.recursive(
+    st.one_of(
+        st.none(), st.integers(-2, 5), st.just(1 << 70), st.text("a:[1]e9", max_size=6), st.floats()
+    ),
+    lambda inner: st.lists(inner, max_size=3).map(tuple),
+    max_leaves=6,
+)
+NAMES = ("mm", "cat", "index_select", "nll_loss_forward", "embedding", "sum", "index", "take")
+TYPE = st.sampled_from(("float", "long int", "TensorList", "Scalar", "ScalarList", "", 3, ()))
+
+
+@given(
+    name=st.sampled_from(NAMES),
+    recorded=st.lists(st.tuples(GARBAGE, TYPE, GARBAGE, GARBAGE), max_size=5),
+)
+@settings(max_examples=100)
+def test_no_recorded_argument_ends_an_analysis(name: str, recorded: list[Any]) -> None:
+    kernel = {"name": "CatArrayBatchedCopy<OpaqueType<4u>, int>"}
+    try:
+        ir = replay_ir({**row(f"aten::{name}", *recorded), "kernels": [kernel]})
+    except ReplayError:
+        return
+    orjson.dumps(ir)
+    json.dumps(ir, allow_nan=False)
+
+
+def test_an_index_without_its_dimension_cannot_be_replayed() -> None:
+    index = ((6,), "long int", (1,), "")
+    with pytest.raises(ReplayError, match="do not fit what they point into"):
+        replay_ir(row("aten::index_select", bf16(50, 8), scalar("2"), index))
