@@ -23,7 +23,10 @@ _JUDGED = {
     "faster": FASTER,
     "not judged": (Outcome.SHORT.value, Outcome.UNKNOWN.value),
 }
-_SEARCHED = ("name", "reference_name", "arguments", "input_dims", "kernel", "reference_kernel")
+_SEARCHED = (
+    *("name", "reference_name", "arguments", "input_dims", "kernel", "reference_kernel", "place"),
+    *("module", "path", "collective", "dtype"),
+)
 
 
 @dataclass(frozen=True, slots=True)

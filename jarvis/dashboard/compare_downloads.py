@@ -8,8 +8,8 @@ import streamlit as st
 from jarvis.comparison import Comparison
 from jarvis.dashboard.compare_sides import Sides
 from jarvis.server.comparison_downloads import (
-    comparison_reports,
-    comparison_tables,
+    comparative_report,
+    comparison_archive,
     comparison_workbook,
 )
 from jarvis.workspace import ComparisonPaths, safe_name
@@ -19,29 +19,37 @@ def downloads(sides: Sides, found: Comparison) -> None:
     """The comparison as files, under the tolerance of the page."""
     st.subheader("Take it home", help="Files of this comparison, made when they are asked for.")
     target, reference = sides.target.run, sides.reference.run
+    paths = ComparisonPaths(Path())
     with st.container(horizontal=True, gap="small"):
         _button(
             found,
+            "fair.md",
+            paths.report("fair").name,
+            lambda: comparative_report(found, target, reference, "fair"),
+            "The clean report for stakeholders, under the tolerance above.",
+        )
+        _button(
+            found,
+            "rough.md",
+            paths.report("rough").name,
+            lambda: comparative_report(found, target, reference, "rough"),
+            "The working: every expected time worked out, under the tolerance above.",
+        )
+        _button(
+            found,
             "Workbook (xlsx)",
-            ComparisonPaths(Path()).workbook.name,
+            paths.workbook.name,
             lambda: comparison_workbook(target, reference),
             "The sheets of both performance reports side by side with differences, as "
             "`jarvis compare` writes it. It does not depend on the tolerance.",
         )
         _button(
             found,
-            "Reports (Markdown, zip)",
-            "comparative_analysis.zip",
-            lambda: comparison_reports(found, target, reference),
-            "The report for stakeholders, the one with every calculation, and the data behind "
-            "them, under the tolerance above.",
-        )
-        _button(
-            found,
-            "Tables (CSV, zip)",
-            "comparison_tables.zip",
-            lambda: comparison_tables(found),
-            "A file for each table of this page, all rows, judged under the tolerance above.",
+            "All files (zip)",
+            "comparison.zip",
+            lambda: comparison_archive(found, target, reference),
+            "Both reports, the workbook, and every table of this page as CSV with all rows, "
+            "judged under the tolerance above.",
         )
 
 

@@ -1,6 +1,6 @@
 """The tables of the Compare page: one view at a time, sorted and paged on the server."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 from urllib.parse import urlencode
@@ -71,24 +71,60 @@ def table_page(view: str) -> str:
 
 def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> int | None:
     """A page of a view's rows; what tells the selected row apart, if one is."""
-    view = VIEWS[key]
-    shown = filters.chosen(rows)
+    view, page = VIEWS[key], table_page(key)
     if rows.is_empty():
         st.info("There are none in these two analyses.", icon=":material/inbox:")
         return None
+    names = [name for name in view.names if rows[name].null_count() < rows.height]
+    shown = filters.chosen(rows)
     st.caption(f"{view.about} {count(shown.height)} of {counted(rows.height, 'row')}.")
+    if view.key is not None:
+        shown = shown.with_columns(uid=pl.col(view.key), operation_uid=pl.col("uid"))
+    uid, is_new = selection.selected(page, shown) if view.key else (None, False)
+    labels = {name: view.columns[name].label for name in dict.fromkeys([view.order, *names])}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        order = row_order.order_controls(page, labels, view.order)
+        ordered = order.sorted(shown)
+        shown_by = f"{filters.filter_id}-{order.column}-{order.direction}"
+        wanted = ordered["uid"].index_of(uid) if is_new and uid is not None else None
+        number = row_order.page_number(page, ordered.height, shown_by, wanted)
     if shown.is_empty():
         st.info(
             "No row passes the filters: choose all categories and outcomes, or clear the search."
         )
         return None
-    keyed = (
-        shown
-        if view.key is None
-        else shown.with_columns(uid=pl.col(view.key), operation_uid=pl.col("uid"))
-    )
-    linked = partial(_with_links, key, sides)
-    return _paged(view, table_page(key), keyed, filters.filter_id, linked)
+    part = _with_links(key, sides, row_order.page_of(ordered, number))
+    if view.key is None:
+        _drawn(view, page, part, names, f"{page}_table_{shown_by}-{number}", [])
+        return None
+    uid = _selected_on(view, page, part, names, shown_by, (uid, is_new))
+    selection.keep(page, uid)
+    return uid
+
+
+def _selected_on(
+    view: View,
+    page: str,
+    part: pl.DataFrame,
+    names: Sequence[str],
+    shown_by: str,
+    asked: tuple[int | None, bool],
+) -> int | None:
+    """Draw a page whose rows can be selected; what is selected on it, else what was on another.
+
+    ``asked`` is what the URL selects, and whether that is new.
+    """
+    uid, is_new = asked
+    place = None if uid is None else part["uid"].index_of(uid)
+    # The browser keeps a selection by the places of the rows that it shows.
+    key = f"{page}_table_{shown_by}-{crc32(part['uid'].to_numpy().tobytes()):08x}"
+    if is_new or key not in st.session_state:
+        chosen = [] if place is None else [place]
+        st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
+    picked = _drawn(view, page, part, names, key, ["single-row"])
+    if picked:
+        return int(part["uid"][picked[0]])
+    return uid if place is None else None
 
 
 def _with_links(key: str, sides: Sides, rows: pl.DataFrame) -> pl.DataFrame:
@@ -113,40 +149,6 @@ def _address(analysis_id: str, category: str | None, uid: int) -> str | None:
     if category not in load_analyses():
         return None
     return f"{category}?{urlencode({ANALYSIS: analysis_id, f'{category}_op': uid})}"
-
-
-def _paged(
-    view: View,
-    page: str,
-    rows: pl.DataFrame,
-    filter_id: str,
-    linked: Callable[[pl.DataFrame], pl.DataFrame],
-) -> int | None:
-    """Draw one page of the rows, sorted; what tells the selected row apart."""
-    uid, is_new = selection.selected(page, rows) if view.key else (None, False)
-    names = [n for n in view.names if rows[n].null_count() < rows.height]
-    labels = {name: view.columns[name].label for name in dict.fromkeys([view.order, *names])}
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        order = row_order.order_controls(page, labels, view.order)
-        ordered = order.sorted(rows)
-        shown_by = f"{filter_id}-{order.column}-{order.direction}"
-        wanted = ordered["uid"].index_of(uid) if is_new and uid is not None else None
-        number = row_order.page_number(page, ordered.height, shown_by, wanted)
-    part = linked(row_order.page_of(ordered, number))
-    if view.key is None:
-        _drawn(view, page, part, names, f"{page}_table", [])
-        return None
-    place = None if uid is None else part["uid"].index_of(uid)
-    # The browser keeps a selection by the places of the rows that it shows.
-    key = f"{page}_table_{shown_by}-{crc32(part['uid'].to_numpy().tobytes()):08x}"
-    if is_new or key not in st.session_state:
-        chosen = [] if place is None else [place]
-        st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
-    picked = _drawn(view, page, part, names, key, ["single-row"])
-    if picked or place is not None:
-        uid = int(part["uid"][picked[0]]) if picked else None
-    selection.keep(page, uid)
-    return uid
 
 
 def _drawn(

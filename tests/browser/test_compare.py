@@ -86,17 +86,18 @@ def test_a_click_on_a_call_selects_its_row(page: Page) -> None:
 
 def test_the_files_are_made_on_click(page: Page) -> None:
     found = {}
-    for label in ("Workbook (xlsx)", "Tables (CSV, zip)"):
+    for label in ("fair.md", "Workbook (xlsx)", "All files (zip)"):
         with page.expect_download() as waiting:
             page.get_by_role("button", name=label, exact=True).click()
         found[waiting.value.suggested_filename] = Path(waiting.value.path()).read_bytes()
-    assert list(found) == [
-        "MI300X_against_H100_SXM_comparison.xlsx",
-        "MI300X_against_H100_SXM_comparison_tables.zip",
-    ]
-    workbook, tables = (zipfile.ZipFile(io.BytesIO(content)) for content in found.values())
+    names = ("comparative_analysis_fair.md", "comparison.xlsx", "comparison.zip")
+    assert list(found) == [f"MI300X_against_H100_SXM_{name}" for name in names]
+    fair, *archives = found.values()
+    assert b"Performance Comparison: H100 SXM vs MI300X" in fair
+    workbook, files = (zipfile.ZipFile(io.BytesIO(content)) for content in archives)
     assert "xl/workbook.xml" in workbook.namelist()
-    rows = tables.read("comparison_operations.csv").decode().splitlines()
+    assert {"comparative_analysis_rough.md", "comparison.xlsx"} <= {*files.namelist()}
+    rows = files.read("comparison_data/comparison_operations.csv").decode().splitlines()
     assert len(rows) == 2
     assert "aten::mul" in rows[1]
     page.close()

@@ -1,5 +1,7 @@
 """The Compare page: two analyses in the link, and every number against Polars."""
 
+import io
+import zipfile
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,6 +15,11 @@ from jarvis.pipeline import compare
 from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.server.catalogue import analysis_root
+from jarvis.server.comparison_downloads import (
+    comparative_report,
+    comparison_archive,
+    comparison_workbook,
+)
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
@@ -350,3 +357,17 @@ def test_recorded_pairs_show_what_polars_counts(
     assert sorted(table(page)["outcome"].explode()) == sorted(found.operations["outcome"])
     more_ms = sum(change for change in found.categories["difference_ms"] if change > 0)
     assert f" {milliseconds(more_ms)} more on the target" in said(page)
+
+
+def test_the_files_are_those_of_the_tolerance(pair: tuple[str, str], found: Comparison) -> None:
+    target, reference = (Run.load(analysis_root(i)) for i in pair)
+    loose = found.at(1.3)
+    texts = {
+        at.tolerance: comparative_report(at, target, reference, "fair") for at in (found, loose)
+    }
+    assert texts[1.2].count(b"`aten::mul`") > texts[1.3].count(b"`aten::mul`")
+    archive = zipfile.ZipFile(io.BytesIO(comparison_archive(loose, target, reference)))
+    rows = pl.read_csv(archive.read("comparison_data/comparison_operations.csv"))
+    assert rows["outcome"].to_list() == loose.operations["outcome"].to_list()
+    with zipfile.ZipFile(io.BytesIO(comparison_workbook(target, reference))) as workbook:
+        assert b"ops_summary" in workbook.read("xl/workbook.xml")
