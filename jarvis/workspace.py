@@ -231,6 +231,12 @@ class ComparisonPaths:
         return RunPaths(self.root).comparison.parent
 
 
+def is_comparison(root: Path) -> bool:
+    """Whether ``root`` is the folder of a comparison, and not of an analysis with a reference."""
+    paths = RunPaths(root)
+    return paths.comparison.is_file() and not paths.manifest.is_file()
+
+
 def _entries() -> frozenset[str]:
     paths = RunPaths(Path())
     places = (

@@ -2,10 +2,12 @@
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory
+from jarvis.workspace import is_comparison
 
 if TYPE_CHECKING:
     from jarvis.validation import Outcome
@@ -18,10 +20,10 @@ def add_validate(commands: "Commands[argparse.ArgumentParser]") -> None:
     """The command with its options."""
     command = commands.add_parser(
         "validate",
-        help="check an analysis: files, numbers, words, links",
-        description="Check a run directory: that its files are there and agree, that its numbers "
-        "add up, that its reports keep their layout and their words. Exit code "
-        f"{ExitCode.CHECK_FAILED:d} where one fails.",
+        help="check an analysis or a comparison: files, numbers, words, links",
+        description="Check a run directory, or the folder of a comparison: that its files are "
+        "there and agree, that its numbers add up, that its reports keep their layout and their "
+        f"words. Exit code {ExitCode.CHECK_FAILED:d} where one fails.",
     )
     add_run(command)
     add_json(command)
@@ -29,11 +31,14 @@ def add_validate(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _validate(arguments: argparse.Namespace) -> int:
-    root = run_directory(arguments.directory)
-    from jarvis.run import read_manifest
+    root = Path(arguments.directory)
+    if not is_comparison(root):
+        from jarvis.run import read_manifest
+
+        root = run_directory(arguments.directory)
+        read_manifest(root)
     from jarvis.validation import is_valid, validate
 
-    read_manifest(root)
     outcomes = validate(root)
     print_result(arguments, _as_json(outcomes), _lines(outcomes))
     return ExitCode.OK if is_valid(outcomes) else ExitCode.CHECK_FAILED

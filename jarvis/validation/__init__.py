@@ -6,7 +6,7 @@
 from pathlib import Path
 
 from jarvis.validation.check import Check, Outcome, Problem, Verdict
-from jarvis.validation.documentation import GROUPS, validation_markdown
+from jarvis.validation.documentation import COMPARISON, GROUPS, validation_markdown
 from jarvis.validation.run_files import RunFiles
 
 __all__ = [
@@ -24,8 +24,13 @@ CHECKS: tuple[Check, ...] = tuple(check for checks in GROUPS.values() for check 
 
 
 def validate(root: Path | str) -> list[Outcome]:
-    """Every check on the run directory ``root``; NotARunError where it is none."""
+    """Every check on the run directory ``root``, or those that apply to a comparison's folder.
+
+    NotARunError where it is neither.
+    """
     run = RunFiles(Path(root))
+    if run.is_comparison:
+        return [Outcome(check, _problems(check, run)) for check in COMPARISON]
     _ = run.manifest
     return [Outcome(check, _problems(check, run)) for check in CHECKS]
 

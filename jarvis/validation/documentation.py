@@ -2,6 +2,7 @@
 
 from jarvis.validation import (
     analysis_report,
+    comparative_report,
     fair_report,
     files,
     findings_files,
@@ -14,7 +15,9 @@ INTRODUCTION = """\
 # Validation
 
 `jarvis validate RUN` reads the files of a run directory and checks them against each other: no
-number is taken from the analyses, each is worked out anew. Every check is a line with its verdict:
+number is taken from the analyses, each is worked out anew. The folder that `jarvis compare
+--output-dir` writes can be given too: its checks are those of the comparative reports, of links, of
+JSON and of words. Every check is a line with its verdict:
 `pass`, `warn` (worth a look, no failure) or `fail`. Below a check that fails stand the file, the
 line, what is wrong and what was expected.
 
@@ -38,10 +41,19 @@ GROUPS: dict[str, tuple[Check, ...]] = {
     "The report for stakeholders": fair_report.CHECKS,
     "Findings files": findings_files.CHECKS,
     "The report for other tools": analysis_report.CHECKS,
+    "The comparative reports": comparative_report.CHECKS,
     "Numbers": numbers.CHECKS,
     "Words": wording.CHECKS,
 }
 """The checks by what they are about, in the order in which they run."""
+
+COMPARISON: tuple[Check, ...] = (
+    Check(files.json_is_strict),
+    Check(fair_report.links_lead_somewhere),
+    *comparative_report.CHECKS,
+    *wording.CHECKS,
+)
+"""Those of them that the folder of ``jarvis compare`` must pass."""
 
 
 def validation_markdown() -> str:

@@ -11,10 +11,11 @@ import polars as pl
 
 from jarvis.errors import NotARunError
 from jarvis.validation.markdown import Part
-from jarvis.workspace import RunPaths
+from jarvis.workspace import RunPaths, is_comparison
 
 SUCCEEDED = ("OK", "SUCCESS")
 REPORT_KINDS = ("fair", "rough")
+COMPARISON_KINDS = REPORT_KINDS
 
 Json = dict[str, Any]
 
@@ -26,6 +27,7 @@ class RunFiles:
     root: Path
     _documents: dict[Path, Part | None] = field(default_factory=dict)
     _objects: dict[Path, Json | None] = field(default_factory=dict)
+    _rows: dict[Path, list[Json]] = field(default_factory=dict)
 
     @property
     def paths(self) -> RunPaths:
@@ -66,6 +68,33 @@ class RunFiles:
         """The GPU that the run was judged against, if one is known."""
         hardware: Json | None = self.manifest.get("hardware")
         return hardware
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether this is the folder of a comparison alone, not that of an analysis."""
+        return is_comparison(self.root)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the target was compared with a reference."""
+        return self.is_comparison or self.manifest.get("reference") is not None
+
+    @property
+    def comparison(self) -> Json | None:
+        """Both sides of the comparison and its findings, if there is one."""
+        return self.json(self.paths.comparison)
+
+    def comparative(self, kind: str) -> Part | None:
+        """A report of the comparison."""
+        return self.document(self.paths.comparative_report(kind))
+
+    def comparison_rows(self, table: str) -> list[Json]:
+        """The rows of a table of the comparison, as text."""
+        path = self.paths.comparison_table(table)
+        if path not in self._rows:
+            is_there = path.is_file()
+            self._rows[path] = pl.read_csv(path, infer_schema=False).to_dicts() if is_there else []
+        return self._rows[path]
 
     @cached_property
     def category_manifest(self) -> Json:

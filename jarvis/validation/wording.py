@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from jarvis.validation.check import Check, Problem
 from jarvis.validation.markdown import own_words
-from jarvis.validation.run_files import RunFiles
+from jarvis.validation.run_files import Json, RunFiles
 
 VENDOR_WORDS = re.compile(
     r"\b(?:CUDA|HIP|NCCL|RCCL|cuBLAS\w*|hipBLAS\w*|rocBLAS|cuDNN|MIOpen|CUTLASS|Tensile|ROCm"
@@ -95,15 +95,26 @@ def reports_are_text(run: RunFiles) -> Iterator[Problem]:
 
 def _given_names(run: RunFiles) -> list[str]:
     """Names that stand in a report as the trace, the user or a source of figures gives them."""
-    trace, hardware = run.manifest["trace"], run.hardware or {}
     names = [
-        run.manifest.get("model_name"),
-        *trace.get("device_names", ()),
-        trace.get("file_name"),
+        name for side in (run.comparison or {}).get("sides", {}).values() for name in _of(side)
+    ]
+    if not run.is_comparison:
+        names += _of({**run.manifest, **run.manifest["trace"], "hardware": run.hardware})
+    return sorted(filter(None, names), key=len, reverse=True)
+
+
+def _of(side: Json) -> list[str | None]:
+    """The names that an input and the GPU that it is judged against bring with them."""
+    hardware = side.get("hardware") or {}
+    return [
+        side.get("model_name"),
+        side.get("label"),
+        side.get("input"),
+        side.get("file_name"),
+        *side.get("device_names", ()),
         *hardware.get("aliases", ()),
         *(hardware.get("sources") or {}).values(),
     ]
-    return sorted(filter(None, names), key=len, reverse=True)
 
 
 def _without(names: list[str], text: str) -> str:

@@ -42,3 +42,36 @@ def good_run(made_once: Path, tmp_path: Path) -> Path:
     """A copy of the good run, to plant a fault in."""
     unread = shutil.ignore_patterns("*.parquet", "*.xlsx", "*.zip")
     return Path(shutil.copytree(made_once, tmp_path / "run", ignore=unread))
+
+
+def compared_trace(*, attention_us: float, norms: int) -> TraceBuilder:
+    """Work of which one product scales as the GPUs do, and the attention does not."""
+    built = trace(device="AMD Instinct MI300X" if norms else "NVIDIA H100 80GB HBM3")
+    for _ in range(2):
+        built.op("aten::mm", [[4096, 4096], [4096, 4096]], types=BF16).launches("gemm_a", us=250)
+        built.op("aten::add", [[4096, 8192], [4096, 8192]], types=BF16)
+        built.launches("void at::native::vectorized_elementwise_kernel<4>", us=60)
+        built.op("aten::bmm", [[64, 1024, 64], [64, 64, 1024]], types=BF16)
+        built.launches("batched_gemm", us=attention_us)
+    for _ in range(norms):
+        built.op("aten::native_layer_norm", [[4096, 8192]]).launches("norm_kernel", us=400)
+    return built
+
+
+@pytest.fixture(scope="session")
+def compared_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good run directory with a reference that nobody may change."""
+    folder = tmp_path_factory.mktemp("compared")
+    for name, attention_us, norms in (("reference", 60, 0), ("target", 900, 2)):
+        built = compared_trace(attention_us=attention_us, norms=norms)
+        path = built.write(folder / f"{name}.json")
+        reference = str(folder / "reference_run") if name == "target" else None
+        analyze(path, output_dir=folder / f"{name}_run", reference=reference, model_name="Tiny")
+    return folder / "target_run"
+
+
+@pytest.fixture
+def compared_run(compared_once: Path, tmp_path: Path) -> Path:
+    """A copy of it, to plant a fault in."""
+    unread = shutil.ignore_patterns("*.parquet", "*.xlsx", "*.zip")
+    return Path(shutil.copytree(compared_once, tmp_path / "run", ignore=unread))

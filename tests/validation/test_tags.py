@@ -2,6 +2,7 @@
 
 from jarvis.validation import CHECKS, files, findings_files, numbers, wording
 from jarvis.validation import analysis_report as report
+from jarvis.validation import comparative_report as comparative
 from jarvis.validation import fair_report as fair
 from jarvis.validation.check import Find
 
@@ -10,7 +11,10 @@ CHECKED: dict[str, tuple[Find, ...]] = {
     "V2": (findings_files.findings_are_recommendations,),
     "V3": (findings_files.recommendations_have_their_labels,),
     "V4": (findings_files.details_match_recommendations,),
-    "V5": (findings_files.details_have_their_table,),
+    "V5": (
+        findings_files.details_have_their_table,
+        comparative.comparative_details_say_what_is_expected,
+    ),
     "V6": (findings_files.tables_quote_the_metrics,),
     "V7": (findings_files.impacts_are_marked,),
     "V8": (findings_files.details_estimate_their_impact,),
@@ -36,23 +40,38 @@ CHECKED: dict[str, tuple[Find, ...]] = {
     "E6": (files.findings_are_in_the_folder_of_their_tier,),
     "E7": (files.findings_are_in_the_folder_of_their_tier,),
     "E8": (files.images_are_there,),
-    "E9": (report.analysis_report_has_its_parts, report.analysis_report_has_its_metrics),
-    "E10": (numbers.reports_give_the_shares_of_the_timeline, numbers.shares_equal_the_timeline),
+    "E9": (
+        report.analysis_report_has_its_parts,
+        report.analysis_report_has_its_metrics,
+        comparative.comparative_parts_are_in_order,
+    ),
+    "E10": (
+        numbers.reports_give_the_shares_of_the_timeline,
+        numbers.shares_equal_the_timeline,
+        comparative.comparative_summary_gives_the_timelines,
+    ),
     "E11": (report.analysis_items_have_their_labels,),
     "E12": (numbers.hardware_is_told,),
     "E13": (report.model_is_told,),
     "M1": (report.top_operations_are_the_priorities,),
     "M2": (report.analysis_impacts_are_marked,),
     "M3": (report.analysis_impacts_are_marked,),
-    "S1": (fair.summary_is_short,),
-    "S2": (fair.cards_are_short, fair.cards_are_complete),
+    "S1": (fair.summary_is_short, comparative.comparative_summary_is_short),
+    "S2": (
+        fair.cards_are_short,
+        fair.cards_are_complete,
+        comparative.comparative_cards_are_complete,
+    ),
     "S3": (wording.words_are_vendor_neutral,),
     "S4": (wording.claims_are_what_a_trace_can_show,),
     "S5": (wording.nobody_wins,),
     "S6": (files.reports_are_there, fair.facts_are_told_once),
     "S7": (fair.efficiencies_above_the_peak_are_marked,),
     "S8": (numbers.impacts_stay_within_their_share,),
-    "S9": (numbers.savings_add_up_to_less_than_the_total,),
+    "S9": (
+        numbers.savings_add_up_to_less_than_the_total,
+        comparative.savings_of_a_comparison_are_disjoint,
+    ),
     "S10": (files.json_is_strict,),
 }
 
@@ -61,7 +80,7 @@ NOT_OF_ONE_RUN = {
     "Q2": "compares recommendations with a reference report, which no run directory holds",
     "Q3": "compares figures with a reference report, which no run directory holds",
 }
-"""The comparative forms of V5, V16, E9 and E10 wait for the report that compares two runs."""
+"""V16 has no comparative form here: what is fused on the reference alone is a finding like others."""
 
 
 def numbered(letter: str, count: int) -> set[str]:
