@@ -226,6 +226,13 @@ def test_names_of_operators_may_hold_what_rules_are_made_of() -> None:
         Rule.parse("op:a > b")
 
 
+def test_gpu_time_of_a_rule_is_that_of_the_pages(runs: dict[str, Run]) -> None:
+    times = metrics(compare(runs["mi300"], runs["h100"]))
+    totals = [runs[gpu].manifest.totals.total_time_ms for gpu in ("h100", "mi300")]
+    assert times["gpu_time"] == pytest.approx(tuple(totals))
+    assert times["gpu_time"] != times["busy_time"]
+
+
 def test_every_category_and_operator_is_a_metric(runs: dict[str, Run]) -> None:
     times = metrics(compare(runs["mi300"], runs["h100"]))
     for key, result in runs["mi300"].results.items():

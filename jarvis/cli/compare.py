@@ -42,9 +42,9 @@ in the workbook alone.
 """
 RULES = """\
 rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%" or "op:aten::mm > 1 ms"
-  metric      gpu_time (in which any GPU work runs), a part of the GPU timeline (total_time,
-              idle_time, computation_time, ...), the key of a category (gemm, elementwise, ...), or
-              op:NAME for an operator
+  metric      gpu_time (from the first GPU start to the last GPU end), a part of the GPU timeline
+              (busy_time, idle_time, computation_time, ...), the key of a category (gemm,
+              elementwise, ...), or op:NAME for an operator
   comparison  >, >=, < or <=
   threshold   a change from the reference to the target, in % of the reference or in ms
 """

@@ -2,9 +2,10 @@
 
 A rule names a metric, a comparison (``>``, ``>=``, ``<``, ``<=``) and a threshold in ``%`` or
 ``ms``. What is compared is the change from the reference to the target: ``+5%`` is 5 % more time
-than on the reference, ``-2 ms`` is 2 ms less. The metrics are ``gpu_time`` (in which any GPU work
-runs), the parts of the GPU timeline under their names (``total_time``, ``idle_time``, ...), the
-keys of the categories (``gemm``, ...) and ``op:NAME``, an operator by its name.
+than on the reference, ``-2 ms`` is 2 ms less. The metrics are ``gpu_time`` (as on
+the pages: from the first GPU start to the last GPU end), the parts of the GPU timeline under their
+names (``busy_time``, ``idle_time``, ...), the keys of the categories (``gemm``, ...) and
+``op:NAME``, an operator by its name.
 """
 
 import math
@@ -20,7 +21,7 @@ from jarvis.comparison import Comparison
 from jarvis.errors import RuleError
 from jarvis.wording import ms, number, pct
 
-GPU_TIME, BUSY_TIME = "gpu_time", "busy_time"
+GPU_TIME, TOTAL_TIME = "gpu_time", "total_time"
 OPERATOR = "op:"
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -111,7 +112,7 @@ def metrics(comparison: Comparison) -> Times:
         kind: (before or 0.0, after or 0.0)
         for kind, before, after in comparison.totals.select("type", *columns).iter_rows()
     }
-    gpu = {GPU_TIME: parts[BUSY_TIME]} if BUSY_TIME in parts else {}
+    gpu = {GPU_TIME: parts[TOTAL_TIME]} if TOTAL_TIME in parts else {}
     categories = {
         key: (before or 0.0, after or 0.0)
         for key, before, after in comparison.categories.select("category", *columns).iter_rows()
