@@ -80,7 +80,7 @@ NOT_OF_ONE_RUN = {
     "Q2": "compares recommendations with a reference report, which no run directory holds",
     "Q3": "compares figures with a reference report, which no run directory holds",
 }
-"""V16 has no comparative form here: what is fused on the reference alone is a finding like others."""
+"""V16 has no comparative form: what the reference alone fuses is a finding like any other."""
 
 
 def numbered(letter: str, count: int) -> set[str]:
