@@ -104,6 +104,8 @@ def _sides(row: dict[str, Any]) -> pl.DataFrame:
         "Bound": tuple(bound or "not known" for bound in of("bound")),
         "Efficiency": tuple(map(efficiency, of("efficiency_pct"))),
     }
+    if row["name"] == row["reference_name"]:
+        del lines["Operation"]
     target, reference = zip(*lines.values(), strict=True)
     return pl.DataFrame({"what": list(lines), "target": target, "reference": reference})
 
