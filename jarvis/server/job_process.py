@@ -37,6 +37,9 @@ READING_EVERY_S = 0.2
 GARBAGE_THRESHOLD = 100_000
 """New objects between two searches for garbage; an analysis makes many and drops few."""
 
+_IMPORTED_LATE = ("jarvis.trace.compiled", "openpyxl")
+"""What an analysis imports where it needs it, because commands that do not need it start sooner."""
+
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
@@ -48,7 +51,8 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     say = _own_output()
     os.nice(NICENESS)
     gc.set_threshold(GARBAGE_THRESHOLD)
-    import_module("jarvis.trace.compiled")
+    for name in _IMPORTED_LATE:
+        import_module(name)
     load_registry()
     with open(_INPUT, "rb", buffering=0, closefd=False) as given:
         line = given.readline()

@@ -185,6 +185,7 @@ class Worker:
                 self._selector.unregister(output)
         child.end(outcome)
         self._start_after = min(self._start_after, monotonic())
+        self._due[self._look] = 0.0  # how it ended is written down at once
         if child.job is not None:
             _clear(child.job, child.job.attempt_label)
 

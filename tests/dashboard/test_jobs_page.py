@@ -141,3 +141,15 @@ def test_the_sidebar_counts_what_runs(filed: Draw, engine: Engine, queue: Queue)
     queue("a.json")
     queue("b.json")
     assert chips(filed("jobs")) == ["2 jobs under way"]
+
+
+def test_pages_do_without_the_database_and_the_jobs_page_says_so(
+    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_DATABASE_URL", "sqlite:////proc/nothing/jarvis.db")
+    overview = filed("overview", analysis=sample_id)
+    assert not overview.exception
+    assert not overview.error
+    page = filed("jobs")
+    assert not page.exception
+    assert "database of jobs cannot be used" in page.error[0].value

@@ -1,7 +1,9 @@
 """The tables: made at first use, by many at once, and of the version that the code knows."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,17 +11,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 
-from jarvis.server import migrations
+from jarvis.server import jobs, migrations
 from jarvis.server.database import (
     METADATA,
     URL_VARIABLE,
     DatabaseError,
+    JobKind,
     database,
     database_url,
     reading,
 )
+from jarvis.server.jobs import NewJob
 from jarvis.server.migrations import HEAD, NewerDatabaseError
 
 
@@ -71,3 +75,19 @@ def test_a_database_that_cannot_be_used_is_a_sentence(
 def test_another_database_is_named_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(URL_VARIABLE, "postgresql+psycopg://jarvis@db/jarvis")
     assert database_url() == "postgresql+psycopg://jarvis@db/jarvis"
+
+
+def test_a_locked_database_can_be_read_and_says_that_it_is_locked(
+    engine: Engine,
+) -> None:
+    file = engine.url.database
+    assert file is not None
+    impatient = create_engine(f"sqlite:///{file}", connect_args={"timeout": 0.05})
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert jobs.counts(impatient) == {}
+        with pytest.raises(DatabaseError, match="database is locked"):
+            jobs.submit(impatient, NewJob(JobKind.EXPORT, "Export", {}))
+        other.rollback()
+    assert jobs.submit(impatient, NewJob(JobKind.EXPORT, "Export", {})).is_active
+    impatient.dispose()
