@@ -1,0 +1,99 @@
+"""What a user of a real browser waits for."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from playwright.sync_api import Page, sync_playwright
+
+from benchmarks.servers import FIGURE, SLIDER, START_SECONDS, Server
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
+VIEWPORT = {"width": 1440, "height": 900}
+IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
+_PAUSE_MS = 300
+_TURN = 10
+"""After so many moves of the slider to one side it goes back."""
+
+WATCH = """(beginning) => {
+  const app = document.querySelector('[data-testid=stApp]');
+  const label = () => [...document.querySelectorAll('[data-testid=stMetricLabel]')]
+    .map(node => node.textContent).find(text => text.startsWith(beginning));
+  const before = label();
+  const drawn = then => requestAnimationFrame(() => requestAnimationFrame(then));
+  window.watched = new Promise(done => {
+    addEventListener('keydown', event => {
+      const begin = event.timeStamp;
+      const since = () => performance.now() - begin;
+      let isSeen = false, figure = null, isDone = false;
+      new MutationObserver((changes, observer) => {
+        if (!isSeen && label() !== before) {
+          isSeen = true;
+          drawn(() => figure = since());
+        }
+        const isIdle = app.getAttribute('data-test-script-state') === 'notRunning';
+        if (isSeen && isIdle && !isDone) {
+          isDone = true;
+          observer.disconnect();
+          drawn(() => done([figure, since()]));
+        }
+      }).observe(app.parentElement, {
+        subtree: true, childList: true, characterData: true,
+        attributes: true, attributeFilter: ['data-test-script-state'],
+      });
+    }, {once: true, capture: true});
+  });
+}"""
+"""From the key press to the frame with the new figure, and to the frame with the whole page."""
+
+
+@contextmanager
+def browser_page() -> Iterator[Page]:
+    """An empty tab of a browser of its own."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        try:
+            yield browser.new_page(viewport=VIEWPORT)
+        finally:
+            browser.close()
+
+
+def settled(page: Page) -> None:
+    """Wait until the page has drawn what it will draw."""
+    page.wait_for_selector(IDLE, timeout=START_SECONDS * 1000)
+    page.locator("[data-testid=stSkeleton]").first.wait_for(state="detached")
+
+
+def slider_to_screen(page: Page, address: str, moves: int) -> tuple[list[float], list[float]]:
+    """Milliseconds from a key press to the new figure, and to the whole page.
+
+    The first moves are not counted: the browser compiles what it runs for the first time.
+    """
+    page.goto(address)
+    slider = page.get_by_role("slider", name=SLIDER)
+    slider.wait_for(timeout=START_SECONDS * 1000)
+    settled(page)
+    slider.focus()
+    figures, pages = [], []
+    for number in range(_TURN + moves):
+        page.wait_for_timeout(_PAUSE_MS)
+        page.evaluate(WATCH, FIGURE)
+        page.keyboard.press("ArrowLeft" if number % (2 * _TURN) < _TURN else "ArrowRight")
+        figure, whole = page.evaluate("() => window.watched")
+        figures.append(figure)
+        pages.append(whole)
+    return figures[_TURN:], pages[_TURN:]
+
+
+def first_texts(page: Page, server: Server, names: Sequence[str], repeats: int) -> list[float]:
+    """Milliseconds until the title of a page that was open before stands there again."""
+    taken = []
+    for number in range((repeats + 1) * len(names)):
+        address = server.page(names[number % len(names)])
+        begin = time.perf_counter()
+        page.goto(address, wait_until="commit")
+        page.locator("h1").first.wait_for()
+        taken.append(1000 * (time.perf_counter() - begin))
+        settled(page)
+    return taken[len(names) :]

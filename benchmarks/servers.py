@@ -1,0 +1,146 @@
+"""Servers to measure: the dashboard with an analysis of many rows, and an empty page."""
+
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jarvis.workspace import resource
+from tests.builders import trace
+
+START_SECONDS = 60
+SLIDER = "Target efficiency"
+"""The label of the slider that is moved."""
+
+FIGURE = "Saving at"
+"""How the label of the figure begins that follows the slider; the target stands behind it."""
+
+EMPTY_PAGE = f"""
+import streamlit as st
+
+st.title("Empty")
+target = st.slider("{SLIDER}", 5, 100, 80, format="%d%%", key="target", bind="query-params")
+st.metric(f"{FIGURE} {{target}}%", target)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server process; ``analysis`` is the id of what it shows, empty where it shows none."""
+
+    url: str
+    pid: int
+    analysis: str = ""
+
+    @property
+    def query(self) -> str:
+        """The query string of its pages."""
+        return f"analysis={self.analysis}" if self.analysis else ""
+
+    def page(self, name: str) -> str:
+        """The address of a page."""
+        return f"{self.url}/{name}?{self.query}"
+
+    def memory_mb(self) -> float:
+        """Resident memory of the process."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+    def cpu_s(self) -> float:
+        """CPU time that the process has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+        user, system = fields.split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def analysed(home: Path, rows: int) -> str:
+    """The id of an analysis with this many products of matrices, no two of the same shapes."""
+    built, chance = trace(device="AMD Instinct MI300X"), random.Random(7)
+    for number in range(rows):
+        m, k, n = 16 * chance.randint(1, 512), 16 * chance.randint(1, 512), 16 + number
+        us = max(2.0, 2 * m * k * n / (7e8 * chance.uniform(0.05, 0.95)))
+        built.op("aten::mm", [[m, k], [k, n]]).launches(f"gemm_{number % 37}", us=round(us, 3))
+    with tempfile.TemporaryDirectory() as folder:
+        path = built.write(Path(folder) / f"products-{rows}.json")
+        command = [sys.executable, "-m", "jarvis.cli", "analyze", str(path), "--id"]
+        environment = os.environ | {"JARVIS_HOME": str(home)}
+        done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
+    *_, a_report = done.stdout.decode().split()
+    return Path(a_report).parent.name
+
+
+@contextmanager
+def dashboards(home: Path, analysis: str, count: int = 1) -> Iterator[list[Server]]:
+    """So many processes that serve the dashboard from one home."""
+    command = (sys.executable, "-m", "jarvis.cli", "serve")
+    environment = os.environ | {"JARVIS_HOME": str(home)}
+    with ExitStack() as stack:
+        starts = (_started(command, ("--port",), environment) for _ in range(count))
+        found = [stack.enter_context(start) for start in starts]
+        yield [Server(url, pid, analysis) for url, pid in found]
+
+
+@contextmanager
+def empty_page() -> Iterator[Server]:
+    """What Streamlit itself costs: a page with a slider and a figure, under our settings."""
+    with tempfile.TemporaryDirectory() as folder:
+        script, settings = Path(folder) / "empty.py", Path(folder) / ".streamlit"
+        script.write_text(EMPTY_PAGE, encoding="utf-8")
+        settings.mkdir()
+        ours = resource("app.py").parent / ".streamlit" / "config.toml"
+        (settings / ours.name).write_bytes(ours.read_bytes())
+        command = (sys.executable, "-m", "streamlit", "run", str(script))
+        with _started(command, ("--server.port",), dict(os.environ), folder) as (url, pid):
+            yield Server(url, pid)
+
+
+@contextmanager
+def _started(
+    command: Sequence[str],
+    port_option: Sequence[str],
+    environment: dict[str, str],
+    folder: str | None = None,
+) -> Iterator[tuple[str, int]]:
+    """The address and process id of a server that answers, on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [*command, *port_option, str(port)],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_for(f"{url}/_stcore/health")
+        yield url, process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.1)
+    raise TimeoutError(f"the server did not answer within {START_SECONDS} s")
