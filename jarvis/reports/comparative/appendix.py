@@ -81,7 +81,7 @@ def hardware(subject: Subject) -> Markdown:
 
 def _peaks(subject: Subject) -> list[str]:
     """The compute peaks that operations of either side are judged against."""
-    rows = [row for role in Role for row in subject.heaviest[role].values()]
+    rows = [row for role in Role for row in subject.operations[role].values()]
     used = {str(row["compute"]) for row in rows if row.get("compute")}
     return list(dict.fromkeys([*ALWAYS, *sorted(used)]))
 

@@ -54,7 +54,7 @@ def _peaks(subject: Subject, row: Row) -> tuple[str, float | None]:
     if row["bound"] == "memory":
         figures = (reference.tb_per_s, target.tb_per_s)
         return f"bandwidth {_over(*figures)} TB/s", ratios.memory
-    compute = subject.heaviest[Role.TARGET][row["uid"]].get("compute") or ""
+    compute = subject.operations[Role.TARGET][row["uid"]].get("compute") or ""
     value = ratios.compute(compute)
     if value is None:
         return "", None

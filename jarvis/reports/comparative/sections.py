@@ -138,14 +138,17 @@ def _points(target_pct: float | None, reference_pct: float | None) -> str:
 
 
 def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
-    """What the heaviest row of one side achieves of what bounds it there, in words and figures."""
-    uid = row["uid"] if role is Role.TARGET else row["reference_uid"]
-    found = subject.heaviest[role].get(uid, {})
-    bound = found.get("bound")
+    """What one side achieves of what bounds it there, all its rows together: words and figure."""
+    prefix = "" if role is Role.TARGET else "reference_"
+    bound = row[f"{prefix}bound"]
     if bound not in KNOWN:
         return MISSING, None
     name, words = RATES[bound]
-    rate = found.get(name)
+    rows = [subject.operations[role][uid] for uid in row[f"{prefix}uids"]]
+    if any(each.get(name) is None for each in rows):
+        return MISSING, None
+    time_us = sum(each["kernel_time_us"] for each in rows)
+    rate = sum(each[name] * each["kernel_time_us"] for each in rows) / time_us
     return words(rate), rate
 
 

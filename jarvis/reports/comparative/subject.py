@@ -78,7 +78,7 @@ class Subject:
         return tuple(self.comparison.operations.iter_rows(named=True))
 
     @cached_property
-    def heaviest(self) -> Mapping[Role, Mapping[int, Row]]:
+    def operations(self) -> Mapping[Role, Mapping[int, Row]]:
         """The rows of either side's operations by uid."""
         return {
             role: {row["uid"]: row for row in self.side(role).rows("operations").to_dicts()}
