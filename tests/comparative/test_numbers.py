@@ -147,7 +147,7 @@ class Facts:
         text = ITEM.sub("", place.text)
         if place.section == "Executive Summary" and text.startswith("This compares"):
             return self.paragraph(text)
-        if text.startswith("Largest gap"):
+        if text.startswith("Most urgent"):
             return self.gaps[1].told_gap()
         if text.startswith("Priority "):
             return self.priority(text)

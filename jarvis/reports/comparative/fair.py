@@ -181,7 +181,7 @@ def _key_points(subject: Subject) -> list[str]:
     if subject.comparison.is_without_difference:
         return [NO_DIFFERENCE]
     first = [
-        f"Largest gap: {gap(finding, subject.row_of(finding))}"
+        f"Most urgent: {gap(finding, subject.row_of(finding))}"
         for _, finding in subject.numbered[:1]
     ]
     return [*first, *subject.comparison.key_points]

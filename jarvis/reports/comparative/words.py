@@ -19,6 +19,9 @@ VERDICTS: Mapping[str, str] = {
 }
 """The cell ``Expected?`` by outcome; the others are not expected."""
 
+ROUNDING_PCT = 1e-9
+"""A smaller change is none."""
+
 NOTHING_EXPECTED = "what the hardware explains is not known"
 
 
@@ -26,7 +29,8 @@ def delta(change_pct: float | None) -> str:
     """A change with its sign: ``+12.3%``; none where the reference has nothing."""
     if change_pct is None:
         return MISSING
-    return f"{'+' if change_pct > 0 else ''}{percent(change_pct)}"
+    change = 0.0 if abs(change_pct) < ROUNDING_PCT else change_pct
+    return f"{'+' if change > 0 else ''}{percent(change)}"
 
 
 def change_pct(target: float | None, reference: float | None) -> float | None:
@@ -60,7 +64,7 @@ def _expected_change(row: Row) -> str:
 
 def speed(change: float) -> str:
     """``12.3% slower`` is so much more time, ``12.3% faster`` so much less."""
-    if math.isclose(change, 0.0, abs_tol=1e-9):
+    if abs(change) < ROUNDING_PCT:
         return "as fast as the reference"
     return f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"
 
@@ -81,7 +85,7 @@ def _should(finding: Finding, row: Row) -> str:
     if row["expected_ratio_most"] is None:
         return NOTHING_EXPECTED
     expected = _number(finding, evidence.EXPECTED_PCT)
-    if math.isclose(expected, 0.0, abs_tol=1e-9):
+    if abs(expected) < ROUNDING_PCT:
         return "unexpected: should be no slower, based on hardware"
     about = "about" if row["expected_ratio"] is not None else "at most"
     return f"unexpected: should be {about} {speed(expected)}, based on hardware"
