@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -188,6 +189,18 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: En
         (second,) = wait_for(lambda: worker_ids(engine) - {first})
     wait_for(lambda: not is_alive(int(second.split(":")[1])))
     assert second not in worker_ids(engine)
+
+
+def test_a_web_server_that_is_killed_takes_its_worker_along(engine: Engine) -> None:
+    script = (
+        "import time\nfrom jarvis.server import worker_watch as watch\n"
+        "with watch.watched_worker(watch.worker_command(1)): time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as server:
+        (worker_id,) = wait_for(lambda: worker_ids(engine))
+        server.kill()
+    wait_for(lambda: not is_alive(int(worker_id.split(":")[1])))
+    assert worker_ids(engine) == set()
 
 
 def test_a_worker_that_cannot_start_is_not_started_over_and_over(tmp_path: Path) -> None:
