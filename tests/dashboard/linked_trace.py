@@ -7,9 +7,14 @@ import gzip
 import json
 from pathlib import Path
 
+from jarvis.server import jobs
+from jarvis.server.database import database
+from jarvis.server.job_kinds import Export
+from jarvis.server.submission import Submission, resubmit, submit
 from tests.builders import trace
 
 TRACE = Path(__file__).parent / "links" / "trace.json.gz"
+_REFERENCE_GPU = "H100 SXM"
 _MANY_SHAPES = 130
 _QKV = [[2, 8, 512, 64]] * 3
 _IMAGE = [[8, 64, 56, 56], [64, 64, 3, 3]]
@@ -44,3 +49,14 @@ def write_trace(path: Path = TRACE) -> None:
         built.launches("Memcpy DtoD (Device -> Device)", us=12, cat="gpu_memcpy").up()
     text = json.dumps(built.document()).encode()
     path.write_bytes(gzip.compress(text, mtime=0))
+
+
+def keep_linked() -> tuple[str, str]:
+    """Keep what the links need: the analysis, one on another GPU to compare with, and a job.
+
+    The ids of both analyses.
+    """
+    kept = submit(Submission(TRACE, model_name="Linked")).id
+    job = jobs.submit(database(), Export(kept, "json").new_job())
+    jobs.cancel(database(), job.id)
+    return kept, resubmit(kept, _REFERENCE_GPU, None).id

@@ -20,17 +20,15 @@ from jarvis.dashboard.compare_sides import REFERENCE
 from jarvis.dashboard.links import ANALYSIS, current_name
 from jarvis.run import Run
 from jarvis.server.catalogue import analysis_root
-from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import resource
 from tests.dashboard.conftest import Draw
-from tests.dashboard.linked_trace import TRACE
+from tests.dashboard.linked_trace import TRACE, keep_linked
 
 FOLDER = TRACE.parent
 ANALYSES = tuple(load_analyses())
 FILES = tuple(sorted(path.stem for path in resource("pages").glob("*.py")))
 RELEASES = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 STORED = {release: tomllib.loads(path.read_text())["links"] for release, path in RELEASES.items()}
-REFERENCE_GPU = "H100 SXM"
 VERSION = version("jarvis-perf")
 HOW_TO_STORE = "store the links of this version: pytest " + Path(__file__).name + " --write-links"
 
@@ -38,28 +36,25 @@ Parameters = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def analysis(home: Path) -> str:
-    """The analysis that the links name."""
+def kept(home: Path) -> tuple[str, str]:
+    """The analysis that the links name, and the one that it is compared with."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(TRACE, model_name="Linked")).id
-
-
-@pytest.fixture(scope="module")
-def reference(home: Path, analysis: str) -> str:
-    """The analysis that it is compared with."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return resubmit(analysis, REFERENCE_GPU, None).id
+        return keep_linked()
 
 
 @pytest.fixture
-def draw(reference: str, registered: Draw, filed: Draw) -> Draw:
-    """Draws any page with the parameters of a link; a comparison is always with ``reference``."""
+def analysis(kept: tuple[str, str]) -> str:
+    return kept[0]
+
+
+@pytest.fixture
+def draw(kept: tuple[str, str], registered: Draw, filed: Draw) -> Draw:
+    """Draws any page with the parameters of a link; a comparison has its reference."""
 
     def drawn(page: str, parameters: Parameters) -> AppTest:
         if page == "compare":
-            parameters = {REFERENCE: reference} | parameters
+            parameters = {REFERENCE: kept[1]} | parameters
         return (filed if page in FILES else registered)(page, **parameters)
 
     return drawn
