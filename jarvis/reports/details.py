@@ -17,7 +17,7 @@ from jarvis.impact import (
 )
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
-from jarvis.reports.markup import Markdown, cell, code, prose, table
+from jarvis.reports.markup import Markdown, cell, prose, table
 from jarvis.reports.quantities import (
     MISSING,
     NOT_AVAILABLE,
@@ -140,10 +140,7 @@ class Details:
         """Modules and entry point around the heaviest row's example call."""
         if self.rows is None or self.rows.is_empty():
             return None
-        row = self.rows.row(0, named=True)
-        chain = " / ".join(code(name) for name in row["module_path"] or ())
-        entry = code(row["entry_point"]) if row["entry_point"] else ""
-        return Markdown(", ".join(part for part in (chain, entry) if part)) or None
+        return sections.called_from(self.rows.row(0, named=True))
 
     @property
     def projection(self) -> Markdown | None:

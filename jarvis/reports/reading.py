@@ -1,8 +1,11 @@
 """Reports read back: a workbook or CSV files, in a folder or a zip, of ours or of TraceLens."""
 
+import csv
 import hashlib
+import io
 import logging
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +15,16 @@ from fastexcel import DTypeMap
 
 from jarvis.errors import UnreadableReportError
 from jarvis.perf_report.sheets import schema_of
+from jarvis.reports.workbook_bounds import check_workbook
 from jarvis.schemas import columns
+from jarvis.unpacking import TooLargeError, open_archive, pieces, unpacked_member
 
 UNREADABLE = (
     OSError,
     ValueError,
+    csv.Error,
     zipfile.BadZipFile,
+    zlib.error,
     NotImplementedError,
     RuntimeError,  # a zip with a password
     pl.exceptions.PolarsError,
@@ -30,7 +37,10 @@ logging.getLogger("fastexcel").setLevel(logging.ERROR)
 
 WORKBOOK, SHEET, ARCHIVE = ".xlsx", ".csv", ".zip"
 MAX_UNPACKED_BYTES = 1 << 30
-"""What the CSV files of a zip may hold together."""
+"""What the CSV files of a zip may hold together: they are held in memory, a trace is not."""
+
+MAX_COLUMNS = 2_000
+"""Columns of a sheet; those of a report are some fifty, and a few for each parameter."""
 
 
 def is_report(path: Path) -> bool:
@@ -41,8 +51,11 @@ def is_report(path: Path) -> bool:
         return True
     if path.suffix.lower() != ARCHIVE or not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(_is_sheet(name) for name in archive.namelist())
+    try:
+        with open_archive(path) as archive:
+            return any(_is_sheet(name) for name in archive.namelist())
+    except (zipfile.BadZipFile, TooLargeError, NotImplementedError):
+        return False  # whoever reads it as a trace says what is wrong with it
 
 
 def content_sha256(path: Path) -> str:
@@ -86,10 +99,18 @@ def _dtypes(sheet: str) -> dict[str, pl.DataType]:
 
 def _csv_sheets(source: Path) -> dict[str, pl.DataFrame]:
     return {
-        name: pl.read_csv(content, infer_schema=False)
+        name: _csv_sheet(name, content)
         for name, content in (_zipped(source) if source.is_file() else _in_folder(source))
         if len(content) > 1  # TraceLens writes a line break for a table without columns
     }
+
+
+def _csv_sheet(name: str, content: bytes) -> pl.DataFrame:
+    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors="replace", newline="")
+    width = len(next(csv.reader(text), ()))
+    if width > MAX_COLUMNS:
+        raise ValueError(f"its sheet {name[:40]} has {width:,} columns, more than {MAX_COLUMNS:,}")
+    return pl.read_csv(content, infer_schema=False)
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -97,12 +118,17 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _zipped(path: Path) -> Iterator[tuple[str, bytes]]:
-    with zipfile.ZipFile(path) as archive:
+    left = MAX_UNPACKED_BYTES
+    with open_archive(path) as archive:
         entries = [entry for entry in archive.infolist() if _is_sheet(entry.filename)]
-        if sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
-            raise ValueError("its CSV files are too large together")
         for entry in sorted(entries, key=lambda e: e.filename):
-            yield Path(entry.filename).stem, archive.read(entry)
+            content = io.BytesIO()
+            for piece in pieces(unpacked_member(archive, entry, path.stat().st_size)):
+                left -= len(piece)
+                if left < 0:
+                    raise TooLargeError("its CSV files are too large together")
+                content.write(piece)
+            yield Path(entry.filename).stem, content.getvalue()
 
 
 def _is_sheet(name: str) -> bool:
@@ -111,6 +137,8 @@ def _is_sheet(name: str) -> bool:
 
 
 def _tabs(workbook: Path) -> dict[str, pl.DataFrame]:
+    if zipfile.is_zipfile(workbook):
+        check_workbook(workbook, MAX_COLUMNS)
     book = fastexcel.read_excel(workbook)
     tabs = {}
     for name in book.sheet_names:

@@ -11,7 +11,7 @@ from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Finding, OpRef, Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.unified import SYNTHETIC_END
-from jarvis.reports.markup import NAME_LENGTH, Markdown, cell, prose, shortened, table
+from jarvis.reports.markup import NAME_LENGTH, Markdown, cell, code, prose, shortened, table
 from jarvis.reports.quantities import (
     MISSING,
     count,
@@ -218,6 +218,13 @@ def cross_results(run: Run) -> list[AnalysisResult]:
     """Analyses across categories that had something to look at: the system level, then fusion."""
     found = [r for r in run.results.values() if r.tier != "compute" and r.status is Status.OK]
     return sorted(found, key=lambda result: result.tier == "fusion")
+
+
+def called_from(row: Mapping[str, Any]) -> Markdown | None:
+    """Modules and entry point around the example call of a row; None where neither is known."""
+    chain = " / ".join(code(name) for name in row.get("module_path") or ())
+    entry = code(row["entry_point"]) if row.get("entry_point") else ""
+    return Markdown(", ".join(part for part in (chain, entry) if part)) or None
 
 
 def operation_cell(row: Mapping[str, Any]) -> Markdown:

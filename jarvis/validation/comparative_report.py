@@ -270,7 +270,7 @@ def every_compared_operation_is_worked_out(run: RunFiles) -> Iterator[Problem]:
     operations = run.comparison_rows("comparison_operations")
     if report is None or not operations:
         return
-    table = report.table("#", "Operation", "Expected", "Outcome")
+    table = report.table("Pair", "Operation", "Expected", "Outcome")
     rows = table.rows if table else ()
     if len(rows) != len(operations):
         text = f"It works out {len(rows)} operations; {len(operations)} expected."

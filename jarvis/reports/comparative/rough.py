@@ -1,7 +1,7 @@
 """``comparative_analysis_rough.md``: raw data, and expected against actual of every operation."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -30,19 +30,21 @@ from jarvis.workspace import RunPaths
 RAW_ROWS = 60
 """Rows of a raw table; the CSV file has all."""
 
-RAW = (
-    "comparison_totals",
-    "comparison_bounds",
-    "comparison_categories",
-    "comparison_unmatched",
-    "comparison_kernels",
-    "comparison_lowering",
-    "comparison_collectives",
-    "comparison_modules",
-)
-"""The raw tables; the operations stand in the calculations."""
+NAME_LENGTH = 160
+"""Characters of a name: what tells two kernels apart often stands late in it."""
 
-LEFT_OUT = ("uids", "reference_uids", "title")
+RAW: Mapping[str, tuple[str, ...]] = {
+    "comparison_totals": (),
+    "comparison_bounds": (),
+    "comparison_categories": ("title",),
+    "comparison_unmatched": (),
+    "comparison_kernels": (),
+    "comparison_lowering": ("input_dims", "input_types"),
+    "comparison_collectives": (),
+    "comparison_modules": (),
+}
+"""The raw tables, and columns that only their files have; operations stand in the calculations."""
+
 QUOTED = ("name", "reference_name", "kernel", "module", "path", "place", "input_dims", "type")
 
 
@@ -62,7 +64,7 @@ def rough_markdown(subject: Subject) -> str:
         tolerance=f"{compared.tolerance:g}",
         calculations=_calculations(subject),
         worked=[
-            f"{row['pair'] + 1}, {operation_text(row)}: {worked(subject, row)}"
+            f"Pair {row['pair']}, {operation_text(row)}: {worked(subject, row)}"
             for row in subject.rows
             if is_unexpected(row)
         ],
@@ -148,7 +150,7 @@ def _calculations(subject: Subject) -> Markdown | None:
     if not subject.rows:
         return None
     headers = (
-        "#",
+        "Pair",
         "Operation",
         "Actual: target / reference",
         "Expected",
@@ -163,7 +165,7 @@ def _calculations(subject: Subject) -> Markdown | None:
 
 def _calculation(subject: Subject, row: Row) -> tuple[str, ...]:
     return (
-        count(row["pair"] + 1),
+        count(row["pair"]),
         prose(operation_text(row)),
         actual(row),
         prose(expected(subject, row)),
@@ -189,7 +191,7 @@ def _raw_tables(subject: Subject) -> Iterator[tuple[str, Markdown, str | None]]:
 
 def _raw(name: str, frame: pl.DataFrame) -> Markdown:
     labels = {column.name: column.label for column in columns(name)}
-    shown = [column for column in frame.columns if column not in LEFT_OUT]
+    shown = [column for column in frame.columns if column not in RAW[name]]
     return table(
         [labels[column] for column in shown],
         (
@@ -206,7 +208,7 @@ def _value(column: str, value: object) -> str:
         return percent(value) if column.endswith(("_pct", "percent")) else decimal(value)
     if isinstance(value, int):
         return str(value) if "uid" in column else count(value)
-    return cell(str(value)) if column in QUOTED else str(value)
+    return cell(str(value), NAME_LENGTH) if column in QUOTED else str(value)
 
 
 def _questions(subject: Subject) -> Iterator[str]:

@@ -42,6 +42,7 @@ class Section:
     analysis: str | None = None
     kernels: Markdown | None = None
     findings: tuple[tuple[int, Finding], ...] = ()
+    called_from: Markdown | None = None
     replay: str | None = None
 
     @property
@@ -79,6 +80,7 @@ def _operation(subject: Subject, row: Row, heading: str) -> Section:
         analysis=worked(subject, row) if is_odd else None,
         kernels=_kernels(subject, row) if is_odd or findings else None,
         findings=findings,
+        called_from=_called_from(subject, row) if findings else None,
         replay=_replay(subject, row["uid"]) if findings else None,
     )
 
@@ -150,6 +152,14 @@ def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
     time_us = sum(each["kernel_time_us"] for each in rows)
     rate = sum(each[name] * each["kernel_time_us"] for each in rows) / time_us
     return words(rate), rate
+
+
+def _called_from(subject: Subject, row: Row) -> Markdown | None:
+    """Modules and entry point around the example call of the target's heaviest row."""
+    rows = subject.target.category_operations(row["category"])
+    for found in rows.filter(pl.col("uid") == row["uid"]).iter_rows(named=True):
+        return sections.called_from(found)
+    return None
 
 
 def _replay(subject: Subject, uid: int) -> str | None:
