@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOME_VARIABLE = "JARVIS_HOME"
+LONGEST_FILE_NAME = 200
+"""Bytes of a name; file systems take 255, and an ending is put behind it."""
+
 _PACKAGE = Path(__file__).parent
 
 
@@ -43,6 +46,16 @@ def database_file() -> Path:
 def exports_dir() -> Path:
     """Where files are kept that jobs made to be taken home, one folder per job."""
     return home() / "exports"
+
+
+def pins_dir() -> Path:
+    """Which analyses are pinned: an empty file for each, named by its id."""
+    return home() / "pinned"
+
+
+def archive_name(analysis_id: str) -> str:
+    """The name of the file that an analysis travels in."""
+    return f"{analysis_id}.jarvis.zip"
 
 
 def custom_hardware_dir() -> Path:
@@ -80,6 +93,16 @@ def default_output_dir(trace: Path) -> Path:
 def safe_name(text: str) -> str:
     """``text`` as a file name: letters, digits, ``._-`` only, never empty or hidden."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._")[:100] or "unnamed"
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a file can have this name, with an ending, and lies where it is put."""
+    return (
+        text.isprintable()
+        and not re.search(r"[/\\:]", text)
+        and text.strip(" .") != ""
+        and len(text.encode()) <= LONGEST_FILE_NAME
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jarvis.errors import JarvisError
+from jarvis.reports.markup import one_line, shortened
 from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
 from jarvis.trace import SUFFIXES
@@ -15,6 +16,9 @@ from jarvis.workspace import home, safe_name, uploads_dir
 ROOTS_VARIABLE = "JARVIS_TRACE_ROOTS"
 SAMPLE_NAME = "simulated-training-step.json.gz"
 _CHUNK_BYTES = 1 << 20
+_SHOWN_LETTERS = 200
+_KEPT_LETTERS = 100
+"""Of the end of a name, which says what kind of file it is."""
 
 
 class IntakeError(JarvisError):
@@ -39,11 +43,14 @@ def server_trace(text: str) -> Path:
     if not text.strip():
         raise IntakeError("Type the path of a trace on the server.")
     candidates = _within_roots(text)
-    found = next((path for path in candidates if path.is_file() or is_report(path)), None)
+    found = next((path for path in candidates if _is_given(path)), None)
     if found is None:
-        raise IntakeError(f"There is no file {text.strip()} in {_listed_roots()}. Check the path.")
+        raise IntakeError(f"There is no file {_shown(text)} in {_listed_roots()}. Check the path.")
     if found.is_file():
         _check_name(found.name)
+    else:
+        for sheet in found.iterdir():
+            _within_roots(str(sheet))
     return found
 
 
@@ -54,21 +61,39 @@ def output_folder(text: str) -> Path:
     """
     folder = _within_roots(text)[0]
     if folder in trace_roots() or folder.is_relative_to(home().resolve()):
-        raise IntakeError(f"{text.strip()} holds other things already. Name a folder of its own.")
+        raise IntakeError(f"{_shown(text)} holds other things already. Name a folder of its own.")
     return folder
 
 
 def _within_roots(text: str) -> list[Path]:
     """What a path can mean inside the roots; IntakeError where that is nothing."""
     roots = trace_roots()
-    meant = [(root / Path(text.strip()).expanduser()).resolve() for root in roots]
+    try:
+        meant = [(root / Path(text.strip()).expanduser()).resolve() for root in roots]
+    except (OSError, ValueError, RuntimeError) as error:  # an endless link, a user there is not
+        raise IntakeError(
+            f"{_shown(text)} cannot be a path ({_shown(str(error))}). Check it."
+        ) from error
     allowed = [path for path in meant if any(path.is_relative_to(root) for root in roots)]
     if not allowed:
         raise IntakeError(
-            f"{text.strip()} is outside the folders that this server works in ({_listed_roots()}). "
+            f"{_shown(text)} is outside the folders that this server works in ({_listed_roots()}). "
             f"Choose one of these, or start the server with {ROOTS_VARIABLE} set."
         )
     return allowed
+
+
+def _is_given(path: Path) -> bool:
+    """Whether there is a trace or a report; not where the system takes no such name."""
+    try:
+        return path.is_file() or is_report(path)
+    except OSError:
+        return False
+
+
+def _shown(text: str) -> str:
+    """A path as a sentence can hold it."""
+    return shortened(one_line(text), _SHOWN_LETTERS)
 
 
 def _listed_roots() -> str:
@@ -85,7 +110,7 @@ def store_upload(name: str, content: BinaryIO) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(dir=root, prefix=".") as folder:
-        written = Path(folder) / safe_name(name)
+        written = Path(folder) / safe_name(name[-_KEPT_LETTERS:])
         with written.open("wb") as file:
             while chunk := content.read(_CHUNK_BYTES):
                 digest.update(chunk)
@@ -109,7 +134,7 @@ def sample_trace() -> Path:
 def _check_name(name: str) -> None:
     if not name.lower().endswith((*SUFFIXES, WORKBOOK)):
         raise IntakeError(
-            f"{Path(name).name} is no trace that can be read: give a {', '.join(SUFFIXES)} file "
-            f"as the PyTorch profiler exports it, or a performance report as {WORKBOOK}, or as a "
-            "zip or a folder of CSV files."
+            f"{_shown(Path(name).name)} is no trace that can be read: give a "
+            f"{', '.join(SUFFIXES)} file as the PyTorch profiler exports it, or a performance "
+            f"report as {WORKBOOK}, or as a zip or a folder of CSV files."
         )

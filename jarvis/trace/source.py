@@ -6,7 +6,7 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from jarvis.errors import UnreadableTraceError
 from jarvis.trace.layout import PADDING
+from jarvis.unpacking import TooLargeError, Unpacked, open_archive, unpacked_member
 
 SUFFIXES = (".json", ".json.gz", ".zip")
 
@@ -103,7 +104,7 @@ class _Hashed(io.RawIOBase):
 class _Archive:
     """A file that is read out of order, so that it is hashed at the end."""
 
-    def __init__(self, file: io.FileIO) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     @property
@@ -112,7 +113,7 @@ class _Archive:
 
     def sha256(self) -> str:
         self._file.seek(0)
-        return hashlib.file_digest(self._file, "sha256").hexdigest()
+        return hashlib.file_digest(self._file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 class Source:
@@ -137,13 +138,18 @@ class Source:
         return self._stored.sha256()
 
     def readinto(self, buffer: NDArray[np.uint8]) -> int:
-        """Fill ``buffer`` with text; fewer bytes than it holds only at the end."""
+        """Fill ``buffer`` with text; fewer bytes than it holds only at the end.
+
+        Raises UnreadableTraceError where the file unpacks to more than is allowed.
+        """
         view = buffer.data
         filled = 0
         while filled < len(view) and self.damage is None:
             # Small pieces: what stands in front of a damaged place is not lost with it.
             try:
                 count = self._text.readinto(view[filled : filled + (1 << 18)])  # type: ignore[attr-defined]
+            except TooLargeError as error:
+                raise UnreadableTraceError(self.path, str(error)) from error
             except _DAMAGE as error:
                 self.damage = str(error)
                 break
@@ -175,20 +181,23 @@ def open_source(path: Path) -> Iterator[Source]:
             raise UnreadableTraceError(path, "the file is empty")
         size = path.stat().st_size
         if magic.startswith(_ZIPS):
-            with _zip_member(path, file, size) as source:
+            with _zip_member(path, size) as source:
                 yield source
         else:
-            text: Any = igzip.IGzipFile(fileobj=head) if magic.startswith(_GZIP) else head
+            is_packed = magic.startswith(_GZIP)
+            text: Any = Unpacked(igzip.IGzipFile(fileobj=head), size) if is_packed else head
             yield Source(path, raw, text, size)
 
 
 @contextmanager
-def _zip_member(path: Path, file: io.FileIO, size: int) -> Iterator[Source]:
-    try:
-        archive = zipfile.ZipFile(file)
-    except _DAMAGE as error:
-        raise UnreadableTraceError(path, f"the zip archive is damaged ({error})") from error
-    with archive:
+def _zip_member(path: Path, size: int) -> Iterator[Source]:
+    with ExitStack() as opened:
+        try:
+            archive = opened.enter_context(open_archive(path))
+        except _DAMAGE as error:
+            raise UnreadableTraceError(path, f"the zip archive is damaged ({error})") from error
+        except TooLargeError as error:
+            raise UnreadableTraceError(path, str(error)) from error
         names = [
             name
             for name in archive.namelist()
@@ -200,12 +209,13 @@ def _zip_member(path: Path, file: io.FileIO, size: int) -> Iterator[Source]:
                 path, f"the zip archive holds {found}; give an archive with one trace"
             )
         try:
-            text: Any = archive.open(names[0])
+            text: Any = unpacked_member(archive, archive.getinfo(names[0]), size)
         except _NOT_TO_BE_OPENED as error:
             raise UnreadableTraceError(path, f"{names[0]} in the archive: {error}") from error
         if names[0].endswith(".gz"):
-            text = igzip.IGzipFile(fileobj=text)
-        yield Source(path, _Archive(file), text, size)
+            text = Unpacked(igzip.IGzipFile(fileobj=text), size)
+        assert archive.fp is not None
+        yield Source(path, _Archive(archive.fp), text, size)
 
 
 class ReadAhead:

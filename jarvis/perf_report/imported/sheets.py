@@ -12,6 +12,7 @@ from jarvis.errors import ForeignReportError
 from jarvis.perf_report.overlap import OVERLAP_SUFFIX
 from jarvis.perf_report.sheets import schema_of
 from jarvis.schemas import ANY_PARAM, PARAM_PREFIX, Column, column, columns, conform, label
+from jarvis.workspace import is_file_name
 
 TIMELINE, UNIFIED, OPS_SUMMARY = "gpu_timeline", "unified_perf_summary", "ops_summary"
 OPS_UNIQUE_ARGS, KERNEL_SUMMARY = "ops_unique_args", "kernel_summary"
@@ -47,8 +48,11 @@ def typed_sheets(labelled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, 
 
     ``path`` is what they were read from. A column that a sheet lacks is null, also a list that is
     no Python text (a workbook cuts long cells). Raises ForeignReportError where the timeline is
-    missing, or what every row needs.
+    missing, or what every row needs, and where a sheet has a name that no file can have.
     """
+    for name in labelled:
+        if not is_file_name(name):
+            raise ForeignReportError(path, f"no file can be named like its sheet {name[:40]!r}")
     found = {
         name: _typed(frame, name, path)
         for name, frame in labelled.items()
