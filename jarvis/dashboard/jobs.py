@@ -37,7 +37,7 @@ _MARKS = {
     JobState.FAILED: "✕ failed",
     JobState.CANCELLED: "⊘ cancelled",
 }
-_TABLE, _SHOWN, _CHOSEN = "jobs_table", "_jobs_shown", "_jobs_chosen"
+_TABLE, _SHOWN, _CHOSEN, _IS_CLICK = "jobs_table", "_jobs_shown", "_jobs_chosen", "_jobs_click"
 _TABLE_ROWS, _TABLE_PX = 10, 400
 
 
@@ -71,6 +71,8 @@ def _live(shown: str, number: int) -> None:
 def _list_and_job(shown: str, number: int) -> None:
     engine = database()
     chosen: str | None = st.session_state.get(_CHOSEN)
+    if st.session_state.pop(_IS_CLICK, False):
+        _choose(chosen)  # the browser hears of it here, not from a callback
     offset = (number - 1) * PAGE_ROWS
     listed = jobs.recent(engine, states=_FILTERS[shown], limit=PAGE_ROWS, offset=offset)
     if listed:
@@ -97,8 +99,10 @@ def _summary(by_state: dict[JobState, int]) -> str:
 
 
 def _settle_chosen() -> None:
-    """Choose the job of the link, or keep the one of the selected row."""
-    job_id = st.query_params.get(JOB) or st.session_state.get(_CHOSEN)
+    """Choose the job of the link, or the one of the selected row."""
+    selected = st.session_state.get(_CHOSEN)
+    is_click = st.session_state.get(_IS_CLICK, False)
+    job_id = selected if is_click else st.query_params.get(JOB) or selected
     if job_id is None:
         return
     try:
@@ -195,7 +199,8 @@ def _row(job: Job) -> tuple[str | float | datetime | None, ...]:
 def _row_selected() -> None:
     """A click on a row of the table: another row, or the same one to let go of it."""
     rows = st.session_state[_TABLE]["selection"]["rows"]
-    _choose(st.session_state[_SHOWN][rows[0]] if rows else None)
+    st.session_state[_CHOSEN] = st.session_state[_SHOWN][rows[0]] if rows else None
+    st.session_state[_IS_CLICK] = True
 
 
 def _about(job: Job) -> str:
