@@ -132,8 +132,8 @@ def _figures(
     with places[3]:
         figure(
             f"Below {controls.below_pct}%",
-            f"{count(below)} of {count(rows.height)}",
-            f"{milliseconds(below_us / 1000)}",
+            count(below),
+            f"of {count(rows.height)} · {milliseconds(below_us / 1000)}",
             help_text="Operations below the highlight threshold, and their GPU time.",
         )
     with places[4]:

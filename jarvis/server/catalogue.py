@@ -62,18 +62,22 @@ def read_catalogue() -> Catalogue:
     broken: list[str] = []
     root = analyses_dir()
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
-        if not folder.is_dir() or not _ID.fullmatch(folder.name):
+        if not folder.is_dir() or not is_analysis_id(folder.name):
             continue
-        try:
-            entries.append(Entry(folder.name, folder, _manifest(folder)))
-        except RunError:
+        manifest = _manifest(folder)
+        if manifest is None:
             broken.append(folder.name)
+        else:
+            entries.append(Entry(folder.name, folder, manifest))
     entries.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
     return Catalogue(tuple(entries), tuple(broken))
 
 
-def _manifest(folder: Path) -> Manifest:
-    """The manifest, read again only where its file has changed; a page lists all of them."""
+def _manifest(folder: Path) -> Manifest | None:
+    """The manifest, None where it cannot be read.
+
+    It is read again only where its file has changed: every run of a page lists all of them.
+    """
     try:
         stamp = RunPaths(folder).manifest.stat().st_mtime_ns
     except OSError:
@@ -82,13 +86,21 @@ def _manifest(folder: Path) -> Manifest:
 
 
 @lru_cache(maxsize=1024)
-def _read_manifest(folder: Path, stamp: int) -> Manifest:
-    return read_manifest(folder)
+def _read_manifest(folder: Path, stamp: int) -> Manifest | None:
+    try:
+        return read_manifest(folder)
+    except RunError:
+        return None
+
+
+def is_analysis_id(text: str) -> bool:
+    """Whether an analysis could have this id."""
+    return _ID.fullmatch(text) is not None
 
 
 def analysis_root(analysis_id: str) -> Path:
     """The folder of a kept analysis; UnknownAnalysisError where there is none."""
     root = analyses_dir() / analysis_id
-    if not _ID.fullmatch(analysis_id) or not RunPaths(root).manifest.is_file():
+    if not is_analysis_id(analysis_id) or not RunPaths(root).manifest.is_file():
         raise UnknownAnalysisError(analysis_id)
     return root
