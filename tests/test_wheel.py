@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-START_SECONDS = 60
+START_SECONDS = 180
 
 
 @pytest.fixture(scope="module")
