@@ -13,6 +13,7 @@ from contextlib import redirect_stdout
 from typing import NoReturn
 
 from jarvis.cli.analyze import add_analyze
+from jarvis.cli.archive import add_archive
 from jarvis.cli.compare import add_compare
 from jarvis.cli.completion import add_completion, answer
 from jarvis.cli.exit_codes import ExitCode
@@ -114,5 +115,6 @@ def parser() -> argparse.ArgumentParser:
     add_sample(commands)
     add_hardware(commands)
     add_reproject(commands)
+    add_archive(commands)
     add_completion(commands)
     return root

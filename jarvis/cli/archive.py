@@ -1,0 +1,77 @@
+"""``jarvis archive``: an analysis as one file, and such a file as an analysis."""
+
+import argparse
+from pathlib import Path
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import Commands, add_json, add_run, note, print_result, run_directory
+from jarvis.cli.whole import whole
+from jarvis.workspace import archive_name
+
+
+def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its actions."""
+    command = commands.add_parser(
+        "archive",
+        help="take an analysis to another server as one file",
+        description="Save an analysis as one file, and load such a file on another server. The "
+        "analysis keeps its id there, so links to it open the same pages.",
+    )
+    actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
+    save = actions.add_parser(
+        "save",
+        help="write an analysis into one file",
+        description="Write an analysis into one file, with a checksum of everything in it.",
+    )
+    add_run(save)
+    save.add_argument(
+        "--output", "-o", metavar="FILE", type=Path, help="file to write (default: ID.jarvis.zip)"
+    )
+    add_json(save)
+    save.set_defaults(run=_save)
+    load = actions.add_parser(
+        "load",
+        help="keep the analysis of such a file",
+        description="Check a file that `jarvis archive save` wrote and keep its analysis under its "
+        "id, whole or not at all. One that is kept with the same content already stays as it is.",
+    )
+    load.add_argument("file", metavar="FILE", type=Path, help="file of `jarvis archive save`")
+    add_json(load)
+    load.set_defaults(run=_load)
+
+
+def _save(arguments: argparse.Namespace) -> int:
+    from jarvis.run import read_manifest
+    from jarvis.server.archive import save_archive
+
+    root = run_directory(arguments.directory)
+    out = arguments.output or Path(archive_name(read_manifest(root).analysis_id))
+    with whole(out) as place:
+        contents = save_archive(root, place)
+    result = {
+        "analysis_id": contents.analysis_id,
+        "output": out,
+        "files": len(contents.files),
+        "size_bytes": out.stat().st_size,
+        "is_pinned": contents.is_pinned,
+    }
+    print_result(arguments, result, [out])
+    return ExitCode.OK
+
+
+def _load(arguments: argparse.Namespace) -> int:
+    from jarvis.server.archive import load_archive
+
+    loaded = load_archive(arguments.file)
+    if loaded.is_reused:
+        note([f"{loaded.id} is kept here already, with the same content"])
+    if loaded.is_pinned:
+        note([f"{loaded.id} was pinned where it comes from, and is pinned here"])
+    result = {
+        "analysis_id": loaded.id,
+        "is_reused": loaded.is_reused,
+        "is_pinned": loaded.is_pinned,
+        "root": loaded.root,
+    }
+    print_result(arguments, result, [loaded.id])
+    return ExitCode.OK

@@ -1,0 +1,294 @@
+"""An analysis travels as one file: it arrives whole under its id, or not at all and with a word."""
+
+import json
+import shutil
+import stat
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis.run import Run
+from jarvis.server.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.pins import is_pinned, pin, pinned
+from jarvis.server.submission import Kept, Submission, submit
+from jarvis.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
+from jarvis.workspace import analyses_dir
+from tests.builders import trace
+
+LIST = "jarvis-archive.json"
+Move = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = tmp_path_factory.mktemp("analysed")
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(folder))
+        return submit(Submission(built.write(folder / "tiny.json"), model_name="Tiny"))
+
+
+@pytest.fixture
+def kept(analysed: Kept, home: Path) -> Kept:
+    """An analysis that a test may change."""
+    root = shutil.copytree(analysed.root, analyses_dir() / analysed.id)
+    return Kept(analysed.id, root, False)
+
+
+@pytest.fixture
+def saved(kept: Kept, tmp_path: Path) -> Path:
+    out = tmp_path / "tiny.jarvis.zip"
+    save_archive(kept.root, out)
+    return out
+
+
+@pytest.fixture
+def elsewhere(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another server's home, and nothing in it."""
+    root = tmp_path / "elsewhere"
+    monkeypatch.setenv("JARVIS_HOME", str(root))
+    return root
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(root)): f.read_bytes() for f in root.rglob("*") if f.is_file()}
+
+
+def members(archive: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+def rewritten(archive: Path, changed: Mapping[str, bytes | None]) -> Path:
+    """The archive with other members: ``None`` drops one."""
+    every = members(archive) | changed
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in every.items():
+            if content is not None:
+                opened.writestr(name, content)
+    return archive
+
+
+def relisted(archive: Path, **values: Any) -> Path:
+    """The archive with another list of its files."""
+    listed = json.loads(members(archive)[LIST])
+    return rewritten(archive, {LIST: json.dumps(listed | values).encode()})
+
+
+def refused(archive: Path, words: str) -> None:
+    """The file is refused in these words, and nothing of it is left."""
+    before = sorted(analyses_dir().rglob("*")) if analyses_dir().exists() else []
+    with pytest.raises(ArchiveError, match=words) as refusal:
+        load_archive(archive)
+    assert len(str(refusal.value)) < 400
+    assert (sorted(analyses_dir().rglob("*")) if analyses_dir().exists() else []) == before
+
+
+def test_an_analysis_arrives_as_it_was_under_the_same_id(
+    kept: Kept, saved: Path, elsewhere: Path
+) -> None:
+    loaded = load_archive(saved)
+    assert (loaded.id, loaded.is_reused, loaded.is_pinned) == (kept.id, False, False)
+    assert loaded.root == analysis_root(kept.id)
+    assert loaded.root.is_relative_to(elsewhere)
+    assert contents(loaded.root) == contents(kept.root)
+    assert [entry.id for entry in read_catalogue().entries] == [kept.id]
+    assert Run.load(loaded.root).table("operations").height == 1
+
+
+def test_the_same_analysis_gives_the_same_file(kept: Kept, saved: Path, tmp_path: Path) -> None:
+    save_archive(kept.root, tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == saved.read_bytes()
+
+
+def test_what_is_kept_already_is_reused_and_stays_untouched(
+    kept: Kept, saved: Path, elsewhere: Path
+) -> None:
+    first = load_archive(saved)
+    stamp = (first.root / "manifest.json").stat().st_mtime_ns
+    again = load_archive(saved)
+    assert again.is_reused
+    assert (again.root / "manifest.json").stat().st_mtime_ns == stamp
+
+
+def test_the_same_id_with_other_content_is_refused_with_what_to_do(
+    kept: Kept, saved: Path, elsewhere: Path
+) -> None:
+    report = load_archive(saved).root / "standalone_analysis_fair.md"
+    report.write_text("edited here")
+    refused(saved, f"other content.*jarvis remove {kept.id}")
+    assert report.read_text() == "edited here"
+
+
+def test_a_pin_travels_with_the_analysis(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin(kept.id)
+    out = tmp_path / "pinned.zip"
+    save_archive(kept.root, out)
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "elsewhere"))
+    assert load_archive(out).is_pinned
+    assert is_pinned(kept.id)
+
+
+def test_a_run_directory_that_is_not_kept_can_be_saved_too(
+    kept: Kept, tmp_path: Path, elsewhere: Path
+) -> None:
+    shutil.copytree(kept.root, tmp_path / "out")
+    save_archive(tmp_path / "out", tmp_path / "out.zip")
+    assert load_archive(tmp_path / "out.zip").id == kept.id
+    assert pinned() == frozenset()
+
+
+def test_links_and_hidden_files_of_a_run_directory_are_left_behind(
+    kept: Kept, tmp_path: Path
+) -> None:
+    (kept.root / "outside").symlink_to("/etc/passwd")
+    (kept.root / ".hidden").write_text("x")
+    out = tmp_path / "linked.zip"
+    listed = save_archive(kept.root, out)
+    assert not {"outside", ".hidden"} & listed.files.keys()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "damaged"), (b"no zip at all", "damaged"), (b"PK\x03\x04" + b"x" * 40, "damaged")],
+)
+def test_what_is_no_zip_is_refused(
+    saved: Path, elsewhere: Path, content: bytes, words: str
+) -> None:
+    saved.write_bytes(content)
+    refused(saved, words)
+
+
+def test_a_file_that_was_cut_is_refused(saved: Path, elsewhere: Path) -> None:
+    whole = saved.read_bytes()
+    for length in range(0, len(whole), len(whole) // 20):
+        saved.write_bytes(whole[:length])
+        refused(saved, "damaged|a part of one")
+
+
+def test_no_changed_byte_gets_in(kept: Kept, saved: Path, elsewhere: Path) -> None:
+    whole, expected = saved.read_bytes(), contents(kept.root)
+    for place in range(7, len(whole), len(whole) // 60):
+        changed = bytearray(whole)
+        changed[place] ^= 0xFF
+        saved.write_bytes(changed)
+        try:
+            root = load_archive(saved).root
+        except ArchiveError:
+            assert not analyses_dir().exists() or not list(analyses_dir().iterdir())
+        else:  # a date or another thing that says nothing about the analysis
+            assert contents(root) == expected
+            shutil.rmtree(root)
+
+
+def test_another_zip_is_refused(saved: Path, elsewhere: Path) -> None:
+    refused(rewritten(saved, {LIST: None}), "no archive of an analysis")
+
+
+@pytest.mark.parametrize("listed", [b"", b"[]", b"{", b'{"archive_version": "x"}', b"null"])
+def test_a_list_that_cannot_be_read_is_refused(saved: Path, elsewhere: Path, listed: bytes) -> None:
+    refused(rewritten(saved, {LIST: listed}), "list of files cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"archive_version": 2}, "newer Jarvis.*Update"),
+        ({"schema_version": 999}, "newer Jarvis.*Update"),
+        ({"archive_version": 2, "new_key": {}}, "newer Jarvis.*Update"),
+        ({"schema_version": 1}, "older Jarvis.*Analyse the trace again"),
+        ({"analysis_id": "../../evil"}, "id of its analysis"),
+        ({"analysis_id": "x" * 65}, "id of its analysis"),
+        ({"analysis_id": ".hidden"}, "id of its analysis"),
+        ({"analysis_id": "another"}, "not those that it lists"),
+        ({"files": {}}, "not those that it lists"),
+    ],
+)
+def test_a_list_that_cannot_be_followed_is_refused(
+    saved: Path, elsewhere: Path, values: dict[str, Any], words: str
+) -> None:
+    refused(relisted(saved, **values), words)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil",
+        "a/../../evil",
+        "/etc/evil",
+        "a//b",
+        ".hidden",
+        "a\\..\\b",
+        "C:evil",
+        "a\x00b",
+        "a/",
+    ],
+)
+def test_a_name_that_leads_out_of_the_folder_is_refused(
+    kept: Kept, saved: Path, elsewhere: Path, tmp_path: Path, name: str
+) -> None:
+    listed = json.loads(members(saved)[LIST])
+    listed["files"][name] = {"sha256": "0" * 64, "size_bytes": 1}
+    rewritten(saved, {LIST: json.dumps(listed).encode(), f"{kept.id}/{name}": b"x"})
+    refused(saved, "has the name|no plain file")
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_a_link_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+    every = members(saved)
+    with zipfile.ZipFile(saved, "w") as archive:
+        for name, content in every.items():
+            member = zipfile.ZipInfo(name)
+            if name.endswith("results.json"):
+                member.external_attr = (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(member, content)
+    refused(saved, "no plain file")
+
+
+def test_a_file_that_is_not_listed_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+    refused(rewritten(saved, {f"{kept.id}/extra.txt": b"x"}), "not those that it lists")
+
+
+def test_a_file_twice_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+    with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr(f"{kept.id}/manifest.json", b"{}")
+    refused(saved, "not those that it lists")
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(
+    saved: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SIZE_VARIABLE, "0.00001")
+    refused(saved, "unpacks to more than 1e-05 GB")
+    monkeypatch.delenv(SIZE_VARIABLE)
+    monkeypatch.setattr("jarvis.unpacking.ALWAYS_ALLOWED_BYTES", 1000)
+    monkeypatch.setenv(RATIO_VARIABLE, "1")
+    refused(saved, "times its size")
+
+
+def test_a_file_longer_than_it_says_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+    refused(rewritten(saved, {f"{kept.id}/results.json": b"0" * 5_000_000}), "is damaged")
+
+
+def test_listed_files_that_are_no_analysis_are_refused(
+    kept: Kept, saved: Path, elsewhere: Path
+) -> None:
+    shutil.rmtree(kept.root / "tables")
+    save_archive(kept.root, saved)
+    refused(saved, "no whole analysis")
+
+
+def test_an_analysis_under_another_id_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+    every = {name.replace(kept.id, "another1"): content for name, content in members(saved).items()}
+    every[LIST] = every[LIST].replace(kept.id.encode(), b"another1")
+    saved.unlink()
+    with zipfile.ZipFile(saved, "w") as archive:
+        for name, content in every.items():
+            archive.writestr(name, content)
+    refused(saved, "another id")
