@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jarvis import pipeline
+from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
 
@@ -46,7 +46,7 @@ def every_run_is_valid() -> Iterator[None]:
         assert not problems, "\n".join(problems)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "write_run", write_valid_run)
+        patch.setattr(assembly, "write_run", write_valid_run)
         yield
 
 

@@ -12,14 +12,13 @@ import openpyxl
 import polars as pl
 import pytest
 
-from jarvis import pipeline
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.runner import divide, run_analyses
 from jarvis.findings import Finding
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport
-from jarvis.pipeline import Step, analyze
+from jarvis.pipeline import Step, analysis, analyze
 from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.reports.conftest import Analysed
@@ -222,13 +221,13 @@ def test_an_analysis_sees_its_own_rows_only() -> None:
 
 def test_the_trace_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    original = pipeline.read_trace
+    original = analysis.read_trace
 
     def counted(path: Path, *arguments: Any) -> Any:
         read.append(path)
         return original(path, *arguments)
 
-    monkeypatch.setattr(pipeline, "read_trace", counted)
+    monkeypatch.setattr(analysis, "read_trace", counted)
     path = busy_trace().write(tmp_path / "trace.json")
     analyze(path, output_dir=tmp_path / "run")
     assert read == [path]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis import pipeline
+from jarvis.pipeline import analyze, assembly
 from jarvis.run import Run
 from jarvis.validation import Verdict, validate
 from jarvis.workspace import RunPaths
@@ -16,7 +16,7 @@ def test_runs_of_recorded_traces_pass_every_check(reference_root: Path, tmp_path
     assert len(traces) > 5
     for trace in traces:
         root = tmp_path / trace.name.partition(".")[0]
-        pipeline.analyze(trace, output_dir=root)
+        analyze(trace, output_dir=root)
         told = [outcome for outcome in validate(root) if outcome.verdict is not Verdict.PASS]
         assert [str(problem) for outcome in told for problem in outcome.problems] == []
 
@@ -24,14 +24,14 @@ def test_runs_of_recorded_traces_pass_every_check(reference_root: Path, tmp_path
 def test_a_run_that_fails_a_check_fails_the_test_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_reports = pipeline.write_reports
+    write_reports = assembly.write_reports
 
     def write_careless_reports(run: Run, root: Path) -> None:
         write_reports(run, root)
         with RunPaths(root).standalone_report("rough").open("a", encoding="utf-8") as file:
             file.write("\nTry a CUDA graph.\n")
 
-    monkeypatch.setattr(pipeline, "write_reports", write_careless_reports)
+    monkeypatch.setattr(assembly, "write_reports", write_careless_reports)
     path = eventful_trace().write(tmp_path / "trace.json")
     with pytest.raises(AssertionError, match="'CUDA' is a vendor's word"):
-        pipeline.analyze(path, output_dir=tmp_path / "run")
+        analyze(path, output_dir=tmp_path / "run")

@@ -1,0 +1,28 @@
+"""From a trace to a run directory: the only place that knows the order of the steps."""
+
+from jarvis.pipeline.analysis import analyze, generate_report, read_info
+from jarvis.pipeline.assembly import compare
+from jarvis.pipeline.choices import (
+    choose_hardware,
+    chosen_options,
+    read_arch_json,
+    reprojected_options,
+)
+from jarvis.pipeline.reprojection import reproject
+from jarvis.pipeline.steps import REPROJECTION_STEPS, STEPS, Progress, Step
+
+__all__ = [
+    "REPROJECTION_STEPS",
+    "STEPS",
+    "Progress",
+    "Step",
+    "analyze",
+    "choose_hardware",
+    "chosen_options",
+    "compare",
+    "generate_report",
+    "read_arch_json",
+    "read_info",
+    "reproject",
+    "reprojected_options",
+]

@@ -1,0 +1,165 @@
+"""From a report to a run directory: analyses, comparison, reports, files."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import polars as pl
+
+from jarvis.analyses import Registry as Analyses
+from jarvis.analyses import load_registry
+from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
+from jarvis.comparison import TOLERANCE, Comparison
+from jarvis.comparison import compare as compare_sides
+from jarvis.perf_report import TABLES, CallPath, PerfReport
+from jarvis.perf_report.imported import ImportedReport
+from jarvis.perf_report.reprojection import StoredReport
+from jarvis.pipeline.steps import Progress, step
+from jarvis.replay import write_packages
+from jarvis.reports import write_reports
+from jarvis.reports.comparative import write_comparison
+from jarvis.run import (
+    CategorySummary,
+    Manifest,
+    Options,
+    PerfModelFailure,
+    Preparation,
+    Run,
+    TopOperation,
+    analysis_id,
+    category_table,
+    staged,
+    write_run,
+)
+from jarvis.run.comparing import sides
+from jarvis.trace import TraceInfo
+from jarvis.trace_health import TABLE as HEALTH
+
+DISTRIBUTION = "jarvis-perf"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What an analysis stands on: a trace that was just read, or a stored run."""
+
+    report: PerfReport | StoredReport | ImportedReport
+    info: TraceInfo
+    sheets: Callable[[], tuple[str, ...]]
+    health: Callable[[], pl.DataFrame]
+    call_paths: Callable[[Mapping[str, pl.DataFrame]], Mapping[str, Mapping[int, CallPath]]]
+    extension_notes: Callable[[], tuple[str, ...]]
+    extension_failures: Callable[[], tuple[str, ...]]
+    analyses: Analyses = field(default_factory=load_registry)
+
+
+def analysed(
+    base: Base,
+    options: Options,
+    warning: str | None,
+    compared_with: Run | None,
+    root: Path,
+    progress: Progress | None,
+    steps: tuple[str, ...],
+) -> Run:
+    """Run the analyses and write the run: the last four of ``steps``."""
+    report, analyses = base.report, base.analyses.analyses
+    first = len(steps) - 4
+    with step(first, progress, steps):
+        slices = divide(report, analyses)
+    with step(first + 1, progress, steps):
+        units = base.info.compute_units
+        outcomes = run_analyses(report, analyses, slices, compute_units=units)
+    with staged(root, base.info.sha256) as folder:
+        with step(first + 2, progress, steps):
+            run = _run(base, slices, outcomes, options, warning)
+            if compared_with is not None:
+                comparison = compare(run, compared_with)
+                run = run.with_tables(comparison.tables())
+                write_comparison(comparison, run, compared_with, folder)
+            prepared = {key: o.prepared for key, o in outcomes.items() if o.prepared is not None}
+            Preparation(run, folder).write(prepared)
+            write_packages(run, folder)
+            write_reports(run, folder)
+        with step(first + 3, progress, steps):
+            write_run(run, folder)
+    return Run.load(root)
+
+
+def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Comparison:
+    """Compare two runs: what differs, and what the figures of their GPUs explain of it.
+
+    ``tolerance`` is the factor by which a call may be off the expected ratio; ValueError below 1.
+    """
+    return compare_sides(*sides(target, reference), tolerance)
+
+
+def _run(
+    base: Base,
+    slices: Slices,
+    outcomes: dict[str, Outcome],
+    options: Options,
+    warning: str | None,
+) -> Run:
+    report, info = base.report, base.info
+    classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
+    tables = {name: report.table(name) for name in TABLES}
+    tables |= {name: report.table(name) for name in base.sheets() if name not in tables}
+    tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
+    tables[HEALTH] = base.health()
+    tables |= {category_table(key): rows for key, rows in classified.items()}
+    manifest = Manifest(
+        jarvis_version=_version(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        analysis_id=analysis_id(info.sha256, options),
+        model_name=options.model_name,
+        trace=info,
+        hardware=report.hardware,
+        platform_warning=warning,
+        options=options,
+        reference=options.reference,
+        totals=report.totals,
+        top_operations=tuple(
+            TopOperation(**row) for row in slices.top_operations.iter_rows(named=True)
+        ),
+        categories=tuple(_summary(outcome) for outcome in outcomes.values()),
+        perf_model_failures=tuple(
+            PerfModelFailure(**row) for row in tables["perf_model_failures"].iter_rows(named=True)
+        ),
+        load_failures=dict(base.analyses.failures),
+        added_analyses=tuple(base.analyses.cards.values()),
+        extension_notes=base.extension_notes(),
+        extension_failures=base.extension_failures(),
+        sheets=base.sheets(),
+        tables=tuple(tables),
+        absent_tables=dict(report.absent_tables),
+    )
+    return Run(
+        manifest=manifest,
+        results={key: outcome.result for key, outcome in outcomes.items()},
+        tables=tables,
+        paths_by_category=base.call_paths(classified),
+    )
+
+
+def _summary(outcome: Outcome) -> CategorySummary:
+    result = outcome.result
+    return CategorySummary(
+        key=result.key,
+        title=result.title,
+        tier=result.tier,
+        status=result.status,
+        row_count=result.row_count,
+        gpu_time_ms=result.gpu_time_ms,
+        percent_of_compute=result.percent_of_compute,
+        efficiency_pct=result.efficiency_pct,
+        finding_count=len(result.findings),
+    )
+
+
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

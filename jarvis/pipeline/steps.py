@@ -1,0 +1,56 @@
+"""The steps of the work, and who hears of them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Literal
+
+from jarvis.trace import OnProgress, ReadProgress
+
+STEPS = (
+    "Read the trace",
+    "Match the hardware",
+    "GPU timeline",
+    "Operations and rooflines",
+    "Categories",
+    "Analyses",
+    "Reports",
+    "Save",
+)
+REPORT_STEPS = STEPS[:2]
+IMPORT_STEPS = ("Read the report", STEPS[1], *STEPS[3:])
+REPROJECTION_STEPS = ("Open the analysis", STEPS[1], *STEPS[4:])
+COMPARISON_STEPS = (*REPORT_STEPS, "Read the compared trace")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the pipeline that starts, goes on or has ended.
+
+    ``elapsed_s`` is None until the end; ``reading`` says how far a trace has been read.
+    """
+
+    name: str
+    number: int
+    total: int
+    state: Literal["started", "running", "done"]
+    elapsed_s: float | None = None
+    reading: ReadProgress | None = None
+
+
+Progress = Callable[[Step], None]
+"""Called at each step; what it raises ends the work, and nothing of it is left behind."""
+
+
+@contextmanager
+def step(
+    index: int, progress: Progress | None, steps: tuple[str, ...] = STEPS
+) -> Iterator[OnProgress]:
+    """Report the start and end of a step; gives what reports how far it has read."""
+    step = Step(steps[index], index + 1, len(steps), "started")
+    report = progress or (lambda _: None)
+    begin = perf_counter()
+    report(step)
+    yield lambda reading: report(replace(step, state="running", reading=reading))
+    report(replace(step, state="done", elapsed_s=perf_counter() - begin))
