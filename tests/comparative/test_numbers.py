@@ -168,8 +168,9 @@ class Facts:
         told = [LEAST, MOST]
         told += [len(self.gaps)] if len(self.gaps) > 1 else []
         told += [saved, 100 * saved / times["total_time"]]
-        is_idle = times["computation_time"] < 0.5 * times["total_time"]
-        return [*told, *([100 * times["idle_time"] / times["total_time"]] if is_idle else [])]
+        parts = ("computation_time", "idle_time")
+        shares = [100 * times[part] / times["total_time"] for part in parts]
+        return [*told, *(shares if shares[0] < 50 else [])]
 
     def priority(self, text: str) -> list[float]:
         number = int(re.findall(r"\d+", text)[0])

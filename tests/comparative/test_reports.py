@@ -197,7 +197,7 @@ def test_work_of_the_target_alone(make: Make, tmp_path: Path) -> None:
     card = part(fair, "Recommendations for MI300X")
     assert "- **Gap**: Target alone spends 0.800 ms on `aten::copy_` (no counterpart" in card
     assert re.search(r"^### 2\. .*: work that only the target does$", fair, re.MULTILINE)
-    assert "Only on the target, 0.800 ms in all:" in fair
+    assert "Only on the target, 1 row, 0.800 ms in all:" in fair
     assert "`jarvis replay RUN --uid " in fair
 
 
@@ -262,3 +262,21 @@ def test_the_folder_of_the_command_is_valid(
     assert main(["compare", *folders, "--output-dir", str(out)]) == 0  # again, in its place
     assert main(["validate", str(out)]) == 0
     assert "fail" not in capsys.readouterr().out
+
+
+def test_what_takes_more_time_than_kernels_is_named(make: Make, tmp_path: Path) -> None:
+    reference = make(H100, 900, collective_us=300)
+    target = make(MI300X, 900, collective_us=9000)
+    fair = reports(target, reference, tmp_path / "out")["fair"]
+    told = re.search(r"The target's GPU computes (\S+)% of the time and communicates alone", fair)
+    assert told
+    assert float(told[1]) < 50
+
+
+def test_two_workloads_have_nothing_to_recommend(make: Make, tmp_path: Path) -> None:
+    built = trace(device=H100).op("aten::add", SQUARE, types=BF16).launches("k", us=100)
+    reference = analyze(built.write(tmp_path / "other.json"), output_dir=tmp_path / "other")
+    fair = reports(make(MI300X, 900), reference, tmp_path / "out")["fair"]
+    assert "no operation is compared" in part(fair, "Recommendations for MI300X")
+    assert "No operation has a counterpart on the other side." in fair
+    assert "hardly run the same workload" in fair

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from jarvis.comparison import Role
 from jarvis.findings import Finding, Priority
-from jarvis.impact import share_pct
+from jarvis.impact import FULL_PCT, share_pct
 from jarvis.reports import sections
 from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.sections import (
@@ -40,6 +38,13 @@ METRICS = {
     "total_time": "Total GPU Wall Time",
 }
 """Rows of the summary's table, by part of the GPU timeline."""
+
+WAITS = {
+    "idle_time": "idles",
+    "exposed_comm_time": "communicates alone",
+    "exposed_memcpy_time": "copies alone",
+}
+"""What the GPU does when it does not compute, by part of the GPU timeline."""
 
 
 @dataclass(frozen=True)
@@ -132,22 +137,24 @@ def _result(subject: Subject) -> Iterator[str]:
             f"{milliseconds(saved_ms)} in all, {percent(share_pct(saved_ms, total_ms))} of the "
             "target's GPU wall time."
         )
-    computing = _timeline_pct(subject, "computation_time")
-    idle = _timeline_pct(subject, "idle_time")
-    if computing is not None and idle is not None and computing < MOSTLY_COMPUTE_PCT:
+    yield from _before_kernels(subject)
+
+
+def _before_kernels(subject: Subject) -> Iterator[str]:
+    """What takes more of the target's time than its kernels do."""
+    rows = subject.comparison.totals.select("type", "target_percent").iter_rows()
+    shares = {part: share for part, share in rows if share is not None}
+    if shares.get("computation_time", FULL_PCT) < MOSTLY_COMPUTE_PCT:
+        part = max(WAITS, key=lambda part: shares.get(part, 0.0))
         yield (
-            f"The target's GPU idles {percent(idle)} of the time: kernels can gain little before "
-            "that, which its standalone report looks into."
+            f"The target's GPU computes {percent(shares['computation_time'])} of the time and "
+            f"{WAITS[part]} {percent(shares[part])}: kernels can gain little before that, which "
+            "its standalone report looks into."
         )
 
 
 def _findings(number: int) -> str:
     return "One finding names" if number == 1 else f"{number} findings name"
-
-
-def _timeline_pct(subject: Subject, part: str) -> float | None:
-    rows = subject.comparison.totals.filter(pl.col("type") == part)["target_percent"]
-    return None if rows.is_empty() else float(rows[0])
 
 
 def _metrics(subject: Subject) -> Markdown:
@@ -201,6 +208,11 @@ def _intention(subject: Subject) -> Markdown:
         return prose(
             "Nothing needs attention: no operation that takes time enough is slower than the "
             "hardware explains."
+        )
+    if compared.operations.is_empty():
+        return Markdown(
+            "There is nothing to recommend: no operation is compared. The reasons stand in "
+            f"{NOT_COMPARED}."
         )
     return Markdown(
         "There is nothing to recommend: of no operation is known what to expect. The reasons "
@@ -273,10 +285,12 @@ def _alone(subject: Subject) -> Iterator[tuple[str, Markdown]]:
     ):
         if not found.is_empty():
             time_ms = float(found["time_ms"].sum())
-            yield (
-                f"Only on the {role.value}, {milliseconds(time_ms)} in all:",
-                unmatched_table(found.to_dicts()),
+            hidden = found.height - sections.ROWS_SHOWN
+            most = (
+                f", of which the table has the {sections.ROWS_SHOWN} longest" if hidden > 0 else ""
             )
+            words = f"Only on the {role.value}, {counted(found.height, 'row')}{most}, "
+            yield f"{words}{milliseconds(time_ms)} in all:", unmatched_table(found.to_dicts())
 
 
 def _categories(subject: Subject) -> Markdown | None:

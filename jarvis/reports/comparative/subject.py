@@ -87,6 +87,8 @@ class Subject:
 
 
 def operation_text(row: Row) -> str:
-    """An operation with its arguments, the name in backticks."""
+    """An operation with its arguments, the name in backticks; a kernel without an operator is
+    named itself."""
     found = arguments(row["input_dims"], row["input_types"])
-    return quoted(row["name"]) + (f" {shortened(found, ARGUMENTS_LENGTH)}" if found else "")
+    name = sections.kernel_without_operator(row["name"]) or row["name"]
+    return quoted(name) + (f" {shortened(found, ARGUMENTS_LENGTH)}" if found else "")
