@@ -2,9 +2,18 @@
 
 import ast
 import math
+import re
 from typing import Any
 
 NAME_LENGTH = 80
+LONGEST_NAME = 2_000
+"""Letters of a name that a document shows where it shows names in full; recorded ones have less."""
+
+UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e007f]+"
+)
+"""What breaks a line, or hides or reorders the text around it."""
 
 MOST_DECIMALS = 6
 """A number that needs more is printed with an exponent."""
@@ -66,8 +75,8 @@ def size(nbytes: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 call``, ``2 copies``, ``3 launches``."""
-    if noun.endswith("y"):
+    """``1 call``, ``2 copies``, ``3 launches``, ``4 days``."""
+    if re.search("[^aeiou]y$", noun):
         plural = f"{noun[:-1]}ies"
     else:
         plural = f"{noun}es" if noun.endswith(("ch", "sh", "s")) else f"{noun}s"

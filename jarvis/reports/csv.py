@@ -7,26 +7,32 @@ from pathlib import Path
 
 import polars as pl
 
+from jarvis.csv_text import guarded
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
 
 
 def write_csvs(sheets: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
-    """One ``<sheet>.csv`` each: a header, no index, nothing for nulls, full precision."""
+    """One ``<sheet>.csv`` each: a header, no index, nothing for nulls, full precision.
+
+    Texts that a spreadsheet program would run have an apostrophe in front (``jarvis.csv_text``).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, frame in sheets.items():
         path = folder / f"{name}.csv"
         with path.open("w", encoding="utf-8", newline="", errors="replace") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(frame.columns)
+            writer.writerow(map(guarded, frame.columns))
             writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
         written.append(path)
     return written
 
 
 def _cell(value: object) -> object:
+    if isinstance(value, str):
+        return guarded(value)
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -7,6 +7,8 @@ becomes a table cell border, a tag, a link or emphasis.
 import re
 from collections.abc import Iterable, Sequence
 
+from jarvis.wording import LONGEST_NAME, UNPRINTABLE
+
 NAME_LENGTH = 75
 """Characters of a kernel name or of arguments that a table shows."""
 
@@ -15,7 +17,6 @@ _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _SPECIAL = re.compile(r"[\\`*<>|$~&@]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _AUTOLINK = re.compile(r"(?<=[A-Za-z]):(?=//)|(?<=www)\.", re.IGNORECASE)
 _BARE_PIPE = re.compile(r"(?<!\\)\|")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
 class Markdown(str):
@@ -26,7 +27,7 @@ class Markdown(str):
 
 def one_line(text: str) -> str:
     """``text`` without line breaks and control characters."""
-    return _UNPRINTABLE.sub(" ", text).strip()
+    return UNPRINTABLE.sub(" ", text).strip()
 
 
 def escape(text: str) -> Markdown:
@@ -35,13 +36,13 @@ def escape(text: str) -> Markdown:
 
 
 def _escaped(text: str) -> str:
-    safe = _SPECIAL.sub(lambda match: f"\\{match[0]}", _UNPRINTABLE.sub(" ", text))
+    safe = _SPECIAL.sub(lambda match: f"\\{match[0]}", UNPRINTABLE.sub(" ", text))
     return _AUTOLINK.sub(lambda match: f"\\{match[0]}", safe)
 
 
 def code(text: str) -> Markdown:
-    """``text`` as a code span, also where it holds backticks."""
-    content = one_line(text) or " "
+    """``text`` as a code span, also where it holds backticks; cut at LONGEST_NAME."""
+    content = one_line(shortened(text, LONGEST_NAME)) or " "
     longest = max((len(run) for run in re.findall(r"`+", content)), default=0)
     fence = "`" * (longest + 1)
     padding = " " if longest else ""

@@ -13,6 +13,7 @@ import fastexcel
 import polars as pl
 from fastexcel import DTypeMap
 
+from jarvis.csv_text import unguarded_columns
 from jarvis.errors import UnreadableReportError
 from jarvis.perf_report.sheets import schema_of
 from jarvis.reports.workbook_bounds import check_workbook
@@ -110,7 +111,7 @@ def _csv_sheet(name: str, content: bytes) -> pl.DataFrame:
     width = len(next(csv.reader(text), ()))
     if width > MAX_COLUMNS:
         raise ValueError(f"its sheet {name[:40]} has {width:,} columns, more than {MAX_COLUMNS:,}")
-    return pl.read_csv(content, infer_schema=False)
+    return unguarded_columns(pl.read_csv(content, infer_schema=False))
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jarvis.wording import LONGEST_NAME, UNPRINTABLE
+
 MISSING = "—"
 """A cell without a value."""
 
@@ -21,7 +23,6 @@ NAME_LIMIT = 75
 KERNELS_SHOWN = 8
 """Kernels of one operation that a cell names."""
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 # Brackets matter before a link target, underscores where both ends of an emphasis could be.
 _SPECIAL = re.compile(
     r"[\\`*|$~@]|\](?=[(\[:])|(?<![A-Za-z0-9])_(?=.*_(?![A-Za-z0-9]))|(?<=[A-Za-z]):(?=//)"
@@ -32,7 +33,8 @@ _SPECIAL = re.compile(
 
 def cell_text(text: str) -> str:
     """``text`` on one line, shown letter by letter."""
-    flat = html.escape(_UNPRINTABLE.sub(" ", text).strip(), quote=False)
+    shown = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    flat = html.escape(UNPRINTABLE.sub(" ", shown).strip(), quote=False)
     return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", flat)
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis.analyses.operations import DETAILS
+from jarvis.csv_text import guarded_columns
 from jarvis.findings import AnalysisResult, Severity
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.call_paths import CallPath
@@ -281,7 +282,7 @@ def _category_sheet(
 
 def _write_csv(path: Path, frame: pl.DataFrame) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    frame.write_csv(path)
+    guarded_columns(frame).write_csv(path)
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

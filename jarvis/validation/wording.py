@@ -21,7 +21,9 @@ FALLBACK = re.compile(r"hardware-counter", re.IGNORECASE)
 RANKING = re.compile(
     r"\b(?:winner|loser|outperforms?|(?:better|worse|superior|inferior) vendor)\b", re.IGNORECASE
 )
-PLACEHOLDER = re.compile(r"\{\{.*?\}\}|<(?!br>|/?a\b|/?details|/?summary)[A-Za-z][\w -]*>|\bTBD\b")
+PLACEHOLDER = re.compile(
+    r"\{\{ ?[A-Za-z_].*?\}\}|<(?!br>|/?a\b|/?details|/?summary)[A-Za-z][\w -]*>|\bTBD\b"
+)
 SENTENCE_END = re.compile(r"[.;!?](?:\s|$)")
 
 LEAST_BYTES = 100
