@@ -1,0 +1,379 @@
+"""The numbers that each line of a comparative report must have, in their order."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.arithmetic.documents import TABLE_RULE, cells_of
+from tests.arithmetic.printed import numbers
+from tests.comparative.recomputed import (
+    FASTER,
+    FIGURES,
+    LEAST,
+    MOST,
+    SLOWER,
+    TOLERANCE,
+    Operation,
+    Recomputed,
+    finding_names,
+)
+
+SHOWN = 6
+ITEM = re.compile(r"^(?:\d+\. |- )")
+ROWS_BELOW = 25
+METRICS = {
+    "Total Compute": "computation_time",
+    "Exposed Memory Copies": "exposed_memcpy_time",
+    "GPU Idle": "idle_time",
+    "Total GPU Wall Time": "total_time",
+}
+TOTALS = {
+    "Compute time": "computation_time",
+    "Memory copies": "total_memcpy_time",
+    "Idle time of the GPU": "idle_time",
+    "Total time": "total_time",
+}
+OUTCOMES = {
+    "Slower than": SLOWER,
+    "As the hardware": ("as expected",),
+    "Faster than": FASTER,
+    "Too short": ("too short",),
+}
+
+ELSEWHERE = ("Category", "Table")
+"""Tables with tests of their own, or with counts of rows alone."""
+
+Check = tuple[str, list[float] | None, bool]
+"""A text, its numbers in their order, and whether their sign counts."""
+
+
+@dataclass
+class Place:
+    """A line with what stands above it."""
+
+    number: int
+    text: str
+    section: str = ""
+    heading: str = ""
+    columns: tuple[str, ...] = ()
+    row: int = -1
+
+    @property
+    def cells(self) -> dict[str, str]:
+        return dict(zip(self.columns, cells_of(self.text), strict=True))
+
+
+def places(text: str) -> Iterator[Place]:
+    """The lines of a report with sections, headings and table columns."""
+    section, heading, columns, row, in_code = "", "", (), -1, False
+    for number, line in enumerate(text.splitlines(), start=1):
+        in_code = in_code != line.startswith("```")
+        if line.startswith("## "):
+            section, heading = line[3:], ""
+        elif line.startswith("### "):
+            heading = line[4:]
+        elif not line:
+            columns, row = (), -1
+        elif in_code or TABLE_RULE.match(line) or line.startswith(("#", "```")):
+            continue
+        elif not line.startswith("|"):
+            columns, row = (), -1
+            yield Place(number, line, section, heading)
+        elif not columns:
+            columns, row = tuple(cells_of(line)), -1
+        else:
+            row += 1
+            yield Place(number, line, section, heading, columns, row)
+
+
+def wrong(text: str, expected: list[float] | None, *, signed: bool = False) -> str | None:
+    """What is wrong with the numbers of a text, which should be these."""
+    found = list(numbers(text))
+    if expected is None:
+        return f"no arithmetic for {text}" if found else None
+    values = [abs(value) for value in expected] if signed else expected
+    if len(found) != len(values):
+        return f"{len(found)} numbers in place of {expected}: {text}"
+    for printed, value in zip(found, values, strict=True):
+        if not printed.matches(value):
+            return f"{printed.text} in place of {value}: {text}"
+    if signed and expected and not text.lstrip("\\").startswith("+" if expected[0] > 0 else "-"):
+        return f"the sign of {expected[0]} is lost: {text}"
+    return None
+
+
+class Facts:
+    """The numbers that each line must have, in their order."""
+
+    def __init__(self, pair: Recomputed) -> None:
+        self.pair = pair
+        self.names = finding_names(pair.roots["mi300"])
+        self.gaps = {n: pair.gap(name) for n, name in enumerate(self.names, start=1)}
+
+    def problems(self, place: Place) -> Iterator[str]:
+        """What is wrong with a line."""
+        checks = self.cells(place) if place.columns else [(place.text, self.line(place), False)]
+        for text, expected, signed in checks:
+            if problem := wrong(
+                ITEM.sub("", text) if not signed else text, expected, signed=signed
+            ):
+                yield f"line {place.number}: {problem}"
+
+    @cached_property
+    def shown(self) -> list[Operation]:
+        """The operations that have a section."""
+        compute_ms = self.pair.timelines["mi300"]["computation_time"]
+        heaviest = {max(gap.operations, key=lambda op: op.gap_ms) for gap in self.gaps.values()}
+        return [
+            op
+            for place, op in enumerate(self.pair.operations)
+            if place < SHOWN or op.target.ms >= 0.05 * compute_ms or op in heaviest
+        ]
+
+    @property
+    def others(self) -> list[Operation]:
+        return [op for op in self.pair.operations if op not in self.shown][:ROWS_BELOW]
+
+    def operation(self, place: Place) -> Operation:
+        """The one whose section this is."""
+        return self.shown[int(place.heading.partition(".")[0]) - 1]
+
+    def line(self, place: Place) -> list[float] | None:
+        text = ITEM.sub("", place.text)
+        if place.section == "Executive Summary" and text.startswith("This compares"):
+            return self.paragraph(text)
+        if text.startswith("Most urgent"):
+            return self.gaps[1].told_gap()
+        if text.startswith("Priority "):
+            return self.priority(text)
+        if place.section.startswith("Recommendations"):
+            return self.card(place, text)
+        if place.section == "Raw Data":
+            return [number.value for number in numbers(text)]  # test_raw_tables looks at them
+        if text.startswith("Tolerance"):
+            return [TOLERANCE]
+        if place.section == "Expected Against Actual" and place.text.startswith("- "):
+            number = int(re.findall(r"\d+", text)[0])
+            return [number, *told_dims(text), *self.pair.operations[number].told_whole()]
+        return self.sentence(text) or self.detail(place, text)
+
+    def paragraph(self, text: str) -> list[float]:
+        times = self.pair.timelines["mi300"]
+        saved = sum(gap.saved_ms[1] for gap in self.gaps.values())
+        told = [LEAST, MOST]
+        told += [len(self.gaps)] if len(self.gaps) > 1 else []
+        told += [saved, 100 * saved / times["total_time"]]
+        parts = ("computation_time", "idle_time")
+        shares = [100 * times[part] / times["total_time"] for part in parts]
+        return [*told, *(shares if shares[0] < 50 else [])]
+
+    def priority(self, text: str) -> list[float]:
+        number = int(re.findall(r"\d+", text)[0])
+        if "Saving" not in text:
+            return [number]
+        gap = self.gaps[number]
+        return [number, *gap.told_gap(), *gap.told_impact()]
+
+    def card(self, place: Place, text: str) -> list[float] | None:
+        found = re.search(r"Priority (\d+)", place.heading)
+        if found is None:
+            return None
+        number = int(found[1])
+        gap = self.gaps[number]
+        if text.startswith("**Gap**"):
+            return gap.told_gap()
+        if text.startswith("**Impact**"):
+            return gap.told_impact()
+        return [self.section_of(number)] if text.startswith("→") else None
+
+    def section_of(self, number: int) -> int:
+        heaviest = max(self.gaps[number].operations, key=lambda op: op.gap_ms)
+        return self.shown.index(heaviest) + 1
+
+    def sentence(self, text: str) -> list[float] | None:
+        """One of the sentences that sum the comparison up."""
+        head, _, _ = text.partition(":")
+        if head in TOTALS:
+            target, reference = (
+                self.pair.timelines[gpu][TOTALS[head]] for gpu in ("mi300", "h100")
+            )
+            return [target, reference, abs(100 * (target / reference - 1))]
+        for begin, outcomes in OUTCOMES.items():
+            if text.startswith(begin):
+                found = self.pair.of(*outcomes)
+                target_ms = sum(op.target.ms for op in found)
+                told = [len(found), target_ms, sum(op.reference.ms for op in found)]
+                return [*told, sum(op.gap_ms for op in found)] if outcomes == SLOWER else told
+        if "dominates" in text:
+            return [max(self.pair.bounds(gpu).values()) for gpu in ("mi300", "h100")]
+        if text.startswith("Why does"):
+            return self.question(text)
+        return [100, 0, 0] if "has a counterpart" in text else None
+
+    def question(self, text: str) -> list[float]:
+        """About an operation that is faster than expected."""
+        found = [op for op in self.pair.of(*FASTER) if f"`{op.name}` {op.arguments}" in text]
+        (operation,) = found
+        return [operation.reference.ms, operation.target.ms]
+
+    def detail(self, place: Place, text: str) -> list[float] | None:
+        if place.section != "Detailed Comparison" or not place.heading[:1].isdigit():
+            return None
+        operation = self.operation(place)
+        if text.startswith("**Analysis**"):
+            return operation.told_whole()
+        if text.startswith("**Priority"):
+            return [
+                next(n for n in self.gaps if self.section_of(n) - 1 == self.shown.index(operation))
+            ]
+        if text.startswith("**Verify**"):
+            return [self.pair.gap(operation.name).attainable_ms]
+        if text.startswith("**Caveat**") and "reaches" in text:
+            return [operation.reference.efficiency or 0.0]
+        return None
+
+    def cells(self, place: Place) -> Iterator[Check]:
+        """The cells of a row with the numbers that they must have, and whether a sign counts."""
+        if place.section == "Raw Data" or place.columns[0] in ELSEWHERE:
+            return iter(())
+        kind = place.columns[-1] if place.columns[-1] == "Expected time ratio" else place.columns[0]
+        return self.tables[kind](place)
+
+    @cached_property
+    def tables(self) -> dict[str, Callable[[Place], Iterator[Check]]]:
+        """What checks a row, by what tells its table apart."""
+        return {
+            "Metric": self.metric_row,
+            "Operation": self.other_row,
+            "Side": self.kernel_row,
+            "Priority": self.low_row,
+            "Pair": self.calculation_row,
+            "Outcome": self.outcome_row,
+            "Matched by": self.matched_row,
+            "Expected time ratio": figures,
+        }
+
+    def metric_row(self, place: Place) -> Iterator[Check]:
+        if "Expected?" in place.columns:
+            return self.detail_row(place.cells, self.operation(place))
+        return self.summary_row(place.cells)
+
+    def other_row(self, place: Place) -> Iterator[Check]:
+        operation = self.others[place.row]
+        yield from self.times(place.cells, operation)
+        yield place.cells["Expected?"], told_verdict(operation), False
+
+    def low_row(self, place: Place) -> Iterator[Check]:
+        number = int(place.cells["Priority"])
+        yield place.cells["Gap"], self.gaps[number].told_gap(), False
+        yield place.cells["Not explained"], [self.gaps[number].saved_ms[2]], False
+        yield place.cells["Details"], [self.section_of(number)], False
+
+    def outcome_row(self, place: Place) -> Iterator[Check]:
+        found = self.pair.of(place.cells["Outcome"])
+        yield place.cells["Rows"], [len(found)], False
+        yield place.cells["Reference (ms)"], [sum(op.reference.ms for op in found)], False
+        yield place.cells["Target (ms)"], [sum(op.target.ms for op in found)], False
+        yield place.cells["Not explained (ms)"], [sum(op.gap_ms for op in found)], False
+
+    def times(self, cells: dict[str, str], operation: Operation) -> Iterator[Check]:
+        yield cells["Reference"], [operation.reference.ms], False
+        yield cells["Target"], [operation.target.ms], False
+        yield cells["Δ"], [operation.change], True
+
+    def summary_row(self, cells: dict[str, str]) -> Iterator[Check]:
+        part = METRICS[cells["Metric"]]
+        for role, gpu in (("Reference", "h100"), ("Target", "mi300")):
+            times = self.pair.timelines[gpu]
+            share = [100 * times[part] / times["total_time"]] if part != "total_time" else []
+            yield cells[role], [times[part], *share], False
+        target, reference = (self.pair.timelines[gpu][part] for gpu in ("mi300", "h100"))
+        yield cells["Δ"], [100 * (target / reference - 1)], True
+
+    def detail_row(self, cells: dict[str, str], operation: Operation) -> Iterator[Check]:
+        target, reference = operation.target, operation.reference
+        assert target.count == reference.count
+        kind = cells["Metric"]
+        if kind.startswith("Time"):
+            for role, call in (("Reference", reference), ("Target", target)):
+                yield cells[role], [call.ms if kind == "Time" else call.per_call_ms], False
+            yield cells["Δ"], [operation.change], True
+            yield cells["Expected?"], told_verdict(operation), False
+        elif kind == "Calls":
+            yield cells["Reference"], [reference.count], False
+            yield cells["Target"], [target.count], False
+        elif kind.startswith("Efficiency"):
+            assert None not in (target.efficiency, reference.efficiency)
+            yield cells["Reference"], [reference.efficiency], False
+            yield cells["Target"], [target.efficiency], False
+            yield cells["Δ"], [target.efficiency - reference.efficiency], True
+        elif kind == "Achieved":
+            assert None not in (target.rate, reference.rate)
+            yield cells["Reference"], [reference.rate], False
+            yield cells["Target"], [target.rate], False
+            if target.bound == reference.bound:
+                yield cells["Δ"], [100 * (target.rate / reference.rate - 1)], True
+            else:
+                yield cells["Δ"], [], False
+        elif kind == "Bound":
+            assert (cells["Reference"], cells["Target"]) == (reference.bound, target.bound)
+        else:
+            assert kind == "Main kernel"
+
+    def kernel_row(self, place: Place) -> Iterator[Check]:
+        if place.columns[1] != "Kernel":
+            return  # the inputs
+        operation = self.operation(place)
+        count = len(operation.reference.kernels)
+        is_target = place.cells["Side"] == "Target"
+        call = operation.target if is_target else operation.reference
+        launches, ms, share = call.kernels[place.row - (count if is_target else 0)]
+        yield place.cells["Launches per call"], [launches], False
+        yield place.cells["Time per call"], [ms], False
+        yield place.cells["% of the operation"], [share], False
+
+    def calculation_row(self, place: Place) -> Iterator[Check]:
+        cells, operation = place.cells, self.pair.operations[place.row]
+        is_judged = operation.outcome != "too short"
+        assert cells["Outcome"] == operation.outcome
+        yield cells["Pair"], [place.row], False
+        yield cells["Actual: target / reference"], operation.told_actual(), False
+        yield cells["Expected"], operation.told_expected(), False
+        yield cells["Actual / expected"], [operation.off] if is_judged else [], False
+        yield cells["Attainable"], operation.told_attainable() if is_judged else [], False
+        yield cells["Target"], [operation.target.ms], False
+        yield cells["Not explained"], [operation.gap_ms] if is_judged else [], False
+
+    def matched_row(self, place: Place) -> Iterator[Check]:
+        cells = place.cells
+        operations = self.pair.operations if cells["Matched by"] == "arguments" else []
+        yield cells["Rows"], [len(operations)], False
+        yield cells["Reference (ms)"], [sum(op.reference.ms for op in operations)], False
+        yield cells["Target (ms)"], [sum(op.target.ms for op in operations)], False
+
+
+def told_dims(text: str) -> list[float]:
+    """The number of tensors in front of a list of them."""
+    return [float(n) for n in re.findall(r"(?<![\w.])(\d+) x \[", text)]
+
+
+def told_verdict(operation: Operation) -> list[float]:
+    least, most = operation.expected
+    if operation.outcome in SLOWER and most != 1:
+        return [abs(100 * (most - 1))]
+    if operation.outcome in FASTER and least != 1:
+        return [abs(100 * (least - 1))]
+    return []
+
+
+def figures(place: Place) -> Iterator[Check]:
+    """A row of the hardware of both sides, for the figures that operations stand on."""
+    cells = place.cells
+    key = "memory" if "Bandwidth" in cells["Metric"] else cells["Metric"].split()[-1]
+    values = [FIGURES[gpu].get(key) for gpu in ("mi300", "h100")]
+    if all(values):
+        target, reference = values
+        yield cells["Target Platform"], [target], False
+        yield cells["Reference Platform"], [reference], False
+        yield cells["Expected time ratio"], [reference / target], False
