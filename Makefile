@@ -51,6 +51,7 @@ golden: setup ## re-make the golden runs; review the diff
 
 docs: setup ## re-make the generated pages under docs/, and photograph every page (TRACES=...)
 	$(BIN)/python docs/generate.py
+	PYTHONPATH=. $(BIN)/python docs/newcomer.py
 	PYTHONPATH=. $(BIN)/python docs/contact_sheet.py $(TRACES)
 
 replays: setup setup-replay ## replay all that TRACES=folder holds on the CPU, and write docs/replay.md

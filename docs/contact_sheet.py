@@ -3,8 +3,7 @@
 python docs/contact_sheet.py [TRACE ...]
 
 The simulated sample comes first, then each TRACE. The sheets go to docs/_build/, one for each trace
-and theme; the pictures that the README shows go to docs/pictures/ (from the sample only). Needs
-Chromium.
+and theme. The pictures of the README are taken by docs/newcomer.py. Needs Chromium.
 """
 
 import argparse
@@ -24,13 +23,11 @@ from jarvis.server.intake import sample_trace
 from tests.browser.conftest import CHROMIUM, FLAGS, Server, settled
 
 HERE = Path(__file__).parent
-SHEETS, PICTURES = HERE / "_build", HERE / "pictures"
+SHEETS = HERE / "_build"
 THEMES = ("light", "dark")
 WIDTH, HEIGHT = 1440, 900
 TALLEST = 3000
 THUMBNAIL_WIDTH, COLUMNS, LABEL_HEIGHT, GAP = 720, 4, 34, 12
-SHOWN = {("overview", "light"), ("gemm", "light"), ("gemm", "dark"), ("timeline", "light")}
-"""Pages and themes that the README and the how-to pages show."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,6 @@ def main() -> int:
         sys.stderr.write(f"No pictures were taken: there is no {CHROMIUM}.\n")
         return 0
     SHEETS.mkdir(exist_ok=True)
-    PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         home = Path(folder)
         os.environ["JARVIS_HOME"] = str(home)
@@ -125,9 +121,6 @@ def main() -> int:
                 out = SHEETS / f"{name}-{theme}.png"
                 contact_sheet([shot for shot in shots if shot.theme == theme], out)
                 sys.stdout.write(f"{out}\n")
-            for shot in shots if trace is None else ():
-                if (shot.page, shot.theme) in SHOWN:
-                    Image.open(shot.image).save(PICTURES / shot.image.name, optimize=True)
         browser.close()
         server.stop()
     return 0

@@ -1,0 +1,148 @@
+"""The way of a newcomer through the dashboard, which takes the pictures of the README.
+
+python docs/newcomer.py
+
+Every step is done as a user does it and has to show what the README says; the pictures go to
+docs/pictures/. Needs Chromium.
+"""
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from docs.picture import save_picture
+from jarvis.server.intake import SAMPLE_NAME, sample_trace
+from tests.browser.conftest import CHROMIUM, FLAGS, Server, settled
+
+PICTURES = Path(__file__).parent / "pictures"
+VIEWPORT = {"width": 1280, "height": 800}
+WORST = "GEMM"
+"""The category in which the sample loses most."""
+
+STEPS_OF_THE_SLIDER = 15
+
+_NOWHERE = (800, 5)
+
+Take = Callable[[Page, str], None]
+
+
+def walk(browser: Browser, server: Server, take: Take) -> None:
+    """Drop a trace, read on, and leave with a report; ``take`` photographs a page under a name."""
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(server.url)
+    settled(page)
+    _drop_the_trace(page, take)
+    take(page, "overview")
+    _open_the_worst_category(page)
+    take(page, "gemm")
+    shown = _slide_the_target(page)
+    take(page, "target")
+    link = _copy_the_link(page, take)
+    _open_elsewhere(browser, link, shown)
+    _look_at_the_timeline(page)
+    take(page, "timeline")
+    _download_the_report(page)
+    take(page, "report")
+    page.close()
+
+
+def _drop_the_trace(page: Page, take: Take) -> None:
+    page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(sample_trace())
+    expect(page.get_by_text("Found in the trace").first).to_be_visible()
+    settled(page)
+    take(page, "ingest")
+    page.get_by_role("button", name="Analyse", exact=True).click()
+    page.get_by_role("link", name="Open the overview").click()
+    page.wait_for_url("**/overview?analysis=*")
+    settled(page)
+    expect(page.get_by_text(SAMPLE_NAME).first).to_be_visible()
+
+
+def _open_the_worst_category(page: Page) -> None:
+    page.get_by_test_id("stMain").get_by_test_id("stPageLink").filter(has_text=WORST).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(WORST)
+    settled(page)
+
+
+def _slide_the_target(page: Page) -> list[str]:
+    """The figures after the target has been lowered."""
+    before = _figures(page)
+    slider = page.get_by_role("slider", name="Target efficiency")
+    for _ in range(STEPS_OF_THE_SLIDER):
+        slider.press("ArrowLeft")
+    page.wait_for_url(re.compile(r"gemm_target=65"))
+    expect(page.get_by_test_id("stMetricLabel").get_by_text("Saving at 65%")).to_be_visible()
+    settled(page)
+    after = _figures(page)
+    if before == after:
+        raise AssertionError("the figures do not follow the target")
+    return after
+
+
+def _copy_the_link(page: Page, take: Take) -> str:
+    page.get_by_role("button", name="Copy link").click()
+    link = page.get_by_test_id("stPopoverBody").locator("code").inner_text()
+    take(page, "link")
+    page.keyboard.press("Escape")
+    return link
+
+
+def _open_elsewhere(browser: Browser, link: str, shown: list[str]) -> None:
+    context = browser.new_context(viewport=VIEWPORT)
+    page = context.new_page()
+    page.goto(link)
+    settled(page)
+    if _figures(page) != shown:
+        raise AssertionError("the link shows other figures")
+    context.close()
+
+
+def _look_at_the_timeline(page: Page) -> None:
+    page.get_by_test_id("stSidebarNavLink").filter(has_text="Timeline").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Timeline")
+    settled(page)
+
+
+def _download_the_report(page: Page) -> None:
+    page.get_by_test_id("stSidebarNavLink").filter(has_text="Report").click()
+    expect(page.get_by_role("heading", level=1).first).to_contain_text("Report")
+    settled(page)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="HTML with charts", exact=True).click()
+    if b"<svg" not in Path(waiting.value.path()).read_bytes():
+        raise AssertionError("the report has no charts")
+    settled(page)
+
+
+def _figures(page: Page) -> list[str]:
+    return page.get_by_test_id("stMetricValue").all_inner_texts()
+
+
+def _photograph(page: Page, name: str) -> None:
+    page.mouse.move(*_NOWHERE)  # else a chart shows its tools
+    page.wait_for_timeout(500)  # charts fade in after the script has ended
+    save_picture(page.screenshot(), PICTURES / f"{name}.png")
+
+
+def main() -> int:
+    """Walk, and write the pictures."""
+    if not Path(CHROMIUM).exists():
+        sys.stderr.write(f"No pictures were taken: there is no {CHROMIUM}.\n")
+        return 0
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
+        server = Server(Path(home))
+        server.start()
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        walk(browser, server, _photograph)
+        browser.close()
+        server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
