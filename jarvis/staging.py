@@ -35,11 +35,20 @@ def staged_folder(root: Path, check: Callable[[], None]) -> Iterator[Path]:
 def clear_staged(parent: Path, label: str) -> None:
     """Undo what a process with this label was about to put into ``parent`` when it was killed."""
     for left in sorted(parent.glob(f".*-{label}*")):
-        name, _, state = left.name.removeprefix(".").rpartition(".")
-        if state.startswith("old-") and not (parent / name).exists():
-            left.rename(parent / name)  # killed between the two moves
+        if is_only_copy(left):
+            left.rename(_place_of(left))
         else:
             shutil.rmtree(left, ignore_errors=True)
+
+
+def is_only_copy(left: Path) -> bool:
+    """Whether a hidden folder is all that is left of one that was being replaced: its process was
+    killed between the two moves."""
+    return left.name.rpartition(".")[2].startswith("old-") and not _place_of(left).exists()
+
+
+def _place_of(left: Path) -> Path:
+    return left.with_name(left.name.removeprefix(".").rpartition(".")[0])
 
 
 def _replace(root: Path, fresh: Path, old: Path) -> None:

@@ -19,6 +19,8 @@ from jarvis.cli.completion import add_completion, answer
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.export import add_export
 from jarvis.cli.hardware import add_hardware
+from jarvis.cli.kept import add_list, add_pin, add_remove
+from jarvis.cli.prune import add_prune
 from jarvis.cli.replay import add_replay
 from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
@@ -115,6 +117,10 @@ def parser() -> argparse.ArgumentParser:
     add_sample(commands)
     add_hardware(commands)
     add_reproject(commands)
+    add_list(commands)
     add_archive(commands)
+    add_pin(commands)
+    add_remove(commands)
+    add_prune(commands)
     add_completion(commands)
     return root

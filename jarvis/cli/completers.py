@@ -18,9 +18,14 @@ def complete_run(prefix: str, **_: object) -> Iterable[str]:
     """Ids of kept analyses, and files and folders."""
     from argcomplete.completers import FilesCompleter
 
+    return [*complete_kept(prefix), *FilesCompleter()(prefix)]
+
+
+def complete_kept(prefix: str, **_: object) -> list[str]:
+    """Ids of kept analyses."""
     root = analyses_dir()
     kept = (folder.name for folder in root.iterdir()) if root.is_dir() else ()
-    return [*(name for name in kept if name.startswith(prefix)), *FilesCompleter()(prefix)]
+    return [name for name in kept if name.startswith(prefix) and not name.startswith(".")]
 
 
 def complete_gpu(prefix: str, **_: object) -> Iterable[str]:

@@ -84,6 +84,16 @@ def load(folder: Path, path: Path) -> Trace | None:
     return trace
 
 
+def is_outdated(folder: Path) -> bool:
+    """Whether no trace could be opened from the copy in ``folder`` any more: its file is gone, has
+    changed, or the copy is damaged."""
+    try:
+        path = Path(orjson.loads((folder / "header.json").read_bytes())["info"]["path"])
+    except _FAULTS:
+        return True
+    return path.is_absolute() and place_of(path) != folder
+
+
 def _texts(frame: pl.DataFrame) -> Texts:
     from jarvis.trace.packed_texts import PackedTexts  # loads what is compiled
 

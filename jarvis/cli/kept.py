@@ -1,0 +1,139 @@
+"""``jarvis list | pin | remove``: which analyses are kept here."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jarvis.cli.completers import complete_kept, completed_by
+from jarvis.cli.confirmation import add_yes, is_confirmed
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import Commands, add_json, note, print_result, warn
+
+
+def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "list",
+        help="list the kept analyses",
+        description="List the analyses that are kept here, the newest first, with their ids.",
+    )
+    add_json(command)
+    command.set_defaults(run=_list)
+
+
+def add_pin(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "pin",
+        help="keep analyses from being removed",
+        description="Pin analyses: `jarvis prune` never removes them, `jarvis remove` only after "
+        "`jarvis pin --off`. A pin travels with `jarvis archive`.",
+    )
+    _add_ids(command)
+    command.add_argument("--off", action="store_true", help="let go of the pins")
+    add_json(command)
+    command.set_defaults(run=_pin)
+
+
+def add_remove(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "remove",
+        help="remove kept analyses for good",
+        description="Remove analyses that are kept here, for everyone and for good; a terminal is "
+        "asked first. Pinned ones stay, and those that a job works with.",
+    )
+    _add_ids(command)
+    add_yes(command)
+    add_json(command)
+    command.set_defaults(run=_remove)
+
+
+def _add_ids(command: argparse.ArgumentParser) -> None:
+    ids = command.add_argument("ids", metavar="ID", nargs="+", help="id of a kept analysis")
+    completed_by(ids, complete_kept)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from jarvis.server.catalogue import read_catalogue
+    from jarvis.server.pins import pinned
+    from jarvis.server.removal import folder_bytes
+
+    catalogue, pins = read_catalogue(), pinned()
+    rows = [
+        {
+            "id": entry.id,
+            "title": entry.title,
+            "trace": entry.manifest.trace.file_name,
+            "created": entry.manifest.created,
+            "size_bytes": folder_bytes(entry.root),
+            "is_pinned": entry.id in pins,
+            "reference": entry.manifest.reference,
+        }
+        for entry in catalogue.entries
+    ]
+    print_result(arguments, {"analyses": rows, "unreadable": catalogue.broken}, _listed(rows))
+    if catalogue.broken:
+        warn([f"{', '.join(catalogue.broken)}: of another version, or damaged"])
+    return ExitCode.OK
+
+
+def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not rows:
+        yield "No analysis is kept here."
+        return
+    for row in rows:
+        pin = "pinned" if row["is_pinned"] else ""
+        day = str(row["created"])[:16].replace("T", " ")
+        yield f"{row['id']:<14}{day:<18}{_size(row['size_bytes']):>9}  {pin:<7} {row['title']}"
+
+
+def _pin(arguments: argparse.Namespace) -> int:
+    from jarvis.server.catalogue import analysis_root
+    from jarvis.server.pins import pin, unpin
+
+    for analysis_id in arguments.ids:
+        analysis_root(analysis_id)
+    change = unpin if arguments.off else pin
+    changed = [analysis_id for analysis_id in arguments.ids if change(analysis_id)]
+    state = "not pinned" if arguments.off else "pinned"
+    lines = [f"{analysis_id} is {state}" for analysis_id in arguments.ids]
+    result = {"ids": arguments.ids, "is_pinned": not arguments.off, "changed": changed}
+    print_result(arguments, result, lines)
+    return ExitCode.OK
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    from jarvis.server.removal import check_removable, folder_bytes, remove_analysis
+
+    ids = list(dict.fromkeys(arguments.ids))
+    roots = [check_removable(analysis_id) for analysis_id in ids]
+    if not is_confirmed(arguments, [f"{root.name}  {_size(folder_bytes(root))}" for root in roots]):
+        return ExitCode.FAILED
+    removed = [remove_analysis(analysis_id) for analysis_id in ids]
+    print_result(
+        arguments,
+        {
+            "removed": [
+                {
+                    "id": one.id,
+                    "size_bytes": one.size_bytes,
+                    "referred_to_by": one.referred_to_by,
+                }
+                for one in removed
+            ]
+        },
+        [f"{one.id} is removed ({_size(one.size_bytes)})" for one in removed],
+    )
+    note(
+        f"{', '.join(one.referred_to_by)} had {one.id} as reference: what they say of it stays"
+        for one in removed
+        if one.referred_to_by
+    )
+    return ExitCode.OK
+
+
+def _size(size_bytes: int) -> str:
+    from jarvis.reports.quantities import byte_size
+
+    return byte_size(size_bytes)

@@ -1,0 +1,254 @@
+"""What may go to make room: a plan that says why, and its execution.
+
+What nothing needs goes whenever it is asked: uploads of no kept analysis, copies of traces whose
+file is gone, what was left half made. Analyses go by age or size only where a limit is given, and
+pinned ones never. Nothing goes by itself.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from jarvis.server.catalogue import read_catalogue
+from jarvis.server.pins import pinned
+from jarvis.server.removal import folder_bytes, named_by_jobs, remove_folder
+from jarvis.staging import is_only_copy
+from jarvis.trace.sidecar import is_outdated
+from jarvis.wording import counted
+from jarvis.workspace import (
+    RunPaths,
+    analyses_dir,
+    exports_dir,
+    kept_traces_dir,
+    uploads_dir,
+)
+
+DAY_S = 86_400
+GRACE_S = DAY_S
+"""What was put here less than a day ago may be about to be used."""
+
+
+class Kind(StrEnum):
+    """What takes room."""
+
+    ANALYSIS = "analysis"
+    UPLOAD = "upload"
+    COPY = "copy of a trace"
+    EXPORT = "export"
+    LEFTOVER = "leftover"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What analyses and exports must keep to: an age in seconds, and the bytes of all together."""
+
+    older_than_s: float | None = None
+    keep_under_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Something that takes room; ``age_s`` since it was made, uploaded or loaded here.
+
+    ``trace`` is the digest of the trace of an analysis, and the beginning of it for an upload.
+    """
+
+    kind: Kind
+    name: str
+    path: Path
+    size_bytes: int
+    age_s: float
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Something that goes, and why."""
+
+    stored: Stored
+    reason: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """What goes, what would go and stays (with the reason), and how much there is before."""
+
+    total_bytes: int
+    leaving: list[Leaving] = field(default_factory=list)
+    staying: list[Leaving] = field(default_factory=list)
+
+    @property
+    def freed_bytes(self) -> int:
+        """How much room it makes."""
+        return sum(one.stored.size_bytes for one in self.leaving)
+
+    @property
+    def left_bytes(self) -> int:
+        """How much there is afterwards."""
+        return self.total_bytes - self.freed_bytes
+
+
+def plan(limits: Limits) -> Plan:
+    """What ``prune`` would remove, in that order; nothing is changed."""
+    now = time.time()
+    stored = [*_stored(now)]
+    made = _Planning(Plan(sum(one.size_bytes for one in stored)), stored)
+    made.drop_what_nothing_needs()
+    if limits.older_than_s is not None:
+        made.drop_older_than(limits.older_than_s)
+    if limits.keep_under_bytes is not None:
+        made.drop_until_under(limits.keep_under_bytes)
+    return made.plan
+
+
+def prune(planned: Plan) -> list[Leaving]:
+    """Remove what a plan names; what was removed meanwhile, pinned or taken up by a job stays.
+
+    Gives what went.
+    """
+    pins, named = pinned(), named_by_jobs()
+    gone = []
+    for one in planned.leaving:
+        if _protection(one.stored, pins, named) is None:
+            with suppress(FileNotFoundError):
+                remove_folder(one.stored.path)
+                gone.append(one)
+    return gone
+
+
+@dataclass(slots=True)
+class _Planning:
+    plan: Plan
+    stored: list[Stored]
+    pins: frozenset[str] = field(default_factory=pinned)
+    named: dict[str, str] = field(default_factory=named_by_jobs)
+    gone: set[Path] = field(default_factory=set)
+    users: dict[Path, set[Path]] = field(init=False)
+    """The analyses that were made of each upload."""
+
+    def __post_init__(self) -> None:
+        self.users = {
+            upload.path: {
+                one.path
+                for one in self.stored
+                if one.kind is Kind.ANALYSIS and (one.trace or "").startswith(upload.trace or " ")
+            }
+            for upload in self._by_age(Kind.UPLOAD)
+        }
+
+    def drop_what_nothing_needs(self) -> None:
+        for one in self.stored:
+            if one.kind is Kind.LEFTOVER:
+                self._drop(one, "left half made or half removed")
+            elif one.kind is Kind.COPY and is_outdated(one.path):
+                self._drop(one, "its trace is gone or has changed")
+        self._drop_unneeded_uploads()
+
+    def drop_older_than(self, age_s: float) -> None:
+        for one in self._by_age(Kind.EXPORT, Kind.COPY, Kind.ANALYSIS):
+            if one.age_s > age_s:
+                self._drop(one, f"older than {days(age_s)}")
+        self._drop_unneeded_uploads()
+
+    def drop_until_under(self, most_bytes: float) -> None:
+        """What can be had again goes first; an analysis takes its upload with it."""
+        for kinds in ((Kind.EXPORT, Kind.COPY), (Kind.ANALYSIS,)):
+            for one in self._by_age(*kinds):
+                if self.plan.left_bytes <= most_bytes:
+                    return
+                self._drop(one, "the oldest while there is too much")
+                self._drop_unneeded_uploads()
+
+    def _by_age(self, *kinds: Kind) -> list[Stored]:
+        wanted = [one for one in self.stored if one.kind in kinds and one.path not in self.gone]
+        return sorted(wanted, key=lambda one: one.age_s, reverse=True)
+
+    def _drop_unneeded_uploads(self) -> None:
+        for one in self._by_age(Kind.UPLOAD):
+            if one.age_s > GRACE_S and self.users[one.path] <= self.gone:
+                self._drop(one, "no kept analysis was made of it")
+
+    def _drop(self, one: Stored, reason: str) -> None:
+        protection = _protection(one, self.pins, self.named)
+        if protection is None:
+            self.gone.add(one.path)
+            self.plan.leaving.append(Leaving(one, reason))
+        elif all(other.stored is not one for other in self.plan.staying):
+            self.plan.staying.append(Leaving(one, protection))
+
+
+def days(age_s: float) -> str:
+    """An age in the unit that fits."""
+    if age_s >= DAY_S:
+        return counted(int(age_s // DAY_S), "day")
+    return counted(int(age_s // 3600), "hour")
+
+
+def _protection(one: Stored, pins: frozenset[str], named: dict[str, str]) -> str | None:
+    """Why something stays whatever the limits are."""
+    if one.kind is Kind.ANALYSIS and one.name in pins:
+        return "pinned"
+    names = {one.name} if one.kind is Kind.ANALYSIS else _addresses(one.path)
+    job = next((job for text, job in named.items() if text in names), None)
+    return None if job is None else f"the job {job} works with it"
+
+
+def _addresses(path: Path) -> set[str]:
+    """What a job may call a file, or one in a folder."""
+    files = {path, *(path.iterdir() if path.is_dir() else ())}
+    return {str(file) for file in files} | {str(file.resolve()) for file in files}
+
+
+def _stored(now: float) -> Iterator[Stored]:
+    """Everything in the home of the server that retention is about."""
+    yield from _analyses(now)
+    for folder in _visible(uploads_dir()):
+        if folder.is_dir():
+            yield from _one(Kind.UPLOAD, _names_in(folder), folder, folder, now, folder.name)
+    for folder in _visible(kept_traces_dir()):
+        yield from _one(Kind.COPY, folder.name, folder, folder, now)
+    for folder in _visible(exports_dir()):
+        yield from _one(Kind.EXPORT, _names_in(folder), folder, folder, now)
+    for parent in (analyses_dir(), uploads_dir(), kept_traces_dir()):
+        yield from _leftovers(parent, now)
+
+
+def _analyses(now: float) -> Iterator[Stored]:
+    catalogue = read_catalogue()
+    for entry in catalogue.entries:
+        written = RunPaths(entry.root).manifest
+        sha256 = entry.manifest.trace.sha256
+        yield from _one(Kind.ANALYSIS, entry.id, entry.root, written, now, sha256)
+    for broken in catalogue.broken:
+        root = analyses_dir() / broken
+        yield from _one(Kind.ANALYSIS, broken, root, root, now)
+
+
+def _leftovers(parent: Path, now: float) -> Iterator[Stored]:
+    for path in parent.glob(".*"):
+        for left in _one(Kind.LEFTOVER, path.name, path, path, now):
+            if left.age_s > GRACE_S and not is_only_copy(path):
+                yield left
+
+
+def _one(
+    kind: Kind, name: str, path: Path, written: Path, now: float, trace: str | None = None
+) -> Iterator[Stored]:
+    """What is at ``path``, or nothing where it has just been removed."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        age_s = max(0.0, now - written.stat().st_mtime)
+        yield Stored(kind, name, path, folder_bytes(path), age_s, trace)
+
+
+def _visible(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _names_in(folder: Path) -> str:
+    """What a folder holds; its own name where it is empty."""
+    return ", ".join(path.name for path in _visible(folder)) or folder.name

@@ -1,0 +1,257 @@
+"""What is kept, what goes when room is made, and what stays whatever the limits are."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis import read_trace
+from jarvis.server import jobs
+from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.database import JobState
+from jarvis.server.intake import store_upload
+from jarvis.server.job_kinds import Analyze, Export
+from jarvis.server.jobs import Headway, Outcome
+from jarvis.server.pins import is_pinned, pin, pinned, unpin
+from jarvis.server.removal import KeptError, remove_analysis
+from jarvis.server.retention import Kind, Limits, Plan, plan, prune
+from jarvis.server.submission import Kept, Submission, submit
+from jarvis.trace import sidecar
+from jarvis.workspace import analyses_dir, exports_dir, kept_traces_dir, uploads_dir
+from tests.builders import trace
+
+DAY_S = 86_400
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the analyses of two uploads; the second has the first as reference."""
+    home = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        reference = None
+        for name, us in (("old", 12.0), ("new", 15.0)):
+            built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=us)
+            with built.write(home / f"{name}.json").open("rb") as content:
+                upload = store_upload(f"{name}.json", content)
+            reference = submit(Submission(upload, model_name=name, reference=reference)).id
+    return home
+
+
+@pytest.fixture
+def by_name(made: Path, home: Path) -> dict[str, str]:
+    """The ids of the analyses, the old one kept for 40 days and the new one for 10."""
+    shutil.copytree(made, home)
+    ids = {str(e.manifest.model_name): e.id for e in read_catalogue().entries}
+    for name, days in (("old", 40), ("new", 10)):
+        grow_older(analysis_root(ids[name]) / "manifest.json", days)
+    for upload in uploads_dir().iterdir():
+        grow_older(upload, 50)
+    return ids
+
+
+def grow_older(path: Path, days: float) -> None:
+    then = time.time() - days * DAY_S
+    os.utime(path, (then, then))
+
+
+def leaving(planned: Plan) -> set[tuple[Kind, str]]:
+    return {(one.stored.kind, one.stored.name) for one in planned.leaving}
+
+
+def limits(days: float | None = None, most: float | None = None) -> Limits:
+    return Limits(None if days is None else days * DAY_S, most)
+
+
+def asked(engine: Engine, analysis_id: str) -> jobs.Job:
+    return jobs.submit(engine, Export(analysis_id, "json").new_job())
+
+
+def test_an_analysis_is_removed_with_all_its_files(by_name: dict[str, str]) -> None:
+    removed = remove_analysis(by_name["new"])
+    assert removed.size_bytes > 10_000
+    assert [path.name for path in analyses_dir().iterdir()] == [by_name["old"]]
+    with pytest.raises(UnknownAnalysisError):
+        remove_analysis(by_name["new"])
+
+
+def test_removing_a_reference_names_who_refers_to_it(by_name: dict[str, str]) -> None:
+    assert remove_analysis(by_name["old"]).referred_to_by == (by_name["new"],)
+
+
+def test_a_damaged_analysis_can_be_removed(by_name: dict[str, str]) -> None:
+    (analysis_root(by_name["new"]) / "manifest.json").write_text("{")
+    remove_analysis(by_name["new"])
+    assert read_catalogue().broken == ()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../traces", "nothing", ".hidden"])
+def test_nothing_but_an_analysis_is_removed(by_name: dict[str, str], name: str) -> None:
+    with pytest.raises(UnknownAnalysisError):
+        remove_analysis(name)
+    assert uploads_dir().is_dir()
+
+
+def test_a_pinned_analysis_stays_until_it_is_let_go(by_name: dict[str, str]) -> None:
+    assert pin(by_name["old"])
+    assert not pin(by_name["old"])
+    with pytest.raises(KeptError, match="it is pinned"):
+        remove_analysis(by_name["old"])
+    assert is_pinned(by_name["old"])
+    assert unpin(by_name["old"])
+    remove_analysis(by_name["old"])
+    assert pinned() == frozenset()
+
+
+def test_the_pin_of_an_analysis_that_is_made_again_stays(by_name: dict[str, str]) -> None:
+    pin(by_name["old"])
+    upload = next(uploads_dir().glob("*/old.json"))
+    assert submit(Submission(upload, model_name="old"), again=True).id == by_name["old"]
+    assert is_pinned(by_name["old"])
+
+
+def test_an_analysis_that_a_job_works_with_stays_until_the_job_has_ended(
+    by_name: dict[str, str], engine: Engine
+) -> None:
+    job = asked(engine, by_name["old"])
+    with pytest.raises(KeptError, match=job.id):
+        remove_analysis(by_name["old"])
+    assert jobs.claim(engine, "w") is not None
+    with pytest.raises(KeptError, match=job.id):
+        remove_analysis(by_name["old"])
+    jobs.finish(engine, "w", job.id, Headway(), Outcome(JobState.DONE))
+    remove_analysis(by_name["old"])
+
+
+def test_without_limits_no_analysis_goes(by_name: dict[str, str]) -> None:
+    assert leaving(plan(limits())) == set()
+
+
+def test_old_analyses_go_and_take_their_uploads_with_them(by_name: dict[str, str]) -> None:
+    planned = plan(limits(days=30))
+    assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
+    assert [one.reason for one in planned.leaving] == [
+        "older than 30 days",
+        "no kept analysis was made of it",
+    ]
+    before = planned.total_bytes
+    assert set(prune(planned)) == set(planned.leaving)
+    assert [entry.id for entry in read_catalogue().entries] == [by_name["new"]]
+    after = plan(limits(days=30))
+    assert after.leaving == []
+    assert after.total_bytes == before - planned.freed_bytes == planned.left_bytes
+
+
+def test_a_plan_changes_nothing(by_name: dict[str, str], home: Path) -> None:
+    before = sorted(home.rglob("*"))
+    assert plan(limits(days=1, most=0)).leaving
+    assert sorted(path for path in home.rglob("*") if "jarvis.db" not in path.name) == before
+
+
+def test_the_oldest_go_first_until_the_rest_is_small_enough(by_name: dict[str, str]) -> None:
+    total = plan(limits()).total_bytes
+    assert leaving(plan(limits(most=total))) == set()
+    planned = plan(limits(most=total - 1))
+    assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
+    assert leaving(plan(limits(most=0))) > leaving(planned)
+    assert plan(limits(most=0)).left_bytes == 0
+
+
+def test_what_can_be_had_again_goes_before_any_analysis(by_name: dict[str, str]) -> None:
+    made = exports_dir() / "job1" / "old.xlsx"
+    made.parent.mkdir(parents=True)
+    made.write_bytes(b"x" * 1000)
+    total = plan(limits()).total_bytes
+    assert leaving(plan(limits(most=total - 500))) == {(Kind.EXPORT, "old.xlsx")}
+
+
+def test_pinned_analyses_and_their_uploads_stay_whatever_the_limits(
+    by_name: dict[str, str],
+) -> None:
+    pin(by_name["old"])
+    planned = plan(limits(days=1, most=0))
+    assert leaving(planned) == {(Kind.ANALYSIS, by_name["new"]), (Kind.UPLOAD, "new.json")}
+    assert [(one.stored.name, one.reason) for one in planned.staying] == [
+        (by_name["old"], "pinned")
+    ]
+
+
+def test_what_a_job_works_with_stays(by_name: dict[str, str], engine: Engine) -> None:
+    job = asked(engine, by_name["old"])
+    planned = plan(limits(days=30))
+    assert leaving(planned) == set()
+    assert [one.reason for one in planned.staying] == [f"the job {job.id} works with it"]
+
+
+def test_the_upload_of_a_job_that_waits_stays(by_name: dict[str, str], engine: Engine) -> None:
+    upload = next(uploads_dir().glob("*/old.json"))
+    jobs.submit(engine, Analyze(Submission(upload)).new_job())
+    remove_analysis(by_name["old"])
+    assert leaving(plan(limits())) == set()
+
+
+def test_an_upload_without_analysis_goes_after_a_day(by_name: dict[str, str]) -> None:
+    upload = next(uploads_dir().glob("*/old.json"))
+    remove_analysis(by_name["old"])
+    grow_older(upload.parent, 0.5)
+    assert leaving(plan(limits())) == set()
+    grow_older(upload.parent, 1.5)
+    assert leaving(plan(limits())) == {(Kind.UPLOAD, "old.json")}
+
+
+def test_what_was_pinned_after_the_plan_stays(by_name: dict[str, str]) -> None:
+    planned = plan(limits(days=30))
+    pin(by_name["old"])
+    assert Kind.ANALYSIS not in {one.stored.kind for one in prune(planned)}
+    assert analysis_root(by_name["old"]).is_dir()
+
+
+def test_copies_of_traces_go_when_their_file_is_gone(
+    by_name: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar, "LEAST_EVENTS", 0)
+    upload = next(uploads_dir().glob("*/new.json"))
+    read_trace(upload)
+    (copy,) = kept_traces_dir().iterdir()
+    assert leaving(plan(limits())) == set()
+    upload.unlink()
+    assert (Kind.COPY, copy.name) in leaving(plan(limits()))
+
+
+def test_what_was_left_half_made_goes_after_a_day(by_name: dict[str, str]) -> None:
+    for name in (f".{by_name['new']}.new-1234", f".{by_name['old']}.removed-1234", ".x.old-1"):
+        (analyses_dir() / name).mkdir()
+        grow_older(analyses_dir() / name, 2)
+    (analyses_dir() / ".y.new-1234").mkdir()
+    assert leaving(plan(limits())) == {
+        (Kind.LEFTOVER, f".{by_name['new']}.new-1234"),
+        (Kind.LEFTOVER, f".{by_name['old']}.removed-1234"),
+    }
+    prune(plan(limits()))
+    assert {path.name for path in analyses_dir().iterdir()} == {
+        *by_name.values(),
+        ".x.old-1",  # all that is left of an analysis that was being replaced
+        ".y.new-1234",
+    }
+
+
+def test_a_loaded_analysis_is_as_young_as_its_loading(
+    by_name: dict[str, str], tmp_path: Path
+) -> None:
+    from jarvis.server.archive import load_archive, save_archive
+
+    save_archive(analysis_root(by_name["old"]), tmp_path / "old.zip")
+    remove_analysis(by_name["old"])
+    load_archive(tmp_path / "old.zip")
+    assert (Kind.ANALYSIS, by_name["old"]) not in leaving(plan(limits(days=30)))
+
+
+def test_kept_again(by_name: dict[str, str]) -> None:
+    """A removed analysis is made again under its id, as a link to it expects."""
+    remove_analysis(by_name["old"])
+    upload = next(uploads_dir().glob("*/old.json"))
+    kept = submit(Submission(upload, model_name="old"))
+    assert kept == Kept(by_name["old"], analyses_dir() / by_name["old"], False)

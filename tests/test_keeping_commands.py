@@ -1,0 +1,200 @@
+"""``jarvis list``, ``archive``, ``pin``, ``remove`` and ``prune``."""
+
+import io
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis.cli import main
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.pins import pinned
+from jarvis.server.submission import Submission, submit
+from tests.builders import trace
+
+Said = pytest.CaptureFixture[str]
+
+
+class Terminal(io.StringIO):
+    """Somebody who can be asked, and answers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of an analysis that is kept for 40 days."""
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    identifier = submit(Submission(built.write(tmp_path / "tiny.json"), model_name="Tiny")).id
+    then = time.time() - 40 * 86_400
+    os.utime(analysis_root(identifier) / "manifest.json", (then, then))
+    return identifier
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def printed(said: Said, *arguments: object) -> dict[str, Any]:
+    """The JSON that a command prints."""
+    assert run(*arguments, "--json") == ExitCode.OK
+    result: dict[str, Any] = json.loads(said.readouterr().out)
+    return result
+
+
+def ids() -> list[str]:
+    return [entry.id for entry in read_catalogue().entries]
+
+
+def test_an_analysis_goes_to_another_server_and_keeps_its_id(
+    kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    saved = printed(capsys, "archive", "save", kept)
+    assert saved["output"] == f"{kept}.jarvis.zip"
+    assert saved["size_bytes"] == Path(saved["output"]).stat().st_size
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "elsewhere"))
+    assert run("archive", "load", saved["output"]) == ExitCode.OK
+    assert capsys.readouterr().out == f"{kept}\n"
+    assert ids() == [kept]
+    assert printed(capsys, "archive", "load", saved["output"])["is_reused"]
+    assert "with the same content" in run_and_err(capsys, "archive", "load", saved["output"])
+
+
+def run_and_err(said: Said, *arguments: object) -> str:
+    run(*arguments)
+    return said.readouterr().err
+
+
+def test_a_file_that_is_no_archive_is_one_sentence(kept: str, capsys: Said) -> None:
+    assert run("archive", "load", "tiny.json") == ExitCode.FAILED
+    said = capsys.readouterr().err
+    assert said.startswith("jarvis: tiny.json is not loaded: ")
+    assert said.count("\n") == 1
+
+
+def test_an_archive_that_cannot_be_written_leaves_nothing(kept: str, tmp_path: Path) -> None:
+    (analysis_root(kept) / "manifest.json").write_text("{")
+    assert run("archive", "save", kept, "-o", "out.zip") == ExitCode.FAILED
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "tiny.json"]
+
+
+def test_the_list_names_every_analysis_with_its_size(kept: str, capsys: Said) -> None:
+    run("pin", kept)
+    capsys.readouterr()
+    run("list")
+    line = capsys.readouterr().out
+    assert line.startswith(kept)
+    assert " pinned  Tiny" in line
+    (row,) = printed(capsys, "list")["analyses"]
+    assert row["size_bytes"] > 10_000
+    assert row["is_pinned"]
+
+
+def test_nothing_kept_is_said(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
+    assert run("list") == ExitCode.OK
+    assert capsys.readouterr().out == "No analysis is kept here.\n"
+
+
+@pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])
+def test_where_nobody_can_be_asked_nothing_is_removed(
+    kept: str, capsys: Said, command: tuple[str, ...]
+) -> None:
+    given = (*command, kept) if command == ("remove",) else command
+    assert run(*given) == ExitCode.FAILED
+    assert "--yes" in capsys.readouterr().err
+    assert ids() == [kept]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "left"), [("y\n", 0, 0), ("yes\n", 0, 0), ("n\n", 1, 1), ("", 1, 1)]
+)
+def test_a_terminal_is_asked(
+    kept: str,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    code: int,
+    left: int,
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    assert run("remove", kept) == code
+    said = capsys.readouterr().err
+    assert kept in said
+    assert "[y/N]" in said
+    assert len(ids()) == left
+
+
+def test_all_are_removed_or_none(kept: str, capsys: Said) -> None:
+    assert run("remove", "--yes", kept, "nothing") == ExitCode.FAILED
+    assert "No analysis 'nothing'" in capsys.readouterr().err
+    assert ids() == [kept]
+    run("pin", kept)
+    assert run("remove", "--yes", kept) == ExitCode.FAILED
+    assert "it is pinned" in capsys.readouterr().err
+    run("pin", "--off", kept)
+    capsys.readouterr()
+    assert [one["id"] for one in printed(capsys, "remove", "--yes", kept)["removed"]] == [kept]
+    assert ids() == []
+
+
+def test_a_pin_on_nothing_is_refused_and_pins_nothing(kept: str) -> None:
+    assert run("pin", kept, "nothing") == ExitCode.FAILED
+    assert pinned() == frozenset()
+
+
+def test_a_dry_run_says_what_would_go_and_why(kept: str, capsys: Said) -> None:
+    run("prune", "--older-than", "30d", "--dry-run")
+    out = capsys.readouterr().out
+    assert kept in out
+    assert "40 days old: older than 30 days" in out
+    assert "would be removed" in out
+    planned = printed(capsys, "prune", "--older-than", "30d", "--dry-run")
+    assert planned["removed"] == []
+    assert [(row["kind"], row["name"]) for row in planned["planned"]] == [("analysis", kept)]
+    assert ids() == [kept]
+
+
+@pytest.mark.parametrize("limit", [("--older-than", "30d"), ("--keep-under", "1kB")])
+def test_what_is_beyond_a_limit_goes(kept: str, capsys: Said, limit: tuple[str, str]) -> None:
+    result = printed(capsys, "prune", "--yes", *limit)
+    assert [row["name"] for row in result["removed"]] == [kept]
+    assert ids() == []
+
+
+def test_what_has_to_stay_above_the_limit_is_said(kept: str, capsys: Said) -> None:
+    run("pin", kept)
+    capsys.readouterr()
+    assert run("prune", "--yes", "--keep-under", "1kB") == ExitCode.OK
+    said = capsys.readouterr()
+    assert f"{kept} stays: pinned" in said.err
+    assert "more than asked for" in said.err
+    assert ids() == [kept]
+
+
+def test_the_environment_sets_limits_and_without_them_nothing_goes(
+    kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert printed(capsys, "prune", "--yes")["removed"] == []
+    monkeypatch.setenv("JARVIS_PRUNE_OLDER_THAN", "6w")
+    assert printed(capsys, "prune", "--yes")["removed"] == []
+    monkeypatch.setenv("JARVIS_PRUNE_OLDER_THAN", "30d")
+    assert [row["name"] for row in printed(capsys, "prune", "--yes")["removed"]] == [kept]
+
+
+@pytest.mark.parametrize("given", ["30", "d", "-3d", "30y", "1e9d", "nan"])
+def test_an_age_that_is_none_is_a_usage_error(kept: str, capsys: Said, given: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        run("prune", "--older-than", given)
+    assert end.value.code == ExitCode.USAGE
+    assert ids() == [kept]
