@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.completers import complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
     EXTENSION_HELP,
@@ -17,9 +18,10 @@ from jarvis.cli.shared import (
     note,
     print_result,
     print_step,
+    run_directory,
     warn,
 )
-from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir
+from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir, kept_run
 
 if TYPE_CHECKING:
     from jarvis.run import Run
@@ -51,6 +53,13 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="folder to write (default: analysis_output beside the trace); a folder that holds "
         "anything but an analysis of this trace is refused",
     )
+    reference = command.add_argument(
+        "--reference",
+        metavar="RUN",
+        help="run directory, or id of a kept analysis, to compare with: adds the comparative "
+        "reports (`jarvis compare` takes traces too)",
+    )
+    completed_by(reference, complete_run)
     add_flag(command, "extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP)
     command.add_argument(
         "--plots",
@@ -102,6 +111,7 @@ def _kept(arguments: argparse.Namespace) -> "Kept":
         platform=arguments.platform,
         preset=arguments.preset,
         model_name=arguments.model,
+        reference=_reference(arguments),
         copy_to=arguments.output_dir,
         extension_file=arguments.extension_file,
         arch_json=arguments.gpu_arch_json_path,
@@ -119,11 +129,20 @@ def _written(arguments: argparse.Namespace) -> Path:
         preset=arguments.preset,
         model_name=arguments.model,
         output_dir=root,
+        reference=_reference(arguments),
         extension_file=arguments.extension_file,
         arch_json=arguments.gpu_arch_json_path,
         progress=print_step,
     )
     return root
+
+
+def _reference(arguments: argparse.Namespace) -> str | None:
+    """The run to compare with, so that it is found from any folder."""
+    given: str | None = arguments.reference
+    if given is None or kept_run(given):
+        return given
+    return str(run_directory(given).resolve())
 
 
 def warnings_of(run: "Run") -> list[str]:
@@ -150,7 +169,10 @@ def print_run(
 ) -> None:
     """Where a run was written; with ``--json`` also what is to be known about it."""
     paths = RunPaths(run.root or Path())
-    reports = [paths.standalone_report(kind) for kind in ("fair", "rough")]
+    kinds = ("fair", "rough")
+    reports = [paths.standalone_report(kind) for kind in kinds]
+    if run.manifest.reference is not None:
+        reports += [paths.comparative_report(kind) for kind in kinds]
     hardware = run.manifest.hardware
     result = {
         **more,

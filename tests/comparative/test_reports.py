@@ -280,3 +280,23 @@ def test_two_workloads_have_nothing_to_recommend(make: Make, tmp_path: Path) -> 
     assert "no operation is compared" in part(fair, "Recommendations for MI300X")
     assert "No operation has a counterpart on the other side." in fair
     assert "hardly run the same workload" in fair
+
+
+def test_analyze_takes_a_reference(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference = make(H100, 250).root
+    assert reference is not None
+    monkeypatch.chdir(reference.parent)
+    path = products(MI300X, 900, 2, 0).write(tmp_path / "target.json")
+    out = tmp_path / "out"
+    command = ["analyze", str(path), "--output-dir", str(out), "--reference"]
+    assert main([*command, "nowhere"]) == 1
+    assert not out.exists()
+    assert main([*command, reference.name]) == 0
+    assert f"{RunPaths(out).comparative_report('fair')}\n" in capsys.readouterr().out
+    assert Run.load(out).manifest.reference == str(reference)
+    assert main(["validate", str(out)]) == 0
+    assert "- **Gap**: Target is 260.0% slower" in RunPaths(out).comparative_report(
+        "fair"
+    ).read_text(encoding="utf-8")
