@@ -1,0 +1,58 @@
+"""The first request of a server that has just started is a copied link, once for each page."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser.conftest import Server, settled
+from tests.dashboard.linked_trace import keep_linked
+from tests.dashboard.test_release_links import FILES, STORED, VERSION, parameters_of
+
+VIEWPORT = {"width": 1280, "height": 900}
+SEEN_BY_TWO = {*FILES, "gemm", "cpu_idle"}
+"""Pages that a second browser asks for too: all of pages/, one for each drawing of the others."""
+
+
+@pytest.fixture(scope="module")
+def home(server: Server) -> Server:
+    """A server that keeps the analyses which the stored links are about."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(server.home))
+        keep_linked()
+    return server
+
+
+def copied_link(page: Page) -> str:
+    page.get_by_role("button", name="Copy link").click()
+    return page.get_by_test_id("stPopoverBody").locator("code").inner_text()
+
+
+@pytest.fixture(scope="module")
+def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
+    """Two browsers that share nothing; they load the front end once."""
+    two = [browser.new_context(viewport=VIEWPORT) for _ in range(2)]
+    yield two
+    for context in two:
+        context.close()
+
+
+@pytest.mark.parametrize("path", list(STORED[VERSION]))
+def test_a_copied_link_opens_first_on_a_server_that_has_just_started(
+    home: Server, contexts: list[BrowserContext], path: str
+) -> None:
+    link = STORED[VERSION][path]
+    home.restart()
+    asking = contexts if path in SEEN_BY_TWO else contexts[:1]
+    pages = [context.new_page() for context in asking]
+    for page in pages:
+        page.goto(home.url + link, wait_until="commit")
+    for page in pages:
+        settled(page)
+        assert page.get_by_test_id("stException").count() == 0
+        expect(page.get_by_test_id("stSidebarNavLink").first).to_be_visible()
+        assert parameters_of(copied_link(page)) == parameters_of(link)
+    titles = {page.get_by_role("heading", level=1).first.inner_text() for page in pages}
+    assert len(titles) == 1
+    for page in pages:
+        page.close()
