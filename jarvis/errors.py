@@ -6,8 +6,8 @@ JarvisError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── ExtensionFileError
-├── RunError            NotARunError · UnknownRunError · RunVersionError · MissingTableError
-│                       OutdatedRunError · OutputFolderError
+├── RunError            NotARunError · UnknownRunError · UnknownReferenceError · RunVersionError
+│                       MissingTableError · OutdatedRunError · OutputFolderError
 ├── UnreadableReportError · ForeignReportError
 ├── NotComparableError · RuleError
 └── ReplayError
@@ -128,6 +128,17 @@ class UnknownRunError(RunError):
         super().__init__(
             f"There is no analysis {given[:200]!r}: it is neither a run directory nor the id of a "
             "kept analysis. Make one with `jarvis analyze TRACE`, or with `--id` to keep it."
+        )
+
+
+class UnknownReferenceError(RunError):
+    """The analysis to compare with is not there."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(
+            f"There is no reference {given[:200]!r}: it was removed, comes from another server, or "
+            "is no folder. Load it (`jarvis archive load FILE`), or analyse the trace with another "
+            "reference or with none."
         )
 
 

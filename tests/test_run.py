@@ -131,6 +131,16 @@ def test_what_is_no_run_is_refused(tmp_path: Path, spoil) -> None:
         Run.load(folder)
 
 
+def test_a_run_that_is_removed_while_it_is_open_is_said(tmp_path: Path) -> None:
+    run = analyze(write_trace(tmp_path / "trace.json"), output_dir=tmp_path / "run")
+    opened = Run.load(tmp_path / "run")
+    assert run.table("operations").equals(opened.table("operations"))
+    shutil.rmtree(tmp_path / "run")
+    assert opened.table("operations").height == 1
+    with pytest.raises(MissingTableError, match="removed"):
+        opened.table("gpu_timeline")
+
+
 def test_another_layout_is_refused_with_both_numbers(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema_version": 99}')
     with pytest.raises(RunVersionError, match="99"):

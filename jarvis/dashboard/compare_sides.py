@@ -115,7 +115,7 @@ def _settle(target: str, titles: dict[str, str], given: str | None) -> None:
     """
     first = next(iter(titles))
     last = st.session_state.get(_LAST_TARGET)
-    if given is not None and given != st.session_state.get(_SEEN):
+    if given is not None and (given != st.session_state.get(_SEEN) or given not in titles):
         if given not in titles:
             notice(
                 f"No analysis {given[:40]!r} is kept here to compare with: it was removed, or the "

@@ -41,6 +41,11 @@ def go(url_path: str) -> None:
     st.switch_page(st.session_state[_PAGES][url_path], query_params=st.query_params.to_dict())
 
 
+def leave_to(url_path: str) -> None:
+    """Go on to another page without the parameters of this one."""
+    st.switch_page(st.session_state[_PAGES][url_path])
+
+
 def _with_analysis(parameters: dict[str, str]) -> dict[str, str]:
     current = current_id()
     return parameters if current is None else {ANALYSIS: current} | parameters

@@ -68,6 +68,11 @@ def against_reference(now: Opened) -> None:
             icon=":material/compare_arrows:",
             **{REFERENCE: reference},
         )
+    else:
+        st.caption(
+            "The reference is not kept on this server, or was removed since: this is what was "
+            "stored of it with this analysis. The two cannot be compared anew."
+        )
 
 
 _OPERATIONS = "comparison_operations"
@@ -112,7 +117,7 @@ def trace_facts(now: Opened) -> None:
     }
     with st.expander("The trace", icon=":material/info:"):
         st.table(
-            pl.DataFrame({"What": list(facts), "Value": list(facts.values())}),
+            pl.DataFrame({"What": list(facts), "Value": list(map(escape, facts.values()))}),
             hide_index=True,
             hide_header=True,
             border="horizontal",

@@ -8,8 +8,10 @@ from jarvis.charts import Palette
 from jarvis.dashboard import links, navigation, sidebar, state
 from jarvis.dashboard.browser_history import keep_one_entry_per_action
 from jarvis.dashboard.job_chip import job_chip
+from jarvis.dashboard.keeping import say_what_was_removed
 from jarvis.dashboard.menu import menu
 from jarvis.errors import JarvisError
+from jarvis.reports.markup import prose
 from jarvis.server.catalogue import read_catalogue
 
 _SIDEBAR_PX = 300
@@ -37,17 +39,20 @@ def main() -> None:
 def draw(body: Callable[[], None], url_path: str) -> None:
     """Draw a page with the sidebar beside it; what it raises becomes a sentence."""
     links.begin_page()
+    say_what_was_removed()
     catalogue = read_catalogue()
     with st.sidebar:
         jobs_slot = st.container()
         sidebar.choose_analysis(catalogue)
-        link_slot, facts_slot = st.container(), st.container()
+        link_slot, keeping_slot, facts_slot = st.container(), st.container(), st.container()
     try:
         body()
         with facts_slot:
             sidebar.describe_analysis(catalogue)
+        with keeping_slot:
+            sidebar.manage_analysis(catalogue)
     except JarvisError as error:
-        st.error(str(error), icon=":material/error:")
+        st.error(prose(str(error)), icon=":material/error:")
         next_steps()
     with link_slot:
         sidebar.copy_link(url_path)

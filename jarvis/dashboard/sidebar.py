@@ -6,6 +6,7 @@ import streamlit as st
 from jarvis.analyses import load_registry
 from jarvis.charts import peak_words
 from jarvis.dashboard import links, state
+from jarvis.dashboard.keeping import keep_or_remove
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import tb_per_s, tflops_per_s
 from jarvis.run import Run
@@ -76,6 +77,12 @@ def describe_analysis(catalogue: Catalogue) -> None:
             st.badge("recorded trace", icon=":material/fiber_manual_record:", color="gray")
     for name, reason in load_registry().failures.items():
         st.warning(escape(f"The analysis {name} of another package cannot be used: {reason}"))
+
+
+def manage_analysis(catalogue: Catalogue) -> None:
+    """What can be done with the open analysis as a whole."""
+    if state.current_id() in {entry.id for entry in catalogue.entries}:
+        keep_or_remove(state.opened())
 
 
 def copy_link(url_path: str) -> None:

@@ -58,6 +58,11 @@ def open_next(analysis_id: str) -> None:
     st.session_state[_NEXT] = analysis_id
 
 
+def close() -> None:
+    """Let go of the open analysis: the next page opens the newest one."""
+    st.session_state.pop(CURRENT, None)
+
+
 def take_next() -> str | None:
     """What ``open_next`` asked for since the last run."""
     asked: str | None = st.session_state.pop(_NEXT, None)

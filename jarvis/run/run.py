@@ -12,7 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from jarvis.analyses import in_page_order, load_analyses
 from jarvis.analyses.base import Analysis
-from jarvis.errors import MissingTableError, NotARunError, OutdatedRunError, RunVersionError
+from jarvis.errors import (
+    MissingTableError,
+    NotARunError,
+    OutdatedRunError,
+    RunVersionError,
+    UnknownReferenceError,
+)
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.sheets import sheets
@@ -38,11 +44,15 @@ class StoredTables(Mapping[str, pl.DataFrame]):
     _read: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> pl.DataFrame:
-        """The table ``name``; KeyError where the run has none."""
+        """The table ``name``; KeyError where the run has none, MissingTableError where its file
+        is gone."""
         if name not in self.names:
             raise KeyError(name)
         if name not in self._read:
-            self._read[name] = pl.read_parquet(self.paths.table(name))
+            try:
+                self._read[name] = pl.read_parquet(self.paths.table(name))
+            except FileNotFoundError:
+                raise MissingTableError(name, "it was removed, or made anew, meanwhile") from None
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -171,10 +181,13 @@ class Run:
 def open_reference(reference: str) -> Run:
     """The run that ``Options.reference`` names: by the id of a kept analysis, or by its path.
 
-    Raises NotARunError or RunVersionError.
+    Raises UnknownReferenceError where there is none, NotARunError or RunVersionError.
     """
     kept = analyses_dir() / reference
-    return Run.load(kept if kept.is_dir() else Path(reference))
+    root = kept if kept.is_dir() else Path(reference)
+    if not root.exists():
+        raise UnknownReferenceError(reference)
+    return Run.load(root)
 
 
 def read_manifest(root: Path) -> Manifest:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.comparison import TABLES
-from jarvis.errors import NotARunError
+from jarvis.errors import UnknownReferenceError
 from jarvis.pipeline import analyze
 from tests.builders import trace
 
@@ -30,6 +30,6 @@ def test_a_run_compares_with_the_reference_it_is_given(tmp_path: Path) -> None:
 def test_a_reference_that_is_no_run_is_refused_before_any_work(tmp_path: Path) -> None:
     built = trace().op("aten::mm", SQUARE).launches("k", us=5)
     built.write(tmp_path / "target.json")
-    with pytest.raises(NotARunError):
+    with pytest.raises(UnknownReferenceError):
         analyze(tmp_path / "target.json", output_dir=tmp_path / "run", reference="nowhere")
     assert not (tmp_path / "run").exists()

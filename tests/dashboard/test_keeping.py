@@ -1,0 +1,153 @@
+"""What the sidebar does with an analysis: it is pinned, removed after a question, and then said."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.run import read_manifest
+from jarvis.server import jobs
+from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.database import database
+from jarvis.server.job_kinds import Export
+from jarvis.server.pins import is_pinned, pin
+from jarvis.server.removal import remove_analysis
+from tests.dashboard.conftest import Draw
+
+Keep = Callable[[str], str]
+OTHER = "0ther"
+
+
+@pytest.fixture
+def keep(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
+    """Keeps a copy of the sample under an id, in a home of the test's own."""
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+
+    def kept(analysis_id: str, **changes: str) -> str:
+        root = shutil.copytree(
+            home / "analyses" / sample_id, tmp_path / "home/analyses" / analysis_id
+        )
+        manifest = read_manifest(root).model_copy(update={"analysis_id": analysis_id} | changes)
+        (root / "manifest.json").write_text(manifest.model_dump_json())
+        return analysis_id
+
+    return kept
+
+
+def words(page: AppTest) -> str:
+    shown = [*page.success, *page.error, *page.warning, *page.info, *page.caption, *page.markdown]
+    return "\n".join(str(element.value) for element in shown)
+
+
+def test_a_pin_is_set_and_let_go(keep: Keep, filed: Draw) -> None:
+    mine = keep("mine")
+    page = filed("overview", analysis=mine)
+    assert page.button(key="keeping_pin").label == "Pin"
+    page.button(key="keeping_pin").click().run()
+    assert is_pinned(mine)
+    assert page.button(key="keeping_pin").label == "Unpin"
+    assert page.button(key="keeping_remove").disabled
+    page.button(key="keeping_pin").click().run()
+    assert not is_pinned(mine)
+    assert not page.exception
+
+
+def test_an_analysis_is_removed_after_a_question(keep: Keep, filed: Draw) -> None:
+    mine, other = keep("mine"), keep(OTHER, reference="mine")
+    page = filed("overview", analysis=mine)
+    page.button(key="keeping_remove").click().run()
+    assert "for everyone and for good" in words(page)
+    assert f"compared with it: {other}" in words(page)
+    page.button(key="keeping_cancel").click().run()
+    assert "for good" not in words(page)
+    page.button(key="keeping_remove").click().run()
+    page.button(key="keeping_sure").click().run()
+    assert not page.exception
+    assert [entry.id for entry in read_catalogue().entries] == [other]
+    assert f"({mine}) is removed" in words(page)
+    assert page.title[0].value.endswith("Ingest")
+    assert page.selectbox(key="analysis_choice").value == other
+    page.run()
+    assert "is removed" not in words(page)
+
+
+def test_the_last_analysis_can_be_removed(keep: Keep, filed: Draw) -> None:
+    page = filed("overview", analysis=keep("mine"))
+    page.button(key="keeping_remove").click().run()
+    page.button(key="keeping_sure").click().run()
+    assert not page.exception
+    assert read_catalogue().entries == ()
+    assert "None yet" in words(page)
+
+
+def test_what_a_job_works_with_is_not_removed_and_the_page_says_why(
+    keep: Keep, filed: Draw
+) -> None:
+    mine = keep("mine")
+    page = filed("overview", analysis=mine)
+    page.button(key="keeping_remove").click().run()
+    job = jobs.submit(database(), Export(mine, "json").new_job())
+    page.button(key="keeping_sure").click().run()
+    assert f"the job {job.id} works with it" in words(page)
+    assert analysis_root(mine).is_dir()
+
+
+def test_what_was_pinned_meanwhile_is_not_removed(keep: Keep, filed: Draw) -> None:
+    mine = keep("mine")
+    page = filed("overview", analysis=mine)
+    page.button(key="keeping_remove").click().run()
+    pin(mine)
+    page.button(key="keeping_sure").click().run()
+    assert analysis_root(mine).is_dir()
+    assert not page.exception
+
+
+def test_a_page_of_an_analysis_that_another_visitor_removed_says_so(
+    keep: Keep, filed: Draw
+) -> None:
+    mine = keep("mine")
+    keep(OTHER)
+    page = filed("overview", analysis=mine)
+    remove_analysis(mine)
+    page.run()
+    assert not page.exception
+    assert "'mine' is kept on this server: it was removed" in page.error[0].value
+
+
+def test_the_overview_says_that_its_reference_was_removed(keep: Keep, filed: Draw) -> None:
+    keep(OTHER)
+    mine = keep("mine", reference=OTHER)
+    add_comparison(mine)
+    assert "The two cannot be compared anew" not in words(filed("overview", analysis=mine))
+    remove_analysis(OTHER)
+    page = filed("overview", analysis=mine)
+    assert not page.exception
+    assert "The two cannot be compared anew" in words(page)
+
+
+def add_comparison(analysis_id: str) -> None:
+    """The tables that an analysis with a reference has."""
+    from jarvis.pipeline import compare
+    from jarvis.run import Run, write_run
+
+    root = analysis_root(analysis_id)
+    run = Run.load(root)
+    write_run(run.with_tables({"comparison_operations": compare(run, run).operations}), root)
+
+
+def test_compare_goes_on_without_a_reference_that_was_removed(keep: Keep, filed: Draw) -> None:
+    mine, other = keep("mine"), keep(OTHER)
+    third = keep("third")
+    page = filed("compare", analysis=mine, reference=other)
+    assert page.selectbox(key="compare_reference").value == other
+    remove_analysis(other)
+    page.run()
+    assert not page.exception
+    assert f"No analysis '{other}' is kept here to compare with" in words(page)
+    assert page.selectbox(key="compare_reference").value == third
+    remove_analysis(third)
+    page.run()
+    assert not page.exception
+    assert "No other analysis is kept here to compare with" in words(page)
