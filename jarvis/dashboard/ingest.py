@@ -116,7 +116,7 @@ def _chosen_reference() -> _Reference:
         try:
             trace = choose_trace("ingest_reference", sources)
         except JarvisError as error:
-            st.error(str(error), icon=":material/error:")
+            st.error(escape(str(error)), icon=":material/error:")
             return _Reference()
         if chosen_source("ingest_reference") != KEPT:
             return _Reference(trace=trace)

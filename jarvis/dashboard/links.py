@@ -5,6 +5,8 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
+from jarvis.reports.markup import prose
+
 ANALYSIS = "analysis"
 """The URL parameter that names the analysis."""
 
@@ -37,7 +39,7 @@ def renamed() -> dict[str, str] | None:
 
 def notice(text: str) -> None:
     """Say at the top of the page what of its link could not be followed."""
-    st.session_state[_NOTICES].warning(text, icon=":material/link_off:")
+    st.session_state[_NOTICES].warning(prose(text), icon=":material/link_off:")
 
 
 def note_control(key: str, value: object) -> None:

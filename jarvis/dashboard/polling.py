@@ -7,6 +7,7 @@ from typing import ParamSpec
 import streamlit as st
 
 from jarvis.errors import JarvisError
+from jarvis.reports.markup import prose
 
 _P = ParamSpec("_P")
 
@@ -24,7 +25,7 @@ def polled(seconds: float) -> Callable[[Callable[_P, None]], Callable[_P, None]]
             try:
                 part(*args, **kwargs)
             except JarvisError as error:
-                st.error(str(error), icon=":material/error:")
+                st.error(prose(str(error)), icon=":material/error:")
 
         return drawn
 

@@ -15,7 +15,13 @@ NAME_LENGTH = 75
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 # A bracket is special only where a link, an image or a definition could follow from it.
 _SPECIAL = re.compile(r"[\\`*<>|$~&@]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_AUTOLINK = re.compile(r"(?<=[A-Za-z]):(?=//)|(?<=www)\.", re.IGNORECASE)
+# Addresses and the short names of icons and colours: some renderers look for them in text whose
+# escapes are undone already, so that only a code span keeps them apart.
+_SOUGHT_IN_TEXT = re.compile(
+    r"(?<=[A-Za-z]):(?=//)|(?<=www)\.|(?<=[\w.+-])\\@(?=[\w-]+\.)"
+    r"|(?<!:):(?=[a-z][\w+-]*(?:/\w+)?:(?!:))|(?<!:):(?=[a-z-]+\[)",
+    re.IGNORECASE,
+)
 _BARE_PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -37,7 +43,7 @@ def escape(text: str) -> Markdown:
 
 def _escaped(text: str) -> str:
     safe = _SPECIAL.sub(lambda match: f"\\{match[0]}", UNPRINTABLE.sub(" ", text))
-    return _AUTOLINK.sub(lambda match: f"\\{match[0]}", safe)
+    return _SOUGHT_IN_TEXT.sub(lambda match: f"`{match[0][-1]}`", safe)
 
 
 def code(text: str) -> Markdown:

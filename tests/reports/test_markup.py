@@ -58,8 +58,8 @@ def test_prose_escapes_what_only_looks_like_code() -> None:
 
 def test_hostile_text_stays_text() -> None:
     assert "alert(1)" in shown(prose(HOSTILE))
-    assert "\\://" in escape(HOSTILE)  # no renderer makes a link of it by itself
-    assert "www\\." in escape(HOSTILE)
+    assert "`:`//" in escape(HOSTILE)  # no renderer makes a link of it by itself
+    assert "www`.`" in escape(HOSTILE)
 
 
 def test_a_block_survives_fences_inside() -> None:
