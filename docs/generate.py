@@ -7,6 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from bad_inputs import bad_inputs_markdown
 from broken_inputs import broken_inputs_markdown
 
 from jarvis.analyses import checks_markdown
@@ -16,6 +17,7 @@ from jarvis.validation import validation_markdown
 
 HERE = Path(__file__).parent
 PAGES = {
+    "bad-inputs.md": bad_inputs_markdown,
     "broken-traces.md": broken_inputs_markdown,
     "checks.md": checks_markdown,
     "command-line.md": command_line_markdown,

@@ -148,6 +148,8 @@ class HardwareSpec(BaseModel):
         """
         try:
             arch = json.loads(content)
+        except RecursionError as error:
+            raise HardwareFileError(file_name, "the file is nested too deep") from error
         except ValueError as error:
             raise HardwareFileError(file_name, f"the file cannot be read ({error})") from error
         if not isinstance(arch, dict):
@@ -273,6 +275,8 @@ def load_hardware(path: Path | None = None) -> Hardware:
 def _read(path: Path) -> tuple[HardwareSpec, ...]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise HardwareFileError(path.name, "the file is nested too deep") from error
     except (OSError, ValueError) as error:
         raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
     if set(content) != {"gpu"} or not isinstance(content["gpu"], list):

@@ -31,6 +31,7 @@ BLOCKS_IN_FLIGHT = 3
 
 _GZIP = b"\x1f\x8b"
 _ZIPS = (b"PK\x03\x04", b"PK\x05\x06")  # the second one is empty
+_ENCRYPTED = 1
 _TAR = slice(257, 262)
 _COPIES_OF_MACOS = "__MACOSX/"
 _OTHER_FILES = (
@@ -208,8 +209,11 @@ def _zip_member(path: Path, size: int) -> Iterator[Source]:
             raise UnreadableTraceError(
                 path, f"the zip archive holds {found}; give an archive with one trace"
             )
+        member = archive.getinfo(names[0])
+        if member.flag_bits & _ENCRYPTED:
+            raise UnreadableTraceError(path, f"{names[0]} in the archive is encrypted; unpack it")
         try:
-            text: Any = unpacked_member(archive, archive.getinfo(names[0]), size)
+            text: Any = unpacked_member(archive, member, size)
         except _NOT_TO_BE_OPENED as error:
             raise UnreadableTraceError(path, f"{names[0]} in the archive: {error}") from error
         if names[0].endswith(".gz"):

@@ -1,0 +1,217 @@
+"""Hostile input, one of each kind: what ``bad-inputs.md`` shows and a test compares.
+
+Names that attack are in ``tests/hostile.py``; here is what a user is told.
+"""
+
+import gzip
+import io
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import openpyxl
+
+from jarvis.errors import JarvisError
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_report.imported import typed_sheets
+from jarvis.reports.reading import read_report
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.intake import ROOTS_VARIABLE, server_trace, store_upload
+from jarvis.trace import read_trace
+from jarvis.workspace import HOME_VARIABLE
+
+MB = 1 << 20
+_EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
+_TRACE = b'{"traceEvents": [%s]}' % _EVENT
+_SECRETS = ("secret.json", "secret.csv")
+_TAKEN = "Taken in: nothing of it is run, written elsewhere or fetched."
+
+
+class BadInput(NamedTuple):
+    """An input, and how it is given to Jarvis in an empty folder."""
+
+    name: str
+    give: Callable[[Path], object]
+
+
+def inputs() -> list[BadInput]:
+    """Every kind."""
+    return [
+        BadInput("A gzip file of white space", lambda at: _read(at, "t.json.gz", _bomb(80))),
+        BadInput("A gzip file inside a zip, packed twice", _packed_twice),
+        BadInput("A zip that lists a million files", _many_names),
+        BadInput("A zip whose trace is named `../../outside.json`", _traversal),
+        BadInput("A zip with a password mark", _encrypted),
+        BadInput("A trace nested 200,000 levels deep", lambda at: _read(at, "t.json", _deep())),
+        BadInput("A trace with a name of 15 MB", lambda at: _read(at, "t.json", _long_name())),
+        BadInput("A trace with NaN, infinite and endless numbers", _odd_numbers),
+        BadInput("A workbook with one cell in its last corner", _far_cell),
+        BadInput("A sheet with a million columns", _many_columns),
+        BadInput("A sheet named `../../outside`", _sheet_elsewhere),
+        BadInput("A path above the allowed folders", lambda _: server_trace("../secret.json")),
+        BadInput("A link that leads out of them", _linked),
+        BadInput("A folder whose sheet is such a link", _linked_sheet),
+        BadInput("A path with a zero byte", lambda _: server_trace("a\0b.json")),
+        BadInput("A path of 5,000 letters", lambda _: server_trace("x" * 5_000 + ".json")),
+        BadInput("An upload named `../../t.json`", lambda _: _upload("../../t.json")),
+        BadInput("An upload of a Python file", lambda _: _upload("extension.py")),
+        BadInput("A GPU whose bandwidth is infinite", lambda _: _gpu(b'{"mem_bw_gbps": 1e999}')),
+        BadInput("A GPU nested 100,000 levels deep", lambda _: _gpu(b"[" * 100_000)),
+        BadInput("The id `../../etc` of an analysis", lambda _: analysis_root("../../etc")),
+    ]
+
+
+def what_is_said(given: BadInput) -> str:
+    """What a user is told about an input, with folders left out."""
+    with tempfile.TemporaryDirectory() as folder, _working_in(Path(folder)) as roots:
+        try:
+            given.give(roots)
+        except JarvisError as error:
+            return f"Refused: {error}".replace(f"{roots}/", "").replace(str(roots), "traces")
+        written = {p.relative_to(folder).parts[0] for p in Path(folder).rglob("*") if p.is_file()}
+        assert written <= {"traces", "home", *_SECRETS}
+        return _TAKEN
+
+
+def bad_inputs_markdown() -> str:
+    """The page ``bad-inputs.md``."""
+    lines = [
+        "# What Jarvis makes of hostile input",
+        "",
+        "Whoever records or passes on a trace decides what stands in it. Each line was made by",
+        "giving Jarvis such an input (`make docs`). What is trusted and what is not stands in",
+        "[SECURITY.md](../SECURITY.md); traces that are merely broken in",
+        "[broken-traces.md](broken-traces.md).",
+        "",
+        "| the input | what you are told |",
+        "|---|---|",
+    ]
+    for given in inputs():
+        text = what_is_said(given).replace("|", "\\|")
+        lines.append(f"| {given.name} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def _working_in(folder: Path) -> Iterator[Path]:
+    """A folder whose ``traces`` are the only ones that may be named, with a secret beside it."""
+    roots = folder / "traces"
+    roots.mkdir()
+    for name in _SECRETS:
+        (folder / name).write_bytes(_TRACE)
+    settings = {ROOTS_VARIABLE: str(roots), HOME_VARIABLE: str(folder / "home")}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield roots.resolve()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _read(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    read_trace(folder / name)
+
+
+def _zip(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / "t.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return path
+
+
+def _bomb(megabytes: int) -> bytes:
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as file:
+        file.write(_TRACE[:-2])
+        for _ in range(megabytes):
+            file.write(b" " * MB)
+        file.write(_TRACE[-2:])
+    return packed.getvalue()
+
+
+def _packed_twice(folder: Path) -> None:
+    read_trace(_zip(folder, "t.json.gz", _bomb(80)))
+
+
+def _many_names(folder: Path) -> None:
+    path = _zip(folder, "a.json", _TRACE)
+    content = path.read_bytes()
+    start, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")
+    ending = bytearray(content[end:])
+    struct.pack_into("<L", ending, 12, 1_000_000 * (end - start))
+    path.write_bytes(content[:start] + content[start:end] * 1_000_000 + bytes(ending))
+    read_trace(path)
+
+
+def _traversal(folder: Path) -> None:
+    read_trace(_zip(folder, "../../outside.json", _TRACE))
+
+
+def _encrypted(folder: Path) -> None:
+    path = _zip(folder, "t.json", _TRACE)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    content[6] |= 1
+    path.write_bytes(content)
+    read_trace(path)
+
+
+def _deep() -> bytes:
+    nested = b"[" * 200_000 + b"]" * 200_000
+    return _TRACE.replace(b'"dur":2', b'"dur":2,"args":{"Input Dims":%s}' % nested)
+
+
+def _long_name() -> bytes:
+    return _TRACE.replace(b'"k"', b'"%s"' % (b"n" * 15 * MB))
+
+
+def _odd_numbers(folder: Path) -> None:
+    numbers = (b"NaN", b"-Infinity", b"1e999", b"9" * 5_000, b"{}")
+    events = [_EVENT, *(_EVENT.replace(b'"ts":1', b'"ts":%s' % number) for number in numbers)]
+    _read(folder, "t.json", b'{"traceEvents": [%s]}' % b",".join(events))
+
+
+def _far_cell(folder: Path) -> None:
+    book = openpyxl.Workbook()
+    book.active.cell(1_048_576, 16_384).value = 1
+    book.save(folder / "r.xlsx")
+    read_report(folder / "r.xlsx")
+
+
+def _many_columns(folder: Path) -> None:
+    (folder / "gpu_timeline.csv").write_text(",".join(map(str, range(1_000_000))) + "\n")
+    read_report(folder)
+
+
+def _sheet_elsewhere(folder: Path) -> None:
+    sheet = read_report(_zip(folder, "gpu_timeline.csv", b"type,time ms\nbusy_time,1\n"))
+    typed_sheets({"../../outside": sheet["gpu_timeline"]}, folder / "r.xlsx")
+
+
+def _linked(folder: Path) -> None:
+    (folder / "link.json").symlink_to(folder.parent / "secret.json")
+    server_trace("link.json")
+
+
+def _linked_sheet(folder: Path) -> None:
+    (folder / "report").mkdir()
+    (folder / "report" / "gpu_timeline.csv").symlink_to(folder.parent / "secret.csv")
+    server_trace("report")
+
+
+def _upload(name: str) -> None:
+    store_upload(name, io.BytesIO(_TRACE))
+
+
+def _gpu(content: bytes) -> None:
+    HardwareSpec.parse_arch_json(content, "gpu.json")
