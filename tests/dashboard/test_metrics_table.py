@@ -22,14 +22,19 @@ def many(home: Path, sample_id: str) -> pl.DataFrame:
     """A kept analysis with some hundreds of GEMM rows, most time first."""
     root = home / "analyses" / MANY
     shutil.copytree(home / "analyses" / sample_id, root)
-    rows = pl.concat([Run.load(root).category_operations("gemm")] * COPIES)
+    run = Run.load(root)
+    operations, originals = run.table("operations"), run.category_operations("gemm")
+    rows = pl.concat([originals] * COPIES)
     rows = rows.with_columns(
-        uid=pl.int_range(pl.len()),
+        uid=pl.int_range(pl.len()) + operations["uid"].max() + 1,
         kernel_time_us=pl.col("kernel_time_us") * (1 + pl.int_range(pl.len()) / 1e5),
         percent_of_category=pl.col("percent_of_category") / COPIES,
     ).sort("kernel_time_us", descending=True)
     assert rows.height > 3 * PAGE_ROWS
     rows.write_parquet(RunPaths(root).table(category_table("gemm")))
+    others = operations.filter(~pl.col("uid").is_in(originals["uid"].implode()))
+    known = [others, rows.select(operations.columns)]
+    pl.concat(known).write_parquet(RunPaths(root).table("operations"))
     return rows
 
 
