@@ -41,6 +41,14 @@ _BINS_PER_DECADE = 4
 _PARTS_PX = 112
 """Height of a single bar with its legend above and its axis below."""
 
+_EXPOSURE_PX = 60
+"""The same without the bars."""
+
+_NEAR_AXIS = {"labelPadding": 6, "titlePadding": 6}
+_NEAR_LEGEND = {"padding": 0, "offset": 4}
+_NARROW_EDGE = {"left": 2, "right": 2, "top": 2, "bottom": 2}
+"""For charts of few bars, where the theme's distances would part what belongs together."""
+
 _NARROW_LABEL = 32
 
 _NO_GROUP = "none of these"
@@ -266,13 +274,13 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             x=alt.X(
                 "time_ms:Q",
                 stack="zero",
-                axis=plain_axis("ms", format=LINEAR, labelPadding=6, titlePadding=6),
+                axis=plain_axis("ms", format=LINEAR, **_NEAR_AXIS),
                 scale=alt.Scale(domain=[0, float(parts["time_ms"].sum())], nice=False),
             ),
             color=alt.Color(
                 "part:N",
                 scale=alt.Scale(domain=order, range=colours),
-                legend=_legend(padding=0, offset=4),
+                legend=_legend(**_NEAR_LEGEND),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -281,7 +289,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
                 alt.Tooltip("percent:Q", title="% of GPU time", format=",.2f"),
             ],
         )
-        .properties(height=_PARTS_PX, padding={"left": 2, "right": 2, "top": 2, "bottom": 2})
+        .properties(height=_PARTS_PX, padding=_NARROW_EDGE)
     )
     return chart
 
@@ -301,10 +309,10 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             x=alt.X(
                 "time_ms:Q",
                 stack="zero",
-                axis=plain_axis("ms", format=LINEAR),
+                axis=plain_axis("ms", format=LINEAR, **_NEAR_AXIS),
                 scale=length_scale(longest),
             ),
-            color=alt.Color("part:N", scale=scale, legend=_legend()),
+            color=alt.Color("part:N", scale=scale, legend=_legend(**_NEAR_LEGEND)),
             order=alt.Order("part:N", sort="descending"),
             tooltip=[
                 alt.Tooltip("kind:N", title="Kind"),
@@ -312,7 +320,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
                 alt.Tooltip("time_ms:Q", title="Time (ms)", format=",.3f"),
             ],
         )
-        .properties(height=120 + 40 * parts["kind"].n_unique())
+        .properties(height=_EXPOSURE_PX + 40 * parts["kind"].n_unique(), padding=_NARROW_EDGE)
     )
     return chart
 

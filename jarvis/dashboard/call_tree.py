@@ -22,6 +22,7 @@ from jarvis.perf_report.gpu_call_tree import NodeKind
 from jarvis.perf_report.gpu_call_tree_views import View
 from jarvis.reports.quantities import NOT_AVAILABLE, count, milliseconds, percent
 from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
+from jarvis.wording import counted
 
 _LEVELS, _MOST_LEVELS = 12, 60
 _LEAST_SHARE = 0.0005
@@ -188,9 +189,9 @@ def _icicle_card(tree: CallTree, root: int, levels: int, colour_by: str, searche
         )
         notes = ["Each box is as wide as the GPU time launched below it. Click one to go into it."]
         if deepest >= levels:
-            notes.append(f"{count(deepest + 1 - levels)} levels lie deeper than shown.")
+            notes.append(f"Deeper than shown: {counted(deepest + 1 - levels, 'level')}.")
         if narrow := inside.height - drawn.height:
-            notes.append(f"{count(narrow)} boxes are too narrow to be drawn here.")
+            notes.append(f"Too narrow to be drawn here: {counted(narrow, 'call')}.")
         if colour_by == _EFFICIENCY:
             notes.append(
                 f"The threshold is {BOTTLENECK_EFFICIENCY_PCT:.0f}% of the roofline, the target "

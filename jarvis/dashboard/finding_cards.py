@@ -20,7 +20,9 @@ PRIORITY_COLOURS = {
 }
 """Streamlit's colour names; the word always stands in the badge."""
 
-_SHAPES_LENGTH = 60
+_SHAPES_LENGTH = 44
+_NO_TENSOR = ", ()"
+"""How an argument that is no tensor stands among the shapes of a call."""
 
 
 Select = Callable[[Finding, OpRef], None]
@@ -125,4 +127,5 @@ def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
 
 def _named(reference: OpRef) -> str:
     """What tells one operation of a finding from the others: its shapes."""
-    return code(shortened(reference.input_dims or reference.name, _SHAPES_LENGTH))
+    shapes = (reference.input_dims or "").replace(_NO_TENSOR, "")
+    return code(shortened(shapes or reference.name, _SHAPES_LENGTH))

@@ -222,9 +222,10 @@ def _host_note(page: View, found: HostSlices, threads: int) -> str:
     if hidden_threads > 0:
         notes.append(f"Not shown: {counted(hidden_threads, 'more thread')}.")
     if found.hidden_count:
-        notes.append(f"{count(found.hidden_count)} calls are too short to be drawn here: zoom in.")
+        hidden = counted(found.hidden_count, "call")
+        notes.append(f"Too short to be drawn here: {hidden}. Zoom in to see them.")
     if found.deeper_count:
-        notes.append(f"{count(found.deeper_count)} calls lie deeper than shown.")
+        notes.append(f"Deeper than shown: {counted(found.deeper_count, 'call')}.")
     if (shortest := page.timeline.left_out_ns) is not None:
         notes.append(
             f"The trace has so many calls that those shorter than {microseconds(shortest / 1e3)} "

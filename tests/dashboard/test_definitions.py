@@ -11,9 +11,10 @@ from jarvis.perf_report.other_definitions import Quantity, Tool
 from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.schemas import TABLES
+from jarvis.workspace import resource
 from tests.dashboard.conftest import Draw
 
-FILED = ("ingest", "overview", "report", "timeline")
+FILED = sorted(path.stem for path in resource("pages").glob("*.py"))
 
 
 def without_meaning(page: AppTest) -> list[str]:
@@ -29,7 +30,10 @@ def without_meaning(page: AppTest) -> list[str]:
 
 @pytest.mark.parametrize("name", FILED)
 def test_every_number_of_a_file_page_has_a_meaning(filed: Draw, sample_id: str, name: str) -> None:
-    assert without_meaning(filed(name, analysis=sample_id)) == []
+    page = filed(name, analysis=sample_id, reference=sample_id)
+    assert not page.exception
+    assert name != "compare" or page.metric
+    assert without_meaning(page) == []
 
 
 @pytest.mark.parametrize("key", list(load_analyses()))
