@@ -20,45 +20,67 @@ from jarvis.workspace import archive_name
 _ASKED, _REMOVED = "_remove_asked", "_removed_analysis"
 _KEPT_SIZES = 64
 _NAMED = 5
+_BODY_PX = 165
 
 
 def keep_or_remove(now: Opened) -> None:
     """A popover of the sidebar, about the open analysis."""
-    has_pin = is_pinned(now.id)
-    with st.popover("Keep or remove", icon=":material/inventory_2:", width="stretch"):
-        st.caption(f"Analysis {now.id}, {byte_size(_size_bytes(now))} on this server.")
-        st.button(
-            "Unpin" if has_pin else "Pin",
-            key="keeping_pin",
-            icon=":material/keep_off:" if has_pin else ":material/keep:",
-            on_click=_toggle_pin,
-            args=(now.id, has_pin),
-            width="stretch",
-            help="A pinned analysis is not removed, neither here nor when room is made.",
-        )
-        st.download_button(
-            "Archive",
-            data=lambda: _archive(now),
-            file_name=archive_name(now.id),
-            mime="application/zip",
-            key="keeping_archive",
-            icon=":material/archive:",
-            on_click="ignore",
-            width="stretch",
-            help="One file for another server: `jarvis archive load FILE` there. Links stay valid.",
-        )
-        st.button(
-            "Remove …",
-            key="keeping_remove",
-            icon=":material/delete:",
-            disabled=has_pin,
-            on_click=_ask,
-            args=(now.id,),
-            width="stretch",
-            help="It is pinned: unpin it first." if has_pin else "Asks before it does so.",
-        )
-        if st.session_state.get(_ASKED) == now.id and not has_pin:
+    # Another analysis has a popover of its own: after a removal none stands open.
+    popover = st.popover(
+        "Keep or remove",
+        icon=":material/inventory_2:",
+        width="stretch",
+        key=popover_key(now.id),
+        on_change="rerun",
+    )
+    # The browser places it before its body is there.
+    with popover, st.container(height=_BODY_PX, border=False):
+        if not popover.open:
+            return
+        if st.session_state.get(_ASKED) == now.id and not is_pinned(now.id):
             _confirm(now)
+        else:
+            _actions(now)
+
+
+def _actions(now: Opened) -> None:
+    has_pin = is_pinned(now.id)
+    st.caption(f"Analysis {now.id}, {byte_size(_size_bytes(now))} on this server.")
+    st.button(
+        "Unpin" if has_pin else "Pin",
+        key="keeping_pin",
+        icon=":material/keep_off:" if has_pin else ":material/keep:",
+        on_click=_toggle_pin,
+        args=(now.id, has_pin),
+        width="stretch",
+        help="A pinned analysis is not removed, neither here nor when room is made.",
+    )
+    st.download_button(
+        "Archive",
+        data=lambda: _archive(now),
+        file_name=archive_name(now.id),
+        mime="application/zip",
+        key="keeping_archive",
+        icon=":material/archive:",
+        on_click="ignore",
+        width="stretch",
+        help="One file for another server: `jarvis archive load FILE` there. Links stay valid.",
+    )
+    st.button(
+        "Remove …",
+        key="keeping_remove",
+        icon=":material/delete:",
+        disabled=has_pin,
+        on_click=_ask,
+        args=(now.id,),
+        width="stretch",
+        help="It is pinned: unpin it first." if has_pin else "Asks before it does so.",
+    )
+
+
+def popover_key(analysis_id: str) -> str:
+    """The key of the popover; what is in it is drawn while it is open."""
+    return f"keeping_{analysis_id}"
 
 
 def say_what_was_removed() -> None:

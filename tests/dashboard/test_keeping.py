@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.dashboard.keeping import popover_key
 from jarvis.run import read_manifest
 from jarvis.server import jobs
 from jarvis.server.catalogue import analysis_root, read_catalogue
@@ -16,7 +17,8 @@ from jarvis.server.pins import is_pinned, pin
 from jarvis.server.removal import remove_analysis
 from tests.dashboard.conftest import Draw
 
-Keep = Callable[[str], str]
+Keep = Callable[..., str]
+Managed = Callable[[str], AppTest]
 OTHER = "0ther"
 
 
@@ -36,14 +38,27 @@ def keep(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return kept
 
 
+@pytest.fixture
+def managed(filed: Draw) -> Managed:
+    """Draws the overview of an analysis with the popover open."""
+
+    def draw(analysis_id: str) -> AppTest:
+        page = filed("overview", analysis=analysis_id)
+        assert not page.get("download_button")
+        page.session_state[popover_key(analysis_id)] = True
+        return page.run()
+
+    return draw
+
+
 def words(page: AppTest) -> str:
     shown = [*page.success, *page.error, *page.warning, *page.info, *page.caption, *page.markdown]
     return "\n".join(str(element.value) for element in shown)
 
 
-def test_a_pin_is_set_and_let_go(keep: Keep, filed: Draw) -> None:
+def test_a_pin_is_set_and_let_go(keep: Keep, managed: Managed) -> None:
     mine = keep("mine")
-    page = filed("overview", analysis=mine)
+    page = managed(mine)
     assert page.button(key="keeping_pin").label == "Pin"
     page.button(key="keeping_pin").click().run()
     assert is_pinned(mine)
@@ -54,9 +69,9 @@ def test_a_pin_is_set_and_let_go(keep: Keep, filed: Draw) -> None:
     assert not page.exception
 
 
-def test_an_analysis_is_removed_after_a_question(keep: Keep, filed: Draw) -> None:
+def test_an_analysis_is_removed_after_a_question(keep: Keep, managed: Managed) -> None:
     mine, other = keep("mine"), keep(OTHER, reference="mine")
-    page = filed("overview", analysis=mine)
+    page = managed(mine)
     page.button(key="keeping_remove").click().run()
     assert "for everyone and for good" in words(page)
     assert f"compared with it: {other}" in words(page)
@@ -73,8 +88,8 @@ def test_an_analysis_is_removed_after_a_question(keep: Keep, filed: Draw) -> Non
     assert "is removed" not in words(page)
 
 
-def test_the_last_analysis_can_be_removed(keep: Keep, filed: Draw) -> None:
-    page = filed("overview", analysis=keep("mine"))
+def test_the_last_analysis_can_be_removed(keep: Keep, managed: Managed) -> None:
+    page = managed(keep("mine"))
     page.button(key="keeping_remove").click().run()
     page.button(key="keeping_sure").click().run()
     assert not page.exception
@@ -83,10 +98,10 @@ def test_the_last_analysis_can_be_removed(keep: Keep, filed: Draw) -> None:
 
 
 def test_what_a_job_works_with_is_not_removed_and_the_page_says_why(
-    keep: Keep, filed: Draw
+    keep: Keep, managed: Managed
 ) -> None:
     mine = keep("mine")
-    page = filed("overview", analysis=mine)
+    page = managed(mine)
     page.button(key="keeping_remove").click().run()
     job = jobs.submit(database(), Export(mine, "json").new_job())
     page.button(key="keeping_sure").click().run()
@@ -94,9 +109,9 @@ def test_what_a_job_works_with_is_not_removed_and_the_page_says_why(
     assert analysis_root(mine).is_dir()
 
 
-def test_what_was_pinned_meanwhile_is_not_removed(keep: Keep, filed: Draw) -> None:
+def test_what_was_pinned_meanwhile_is_not_removed(keep: Keep, managed: Managed) -> None:
     mine = keep("mine")
-    page = filed("overview", analysis=mine)
+    page = managed(mine)
     page.button(key="keeping_remove").click().run()
     pin(mine)
     page.button(key="keeping_sure").click().run()

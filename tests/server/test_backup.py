@@ -1,0 +1,124 @@
+"""The commands of the guide back up a server at work, and bring everything back."""
+
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.catalogue import read_catalogue
+from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.intake import store_upload
+from jarvis.server.jobs import ABANDONED_S, Headway, NewJob
+from jarvis.server.pins import pin, pinned
+from jarvis.server.submission import Kept, Submission, submit
+from jarvis.staging import staged_folder
+from jarvis.workspace import RunPaths, analyses_dir
+from tests.builders import trace
+
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "keep-analyses.md"
+
+
+def commands(name: str) -> str:
+    """The commands of the guide under a mark."""
+    found = re.search(rf"<!-- {name} -->\n```sh\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def run(script: str, places: Mapping[str, Path]) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path} | {k: str(v) for k, v in places.items()}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def kept(home: Path, tmp_path: Path) -> Kept:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    with built.write(tmp_path / "tiny.json").open("rb") as content:
+        return submit(Submission(store_upload("tiny.json", content), model_name="Tiny"))
+
+
+def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
+    """What a server at work does: a heartbeat and headway, jobs that come, analyses that appear."""
+    for number in range(100_000):
+        if is_over.is_set():
+            return
+        jobs.beat(engine, "w", 1, {job_id: Headway("Step", number, 9, 1.0, log="x" * 1000)})
+        jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse", {"trace": str(number)}))
+        with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
+            shutil.copytree(root, folder, dirs_exist_ok=True)
+
+
+def test_a_server_at_work_is_backed_up_and_restored(
+    kept: Kept, engine: Engine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin(kept.id)
+    running = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
+    assert jobs.claim(engine, "w") is not None
+    is_over = Event()
+    worker = Thread(target=work, args=(engine, kept.root, running.id, is_over))
+    worker.start()
+    places = {"JARVIS_HOME": home, "BACKUP": tmp_path / "backup"}
+    try:
+        run(commands("backup"), places)
+    finally:
+        is_over.set()
+        worker.join()
+
+    restored = tmp_path / "restored"
+    listed = run(commands("restore"), {**places, "JARVIS_HOME": restored})
+    assert kept.id in listed
+    monkeypatch.setenv("JARVIS_HOME", str(restored))
+    with sqlite3.connect(restored / "jarvis.db") as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    catalogue = read_catalogue()
+    assert catalogue.broken == ()
+    for entry in catalogue.entries:
+        assert contents(entry.root) == contents(kept.root)
+    assert pinned() == {kept.id}
+    assert not list(analyses_dir().glob(".*"))
+    assert submit(Submission(next(restored.glob("traces/*/*")), model_name="Tiny")).is_reused
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    assert RunPaths(root).manifest.is_file()
+    return {str(f.relative_to(root)): f.read_bytes() for f in root.rglob("*") if f.is_file()}
+
+
+def test_a_job_that_ran_during_the_backup_can_be_retried(
+    engine: Engine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
+    waiting = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "b"}))
+    assert jobs.claim(engine, "w") is not None
+    places = {"JARVIS_HOME": home, "BACKUP": tmp_path / "backup"}
+    run(commands("backup"), places)
+    restored = tmp_path / "restored"
+    run(commands("restore"), {**places, "JARVIS_HOME": restored})
+    monkeypatch.setenv("JARVIS_HOME", str(restored))
+    monkeypatch.setattr(jobs, "ABANDONED_S", -1)
+    assert ABANDONED_S < 30
+    copy = database()
+    assert [job.id for job in jobs.give_up_abandoned(copy)] == [running.id]
+    assert jobs.find(copy, running.id).state is JobState.FAILED
+    assert jobs.retry(copy, running.id).state is JobState.QUEUED
+    assert jobs.find(copy, waiting.id).state is JobState.QUEUED
+    assert jobs.find(engine, running.id).state is JobState.RUNNING
