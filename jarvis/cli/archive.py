@@ -17,6 +17,7 @@ def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
         description="Save an analysis as one file, and load such a file on another server. The "
         "analysis keeps its id there, so links to it open the same pages.",
     )
+    add_json(command)
     actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
     save = actions.add_parser(
         "save",
@@ -27,7 +28,7 @@ def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
     save.add_argument(
         "--output", "-o", metavar="FILE", type=Path, help="file to write (default: ID.jarvis.zip)"
     )
-    add_json(save)
+    add_json(save, default=argparse.SUPPRESS)
     save.set_defaults(run=_save)
     load = actions.add_parser(
         "load",
@@ -36,7 +37,7 @@ def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
         "id, whole or not at all. One that is kept with the same content already stays as it is.",
     )
     load.add_argument("file", metavar="FILE", type=Path, help="file of `jarvis archive save`")
-    add_json(load)
+    add_json(load, default=argparse.SUPPRESS)
     load.set_defaults(run=_load)
 
 
