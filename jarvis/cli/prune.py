@@ -81,12 +81,12 @@ def _lines(arguments: argparse.Namespace, planned: "Plan", gone: "list[Leaving]"
 
 
 def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
-    from jarvis.server.retention import days
+    from jarvis.server.retention import age_words
 
     for one in leaving:
         stored = one.stored
         what = f"{stored.kind:<16}{stored.name:<40} {_size(stored.size_bytes):>9}"
-        yield f"{what}  {days(stored.age_s):>9} old: {one.reason}"
+        yield f"{what}  {age_words(stored.age_s):>10} old: {one.reason}"
 
 
 def _as_json(

@@ -26,7 +26,7 @@ from jarvis.workspace import (
     uploads_dir,
 )
 
-DAY_S = 86_400
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 GRACE_S = DAY_S
 """What was put here less than a day ago may be about to be used."""
 
@@ -150,7 +150,7 @@ class _Planning:
     def drop_older_than(self, age_s: float) -> None:
         for one in self._by_age(Kind.EXPORT, Kind.COPY, Kind.ANALYSIS):
             if one.age_s > age_s:
-                self._drop(one, f"older than {days(age_s)}")
+                self._drop(one, f"older than {age_words(age_s)}")
         self._drop_unneeded_uploads()
 
     def drop_until_under(self, most_bytes: float) -> None:
@@ -180,11 +180,13 @@ class _Planning:
             self.plan.staying.append(Leaving(one, protection))
 
 
-def days(age_s: float) -> str:
+def age_words(age_s: float) -> str:
     """An age in the unit that fits."""
     if age_s >= DAY_S:
         return counted(int(age_s // DAY_S), "day")
-    return counted(int(age_s // 3600), "hour")
+    if age_s >= HOUR_S:
+        return counted(int(age_s // HOUR_S), "hour")
+    return counted(int(age_s // MINUTE_S), "minute")
 
 
 def _protection(one: Stored, pins: frozenset[str], named: dict[str, str]) -> str | None:

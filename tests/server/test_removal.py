@@ -17,7 +17,7 @@ from jarvis.server.job_kinds import Analyze, Export
 from jarvis.server.jobs import Headway, Outcome
 from jarvis.server.pins import is_pinned, pin, pinned, unpin
 from jarvis.server.removal import KeptError, remove_analysis
-from jarvis.server.retention import Kind, Limits, Plan, plan, prune
+from jarvis.server.retention import Kind, Limits, Plan, age_words, plan, prune
 from jarvis.server.submission import Kept, Submission, submit
 from jarvis.trace import sidecar
 from jarvis.workspace import analyses_dir, exports_dir, kept_traces_dir, uploads_dir
@@ -247,6 +247,20 @@ def test_a_loaded_analysis_is_as_young_as_its_loading(
     remove_analysis(by_name["old"])
     load_archive(tmp_path / "old.zip")
     assert (Kind.ANALYSIS, by_name["old"]) not in leaving(plan(limits(days=30)))
+
+
+@pytest.mark.parametrize(
+    ("age_s", "words"),
+    [
+        (59, "0 minutes"),
+        (3599, "59 minutes"),
+        (3600, "1 hour"),
+        (86_400, "1 day"),
+        (1e7, "115 days"),
+    ],
+)
+def test_an_age_is_told_in_the_unit_that_fits(age_s: float, words: str) -> None:
+    assert age_words(age_s) == words
 
 
 def test_kept_again(by_name: dict[str, str]) -> None:
