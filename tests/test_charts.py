@@ -6,6 +6,7 @@ import pytest
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
+from jarvis.charts.drawing import specification
 from jarvis.charts.rooflines import Ceiling
 from jarvis.dashboard.projection import PROJECTED
 from jarvis.schemas import TABLES
@@ -307,3 +308,10 @@ def test_an_icicle_frames_what_is_searched_for() -> None:
     assert boxes.data["is_found"].to_list() == [False, True, False]
     assert names.data["label"].to_list() == ["Net", "aten::mm"]
     assert names.data["ink"].to_list() == ["#FFFFFF", "#000000"]
+
+
+def test_a_specification_is_the_same_while_another_session_has_the_theme_off() -> None:
+    chart = alt.Chart(alt.NamedData("rows")).mark_bar()
+    before = specification(chart)
+    with alt.theme.enable("none"):
+        assert specification(chart) == before

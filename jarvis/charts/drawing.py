@@ -42,7 +42,9 @@ def specification(
     It is not validated, which takes most of a chart's time; the tests do that.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
-    del spec["config"]  # sizes of Altair's own theme
+    # Sizes of Altair's own theme; none while another session draws, which switches the theme off
+    # for all of them.
+    spec.pop("config", None)
     if has_many_marks:
         spec["usermeta"] = {"embedOptions": {"renderer": "canvas"}}
     return spec
