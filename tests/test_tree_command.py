@@ -138,7 +138,7 @@ def test_a_run_without_its_trace_shows_what_it_stores(
         (["{trace}", "--uid", "10000000"], 1, "trace.json has no call 10000000"),
         (["nobody", "--uid", "1"], 1, "There is no analysis 'nobody'"),
         (["{folder}", "--uid", "1"], 1, "is not a run directory"),
-        (["../../etc", "--uid", "1"], 1, "There is no analysis '../../etc'"),
+        (["../../nobody", "--uid", "1"], 1, "There is no analysis '../../nobody'"),
         (["{junk}", "--uid", "1"], 1, "is not a trace of the PyTorch profiler"),
         (["{trace}"], 2, "one of the arguments --uid --name is required"),
         (["{trace}", "--uid", "1", "--name", "x"], 2, "not allowed with"),
