@@ -80,7 +80,7 @@ NOTES: dict[str, Measure] = {
     ),
     "Softmax count": _count(lambda row: "softmax" in row.name),
     "Softmax time (ms)": lambda run, rows: time_ms(row for row in rows if "softmax" in row.name),
-    "Batch norm percent of compute": lambda run, rows: share(
+    "Batch norm share of compute (%)": lambda run, rows: share(
         time_ms(row for row in rows if re.search("batch_?norm", row.name.lower())), run.compute_ms
     ),
     "Transpose count": lambda run, rows: sum(
