@@ -56,6 +56,9 @@ RUN = {
     REOPENED: "read_trace(trace)",
     ANALYSIS: "analyze(trace, output_dir=out / 'run')",
 }
+RARELY = "from jarvis.garbage import collect_rarely; collect_rarely();"
+"""As the command line and the jobs do; the baseline searches for no garbage at all."""
+
 MEASURED = """
 import json, re, sys, time
 from pathlib import Path
@@ -90,7 +93,8 @@ class Cost:
 
 def measure(case: str, trace: Path, repeats: int) -> Cost:
     """Run a case in fresh processes: the least times, the largest memory."""
-    code = MEASURED.format(prepare=PREPARE[case], run=RUN[case])
+    rarely = "" if case in (BASELINE, JSON_LOAD) else RARELY
+    code = MEASURED.format(prepare=rarely + PREPARE[case], run=RUN[case])
     costs = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as out:

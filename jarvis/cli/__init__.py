@@ -5,7 +5,6 @@ Steps, notes and warnings go to stderr, results to stdout; what the exit codes m
 """
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from jarvis.cli.serve import add_serve
 from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
 from jarvis.errors import JarvisError
+from jarvis.garbage import collect_rarely
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."
 EPILOG = """\
@@ -37,9 +37,6 @@ a first try, without a trace of your own:
   jarvis analyze sample.json.gz --output-dir out
   jarvis serve
 """
-
-GARBAGE_THRESHOLD = 100_000
-"""New objects between two searches for garbage; importing makes many and drops none."""
 
 
 def run() -> NoReturn:
@@ -56,7 +53,7 @@ def run() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code (``ExitCode``)."""
-    gc.set_threshold(GARBAGE_THRESHOLD)
+    collect_rarely()
     try:
         arguments = parser().parse_args(argv)
         code = _run(arguments)

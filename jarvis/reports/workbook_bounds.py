@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from openpyxl.utils import column_index_from_string
-
 from jarvis.unpacking import TooLargeError, Unpacked, open_archive, pieces, unpacked_member
 
 MAX_UNPACKED_BYTES = 1 << 30
@@ -53,4 +51,6 @@ def _overlapping(text: Unpacked) -> Iterator[bytes]:
 
 
 def _column(letters: bytes) -> int:
+    from openpyxl.utils import column_index_from_string  # loads all of it
+
     return column_index_from_string(letters.decode()) if letters else 0

@@ -4,7 +4,6 @@ It is ready before it is needed: what is slow to import is imported, then it rea
 input, does it, says how far it is, and ends. When its worker is gone, so is it.
 """
 
-import gc
 import os
 import signal
 import threading
@@ -14,6 +13,7 @@ from time import monotonic
 
 from jarvis.analyses import load_registry
 from jarvis.errors import JarvisError
+from jarvis.garbage import collect_rarely
 from jarvis.pipeline import Step
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds import request_of
@@ -34,9 +34,6 @@ NICENESS = 5
 READING_EVERY_S = 0.2
 """How far a trace has been read is said this often."""
 
-GARBAGE_THRESHOLD = 100_000
-"""New objects between two searches for garbage; an analysis makes many and drops few."""
-
 _IMPORTED_LATE = ("jarvis.trace.compiled", "openpyxl")
 """What an analysis imports where it needs it, because commands that do not need it start sooner."""
 
@@ -50,7 +47,7 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     """
     say = _own_output()
     os.nice(NICENESS)
-    gc.set_threshold(GARBAGE_THRESHOLD)
+    collect_rarely()
     for name in _IMPORTED_LATE:
         import_module(name)
     load_registry()
