@@ -119,15 +119,16 @@ def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
 
 def _styled(rows: pl.DataFrame, names: Sequence[str], colours: Palette) -> object:
     """The rows as the browser gets them; ``state`` as a list, which is drawn as a badge."""
-    frame = rows.select(names).with_columns(pl.concat_list("state"))
     if "pct_roofline" not in names:
-        return frame
+        return rows.select(names).with_columns(pl.concat_list("state"))
+    frame = rows.select(names).to_pandas()
+    frame["state"] = [[state] for state in rows["state"]]  # pandas is slow at writing arrays
     bad, warning = (
         {"background-color": cell.background, "color": cell.text}
         for cell in (colours.bad_cell, colours.warning_cell)
     )
     css: dict[str, Css] = dict(zip(STATES, (bad, warning, {}, warning, {}), strict=True))
-    return shaded(frame.to_pandas(), "pct_roofline", [css[state] for state in rows["state"]])
+    return shaded(frame, "pct_roofline", [css[state] for state in rows["state"]])
 
 
 def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
