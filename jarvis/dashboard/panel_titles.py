@@ -5,6 +5,7 @@ import polars as pl
 from jarvis.analyses.base import Panel
 from jarvis.analyses.wording import counted
 from jarvis.charts import STATES, Columns
+from jarvis.charts.marks import largest
 from jarvis.impact import share_pct
 from jarvis.reports.markup import escape, shortened
 from jarvis.reports.quantities import count, decimal, milliseconds, percent
@@ -37,7 +38,7 @@ def _roofline(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
 
 def _savings(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
     saved = rows["saved_us"].filter(rows["saved_us"] > 0)
-    whole, most = (milliseconds(float(us) / 1000) for us in (saved.sum(), saved.max()))  # type: ignore[arg-type]
+    whole, most = (milliseconds(us / 1000) for us in (float(saved.sum()), largest(saved)))
     if saved.len() == 1:
         return f"one operation saves {whole}"
     return f"the first of {count(saved.len())} saves {most} of {whole}"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from jarvis.schemas.comparison import SCHEMAS
+from jarvis.validation.cards import long_card, long_summary, missing_lines
 from jarvis.validation.check import Check, Problem
-from jarvis.validation.fair_report import MOST_CARD_LINES, MOST_SUMMARY_LINES
 from jarvis.validation.markdown import Part, plain
 from jarvis.validation.run_files import COMPARISON_KINDS, Json, RunFiles
 
@@ -92,24 +92,15 @@ def comparative_summary_is_short(run: RunFiles) -> Iterator[Problem]:
     """The executive summary of the comparative report takes at most 20 lines."""
     report = run.comparative("fair")
     part = report.part(PARTS[0]) if report else None
-    if report and part and (size := len(_filled(part)) - 1) > MOST_SUMMARY_LINES:
-        text = f"The summary has {size} lines; at most {MOST_SUMMARY_LINES} expected."
-        yield Problem(report.file, text, part.number)
+    if part:
+        yield from long_summary(part)
 
 
 def comparative_cards_are_complete(run: RunFiles) -> Iterator[Problem]:
     """Each recommendation has gap, action on both paths, impact and link, in at most 10 lines."""
     for card in _cards(run):
-        starts = [plain(line.text).lstrip("- *") for line in card.lines]
-        for label in CARD_LABELS:
-            if not any(start.startswith(label) for start in starts):
-                text = f"The recommendation has no line {label!r}."
-                yield Problem(card.file, text, card.number)
-        if not any(True for _ in card.links):
-            yield Problem(card.file, "The recommendation has no link to its details.", card.number)
-        if (size := len(_filled(card))) > MOST_CARD_LINES:
-            text = f"The recommendation has {size} lines; at most {MOST_CARD_LINES} expected."
-            yield Problem(card.file, text, card.number)
+        yield from missing_lines(card, CARD_LABELS)
+        yield from long_card(card)
 
 
 def comparative_cards_are_the_findings(run: RunFiles) -> Iterator[Problem]:
@@ -299,10 +290,6 @@ def _recommendations(run: RunFiles) -> Part | None:
     report = run.comparative("fair")
     parts = report.parts(2) if report else ()
     return next((part for part in parts if part.title.startswith("Recommendations")), None)
-
-
-def _filled(part: Part) -> list[str]:
-    return [line.text for line in part.lines if line.text.strip()]
 
 
 def _time_ms(cell: str) -> float | None:

@@ -4,12 +4,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from jarvis.validation.cards import long_card, long_summary, missing_lines
 from jarvis.validation.check import Check, Problem
 from jarvis.validation.markdown import Part, Row, own_words, plain
 from jarvis.validation.run_files import RunFiles
 
-MOST_SUMMARY_LINES = 20
-MOST_CARD_LINES = 10
 CARD_LABELS = ("Issue", "Action A", "Action B", "Impact")
 CARD_TITLE = re.compile(r"P\d+(?:(?:, | and )P\d+)* \(")
 LABEL = re.compile(r"P(\d+)")
@@ -41,32 +40,20 @@ def parts_are_in_order(run: RunFiles) -> Iterator[Problem]:
 
 def summary_is_short(run: RunFiles) -> Iterator[Problem]:
     """The executive summary takes at most 20 lines."""
-    for report, part in _parts(run, "Executive Summary"):
-        size = len(_filled(part)) - 1
-        if size > MOST_SUMMARY_LINES:
-            text = f"The summary has {size} lines; at most {MOST_SUMMARY_LINES} expected."
-            yield Problem(report.file, text, part.number)
+    for _, part in _parts(run, "Executive Summary"):
+        yield from long_summary(part)
 
 
 def cards_are_short(run: RunFiles) -> Iterator[Problem]:
     """Each recommendation takes at most 10 lines."""
     for card in cards_of(run):
-        if (size := len(_filled(card))) > MOST_CARD_LINES:
-            text = f"The recommendation has {size} lines; at most {MOST_CARD_LINES} expected."
-            yield Problem(card.file, text, card.number)
+        yield from long_card(card)
 
 
 def cards_are_complete(run: RunFiles) -> Iterator[Problem]:
     """Each recommendation has an issue, an action on both paths, an impact and a link."""
     for card in cards_of(run):
-        starts = [plain(line.text).lstrip("- *") for line in card.lines]
-        for label in CARD_LABELS:
-            if not any(start.startswith(label) for start in starts):
-                text = f"The recommendation has no line {label!r}."
-                yield Problem(card.file, text, card.number)
-        if not any(True for _ in card.links):
-            text = "The recommendation has no link to its details."
-            yield Problem(card.file, text, card.number)
+        yield from missing_lines(card, CARD_LABELS)
 
 
 def recommendations_are_numbered_without_gaps(run: RunFiles) -> Iterator[Problem]:
@@ -145,10 +132,6 @@ def _parts(run: RunFiles, title: str) -> Iterator[tuple[Part, Part]]:
     part = report.part(title)
     if part is not None:
         yield report, part
-
-
-def _filled(part: Part) -> list[str]:
-    return [line.text for line in part.lines if line.text.strip()]
 
 
 def _efficiencies(row: Row) -> Iterator[str]:

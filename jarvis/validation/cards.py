@@ -1,0 +1,37 @@
+"""What every report for readers keeps to: a short summary, and cards that are short and whole."""
+
+from collections.abc import Iterator, Sequence
+
+from jarvis.validation.check import Problem
+from jarvis.validation.markdown import Part, plain
+
+MOST_SUMMARY_LINES = 20
+MOST_CARD_LINES = 10
+
+
+def long_summary(part: Part) -> Iterator[Problem]:
+    """The problem of a summary of more than MOST_SUMMARY_LINES lines."""
+    if (size := len(_filled(part)) - 1) > MOST_SUMMARY_LINES:
+        text = f"The summary has {size} lines; at most {MOST_SUMMARY_LINES} expected."
+        yield Problem(part.file, text, part.number)
+
+
+def long_card(card: Part) -> Iterator[Problem]:
+    """The problem of a card of more than MOST_CARD_LINES lines."""
+    if (size := len(_filled(card))) > MOST_CARD_LINES:
+        text = f"The recommendation has {size} lines; at most {MOST_CARD_LINES} expected."
+        yield Problem(card.file, text, card.number)
+
+
+def missing_lines(card: Part, labels: Sequence[str]) -> Iterator[Problem]:
+    """The problems of a card without a line for each label, or without a link."""
+    starts = [plain(line.text).lstrip("- *") for line in card.lines]
+    for label in labels:
+        if not any(start.startswith(label) for start in starts):
+            yield Problem(card.file, f"The recommendation has no line {label!r}.", card.number)
+    if not any(True for _ in card.links):
+        yield Problem(card.file, "The recommendation has no link to its details.", card.number)
+
+
+def _filled(part: Part) -> list[str]:
+    return [line.text for line in part.lines if line.text.strip()]
