@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -10,8 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from threading import Event, Thread
 from time import monotonic
 
+from jarvis.server.settings import settings
+
 SLOTS_VARIABLE = "JARVIS_JOB_SLOTS"
-DEFAULT_SLOTS = 1
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 """Between a death and the next start; twice as long each time while workers die young."""
@@ -25,8 +25,7 @@ log = logging.getLogger(__name__)
 
 def job_slots() -> int:
     """``JARVIS_JOB_SLOTS``: how many jobs run at once, 0 where other workers do; by default one."""
-    given = os.environ.get(SLOTS_VARIABLE, "")
-    return int(given) if given.isdecimal() else DEFAULT_SLOTS
+    return settings().job_slots
 
 
 def worker_command(slots: int) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ from jarvis.server import jobs, worker_watch
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import WORKERS, JobKind, JobState, reading
 from jarvis.server.job_kinds import Analyze, Inspect
-from jarvis.server.job_memory import MemoryLimitError, memory_limit_bytes
+from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import NewJob
+from jarvis.server.settings import SettingsError
 from jarvis.server.submission import Submission
 from jarvis.server.worker import SWEEP_S
 from jarvis.trace import TraceInfo
@@ -218,5 +219,5 @@ def test_the_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_limit_bytes(2) == pytest.approx(memory_limit_bytes(1) / 2, abs=1)
     for bad in ("lots", "0", "-1", "inf", "nan"):
         monkeypatch.setenv("JARVIS_JOB_MEMORY_GB", bad)
-        with pytest.raises(MemoryLimitError, match="in GB"):
+        with pytest.raises(SettingsError, match="JARVIS_JOB_MEMORY_GB"):
             memory_limit_bytes(1)
