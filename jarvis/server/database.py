@@ -1,9 +1,9 @@
 """The database of a server: SQLite under ``JARVIS_HOME``, another one by ``JARVIS_DATABASE_URL``.
 
-It holds the jobs and who works on them. Analyses are not in it: a folder with a manifest is one.
+It holds the jobs and who works on them, the list of kept analyses with their owners, API tokens
+(hashed) and the audit log. What an analysis says is in its folder.
 """
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +38,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from jarvis.errors import JarvisError
 from jarvis.server.migrations import upgrade
+from jarvis.server.settings import settings
 from jarvis.workspace import database_file
 
 URL_VARIABLE = "JARVIS_DATABASE_URL"
@@ -91,6 +92,16 @@ class JobKind(StrEnum):
     REPROJECT = "reproject"
     EXPORT = "export"
     REPLAY = "replay"
+    COMPARE = "compare"
+    FETCH = "fetch"
+    REMOTE = "remote"
+
+
+class Visibility(StrEnum):
+    """Who sees an analysis: its owner and admins, or everyone who may see analyses at all."""
+
+    PRIVATE = "private"
+    TEAM = "team"
 
 
 ACTIVE = (JobState.QUEUED, JobState.RUNNING)
@@ -157,10 +168,57 @@ WORKERS = Table(
 )
 """One row for each worker that is at work."""
 
+ANALYSES = Table(
+    "analyses",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("trace_sha256", String(64), nullable=False),
+    Column("manifest", Text, nullable=False),
+    Column("owner", Text),
+    Column("visibility", _words(Visibility), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("is_pinned", Boolean, nullable=False),
+    Column("version", String(32), nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Index("analyses_by_trace", "trace_sha256"),
+)
+"""One row for each kept analysis; ``version`` changes when it is made again, so that a copy of it
+elsewhere is known to be old."""
+
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("id", String(16), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("owner", Text),
+    Column("role", String(16), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("expires", UtcDateTime),
+    Column("last_used", UtcDateTime),
+    Column("revoked", UtcDateTime),
+)
+"""API tokens; only a digest of the secret is kept."""
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("moment", UtcDateTime, nullable=False),
+    Column("person", Text),
+    Column("via", String(16), nullable=False),
+    Column("action", String(40), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("detail", JSON, nullable=False),
+    Index("audit_by_moment", "moment"),
+)
+"""Who did what; rows are added, and go only with age."""
+
 
 def database_url() -> str:
     """``JARVIS_DATABASE_URL``, else a file in ``JARVIS_HOME``."""
-    return os.environ.get(URL_VARIABLE) or f"sqlite:///{database_file().resolve()}"
+    given = settings().database_url
+    return given.get_secret_value() if given else f"sqlite:///{database_file().resolve()}"
 
 
 def database() -> Engine:

@@ -1,0 +1,48 @@
+"""Analyses with owners, API tokens, the audit log."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    moment = sa.DateTime(timezone=True)
+    op.create_table(
+        "analyses",
+        sa.Column("id", sa.String(64), primary_key=True),
+        sa.Column("trace_sha256", sa.String(64), nullable=False),
+        sa.Column("manifest", sa.Text, nullable=False),
+        sa.Column("owner", sa.Text),
+        sa.Column("visibility", sa.String(16), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger, nullable=False),
+        sa.Column("is_pinned", sa.Boolean, nullable=False),
+        sa.Column("version", sa.String(32), nullable=False),
+        sa.Column("created", moment, nullable=False),
+    )
+    op.create_index("analyses_by_trace", "analyses", ["trace_sha256"])
+    op.create_table(
+        "tokens",
+        sa.Column("id", sa.String(16), primary_key=True),
+        sa.Column("digest", sa.String(64), nullable=False),
+        sa.Column("owner", sa.Text),
+        sa.Column("role", sa.String(16), nullable=False),
+        sa.Column("label", sa.Text, nullable=False),
+        sa.Column("created", moment, nullable=False),
+        sa.Column("expires", moment),
+        sa.Column("last_used", moment),
+        sa.Column("revoked", moment),
+    )
+    op.create_table(
+        "audit",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("moment", moment, nullable=False),
+        sa.Column("person", sa.Text),
+        sa.Column("via", sa.String(16), nullable=False),
+        sa.Column("action", sa.String(40), nullable=False),
+        sa.Column("subject", sa.Text, nullable=False),
+        sa.Column("detail", sa.JSON, nullable=False),
+    )
+    op.create_index("audit_by_moment", "audit", ["moment"])
