@@ -1,6 +1,7 @@
 """``jarvis serve``: the dashboard."""
 
 import argparse
+import math
 import os
 import sys
 from importlib import import_module
@@ -8,6 +9,9 @@ from pathlib import Path
 
 from jarvis.cli.shared import Commands, add_flag, print_step
 from jarvis.workspace import HOME_VARIABLE, home, resource
+
+MESSAGE_BYTES = 200 << 20
+"""The largest message of a browser: Streamlit's own limit for uploads in one piece."""
 
 
 def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -61,6 +65,25 @@ def _serve(arguments: argparse.Namespace) -> int:
     os.environ[HOME_VARIABLE] = str(home().resolve())
     app = resource("app.py")
     os.chdir(app.parent)
-    options = ["--server.port", str(arguments.port), "--server.address", arguments.host]
-    command = [sys.executable, "-m", "streamlit", "run", app.name, *options]
+    os.environ["STREAMLIT_SERVER_PORT"] = str(arguments.port)
+    os.environ["STREAMLIT_SERVER_ADDRESS"] = arguments.host
+    command = [sys.executable, "-m", "uvicorn", f"{app.stem}:app", *_options(arguments)]
     os.execv(sys.executable, command)  # so that a signal reaches the server itself
+
+
+def _options(arguments: argparse.Namespace) -> list[str]:
+    """As Streamlit would start it; but one that is told to stop waits for nobody forever."""
+    from jarvis.server.settings import settings
+
+    now = settings()
+    options = {
+        "host": arguments.host,
+        "port": arguments.port,
+        "timeout-graceful-shutdown": math.ceil(now.stop_seconds),
+        "forwarded-allow-ips": ",".join(now.trusted_proxies),
+        "log-level": now.log_level,
+        "ws": "websockets-sansio",
+        "ws-max-size": MESSAGE_BYTES,
+    }
+    flags = ("--no-access-log", "--no-server-header", "--no-use-colors", "--proxy-headers")
+    return [*flags, *(text for k, v in options.items() for text in (f"--{k}", str(v)))]
