@@ -11,7 +11,6 @@ from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
 from jarvis.server.catalogue import analysis_root, read_catalogue
-from jarvis.server.database import JobKind
 from jarvis.server.job_kinds import (
     WHOLE_RUN,
     Analyze,
@@ -21,6 +20,7 @@ from jarvis.server.job_kinds import (
     Replay,
     Reproject,
     Request,
+    load_requests,
     made_file,
     request_of,
 )
@@ -62,7 +62,7 @@ def test_requests_come_back_from_the_queue(trace_file: Path, tmp_path: Path) -> 
         Export("abc", "json"),
         Replay("abc", ("aten::mm", "aten::bmm"), (17,)),
     ]
-    assert {request.kind for request in requests} == set(JobKind)
+    assert {request.kind for request in requests} == set(load_requests())
     for request in requests:
         new = request.new_job()
         assert request_of(new.kind, new.parameters) == request

@@ -1,0 +1,53 @@
+"""What jobs do: every module of this package with a ``Request`` holds a kind or a few.
+
+A new kind is a new module here, and its name in ``JobKind``.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from jarvis.errors import RegistrationError
+from jarvis.server.database import JobKind
+from jarvis.server.job_kinds.analyses import Analyze, Reproject
+from jarvis.server.job_kinds.base import Made, MissingInputError, Request, made_file
+from jarvis.server.job_kinds.exports import WHOLE_RUN, Export, Replay
+from jarvis.server.job_kinds.traces import Inspect
+
+__all__ = [
+    "WHOLE_RUN",
+    "Analyze",
+    "Export",
+    "Inspect",
+    "Made",
+    "MissingInputError",
+    "Replay",
+    "Reproject",
+    "Request",
+    "load_requests",
+    "made_file",
+    "request_of",
+]
+
+
+@cache
+def load_requests() -> Mapping[JobKind, type[Request]]:
+    """The request of each kind; RegistrationError where two have the same one."""
+    found: dict[JobKind, type[Request]] = {}
+    for module in sorted(iter_modules(__path__), key=lambda module: module.name):
+        for made in vars(import_module(f"{__name__}.{module.name}")).values():
+            if not isinstance(made, type) or not issubclass(made, Request) or made is Request:
+                continue
+            if found.setdefault(made.kind, made) is not made:
+                raise RegistrationError(f"Two requests are of the kind {made.kind}.")
+    return found
+
+
+def request_of(kind: JobKind, parameters: Mapping[str, Any]) -> Request:
+    """The request that a row of the queue holds."""
+    request: Request = TypeAdapter(load_requests()[kind]).validate_python(dict(parameters))
+    return request

@@ -1,0 +1,94 @@
+"""Jobs that make an analysis."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jarvis.hardware import load_hardware
+from jarvis.pipeline import STEPS, Progress
+from jarvis.server.database import JobKind
+from jarvis.server.job_kinds.base import Made, Request
+from jarvis.server.submission import Kept, Submission, resubmit, submit
+from jarvis.workspace import analyses_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze(Request):
+    """Analyse a trace; ``reference_trace`` is analysed first and is its reference then.
+
+    ``is_again`` makes an analysis anew that is kept already.
+    """
+
+    submission: Submission
+    reference_trace: Path | None = None
+    is_again: bool = False
+
+    kind = JobKind.ANALYZE
+
+    @property
+    def title(self) -> str:
+        """The file, and the model where it has a name."""
+        named = self.submission.model_name
+        return f"Analyse {self.submission.trace.name}{f' ({named})' if named else ''}"
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """The traces and the files with models and figures."""
+        given = self.submission
+        named = (given.trace, self.reference_trace, given.extension_file, given.arch_json)
+        return tuple(path for path in named if path is not None)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """That of the analyses, and that of the copy."""
+        copy = self.submission.copy_to
+        return (analyses_dir(), *(() if copy is None else (copy.parent,)))
+
+    def run(self, progress: Progress, job_id: str) -> Made:
+        """Gives the analysis."""
+        submission, steps = self.submission, len(STEPS)
+        if self.reference_trace is None:
+            return _kept(submit(submission, progress, again=self.is_again))
+        first = _part(progress, 0, 2 * steps, "Reference: ")
+        reference = submit(Submission(self.reference_trace), first)
+        submission = replace(submission, reference=reference.id)
+        second = _part(progress, steps, 2 * steps, "")
+        return _kept(submit(submission, second, again=self.is_again))
+
+
+@dataclass(frozen=True, slots=True)
+class Reproject(Request):
+    """Judge a kept analysis against another GPU; None for the trace's own, its first preset."""
+
+    analysis: str
+    platform: str | None
+    preset: str | None
+
+    kind = JobKind.REPROJECT
+
+    @property
+    def title(self) -> str:
+        """The analysis and the GPU."""
+        if self.platform is None:
+            return f"Judge {self.analysis} against its own GPU"
+        gpu = load_hardware().get(self.platform, self.preset).title
+        return f"Judge {self.analysis} against {gpu}"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """That of the analyses."""
+        return (analyses_dir(),)
+
+    def run(self, progress: Progress, job_id: str) -> Made:
+        """Gives the new analysis."""
+        return _kept(resubmit(self.analysis, self.platform, self.preset, progress))
+
+
+def _part(progress: Progress, before: int, total: int, title: str) -> Progress:
+    """The progress of one of two pieces of work, of which ``before`` steps come earlier."""
+    return lambda step: progress(
+        replace(step, name=f"{title}{step.name}", number=before + step.number, total=total)
+    )
+
+
+def _kept(kept: Kept) -> Made:
+    return Made(kept.id, {"is_reused": kept.is_reused})

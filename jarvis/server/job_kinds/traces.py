@@ -1,0 +1,39 @@
+"""Jobs about a trace that is not analysed yet."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jarvis.pipeline import STEPS, Progress, Step, read_info
+from jarvis.server.database import JobKind
+from jarvis.server.job_kinds.base import Made, Request
+from jarvis.trace import ReadProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect(Request):
+    """Read what a trace says about itself."""
+
+    trace: Path
+
+    kind = JobKind.INSPECT
+
+    @property
+    def title(self) -> str:
+        """The file."""
+        return f"Read {self.trace.name}"
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """The trace."""
+        return (self.trace,)
+
+    def run(self, progress: Progress, job_id: str) -> Made:
+        """Gives ``info``, the fields of a ``TraceInfo``."""
+        step = Step(STEPS[0], 1, 1, "started")
+        progress(step)
+
+        def on_reading(reading: ReadProgress) -> None:
+            progress(replace(step, state="running", reading=reading))
+
+        info = read_info(self.trace, on_reading)
+        return Made(None, {"info": info.model_dump(mode="json")})
