@@ -1,0 +1,55 @@
+"""The audit log: in order, searchable, a page at a time."""
+
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Engine
+
+from jarvis.server import audit
+from jarvis.server.access import LOCAL, Person, Role
+from jarvis.server.audit import MAX_SUBJECT_LENGTH, Action, Via, Wanted
+
+ADA = Person("ada@example.org", Role.EDITOR)
+
+
+def test_what_is_recorded_can_be_read(engine: Engine) -> None:
+    before = datetime.now(UTC)
+    audit.record(engine, ADA, Via.API, Action.ANALYZE, "owlv2", job="j1", bytes=12)
+    (entry,) = audit.recent(engine)
+    assert (entry.person, entry.via, entry.action) == (ADA.name, Via.API, Action.ANALYZE)
+    assert (entry.subject, entry.detail) == ("owlv2", {"job": "j1", "bytes": 12})
+    assert before <= entry.moment <= datetime.now(UTC)
+
+
+def test_it_is_read_newest_first_and_a_page_at_a_time(engine: Engine) -> None:
+    for number in range(5):
+        audit.record(engine, LOCAL, Via.PAGE, Action.PIN, str(number))
+    assert [e.subject for e in audit.recent(engine, limit=2)] == ["4", "3"]
+    assert [e.subject for e in audit.recent(engine, limit=2, offset=4)] == ["0"]
+    assert audit.count(engine) == 5
+
+
+def test_it_can_be_searched(engine: Engine) -> None:
+    audit.record(engine, ADA, Via.PAGE, Action.PIN, "owlv2")
+    audit.record(engine, LOCAL, Via.COMMAND, Action.REMOVE, "100%_qwen")
+    hour = timedelta(hours=1)
+    for wanted, expected in [
+        (Wanted(person="ADA"), ["owlv2"]),
+        (Wanted(action=Action.REMOVE), ["100%_qwen"]),
+        (Wanted(via=Via.PAGE), ["owlv2"]),
+        (Wanted(subject="0%_"), ["100%_qwen"]),
+        (Wanted(subject="l_"), []),
+        (Wanted(since=datetime.now(UTC) + hour), []),
+        (Wanted(until=datetime.now(UTC) + hour), ["100%_qwen", "owlv2"]),
+    ]:
+        assert [e.subject for e in audit.recent(engine, wanted)] == expected, wanted
+        assert audit.count(engine, wanted) == len(expected)
+
+
+def test_a_long_name_is_cut(engine: Engine) -> None:
+    audit.record(engine, LOCAL, Via.PAGE, Action.ANALYZE, "x" * 100_000)
+    assert len(audit.recent(engine)[0].subject) == MAX_SUBJECT_LENGTH
+
+
+def test_a_name_that_no_database_can_hold_is_mended(engine: Engine) -> None:
+    audit.record(engine, LOCAL, Via.PAGE, Action.ANALYZE, "a\0b\ud800c")
+    assert audit.recent(engine, Wanted(subject="\0b\ud800"))[0].subject == "ab?c"
