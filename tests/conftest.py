@@ -11,6 +11,8 @@ from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
 
+pytest_plugins = ("tests.services.postgres",)
+
 REQUIRE_ALL = os.environ.get("JARVIS_TEST_REQUIRE_ALL") == "1"
 
 # CI judges one commit the same way each time; laptops search further with every run.

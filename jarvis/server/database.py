@@ -45,6 +45,21 @@ URL_VARIABLE = "JARVIS_DATABASE_URL"
 BUSY_S = 30
 """How long a writer waits for another one."""
 
+CONNECT_S = 5
+"""How long a server may take to answer at all."""
+
+_POSTGRESQL = {
+    "connect_timeout": CONNECT_S,
+    "tcp_user_timeout": 2 * CONNECT_S * 1000,
+    "keepalives_idle": 2 * CONNECT_S,
+    "keepalives_interval": CONNECT_S,
+    "keepalives_count": 2,
+    "options": f"-c statement_timeout={BUSY_S}s -c idle_in_transaction_session_timeout={BUSY_S}s",
+    "application_name": "jarvis",
+}
+"""So that a server that has gone, or is locked, is an error and no silence; what the address itself
+says of these comes first."""
+
 READ_ONLY = "jarvis_read_only"
 """The execution option of a connection that will not write, so need not wait for those that do."""
 
@@ -266,13 +281,15 @@ def _database(url: str) -> Engine:
 
 def _reason(error: Exception) -> str:
     """What the driver said, without the statement and its values."""
-    return str(getattr(error, "orig", None) or error).strip().rstrip(".")
+    said = str(getattr(error, "orig", None) or error).strip()
+    return said.partition("\n")[0].rstrip(".")
 
 
 def _engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed, pool_pre_ping=True)
+        limits = {name: value for name, value in _POSTGRESQL.items() if name not in parsed.query}
+        return create_engine(parsed, connect_args=limits, pool_pre_ping=True, pool_timeout=BUSY_S)
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(parsed, connect_args={"timeout": BUSY_S})

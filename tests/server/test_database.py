@@ -15,6 +15,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from jarvis.server import jobs, migrations
 from jarvis.server.database import (
+    BUSY_S,
     METADATA,
     URL_VARIABLE,
     DatabaseError,
@@ -25,8 +26,11 @@ from jarvis.server.database import (
 )
 from jarvis.server.jobs import NewJob
 from jarvis.server.migrations import HEAD, NewerDatabaseError
+from tests.server.conftest import on_both_databases
+from tests.services.postgres import PASSWORD, Postgres
 
 
+@on_both_databases
 def test_the_changes_lead_to_the_tables_that_the_code_uses(engine: Engine) -> None:
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
@@ -38,7 +42,12 @@ def test_the_known_version_is_the_newest_change() -> None:
     assert ScriptDirectory.from_config(config).get_current_head() == HEAD
 
 
-def test_many_may_make_the_database_at_once(home: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_many_may_make_the_database_at_once(
+    home: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "postgresql":
+        monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
     command = [sys.executable, "-c", "from jarvis.server.database import database; database()"]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     errors = [process.communicate(timeout=60)[1] for process in started]
@@ -47,6 +56,7 @@ def test_many_may_make_the_database_at_once(home: Path) -> None:
         assert connection.execute(text("SELECT count(*) FROM alembic_version")).scalar() == 1
 
 
+@on_both_databases
 def test_readers_do_not_wait_for_a_writer(engine: Engine) -> None:
     with engine.begin() as writer:
         writer.execute(text("DELETE FROM jobs"))
@@ -54,6 +64,7 @@ def test_readers_do_not_wait_for_a_writer(engine: Engine) -> None:
             assert reader.execute(text("SELECT count(*) FROM jobs")).scalar() == 0
 
 
+@on_both_databases
 def test_a_database_of_a_newer_version_is_left_alone(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -75,6 +86,41 @@ def test_a_database_that_cannot_be_used_is_a_sentence(
 def test_another_database_is_named_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(URL_VARIABLE, "postgresql+psycopg://jarvis@db/jarvis")
     assert database_url() == "postgresql+psycopg://jarvis@db/jarvis"
+
+
+def test_a_server_that_was_gone_is_used_again(
+    postgres: Postgres, postgres_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, postgres_url)
+    job = jobs.submit(database(), NewJob(JobKind.EXPORT, "Export", {}))
+    postgres.stop()
+    try:
+        for _ in range(2):
+            with pytest.raises(DatabaseError, match="Check that it runs") as refused:
+                jobs.find(database(), job.id)
+            assert PASSWORD not in str(refused.value)
+    finally:
+        postgres.start()
+    assert jobs.find(database(), job.id) == job
+
+
+def test_a_server_that_does_not_answer_is_given_up(
+    postgres_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else has locked the table: we wait, and not for ever."""
+    monkeypatch.setenv(URL_VARIABLE, f"{postgres_url}?options=-c%20statement_timeout%3D100")
+    with database().begin() as other:
+        other.execute(text("LOCK TABLE jobs"))
+        with pytest.raises(DatabaseError, match="statement timeout"):
+            jobs.submit(database(), NewJob(JobKind.EXPORT, "Export", {}))
+
+
+def test_connections_to_a_server_have_time_limits(
+    postgres_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, postgres_url)
+    with reading(database()) as connection:
+        assert connection.execute(text("SHOW statement_timeout")).scalar() == f"{BUSY_S}s"
 
 
 def test_a_locked_database_can_be_read_and_says_that_it_is_locked(

@@ -13,6 +13,9 @@ from sqlalchemy import Engine, update
 from jarvis.server import jobs
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+from tests.server.conftest import on_both_databases
+
+pytestmark = on_both_databases
 
 CLAIM_ALL = """
 import sys
