@@ -8,7 +8,7 @@ REPLAY_STAMP := $(REPLAY_VENV)/.setup-stamp
 PORT ?= 8501
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard fuzz clean replays
+.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard bench-team fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -62,6 +62,9 @@ bench: setup ## measure time and memory, as ratios
 
 bench-dashboard: setup ## measure the dashboard through a browser and many sessions
 	$(BIN)/python -m benchmarks.dashboard --page benchmarks/README.md
+
+bench-team: setup ## measure a team at work: jobs while many browse, uploads, things that break
+	$(BIN)/python -m benchmarks.team --page benchmarks/README.md
 
 fuzz: setup ## read 100,000 broken traces, every index checked (about 15 minutes)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.trace.fuzz

@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import linear_regression, median, quantiles
 
 from benchmarks.in_browser import browser_page, first_texts, slider_to_screen
+from benchmarks.page import table, write_part
 from benchmarks.servers import Server, analysed, dashboards, empty_page
 from benchmarks.visitors import browsing, memory_over_views
 
@@ -111,12 +112,6 @@ def _memory(server: Server, views: int) -> str:
     )
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, the numbers on the right."""
-    aligned = ("---", *["---:"] * (len(WORDS) - 2), "---")
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (WORDS, aligned, *rows))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the analysis, serve it and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -142,7 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             else:
                 rows.append(found)
     if options.page:
-        write_part(options.page, "\n\n".join([table(rows), *sentences, _machine()]))
+        write_part(
+            options.page, "dashboard", "\n\n".join([table(WORDS, rows), *sentences, _machine()])
+        )
     return 0
 
 
@@ -150,18 +147,6 @@ def _machine() -> str:
     names = ("streamlit", "altair", "polars", "pandas")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     return f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {versions}."
-
-
-BEGIN, END = "<!-- dashboard: begin -->", "<!-- dashboard: end -->"
-
-
-def write_part(page: Path, part: str) -> None:
-    """Put a text between the marks of the page; ValueError where it has none."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no part between {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{part}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -80,10 +80,12 @@ def analysed(home: Path, rows: int) -> str:
 
 
 @contextmanager
-def dashboards(home: Path, analysis: str, count: int = 1) -> Iterator[list[Server]]:
-    """So many processes that serve the dashboard from one home."""
+def dashboards(
+    home: Path, analysis: str, count: int = 1, **settings: str
+) -> Iterator[list[Server]]:
+    """So many processes that serve the dashboard from one home; ``settings`` are variables."""
     command = (sys.executable, "-m", "jarvis.cli", "serve")
-    environment = os.environ | {"JARVIS_HOME": str(home)}
+    environment = os.environ | {"JARVIS_HOME": str(home)} | settings
     with ExitStack() as stack:
         starts = (_started(command, ("--port",), environment) for _ in range(count))
         found = [stack.enter_context(start) for start in starts]

@@ -20,6 +20,10 @@ TARGETS_PCT = (40, 95)
 _LOST_SECONDS = 120
 
 
+class NotFollowedError(RuntimeError):
+    """The page has no figure for the place of its slider, as when it shows a sentence instead."""
+
+
 @dataclass
 class Visitor:
     """One session."""
@@ -29,11 +33,13 @@ class Visitor:
     page_name: str
     page_hash: str = ""
     slider: str = ""
+    stack_traces: int = 0
+    """How often a page showed an error of the program in place of a sentence."""
 
     async def rerun(self, target_pct: int | None = None) -> float:
         """Run the page, with the target slider moved; milliseconds until it has ended.
 
-        Raises RuntimeError where the moved slider does not change the page's figure, and
+        Raises NotFollowedError where the moved slider does not change the page's figure, and
         TimeoutError where the run does not end.
         """
         message = BackMsg()
@@ -61,13 +67,14 @@ class Visitor:
                 elif kind == "script_finished":
                     break
         if not is_followed:
-            raise RuntimeError("the page did not follow its slider")
+            raise NotFollowedError("the page did not follow its slider")
         return 1000 * (perf_counter() - begin)
 
     def _sees(self, answer: ForwardMsg, target_pct: int | None) -> bool:
         """Take a new element in; whether it is the figure for this target."""
         element = answer.delta.new_element
         kind = element.WhichOneof("type")
+        self.stack_traces += kind == "exception"
         if kind == "slider" and element.slider.label == SLIDER:
             self.slider = element.slider.id
         return bool(kind == "metric" and element.metric.label == f"{FIGURE} {target_pct}%")

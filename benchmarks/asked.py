@@ -1,0 +1,70 @@
+"""Jobs that a benchmark asks for, and what becomes of each."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jarvis.run import read_manifest
+from jarvis.server import jobs
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.database import DatabaseError, JobState, database
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.jobs import Job
+from jarvis.server.submission import Submission
+
+SETTLED_S = 600
+LOOK_S = 0.2
+
+
+@dataclass
+class Asked:
+    """Analyses that were asked for; what fails is retried as its page offers, and counted."""
+
+    ids: list[str]
+    retried: int = 0
+    reasons: set[str] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
+    """Jobs that did not end well in time, or whose analysis cannot be read."""
+
+    def running(self) -> int:
+        """How many have begun and not ended."""
+        return sum(job.state is JobState.RUNNING for job in self._jobs())
+
+    def settle(self) -> list[float]:
+        """Wait until all are done, retrying; how long each took, in seconds."""
+        deadline = time.monotonic() + SETTLED_S
+        while time.monotonic() < deadline:
+            found = self._jobs()
+            if found and all(job.state is JobState.DONE for job in found):
+                break
+            for job in found:
+                if job.state is JobState.FAILED:
+                    self.retried += 1
+                    self.reasons.add(job.error or "without a reason")
+                    jobs.retry(database(), job.id)
+            time.sleep(LOOK_S)
+        found = self._jobs()
+        self.lost = [job.id for job in found if not _is_kept(job)]
+        return [job.elapsed_s or 0.0 for job in found]
+
+    def _jobs(self) -> list[Job]:
+        """As the database has them now; none while it does not answer."""
+        try:
+            return [jobs.find(database(), job_id) for job_id in self.ids]
+        except DatabaseError:
+            return []
+
+
+def ask(traces: Sequence[Path]) -> Asked:
+    """Put an analysis of each into the queue, also of one that is kept."""
+    requests = [Analyze(Submission(trace), is_again=True) for trace in traces]
+    return Asked([jobs.submit(database(), request.new_job()).id for request in requests])
+
+
+def _is_kept(job: Job) -> bool:
+    """Whether a job is done and what it made can be opened."""
+    if job.state is not JobState.DONE or job.analysis_id is None:
+        return False
+    read_manifest(analysis_root(job.analysis_id))
+    return True

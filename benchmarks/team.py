@@ -1,0 +1,279 @@
+"""A team at work on one server: many who browse while jobs run, and things that break.
+
+python -m benchmarks.team [--users 50] [--megabytes 100] [--page FILE] [--cases NAMES]
+
+One server with four job slots and an analysis of 20,000 rows. Traces of ``--megabytes`` of JSON are
+analysed while users move the slider of the GEMM page. Then, each time with four jobs and ten users:
+the worker is killed again and again, the web process is killed and started, the database is locked
+for ten seconds. Each job that fails is retried once its page says so. A job is lost when it does
+not end well, or when what it made cannot be opened; *half-written* counts folders in between.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, quantiles
+from threading import Event, Thread
+
+from benchmarks.asked import Asked, ask
+from benchmarks.crowd import Seen, crowd
+from benchmarks.page import table, write_part
+from benchmarks.servers import Server, analysed, dashboards
+from jarvis.sample import write_sample
+from jarvis.server.catalogue import read_catalogue
+from jarvis.workspace import HOME_VARIABLE, analyses_dir, database_file
+
+PAGE, THINK_S = "gemm", 5.0
+FEW_USERS = 10
+SLOTS = 4
+MB_PER_STEP = 4.66
+"""JSON of one step of the large sample."""
+
+LOCKED_S = 10
+KILLS, KILL_EVERY_S = 5, 3.0
+
+WORDS = (
+    "case",
+    "reruns",
+    "median ms",
+    "p95 ms",
+    "web MB",
+    "jobs MB",
+    "jobs",
+    "median s a job",
+    "retried",
+    "lost",
+    "half-written",
+    "stack traces",
+    "remarks",
+)
+
+
+@dataclass
+class Case:
+    """What is seen in one case."""
+
+    name: str
+    seen: Seen
+    asked: Asked | None = None
+    took_s: list[float] = field(default_factory=list)
+    web_mb: float = 0.0
+    jobs_mb: float = 0.0
+    remarks: str = ""
+
+    def row(self) -> tuple[str, ...]:
+        """As a row of the table."""
+        times, asked = self.seen.times_ms, self.asked
+        high = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
+        left = len(read_catalogue().broken) + sum(
+            path.name.startswith(".") for path in analyses_dir().iterdir()
+        )
+        return (
+            self.name,
+            f"{len(times):,d}",
+            f"{median(times):,.0f}",
+            f"{high:,.0f}",
+            f"{self.web_mb:,.0f}",
+            f"{self.jobs_mb:,.0f}" if asked else "",
+            str(len(asked.ids)) if asked else "",
+            f"{median(self.took_s):.1f}" if self.took_s else "",
+            str(asked.retried) if asked else "",
+            str(len(asked.lost)) if asked else "",
+            str(left),
+            str(self.seen.stack_traces),
+            self.remarks,
+        )
+
+
+class Memory:
+    """The most that the web process, and all that it started together, held at a time."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._stop = Event()
+        self.web_mb = self.jobs_mb = 0.0
+        self._thread = Thread(target=self._watch)
+
+    def __enter__(self) -> "Memory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.2):
+            try:
+                self.web_mb = max(self.web_mb, self._server.memory_mb())
+            except OSError:
+                continue  # killed, on purpose
+            self.jobs_mb = max(self.jobs_mb, sum(map(own_mb, below(self._server.pid))))
+
+
+def below(pid: int) -> Iterator[int]:
+    """The processes that one has started, and those that they have."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            text = children.read_text()
+        except OSError:
+            continue
+        for child in map(int, text.split()):
+            yield child
+            yield from below(child)
+
+
+def own_mb(pid: int) -> float:
+    """Memory that a process shares with no file."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+@contextmanager
+def serving(home: Path, analysis: str, **settings: str) -> Iterator[Server]:
+    """One server with its worker."""
+    with dashboards(home, analysis, 1, JARVIS_JOB_SLOTS=str(SLOTS), **settings) as servers:
+        yield servers[0]
+
+
+def alone(server: Server, users: int, seconds: float) -> Case:
+    """Users, and no job."""
+    with Memory(server) as memory, crowd([server], PAGE, users, THINK_S) as seen:
+        time.sleep(seconds)
+    return Case(f"{users} users, no job", seen, web_mb=memory.web_mb)
+
+
+def with_jobs(server: Server, users: int, traces: Sequence[Path]) -> Case:
+    """Users while jobs run, all slots busy until the last."""
+    with Memory(server) as memory, crowd([server], PAGE, users, THINK_S) as seen:
+        asked = ask(traces)
+        took_s = asked.settle()
+    name = f"{users} users, {SLOTS} jobs at a time"
+    return Case(name, seen, asked, took_s, memory.web_mb, memory.jobs_mb)
+
+
+def broken(name: str, server: Server, traces: Sequence[Path], fault: Callable[[], str]) -> Case:
+    """A few users and four jobs; then the fault, which gives a remark."""
+    with Memory(server) as memory, crowd([server], PAGE, FEW_USERS, THINK_S) as seen:
+        asked = ask(traces)
+        while not asked.running():
+            time.sleep(0.05)
+        remarks = fault()
+        took_s = asked.settle()
+    said = [remarks, *sorted(asked.reasons)]
+    case = Case(name, seen, asked, took_s, memory.web_mb, memory.jobs_mb)
+    case.remarks = "; ".join(part for part in said if part)
+    return case
+
+
+def kill_workers(server: Server) -> Callable[[], str]:
+    """SIGKILL of the worker, with its jobs, at chance moments."""
+
+    def fault() -> str:
+        chance, killed = random.Random(3), 0
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.2, KILL_EVERY_S))
+            for pid in worker_pids(server.pid):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        return f"{killed} kills"
+
+    return fault
+
+
+def worker_pids(web: int) -> list[int]:
+    """The worker that a web process has started."""
+    return [pid for pid in below(web) if "jarvis.server.worker" in command_line(pid)]
+
+
+def command_line(pid: int) -> str:
+    """How a process was started; empty where it has gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def lock_database() -> str:
+    """Another program holds the SQLite database for ten seconds."""
+    with closing(sqlite3.connect(database_file(), isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        time.sleep(LOCKED_S)
+        connection.execute("ROLLBACK")
+    return f"locked {LOCKED_S} s"
+
+
+def killed_web_process(home: Path, analysis: str, traces: Sequence[Path]) -> Case:
+    """The web process is killed while jobs run, and another one is started in its place."""
+    with serving(home, analysis) as server, crowd([server], PAGE, FEW_USERS, THINK_S) as before:
+        asked = ask(traces)
+        while not asked.running():
+            time.sleep(0.05)
+        os.kill(server.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    with serving(home, analysis) as server, Memory(server) as memory:
+        answered_s = time.monotonic() - killed_at
+        with crowd([server], PAGE, FEW_USERS, THINK_S) as seen:
+            took_s = asked.settle()
+    seen.stack_traces += before.stack_traces
+    case = Case("web process killed", seen, asked, took_s, memory.web_mb, memory.jobs_mb)
+    case.remarks = "; ".join([f"answers again after {answered_s:.1f} s", *sorted(asked.reasons)])
+    return case
+
+
+def traces_of(folder: Path, count: int, megabytes: float) -> list[Path]:
+    """Traces of about this size, no two the same."""
+    steps = max(1, round(megabytes / MB_PER_STEP))
+    return [
+        write_sample(folder / f"simulated-{seed}.json.gz", steps, seed=seed, scale="large")
+        for seed in range(1, count + 1)
+    ]
+
+
+def measured(home: Path, folder: Path, options: argparse.Namespace) -> Iterator[Case]:
+    """Each case in turn."""
+    analysis = analysed(home, options.rows)
+    traces = traces_of(folder, options.jobs, options.megabytes)
+    with serving(home, analysis) as server:
+        yield alone(server, options.users, options.seconds)
+        yield with_jobs(server, options.users, traces)
+        yield broken("worker killed", server, traces[:SLOTS], kill_workers(server))
+        yield broken("database locked", server, traces[:SLOTS], lock_database)
+    yield killed_web_process(home, analysis, traces[:SLOTS])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve, and let things happen."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--users", type=int, default=50)
+    parser.add_argument("--rows", type=int, default=20_000, help="operations of the page")
+    parser.add_argument("--jobs", type=int, default=12, help="analyses while users browse")
+    parser.add_argument("--megabytes", type=float, default=100, help="JSON of each trace")
+    parser.add_argument("--seconds", type=float, default=40, help="browsing without jobs")
+    parser.add_argument("--page", type=Path, help="write the results into this page")
+    options = parser.parse_args(arguments)
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        home, folder = Path(name) / "home", Path(name) / "traces"
+        os.environ[HOME_VARIABLE] = str(home)
+        for case in measured(home, folder, options):
+            rows.append(case.row())
+            print(" | ".join(rows[-1]), flush=True)
+    if options.page:
+        write_part(options.page, "team", table(WORDS, rows))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
