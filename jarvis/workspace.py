@@ -68,6 +68,16 @@ def uploads_dir() -> Path:
     return home() / "traces"
 
 
+def arriving_dir() -> Path:
+    """Where uploads grow until they are whole, one folder each."""
+    return home() / "arriving"
+
+
+def secret_file() -> Path:
+    """What the tickets of this server are signed with."""
+    return home() / "secret"
+
+
 def kept_traces_dir() -> Path:
     """Where traces that were read are kept as Arrow files, to be opened again at once."""
     return home() / "cache" / "traces"

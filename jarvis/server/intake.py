@@ -3,6 +3,8 @@
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +19,7 @@ ROOTS_VARIABLE = "JARVIS_TRACE_ROOTS"
 SAMPLE_NAME = "simulated-training-step.json.gz"
 _CHUNK_BYTES = 1 << 20
 _SHOWN_LETTERS = 200
+_DIGEST_LETTERS = 16
 _KEPT_LETTERS = 100
 """Of the end of a name, which says what kind of file it is."""
 
@@ -98,24 +101,64 @@ def _listed_roots() -> str:
     return ", ".join(map(str, trace_roots()))
 
 
+@dataclass(frozen=True, slots=True)
+class KeptTrace:
+    """A trace that was taken in; ``is_reused`` where the same bytes were here before."""
+
+    path: Path
+    is_reused: bool
+
+
+def upload_name(name: str) -> str:
+    """The name under which a file of this name is kept: a cleaned last part of it.
+
+    Raises IntakeError where nothing of that name can be read.
+    """
+    _check_name(name)
+    return safe_name(name[-_KEPT_LETTERS:])
+
+
+def kept_upload(name: str, sha256: str) -> Path:
+    """Where an upload with this content is kept under this name, whether or not it is there."""
+    return uploads_dir() / sha256[:_DIGEST_LETTERS] / name
+
+
+def keep_upload(written: Path, name: str, sha256: str) -> KeptTrace:
+    """Move a file, whole and on the disk of the home, to where uploads are kept.
+
+    ``sha256`` is that of its bytes, ``name`` one of ``upload_name``. The same bytes are stored once:
+    under another name they get a second name only.
+    """
+    target = kept_upload(name, sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.utime(target.parent)  # young again, so that it is not pruned before it is used
+    size = written.stat().st_size
+    whole = (path for path in target.parent.iterdir() if path.is_file())
+    same = next((path for path in whole if path.stat().st_size == size), None)
+    if same is None:
+        return KeptTrace(written.replace(target), is_reused=False)
+    with suppress(FileExistsError):
+        os.link(same, target)
+    written.unlink()
+    return KeptTrace(target, is_reused=True)
+
+
 def store_upload(name: str, content: BinaryIO) -> Path:
     """Keep an uploaded trace under its content hash; the same content is stored once.
 
     ``name`` comes from the browser: only a cleaned last part of it is used.
     """
-    _check_name(name)
+    kept_name = upload_name(name)
     root = uploads_dir()
     root.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(dir=root, prefix=".") as folder:
-        written = Path(folder) / safe_name(name[-_KEPT_LETTERS:])
+        written = Path(folder) / kept_name
         with written.open("wb") as file:
             while chunk := content.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 file.write(chunk)
-        target = root / digest.hexdigest()[:16] / written.name
-        target.parent.mkdir(exist_ok=True)
-        return written.replace(target)
+        return keep_upload(written, kept_name, digest.hexdigest()).path
 
 
 def sample_trace() -> Path:

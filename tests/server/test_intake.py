@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 from jarvis.server.intake import (
     ROOTS_VARIABLE,
     IntakeError,
+    keep_upload,
+    kept_upload,
     output_folder,
     sample_trace,
     server_trace,
@@ -100,6 +103,30 @@ def test_an_upload_is_kept_once_per_content_under_a_cleaned_name(root: Path) -> 
     home = root.parent / "home"
     assert first.is_relative_to(home)
     assert not [p for p in home.rglob("*") if p.name.startswith(".")]
+
+
+def test_the_same_bytes_under_another_name_take_no_room(root: Path, tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"bytes").hexdigest()
+    kept = []
+    for name in ("one.json", "two.json", "two.json"):
+        written = tmp_path / "home" / "written"
+        written.parent.mkdir(exist_ok=True)
+        written.write_bytes(b"bytes")
+        kept.append(keep_upload(written, name, digest))
+        assert not written.exists()
+    assert [one.is_reused for one in kept] == [False, True, True]
+    assert [one.path.name for one in kept] == ["one.json", "two.json", "two.json"]
+    assert kept[0].path.samefile(kept[1].path)
+
+
+def test_a_kept_file_that_lost_bytes_is_replaced(root: Path, tmp_path: Path) -> None:
+    kept = kept_upload("one.json", "0" * 64)
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"byt")
+    written = tmp_path / "home" / "written"
+    written.write_bytes(b"bytes")
+    assert not keep_upload(written, "one.json", "0" * 64).is_reused
+    assert kept.read_bytes() == b"bytes"
 
 
 def test_an_upload_of_another_kind_is_refused(root: Path) -> None:
