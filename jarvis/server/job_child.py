@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from jarvis.server.database import JobState
+from jarvis.server.job_memory import MEMORY_VARIABLE
 from jarvis.server.job_messages import (
     Assignment,
     FailedMessage,
@@ -45,10 +47,44 @@ def outcome_after(message: MadeMessage | FailedMessage) -> Outcome:
     return Outcome(JobState.DONE, result=message.result, analysis_id=message.analysis_id)
 
 
-class JobChild:
-    """One process for one job; it waits for it, ready, until ``give``."""
+class JobChild(ABC):
+    """One process for one job, wherever it runs; it waits for the job, ready, until ``give``."""
 
-    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+    def __init__(self) -> None:
+        self.job: Job | None = None
+        self.headway = Headway()
+        self.outcome: Outcome | None = None
+        """How the job ended; None while it runs."""
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Descriptors that become readable when the process says something or ends."""
+        return ()
+
+    @property
+    @abstractmethod
+    def is_waiting(self) -> bool:
+        """Whether it lives and has no job yet."""
+
+    @abstractmethod
+    def give(self, job: Job) -> None:
+        """Let it do a job; a process that has died meanwhile is noticed by ``listen``."""
+
+    @abstractmethod
+    def listen(self) -> bool:
+        """Take in what it has said; whether that is something new."""
+
+    @abstractmethod
+    def end(self, outcome: Outcome) -> None:
+        """End it, and all that it started, if it still runs; how its job ended if that is open."""
+
+
+class LocalChild(JobChild):
+    """A process on this machine, ended when it holds more than ``limit_bytes`` of memory."""
+
+    def __init__(self, limit_bytes: int, command: Sequence[str] = COMMAND) -> None:
+        super().__init__()
+        self._limit_bytes = limit_bytes
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -57,14 +93,10 @@ class JobChild:
             start_new_session=True,
         )
         self._messages, self._errors = _Lines(self._process.stdout), _Lines(self._process.stderr)
-        self.job: Job | None = None
-        self.headway = Headway()
-        self.outcome: Outcome | None = None
-        """How the job ended; None while it runs."""
 
     @property
-    def outputs(self) -> tuple[int, int]:
-        """What becomes readable when the process says something or ends."""
+    def outputs(self) -> tuple[int, ...]:
+        """The ends of its pipes."""
         return self._messages.descriptor, self._errors.descriptor
 
     def give(self, job: Job) -> None:
@@ -85,16 +117,9 @@ class JobChild:
             self._log(line.decode(errors="replace"))
         if self.outcome is None and self._process.poll() is not None and not self._is_speaking:
             self.outcome = Outcome(JobState.FAILED, self._why())
+        if self.outcome is None and self._memory_bytes() > self._limit_bytes:
+            self.outcome = Outcome(JobState.FAILED, _too_much(self._limit_bytes))
         return news
-
-    def memory_bytes(self) -> int:
-        """What it holds in memory or swap, without files that it has mapped; 0 where unknown."""
-        try:
-            status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
-        except OSError:
-            return 0
-        lines = [line.split() for line in status.splitlines() if line.startswith(_OWN_MEMORY)]
-        return sum(int(kilobytes) for _, kilobytes, _ in lines) * 1024
 
     def end(self, outcome: Outcome) -> None:
         """End it, and all that it started, if it still runs; how its job ended if that is open."""
@@ -148,6 +173,15 @@ class JobChild:
     def _log(self, line: str) -> None:
         self.headway.log = f"{self.headway.log}{line}\n"[-LOG_CHARACTERS:]
 
+    def _memory_bytes(self) -> int:
+        """What it holds in memory or swap, without files that it has mapped; 0 where unknown."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        except OSError:
+            return 0
+        lines = [line.split() for line in status.splitlines() if line.startswith(_OWN_MEMORY)]
+        return sum(int(kilobytes) for _, kilobytes, _ in lines) * 1024
+
     def _why(self) -> str:
         code = self._process.returncode
         if code < 0:
@@ -161,6 +195,13 @@ class JobChild:
             f"The job ended with an unexpected error ({last[:300]}). Its log has the details; "
             "please report them."
         )
+
+
+def _too_much(limit_bytes: int) -> str:
+    return (
+        f"The job needed more than its {limit_bytes / 1e9:.3g} GB of memory and was ended. "
+        f"Record fewer steps, or have the server give jobs more ({MEMORY_VARIABLE})."
+    )
 
 
 class _Lines:

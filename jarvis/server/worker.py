@@ -22,8 +22,8 @@ from sqlalchemy import Engine
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
 from jarvis.server.database import DatabaseError, JobKind, JobState, database
-from jarvis.server.job_child import COMMAND, JobChild
-from jarvis.server.job_memory import MEMORY_VARIABLE, memory_limit_bytes
+from jarvis.server.job_child import COMMAND, JobChild, LocalChild
+from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import Job, Outcome
 from jarvis.staging import clear_staged
 
@@ -108,21 +108,11 @@ class Worker:
             self._end(waiting, Outcome(JobState.FAILED))
             self._waiting, self._start_after = None, monotonic() + NEXT_READY_S
         if self._waiting is None and monotonic() >= self._start_after:
-            self._waiting = JobChild(self._command)
+            self._waiting = LocalChild(self._memory_bytes, self._command)
 
     def _attend(self, child: JobChild) -> None:
         self._has_news |= child.listen()
-        limit = self._memory_bytes
-        if child.outcome is None and child.memory_bytes() > limit:
-            self._end(
-                child,
-                Outcome(
-                    JobState.FAILED,
-                    f"The job needed more than its {limit / 1e9:.3g} GB of memory and was ended. "
-                    f"Record fewer steps, or have the server give jobs more ({MEMORY_VARIABLE}).",
-                ),
-            )
-        elif child.outcome is not None:
+        if child.outcome is not None:
             self._end(child, child.outcome)
 
     def _do_what_is_due(self) -> None:
