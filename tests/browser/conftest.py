@@ -33,8 +33,9 @@ IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 class Server:
     """``jarvis serve`` on a port of its own; it can be stopped and started again."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **settings: str) -> None:
         self.home = home
+        self._settings = settings
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -44,7 +45,7 @@ class Server:
     def start(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "jarvis.cli", "serve", "--port", str(self.port)],
-            env={**os.environ, "JARVIS_HOME": str(self.home)},
+            env={**os.environ, "JARVIS_HOME": str(self.home), **self._settings},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -61,6 +62,13 @@ class Server:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=20)
+            self._process = None
+
+    def kill(self) -> None:
+        """End it as a crash of the machine would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
             self._process = None
 
     def restart(self) -> None:

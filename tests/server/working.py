@@ -21,6 +21,9 @@ ABANDONED_S = 1.0
 
 SECONDS = 60
 
+EVERY_JOB = "every-job"
+"""In place of the id of one job, for ``hold_at``."""
+
 
 def hold_file(job_id: str) -> Path:
     """Where it stands at which step a job is to stop."""
