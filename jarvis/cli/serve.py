@@ -36,6 +36,12 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="jobs that run at once, each in a process of its own; 0 leaves them to workers "
         "elsewhere (default: 1)",
     )
+    command.add_argument(
+        "--open",
+        action="store_true",
+        help="listen beyond this machine though nobody is asked who they are: whoever reaches the "
+        "address may see, add and remove everything",
+    )
     command.set_defaults(run=_serve)
 
 
@@ -48,6 +54,11 @@ def _slots(text: str) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
+    from jarvis.server.login import check_login, check_reach
+    from jarvis.server.settings import settings
+
+    check_login(settings())
+    check_reach(settings(), arguments.host, is_open=arguments.open)
     import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
     from jarvis.server.database import database
     from jarvis.server.intake import ROOTS_VARIABLE, sample_trace
@@ -80,10 +91,9 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "host": arguments.host,
         "port": arguments.port,
         "timeout-graceful-shutdown": math.ceil(now.stop_seconds),
-        "forwarded-allow-ips": ",".join(now.trusted_proxies),
         "log-level": now.log_level,
         "ws": "websockets-sansio",
         "ws-max-size": MESSAGE_BYTES,
     }
-    flags = ("--no-access-log", "--no-server-header", "--no-use-colors", "--proxy-headers")
+    flags = ("--no-access-log", "--no-server-header", "--no-use-colors", "--no-proxy-headers")
     return [*flags, *(text for k, v in options.items() for text in (f"--{k}", str(v)))]

@@ -75,7 +75,12 @@ class Oidc(_Section):
     cookie_secret: SecretStr = Field(
         SecretStr(""), description="signs the login cookie; the same for all web processes"
     )
+    scopes: str = Field("openid email profile", description="what it is asked to tell")
+    user_claim: str = Field("email", description="the claim with a person's name")
     groups_claim: str = Field("groups", description="the claim with a person's groups")
+    session_hours: float = Field(
+        12.0, gt=0, allow_inf_nan=False, description="a login counts for so long"
+    )
 
 
 class Target(_Section):
