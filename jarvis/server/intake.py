@@ -126,8 +126,8 @@ def kept_upload(name: str, sha256: str) -> Path:
 def keep_upload(written: Path, name: str, sha256: str) -> KeptTrace:
     """Move a file, whole and on the disk of the home, to where uploads are kept.
 
-    ``sha256`` is that of its bytes, ``name`` one of ``upload_name``. The same bytes are stored once:
-    under another name they get a second name only.
+    ``sha256`` is that of its bytes, ``name`` one of ``upload_name``. The same bytes are stored
+    once: under another name they get a second name only.
     """
     target = kept_upload(name, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)

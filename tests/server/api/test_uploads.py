@@ -1,0 +1,212 @@
+"""Uploads on the disk: where they go on, what is refused, and what is kept of them."""
+
+import base64
+import errno
+import hashlib
+import os
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from jarvis.server import arrivals, uploads
+from jarvis.server.arrivals import (
+    Checksum,
+    ChecksumError,
+    OffsetError,
+    TooMuchError,
+    arriving,
+)
+from jarvis.server.intake import IntakeError
+from jarvis.server.uploads import (
+    BusyUploadError,
+    NoSpaceError,
+    TooLargeUploadError,
+    UnknownUploadError,
+    Upload,
+    create,
+    find,
+    remove,
+    sweep,
+)
+from jarvis.workspace import arriving_dir
+
+BYTES = b'{"traceEvents": []}'
+
+
+@pytest.fixture(autouse=True)
+def _home(home: Path) -> None:
+    """Each test has a home of its own."""
+
+
+def send(upload_id: str, offset: int, content: bytes, checksum: Checksum | None = None) -> Upload:
+    with arriving(upload_id, offset, checksum) as arrival:
+        arrival.write(content)
+        return arrival.end()
+
+
+def restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process knows in its memory is lost."""
+    monkeypatch.setattr(arrivals, "_digests", type(arrivals._digests)())
+
+
+def test_an_upload_in_parts_is_kept_by_its_content() -> None:
+    begun = create("../../my trace.json", len(BYTES), "ada")
+    assert begun.name == "my_trace.json"
+    assert (begun.offset_bytes, begun.trace, begun.owner) == (0, None, "ada")
+    assert send(begun.id, 0, BYTES[:7]).offset_bytes == 7
+    whole = send(begun.id, 7, BYTES[7:])
+    assert whole == find(begun.id)
+    assert whole.sha256 == hashlib.sha256(BYTES).hexdigest()
+    assert whole.trace is not None
+    assert whole.trace.read_bytes() == BYTES
+    assert not whole.is_reused
+
+
+def test_it_goes_on_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = create("a.json", len(BYTES), None)
+    send(begun.id, 0, BYTES[:7])
+    restart(monkeypatch)
+    assert find(begun.id).offset_bytes == 7
+    assert send(begun.id, 7, BYTES[7:]).sha256 == hashlib.sha256(BYTES).hexdigest()
+
+
+def test_one_that_was_killed_between_whole_and_kept_is_kept_by_the_next_touch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    begun = create("a.json", len(BYTES), None)
+    with monkeypatch.context() as patch:
+        patch.setattr(arrivals, "keep_upload", killed)
+        with pytest.raises(KeyboardInterrupt):
+            send(begun.id, 0, BYTES)
+    restart(monkeypatch)
+    assert find(begun.id).trace is None
+    assert send(begun.id, len(BYTES), b"").trace is not None
+
+
+def test_the_same_bytes_again_are_said_to_be_here() -> None:
+    first, second = (create("a.json", len(BYTES), None) for _ in range(2))
+    kept = send(first.id, 0, BYTES)
+    again = send(second.id, 0, BYTES)
+    assert again.is_reused
+    assert again.trace == kept.trace
+
+
+def test_bytes_for_another_place_and_too_many_bytes_are_refused() -> None:
+    begun = create("a.json", 10, None)
+    send(begun.id, 0, b"12345")
+    for offset in (0, 4, 6, 11):
+        with pytest.raises(OffsetError, match="goes on at byte 5"):
+            send(begun.id, offset, b"x")
+    with pytest.raises(TooMuchError, match="10 bytes"):
+        send(begun.id, 5, b"678901")
+    assert find(begun.id).offset_bytes == 5
+
+
+def test_two_senders_cannot_mix_their_bytes() -> None:
+    begun = create("a.json", 10, None)
+    with arriving(begun.id, 0) as first:
+        first.write(b"12")
+        with pytest.raises(BusyUploadError, match="another connection"):
+            send(begun.id, 0, b"ab")
+    assert send(begun.id, 2, b"34").offset_bytes == 4
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+def test_what_has_another_checksum_is_taken_back(algorithm: str) -> None:
+    begun = create("a.json", len(BYTES), None)
+    send(begun.id, 0, BYTES[:7])
+    right = base64.b64encode(hashlib.new(algorithm, BYTES[7:]).digest()).decode()
+    with pytest.raises(ChecksumError):
+        send(begun.id, 7, BYTES[7:-1] + b"?", Checksum(algorithm, right))
+    assert find(begun.id).offset_bytes == 7
+    whole = send(begun.id, 7, BYTES[7:], Checksum(algorithm, right))
+    assert whole.sha256 == hashlib.sha256(BYTES).hexdigest()
+
+
+def test_an_unknown_checksum_is_refused() -> None:
+    with pytest.raises(IntakeError, match="sha256"):
+        Checksum("crc32", "")
+
+
+@pytest.mark.parametrize("upload_id", ["", "..", "../x", "0" * 32, "0" * 31 + "/", "ÿ" * 32])
+def test_an_unknown_or_hostile_id_is_no_upload(upload_id: str) -> None:
+    for ask in (find, remove, lambda name: send(name, 0, b"")):
+        with pytest.raises(UnknownUploadError):
+            ask(upload_id)
+
+
+def test_what_cannot_be_taken_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_MAX_UPLOAD_GB", "0.001")
+    with pytest.raises(TooLargeUploadError, match="takes up to 1.00 MB"):
+        create("a.json", 1_010_000, None)
+    with pytest.raises(IntakeError, match="empty"):
+        create("a.json", 0, None)
+    with pytest.raises(IntakeError, match="no trace"):
+        create("a.exe", 1, None)
+    assert not arriving_dir().exists() or not list(arriving_dir().iterdir())
+
+
+def test_a_disk_without_room_is_said_before_a_byte_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = uploads.FREE_BYTES + 1000
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=room))
+    begun = create("a.json", 600, None)
+    with pytest.raises(NoSpaceError, match="has room for 400 B"):
+        create("b.json", 401, None)  # the other one will want its 600
+    remove(begun.id)
+    assert create("b.json", 401, None)
+
+
+def test_a_disk_that_gets_full_keeps_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = create("a.json", len(BYTES), None)
+    write = os.write
+
+    def full(file: int, content: bytes) -> int:
+        if write(file, content[:3]) < len(content):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return 3
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(NoSpaceError, match="disk was full"):
+            send(begun.id, 0, BYTES)
+    assert find(begun.id).offset_bytes == 3
+    assert send(begun.id, 3, BYTES[3:]).sha256 == hashlib.sha256(BYTES).hexdigest()
+
+
+def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST_AT_ONCE", 2)
+    first = create("a.json", 5, None)
+    create("b.json", 5, None)
+    with pytest.raises(BusyUploadError, match="Too many"):
+        create("c.json", 5, None)
+    send(first.id, 0, b"12345")
+    create("c.json", 5, None)
+
+
+def test_what_gets_no_byte_for_a_day_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, young = create("a.json", 5, None), create("b.json", 5, None)
+    long_ago = time.time() - uploads.EXPIRES_AFTER.total_seconds() - 5
+    folder = arriving_dir() / old.id
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (long_ago, long_ago))
+    sweep()
+    with pytest.raises(UnknownUploadError):
+        find(old.id)
+    assert find(young.id).offset_bytes == 0
+
+
+def test_a_removed_upload_leaves_nothing_but_what_is_kept() -> None:
+    begun = create("a.json", len(BYTES), None)
+    whole = send(begun.id, 0, BYTES)
+    remove(begun.id)
+    assert not list(arriving_dir().iterdir())
+    assert whole.trace is not None
+    assert whole.trace.is_file()
