@@ -92,9 +92,14 @@ class Target(_Section):
         ("jarvis",), description="what starts jarvis there, before its arguments"
     )
     container_command: tuple[str, ...] = Field(
-        ("docker", "exec"), description="what runs a command in the container"
+        ("docker", "exec", "-i"),
+        description="what runs a command in the container, with its input: when the input ends, "
+        "the job was cancelled",
     )
     ssh: tuple[str, ...] = Field(("ssh",), description="the ssh command, with options")
+    roots: tuple[str, ...] = Field(
+        (), description="folders there whose traces may be named; by default any that ssh may read"
+    )
 
 
 class Settings(BaseSettings):
@@ -157,6 +162,13 @@ class Settings(BaseSettings):
     )
     ingest_private_hosts: LowerNames = Field(
         (), description="of these, those that may have addresses of a private network"
+    )
+    sftp_key: Path | None = Field(
+        None,
+        description="key that sftp logs in with; by default those of ~/.ssh and of the ssh agent",
+    )
+    sftp_known_hosts: Path | None = Field(
+        None, description="keys of the hosts of sftp; by default those in ~/.ssh/known_hosts"
     )
     max_upload_gb: float = Field(
         20.0, gt=0, allow_inf_nan=False, description="largest file taken from a browser or API"
