@@ -28,7 +28,17 @@ from sqlalchemy.engine import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
 from jarvis.errors import JarvisError
-from jarvis.server.database import ACTIVE, JOBS, WORKERS, JobKind, JobState, reading, writing
+from jarvis.server.access import LOCAL, Person, is_visible
+from jarvis.server.database import (
+    ACTIVE,
+    JOBS,
+    WORKERS,
+    JobKind,
+    JobState,
+    Visibility,
+    reading,
+    writing,
+)
 
 ABANDONED_S = 20
 """A running job whose worker has been silent for so long is given up. Longer than a database may be
@@ -110,6 +120,7 @@ class Job:
     """A row of the table; times are UTC, ``percent`` 0 to 100.
 
     ``error`` says why a job failed and what to do; ``analysis_id`` is what it made or was about.
+    ``place`` is the machine of a cluster that ``worker`` has it done on.
     """
 
     id: str
@@ -119,6 +130,7 @@ class Job:
     parameters: dict[str, Any]
     folders: tuple[str, ...]
     owner: str | None
+    visibility: Visibility
     step: str | None
     step_number: int
     step_count: int
@@ -131,6 +143,7 @@ class Job:
     result: dict[str, Any]
     analysis_id: str | None
     worker: str | None
+    place: str | None
     is_cancel_requested: bool
     attempts: int
     created: datetime
@@ -170,7 +183,12 @@ class Outcome:
     analysis_id: str | None = None
 
 
-def submit(engine: Engine, new: NewJob, owner: str | None = None) -> Job:
+def submit(
+    engine: Engine,
+    new: NewJob,
+    owner: str | None = None,
+    visibility: Visibility = Visibility.TEAM,
+) -> Job:
     """Put a job into the queue; while one that asks for the same waits or runs, that one."""
     row = {
         "id": secrets.token_hex(_ID_BYTES),
@@ -180,6 +198,7 @@ def submit(engine: Engine, new: NewJob, owner: str | None = None) -> Job:
         "fingerprint": new.fingerprint,
         "folders": list(new.folders),
         "owner": owner,
+        "visibility": visibility,
         "attempts": 0,
         "created": _now(),
         **_ANEW,
@@ -212,14 +231,21 @@ def latest(engine: Engine, new: NewJob) -> Job | None:
 
 
 def recent(
-    engine: Engine, *, states: Collection[JobState] = (), limit: int = 100, offset: int = 0
+    engine: Engine,
+    *,
+    states: Collection[JobState] = (),
+    person: Person = LOCAL,
+    limit: int = 100,
+    offset: int = 0,
 ) -> list[Job]:
-    """Jobs, those that wait or run first, then the newest; of some states only where given.
+    """Jobs that a person may see, those that wait or run first, then the newest.
+
+    Of some states only where given.
 
     That a trace was read is no news: such jobs are left out when they are done.
     """
     order = case((_is_active(), 0), else_=1), JOBS.c.created.desc(), JOBS.c.id
-    wanted = select(JOBS).where(_IS_NEWS).order_by(*order)
+    wanted = select(JOBS).where(_IS_NEWS, is_visible(person, JOBS)).order_by(*order)
     if states:
         wanted = wanted.where(JOBS.c.state.in_(states))
     with reading(engine) as connection:
@@ -227,9 +253,10 @@ def recent(
         return [_of_row(row) for row in rows]
 
 
-def counts(engine: Engine) -> dict[JobState, int]:
+def counts(engine: Engine, person: Person = LOCAL) -> dict[JobState, int]:
     """How many jobs of those that ``recent`` lists are in each state; none where there are none."""
-    counted = select(JOBS.c.state, func.count()).where(_IS_NEWS).group_by(JOBS.c.state)
+    is_counted = _IS_NEWS & is_visible(person, JOBS)
+    counted = select(JOBS.c.state, func.count()).where(is_counted).group_by(JOBS.c.state)
     with reading(engine) as connection:
         return dict(connection.execute(counted).all())
 
@@ -289,6 +316,20 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
     with writing(engine) as connection:
         row = connection.execute(taken).mappings().first()
     return None if row is None else _of_row(row)
+
+
+def begin_at(engine: Engine, job_id: str, attempt: int, place: str) -> bool:
+    """Say on which machine of a cluster an attempt begins; False where it must not begin there,
+    since it has begun before, or was ended meanwhile. UnknownJobError where there is no such job.
+    """
+    begun = _update(job_id, JobState.RUNNING).where(
+        JOBS.c.attempts == attempt, JOBS.c.place.is_(None)
+    )
+    with writing(engine) as connection:
+        if connection.execute(begun.values(place=place)).rowcount:
+            return True
+        _job(connection, job_id)
+        return False
 
 
 def beat(engine: Engine, worker: str, slots: int, headway: Mapping[str, Headway]) -> None:
@@ -379,6 +420,7 @@ _ANEW: dict[str, Any] = {
     "result": None,
     "analysis_id": None,
     "worker": None,
+    "place": None,
     "heartbeat": None,
     "is_cancel_requested": False,
     "started": None,

@@ -1,4 +1,4 @@
-"""Analyses with owners, API tokens, the audit log."""
+"""Analyses with owners, API tokens, the audit log; where a job runs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,6 +10,9 @@ down_revision = "0001"
 def upgrade() -> None:
     """Make the tables."""
     moment = sa.DateTime(timezone=True)
+    op.add_column("jobs", sa.Column("place", sa.Text))
+    visibility = sa.Column("visibility", sa.String(16), nullable=False, server_default="team")
+    op.add_column("jobs", visibility)
     op.create_table(
         "analyses",
         sa.Column("id", sa.String(64), primary_key=True),

@@ -1,0 +1,69 @@
+"""What a role allows, and what of others is seen: in Python and in SQL alike."""
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.access import (
+    LOCAL,
+    ForbiddenError,
+    Person,
+    Role,
+    may_change,
+    may_see,
+    require,
+)
+from jarvis.server.database import JobKind, JobState, Visibility
+from jarvis.server.jobs import NewJob
+
+ADA, BOB = "ada@example.org", "bob@example.org"
+PEOPLE = [Person(name, role) for name in (ADA, BOB) for role in Role]
+
+
+@dataclass(frozen=True)
+class _Thing:
+    owner: str | None
+    visibility: Visibility
+
+
+@pytest.mark.parametrize(
+    ("person", "thing", "is_seen", "is_changed"),
+    [
+        (Person(ADA, Role.EDITOR), _Thing(ADA, Visibility.PRIVATE), True, True),
+        (Person(BOB, Role.EDITOR), _Thing(ADA, Visibility.PRIVATE), False, False),
+        (Person(BOB, Role.EDITOR), _Thing(ADA, Visibility.TEAM), True, False),
+        (Person(BOB, Role.ADMIN), _Thing(ADA, Visibility.PRIVATE), True, True),
+        (Person(ADA, Role.VIEWER), _Thing(ADA, Visibility.PRIVATE), True, False),
+        (Person(ADA, Role.NONE), _Thing(ADA, Visibility.TEAM), False, False),
+        (Person(None, Role.EDITOR), _Thing(None, Visibility.PRIVATE), False, False),
+        (LOCAL, _Thing(ADA, Visibility.PRIVATE), True, True),
+    ],
+)
+def test_who_sees_and_changes_what(
+    person: Person, thing: _Thing, is_seen: bool, is_changed: bool
+) -> None:
+    assert may_see(person, thing) is is_seen
+    assert may_change(person, thing) is is_changed
+
+
+def test_a_refusal_says_which_role_is_missing() -> None:
+    with pytest.raises(ForbiddenError, match=r"ada.* may not analyse traces .* role editor"):
+        require(Person(ADA, Role.VIEWER), Role.EDITOR, "analyse traces")
+    require(Person(ADA, Role.EDITOR), Role.EDITOR, "analyse traces")
+
+
+def test_the_queue_shows_to_each_what_they_may_see(engine: Engine) -> None:
+    for number, (owner, visibility) in enumerate(
+        itertools.product((ADA, BOB, None), (Visibility.TEAM, Visibility.PRIVATE))
+    ):
+        new = NewJob(JobKind.EXPORT, f"{number}", {"number": number})
+        jobs.submit(engine, new, owner, visibility)
+    everything = jobs.recent(engine)
+    assert len(everything) == 6
+    for person in [*PEOPLE, Person(None, Role.EDITOR), LOCAL]:
+        allowed = {job.id for job in everything if may_see(person, job)}
+        assert {job.id for job in jobs.recent(engine, person=person)} == allowed, person
+        assert jobs.counts(engine, person).get(JobState.QUEUED, 0) == len(allowed), person
