@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +16,7 @@ from jarvis.perf_report import TABLES, CallPath, PerfReport
 from jarvis.perf_report.imported import ImportedReport
 from jarvis.perf_report.reprojection import StoredReport
 from jarvis.pipeline.steps import Progress, step
+from jarvis.product import product_version
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
 from jarvis.reports.comparative import write_comparison
@@ -36,8 +36,6 @@ from jarvis.run import (
 from jarvis.run.comparing import sides
 from jarvis.trace import TraceInfo
 from jarvis.trace_health import TABLE as HEALTH
-
-DISTRIBUTION = "jarvis-perf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ def _run(
     tables[HEALTH] = base.health()
     tables |= {category_table(key): rows for key, rows in classified.items()}
     manifest = Manifest(
-        jarvis_version=_version(),
+        jarvis_version=product_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         analysis_id=analysis_id(info.sha256, options),
         model_name=options.model_name,
@@ -156,10 +154,3 @@ def _summary(outcome: Outcome) -> CategorySummary:
         efficiency_pct=result.efficiency_pct,
         finding_count=len(result.findings),
     )
-
-
-def _version() -> str:
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"
