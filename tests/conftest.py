@@ -11,7 +11,7 @@ from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
 
-pytest_plugins = ("tests.services.postgres",)
+pytest_plugins = ("tests.services.postgres", "tests.services.s3", "tests.services.sshd")
 
 REQUIRE_ALL = os.environ.get("JARVIS_TEST_REQUIRE_ALL") == "1"
 
