@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from jarvis.charts import Palette
-from jarvis.dashboard import links, navigation, sidebar, state
+from jarvis.dashboard import links, login, navigation, sidebar, state
 from jarvis.dashboard.browser_history import keep_one_entry_per_action
 from jarvis.dashboard.job_chip import job_chip
 from jarvis.dashboard.keeping import say_what_was_removed
@@ -27,6 +27,7 @@ def main() -> None:
         initial_sidebar_state=_SIDEBAR_PX,
     )
     st.logo(_logo(state.palette()), size="large")
+    login.gate()
     sections = menu()
     navigation.remember(page for pages in sections.values() for page in pages)
     page = st.navigation(sections, expanded=True)
@@ -58,6 +59,8 @@ def draw(body: Callable[[], None], url_path: str) -> None:
         sidebar.copy_link(url_path)
     with jobs_slot:
         job_chip()
+    with st.sidebar:
+        login.who_is_here()
 
 
 def _logo(colours: Palette) -> str:

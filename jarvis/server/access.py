@@ -83,13 +83,18 @@ def may_change(person: Person, owned: Owned) -> bool:
     return _is_theirs(person, owned)
 
 
+def lacking(person: Person, role: Role) -> str | None:
+    """Why a person may not do what needs a role, and what to do; None where they may."""
+    if may(person, role):
+        return None
+    return f"This needs the role {role}; yours is {person.role}. Ask an admin of this server."
+
+
 def require(person: Person, role: Role, action: str) -> None:
     """ForbiddenError where a person may not do what ``action`` names, like "analyse traces"."""
-    if not may(person, role):
+    if (reason := lacking(person, role)) is not None:
         who = person.name or "Somebody who is not logged in"
-        raise ForbiddenError(
-            f"{who} may not {action} here: that needs the role {role}. Ask an admin of this server."
-        )
+        raise ForbiddenError(f"{who} may not {action} here. {reason}")
 
 
 def _is_theirs(person: Person, owned: Owned) -> bool:

@@ -1,0 +1,81 @@
+"""Who looks at the page."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import streamlit as st
+
+from jarvis.server.access import LOCAL, Person, Role, lacking
+from jarvis.server.roles import UnknownPersonError, group_names, person_named
+from jarvis.server.settings import Settings, settings
+
+NOBODY = Person(None, Role.NONE)
+"""Somebody who has not logged in."""
+
+
+def visitor() -> Person:
+    """Whoever looks at the page; ``NOBODY`` before a login, everyone is ``LOCAL`` without access.
+
+    Raises UnknownPersonError where the login, or the proxy, does not say it as it should.
+    """
+    now = settings()
+    if now.access == "off":
+        return LOCAL
+    return _logged_in(now) if now.access == "oidc" else _told_by_proxy(now)
+
+
+def missing_role(role: Role = Role.EDITOR) -> str | None:
+    """Why the visitor may not do what needs a role, None where they may; for a disabled control."""
+    return lacking(visitor(), role)
+
+
+def login_mark() -> str:
+    """Tells one login of the visitor from the next: its moment, or the day behind a proxy."""
+    issued = _claims().get("iat")
+    return str(issued) if issued is not None else f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+def _logged_in(now: Settings) -> Person:
+    claims = _claims()
+    if not claims.get("is_logged_in") or _is_over(claims, now):
+        return NOBODY
+    name = claims.get(now.oidc.user_claim)
+    if not isinstance(name, str):
+        raise UnknownPersonError(
+            f"The login says no {now.oidc.user_claim!r}, so who you are cannot be told. An admin "
+            "of this server can name another claim (JARVIS_OIDC__USER_CLAIM), or ask for more "
+            "(JARVIS_OIDC__SCOPES)."
+        )
+    if now.oidc.user_claim == "email" and claims.get("email_verified") is False:
+        raise UnknownPersonError(
+            "The login says that nobody has checked your email address, so it does not count here. "
+            "Confirm it there, then log in again."
+        )
+    return person_named(name, group_names(claims.get(now.oidc.groups_claim)), now)
+
+
+def _is_over(claims: dict[str, Any], now: Settings) -> bool:
+    """Whether a login is older than it may be, or does not say how old it is."""
+    issued = claims.get("iat")
+    if not isinstance(issued, int | float):
+        return True
+    age = datetime.now(UTC) - datetime.fromtimestamp(issued, UTC)
+    return age > timedelta(hours=now.oidc.session_hours)
+
+
+def _told_by_proxy(now: Settings) -> Person:
+    """The person of the proxy's headers, which only trusted ones get through."""
+    names = st.context.headers.get_all(now.user_header)
+    if not names:
+        return NOBODY
+    if len(names) > 1:
+        raise UnknownPersonError(
+            f"The proxy says twice who you are ({now.user_header}). It must replace what a browser "
+            "sends by its own."
+        )
+    groups = ",".join(st.context.headers.get_all(now.groups_header))
+    return person_named(names[0], group_names(groups), now)
+
+
+def _claims() -> dict[str, Any]:
+    return dict(st.user.to_dict())
