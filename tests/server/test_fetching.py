@@ -1,0 +1,355 @@
+"""Traces from other machines: by http from a real server on loopback, by sftp from a real sshd."""
+
+import hashlib
+import logging
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from jarvis.server import fetching
+from jarvis.server.fetching import AddressError, FetchError, fetch_trace, over_http, over_sftp
+from jarvis.server.intake import IntakeError, KeptTrace
+from tests.server.file_server import FileServer, file_server
+from tests.services.sshd import Sshd, make_key, node
+
+__all__ = ["node"]
+
+CONTENT = bytes(range(256)) * 4_000
+NAME = "traces.test"
+"""A host that only these tests know."""
+
+
+@pytest.fixture
+def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """A web server that may be fetched from as ``localhost`` and as ``NAME``."""
+    monkeypatch.setattr(fetching, "WAITS_S", (0.0, 0.0))
+    with file_server(CONTENT) as running:
+        allow(monkeypatch, f"127.0.0.1:{running.port}", f"{NAME}:{running.port}")
+        yield running
+
+
+def allow(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
+    for variable in ("JARVIS_INGEST_HOSTS", "JARVIS_INGEST_PRIVATE_HOSTS"):
+        monkeypatch.setenv(variable, ",".join(hosts))
+
+
+def fetched(address: str, folder: Path) -> tuple[KeptTrace, list[tuple[int, int | None]]]:
+    """What is kept, and the progress that was said."""
+    said: list[tuple[int, int | None]] = []
+    folder.mkdir(exist_ok=True)
+    return fetch_trace(address, folder, lambda *far: said.append(far)), said
+
+
+def test_a_trace_is_fetched_and_kept_by_its_content(server: FileServer, tmp_path: Path) -> None:
+    kept, said = fetched(f"http://127.0.0.1:{server.port}/runs/a.json?token=secret", tmp_path)
+    assert kept.path.read_bytes() == CONTENT
+    assert kept.path.name == "a.json"
+    assert kept.path.parent.name == hashlib.sha256(CONTENT).hexdigest()[:16]
+    assert said[0] == (0, len(CONTENT))
+    assert said[-1] == (len(CONTENT), len(CONTENT))
+    assert len(said) > 2
+    assert server.asked[0][0] == "/runs/a.json?token=secret"
+    again, _ = fetched(f"http://127.0.0.1:{server.port}/runs/a.json", tmp_path)
+    assert again == KeptTrace(kept.path, is_reused=True)
+
+
+def test_the_length_may_be_unknown(server: FileServer, tmp_path: Path) -> None:
+    server.says_length = False
+    kept, said = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+    assert kept.path.read_bytes() == CONTENT
+    assert said[-1] == (len(CONTENT), None)
+
+
+def test_after_a_broken_connection_only_the_rest_is_asked_for(
+    server: FileServer, tmp_path: Path
+) -> None:
+    server.breaks = [300_000, 200_000]
+    kept, said = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+    assert kept.path.read_bytes() == CONTENT
+    asked = [headers.get("range") for _, headers in server.asked]
+    assert asked == [None, "bytes=300000-", "bytes=500000-"]
+    assert [done for done, _ in said] == sorted(done for done, _ in said)
+
+
+@pytest.mark.parametrize("change", [{"takes_ranges": False}, {"etag": None}, {"etag": 'W/"1"'}])
+def test_where_the_rest_cannot_be_had_all_comes_again(
+    server: FileServer, tmp_path: Path, change: dict[str, object]
+) -> None:
+    for name, value in change.items():
+        setattr(server, name, value)
+    server.breaks = [300_000]
+    kept, _ = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+    assert kept.path.read_bytes() == CONTENT
+
+
+def test_a_file_that_changed_meanwhile_comes_whole(server: FileServer, tmp_path: Path) -> None:
+    def change(done: int, _: int | None) -> None:
+        if done > 100_000:
+            server.etag, server.content = '"2"', CONTENT[::-1]
+
+    server.breaks = [300_000]
+    kept = fetch_trace(f"http://127.0.0.1:{server.port}/a.json", tmp_path, change)
+    assert kept.path.read_bytes() == CONTENT[::-1]
+
+
+def test_a_connection_that_breaks_again_and_again_is_given_up(
+    server: FileServer, tmp_path: Path
+) -> None:
+    server.breaks = [300_000, 0, 0, 0, 0]
+    with pytest.raises(FetchError, match="stopped sending"):
+        fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+    assert len(server.asked) == 3
+
+
+def test_too_large_a_file_is_refused_at_once_or_when_it_shows(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_MAX_UPLOAD_GB", "0.0005")
+    for says_length in (True, False):
+        server.says_length = says_length
+        with pytest.raises(FetchError, match=r"larger than the 0\.0005 GB"):
+            fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+    assert (tmp_path / "growing").stat().st_size <= 500_000
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(404, "404 (Not Found). Check the path"), (599, "599.")]
+)
+def test_an_answer_without_the_file_is_said(
+    server: FileServer, tmp_path: Path, status: int, said: str
+) -> None:
+    server.status = status
+    with pytest.raises(FetchError) as error:
+        fetched(f"http://127.0.0.1:{server.port}/a.json?token=secret", tmp_path)
+    assert said in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_no_secret_is_logged(
+    server: FileServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        fetched(f"http://127.0.0.1:{server.port}/a.json?token=secret", tmp_path)
+    assert "secret" not in caplog.text
+
+
+def test_a_file_has_the_name_of_its_address_or_of_its_sender(
+    server: FileServer, tmp_path: Path
+) -> None:
+    with pytest.raises(IntakeError, match="is no trace that can be read"):
+        fetched(f"http://127.0.0.1:{server.port}/download?id=7", tmp_path)
+    server.disposition = 'attachment; filename="../../run 7.json.gz"'
+    kept, _ = fetched(f"http://127.0.0.1:{server.port}/download?id=7", tmp_path)
+    assert kept.path.name == "run_7.json.gz"
+
+
+def test_redirections_are_followed_to_allowed_places_only(
+    server: FileServer, tmp_path: Path, home: Path
+) -> None:
+    server.location = "/a.json"
+    kept, _ = fetched(f"http://127.0.0.1:{server.port}/from", tmp_path)
+    assert kept.path.read_bytes() == CONTENT
+    for location in (
+        "http://169.254.169.254/latest/meta-data/",
+        "http://10.0.0.1/a.json",
+        "//metadata.internal/a.json",
+        f"http://127.0.0.1:{server.port + 1}/a.json",
+        "file:///etc/passwd",
+        f"sftp://127.0.0.1:{server.port}/a.json",
+        f"http://me:secret@127.0.0.1:{server.port}/a.json",
+    ):
+        server.location = location
+        asked = len(server.asked)
+        with pytest.raises(AddressError):
+            fetched(f"http://127.0.0.1:{server.port}/from", tmp_path)
+        assert len(server.asked) == asked + 1
+
+
+def test_redirections_come_to_an_end(server: FileServer, tmp_path: Path) -> None:
+    server.location = "/from-here-to-there"
+    with pytest.raises(FetchError, match="leads on more than 5 times"):
+        fetched(f"http://127.0.0.1:{server.port}/from", tmp_path)
+    assert len(server.asked) == over_http.MAX_REDIRECTS + 1
+
+
+def test_a_name_is_looked_up_once_for_a_connection(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that stands for another machine at each look cannot pass the check with one of them
+    and be spoken to as the other."""
+    looked_up: list[str] = []
+    real = socket.getaddrinfo
+
+    def look_up(host: str, port: int, *rest: object, **more: object) -> object:
+        if host != NAME:
+            return real(host, port, *rest, **more)  # type: ignore[arg-type]
+        looked_up.append(host)
+        machine = "127.0.0.1" if len(looked_up) == 1 else "169.254.169.254"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (machine, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    kept, _ = fetched(f"http://{NAME}:{server.port}/a.json", tmp_path)
+    assert kept.path.read_bytes() == CONTENT
+    assert looked_up == [NAME]
+    assert server.asked[0][1]["host"] == f"{NAME}:{server.port}"
+    server.location, server.asked[:] = f"http://{NAME}:{server.port}/a.json", []
+    with pytest.raises(AddressError, match=r"169\.254\.169\.254"):
+        fetched(f"http://{NAME}:{server.port}/a.json", tmp_path)
+
+
+def test_no_proxy_of_the_environment_comes_between(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    assert fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+
+
+def test_a_machine_that_is_away_is_said(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        away = bound.getsockname()[1]
+    allow(monkeypatch, f"127.0.0.1:{away}")
+    with pytest.raises(FetchError, match=f"127.0.0.1:{away} cannot be reached: .*refused"):
+        fetched(f"http://127.0.0.1:{away}/a.json", tmp_path)
+
+
+def test_the_certificate_must_be_that_of_the_host(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also though the connection goes to an address that was looked up before."""
+    certificate = tmp_path / "certificate.pem"
+    key = _signed(certificate)
+    sending = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    sending.load_cert_chain(certificate, key)
+    real = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *rest, **more: real(
+            "127.0.0.1" if host.endswith(".test") else host, *rest, **more
+        ),
+    )
+    with file_server(CONTENT, sending) as running:
+        allow(monkeypatch, f"{NAME}:{running.port}", f"other.test:{running.port}")
+        with pytest.raises(FetchError, match="certificate verify failed"):
+            fetched(f"https://{NAME}:{running.port}/a.json", tmp_path)
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        monkeypatch.setattr(over_http, "_trusted", lambda: trusting)
+        kept, _ = fetched(f"https://{NAME}:{running.port}/a.json", tmp_path)
+        assert kept.path.read_bytes() == CONTENT
+        with pytest.raises(FetchError, match=r"not valid for 'other\.test'"):
+            fetched(f"https://other.test:{running.port}/a.json", tmp_path)
+
+
+def _signed(certificate: Path) -> Path:
+    """A certificate of ``NAME`` that signs itself; its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    place = certificate.with_name("key.pem")
+    place.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return place
+
+
+@pytest.fixture
+def by_sftp(node: Sshd, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a trace on the ssh server, which lets this one in."""
+    monkeypatch.setattr(fetching, "WAITS_S", (0.0, 0.0))
+    allow(monkeypatch, f"127.0.0.1:{node.port}")
+    monkeypatch.setenv("JARVIS_SFTP_KEY", str(node.key))
+    monkeypatch.setenv("JARVIS_SFTP_KNOWN_HOSTS", str(node.known_hosts))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "a b.json").write_bytes(CONTENT)
+    return f"sftp://{node.user}@127.0.0.1:{node.port}{tmp_path}/there/a%20b.json"
+
+
+def test_a_trace_comes_by_sftp(by_sftp: str, tmp_path: Path) -> None:
+    kept, said = fetched(by_sftp, tmp_path / "here")
+    assert kept.path.read_bytes() == CONTENT
+    assert kept.path.name == "a_b.json"
+    assert said[0] == (0, len(CONTENT))
+    assert said[-1] == (len(CONTENT), len(CONTENT))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # paramiko's
+def test_the_rest_comes_by_sftp_after_a_broken_connection(
+    by_sftp: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, clients = over_sftp._connected, []
+
+    def connected(*given: object) -> object:
+        clients.append(connect(*given))  # type: ignore[arg-type]
+        return clients[-1]
+
+    starts: list[int] = []
+
+    def on_bytes(done: int, _: int | None) -> None:
+        starts.append(done)
+        if done > 500_000 and len(clients) == 1:
+            clients[0].get_transport().sock.close()
+
+    monkeypatch.setattr(over_sftp, "_AHEAD_BLOCKS", 2)
+    monkeypatch.setattr(over_sftp, "_connected", connected)
+    (tmp_path / "here").mkdir()
+    kept = fetch_trace(by_sftp, tmp_path / "here", on_bytes)
+    assert kept.path.read_bytes() == CONTENT
+    assert len(clients) == 2
+    assert starts == sorted(starts)
+
+
+def test_what_sftp_refuses_is_said(
+    by_sftp: str, node: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    with pytest.raises(FetchError, match="No such file"):
+        fetched(by_sftp.replace("there", "elsewhere"), here)
+    with pytest.raises(FetchError, match="is no file"):
+        fetched(by_sftp.rpartition("/")[0], here)
+    make_key(tmp_path / "stranger")
+    monkeypatch.setenv("JARVIS_SFTP_KEY", str(tmp_path / "stranger"))
+    with pytest.raises(FetchError, match=f"does not let {node.user} in"):
+        fetched(by_sftp, here)
+
+
+def test_a_host_must_show_the_key_that_is_known(
+    by_sftp: str, node: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = tmp_path / "known_hosts"
+    monkeypatch.setenv("JARVIS_SFTP_KNOWN_HOSTS", str(known))
+    with pytest.raises(FetchError, match="is not known here"):
+        fetched(by_sftp, tmp_path / "here")
+    other = (node.key.with_suffix(".pub")).read_text()
+    known.write_text(f"[127.0.0.1]:{node.port} {other}")
+    with pytest.raises(FetchError, match="shows another key"):
+        fetched(by_sftp, tmp_path / "here")
