@@ -1,4 +1,4 @@
-"""A small web server on loopback that sends one file as a test wants it; it notes what was asked."""
+"""A small web server on loopback: it sends one file as a test wants it and notes what was asked."""
 
 import ssl
 import threading
