@@ -20,7 +20,7 @@ def staged_folder(root: Path, check: Callable[[], None]) -> Iterator[Path]:
     """
     check()
     root.parent.mkdir(parents=True, exist_ok=True)
-    token = f"{os.environ.get(LABEL_VARIABLE, '')}{uuid4().hex[:8]}"
+    token = _token()
     fresh, old = (root.with_name(f".{root.name}.{kind}-{token}") for kind in ("new", "old"))
     fresh.mkdir()
     try:
@@ -30,6 +30,18 @@ def staged_folder(root: Path, check: Callable[[], None]) -> Iterator[Path]:
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A hidden folder in ``parent`` that goes with the block; ``clear_staged`` finds it too."""
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = parent / f".{name}.new-{_token()}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def clear_staged(parent: Path, label: str) -> None:
@@ -45,6 +57,10 @@ def is_only_copy(left: Path) -> bool:
     """Whether a hidden folder is all that is left of one that was being replaced: its process was
     killed between the two moves."""
     return left.name.rpartition(".")[2].startswith("old-") and not _place_of(left).exists()
+
+
+def _token() -> str:
+    return f"{os.environ.get(LABEL_VARIABLE, '')}{uuid4().hex[:8]}"
 
 
 def _place_of(left: Path) -> Path:
