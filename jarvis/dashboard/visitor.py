@@ -6,8 +6,9 @@ from typing import Any
 import streamlit as st
 
 from jarvis.server.access import LOCAL, Person, Role, lacking
-from jarvis.server.roles import UnknownPersonError, group_names, person_named
+from jarvis.server.roles import UnknownPersonError, group_names, has_groups, person_named
 from jarvis.server.settings import Settings, settings
+from jarvis.server.userinfo import asked_of_provider
 
 NOBODY = Person(None, Role.NONE)
 """Somebody who has not logged in."""
@@ -39,6 +40,7 @@ def _logged_in(now: Settings) -> Person:
     claims = _claims()
     if not claims.get("is_logged_in") or _is_over(claims, now):
         return NOBODY
+    claims = _completed(claims, now)
     name = claims.get(now.oidc.user_claim)
     if not isinstance(name, str):
         raise UnknownPersonError(
@@ -52,6 +54,17 @@ def _logged_in(now: Settings) -> Person:
             "Confirm it there, then log in again."
         )
     return person_named(name, group_names(claims.get(now.oidc.groups_claim)), now)
+
+
+def _completed(claims: dict[str, Any], now: Settings) -> dict[str, Any]:
+    """The claims of a login, and what only the provider says where that is needed."""
+    oidc = now.oidc
+    needed = (oidc.user_claim, *((oidc.groups_claim,) if has_groups(now) else ()))
+    token = claims.get("tokens", {}).get("access")
+    if token is None or all(claim in claims for claim in needed):
+        return claims
+    more = asked_of_provider(oidc.issuer.rstrip("/"), token, str(claims.get("sub")))
+    return {**more, **claims}
 
 
 def _is_over(claims: dict[str, Any], now: Settings) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis.server.settings import PREFIX, Settings, SettingsError
+from jarvis.server.userinfo import DISCOVERY_PATH
 
 CALLBACK_PATH = "/oauth2callback"
 """Where the provider sends people back to; the path is Streamlit's."""
@@ -54,8 +55,9 @@ def login_secrets(now: Settings) -> dict[str, Any] | None:
         "cookie_secret": oidc.cookie_secret.get_secret_value(),
         "client_id": oidc.client_id,
         "client_secret": oidc.client_secret.get_secret_value(),
-        "server_metadata_url": f"{oidc.issuer.rstrip('/')}/.well-known/openid-configuration",
+        "server_metadata_url": f"{oidc.issuer.rstrip('/')}{DISCOVERY_PATH}",
         "client_kwargs": {"scope": oidc.scopes, "prompt": "select_account"},
+        "expose_tokens": ["access"],
     }
     return {"auth": section}
 

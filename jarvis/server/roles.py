@@ -40,6 +40,11 @@ def normal_name(name: str) -> str:
     return normal
 
 
+def has_groups(now: Settings) -> bool:
+    """Whether roles depend on groups at all."""
+    return any(entry.startswith(GROUP_MARK) for entry in (*now.admins, *now.editors))
+
+
 def group_names(claimed: Any) -> tuple[str, ...]:
     """Groups as a provider or a proxy says them: a list, or text with commas between."""
     if isinstance(claimed, str):
