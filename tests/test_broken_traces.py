@@ -38,6 +38,8 @@ def test_an_analysis_of_it_ends_well(
     assert main(["report", str(path), "--output_csvs_dir", str(tmp_path / "csv")]) == code
 
 
-@pytest.mark.parametrize("name", set(INPUTS) - REFUSED - {WHOLE, "Metadata of unknown kinds"})
+@pytest.mark.parametrize(
+    "name", sorted(set(INPUTS) - REFUSED - {WHOLE, "Metadata of unknown kinds"})
+)
 def test_what_is_wrong_is_said(name: str) -> None:
     assert set(what_is_said(INPUTS[name])) - set(what_is_said(INPUTS[WHOLE]))
