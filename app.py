@@ -3,7 +3,17 @@
 import streamlit as st
 
 from jarvis.dashboard import MAIN
+from jarvis.server.login import login_secrets
+from jarvis.server.logs import configure_logs
+from jarvis.server.settings import settings
 from jarvis.server.web import middleware, routes
 from jarvis.server.worker_watch import lifespan
 
-app = st.App(MAIN, lifespan=lifespan, routes=routes(), middleware=middleware())
+app = st.App(
+    MAIN,
+    secrets=login_secrets(settings()),
+    lifespan=lifespan,
+    routes=routes(),
+    middleware=middleware(st.get_option("server.address") or ""),
+)
+configure_logs("web")  # last: Streamlit sets up lines of its own

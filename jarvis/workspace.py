@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOME_VARIABLE = "JARVIS_HOME"
+CONFIG_VARIABLE = "JARVIS_CONFIG"
 LONGEST_FILE_NAME = 200
 """Bytes of a name; file systems take 255, and an ending is put behind it."""
 
@@ -81,6 +82,11 @@ def secret_file() -> Path:
 def kept_traces_dir() -> Path:
     """Where traces that were read are kept as Arrow files, to be opened again at once."""
     return home() / "cache" / "traces"
+
+
+def shared_copies_dir() -> Path:
+    """Where it is noted which files of ``home`` are copies of what an artifact root holds."""
+    return home() / "cache" / "shared"
 
 
 def compiled_templates_dir() -> Path:

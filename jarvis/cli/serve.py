@@ -6,12 +6,16 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jarvis.cli.shared import Commands, add_flag, print_step
-from jarvis.workspace import HOME_VARIABLE, home, resource
+from jarvis.workspace import CONFIG_VARIABLE, HOME_VARIABLE, home, resource
 
-MESSAGE_BYTES = 200 << 20
-"""The largest message of a browser: Streamlit's own limit for uploads in one piece."""
+if TYPE_CHECKING:
+    from jarvis.server.settings import Settings
+
+MESSAGE_BYTES = 25 << 20
+"""The largest message of a page: Streamlit's own limit for the state of its controls."""
 
 
 def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -42,6 +46,9 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="listen beyond this machine though nobody is asked who they are: whoever reaches the "
         "address may see, add and remove everything",
     )
+    command.add_argument(
+        "--config", metavar="FILE", type=Path, help=f"settings as TOML (default: {CONFIG_VARIABLE})"
+    )
     command.set_defaults(run=_serve)
 
 
@@ -52,22 +59,26 @@ def _slots(text: str) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    from jarvis.server.login import check_login, check_reach
+    from jarvis.server.settings import PREFIX, settings, use_file
+
+    if arguments.config is not None:
+        os.environ[CONFIG_VARIABLE] = str(arguments.config.resolve())
+        use_file()
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
-    from jarvis.server.login import check_login, check_reach
-    from jarvis.server.settings import settings
-
-    check_login(settings())
-    check_reach(settings(), arguments.host, is_open=arguments.open)
+    if arguments.job_slots is not None:
+        os.environ[f"{PREFIX}JOB_SLOTS"] = str(arguments.job_slots)
+    now = settings()
+    check_login(now)
+    check_reach(now, arguments.host, is_open=arguments.open)
+    _check_names(now, arguments.host)
     import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
     from jarvis.server.database import database
     from jarvis.server.intake import ROOTS_VARIABLE, sample_trace
     from jarvis.server.submission import Submission, submit
-    from jarvis.server.worker_watch import SLOTS_VARIABLE
 
     database()  # so that one that cannot be used is said here, not on a page
-    if arguments.job_slots is not None:
-        os.environ[SLOTS_VARIABLE] = str(arguments.job_slots)
     if arguments.with_sample:
         kept = submit(Submission(sample_trace()), print_step)
         print(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}", flush=True)
@@ -82,6 +93,19 @@ def _serve(arguments: argparse.Namespace) -> int:
     os.execv(sys.executable, command)  # so that a signal reaches the server itself
 
 
+def _check_names(now: "Settings", host: str) -> None:
+    """End where the server would not know its own name, so could answer nobody."""
+    from jarvis.server.settings import SettingsError
+    from jarvis.server.web.hosts import is_every_address
+
+    if is_every_address(host) and not now.public_url and not now.allowed_hosts:
+        raise SettingsError(
+            f"A server on {host} answers to the names that it is told: say how people reach it "
+            "(JARVIS_PUBLIC_URL=https://jarvis.example.org), or list names (JARVIS_ALLOWED_HOSTS; "
+            "* for any)."
+        )
+
+
 def _options(arguments: argparse.Namespace) -> list[str]:
     """As Streamlit would start it; but one that is told to stop waits for nobody forever."""
     from jarvis.server.settings import settings
@@ -92,6 +116,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "port": arguments.port,
         "timeout-graceful-shutdown": math.ceil(now.stop_seconds),
         "log-level": now.log_level,
+        "http": "h11",  # which limits how long headers may be
         "ws": "websockets-sansio",
         "ws-max-size": MESSAGE_BYTES,
     }

@@ -28,10 +28,9 @@ from pydantic_settings import (
 )
 
 from jarvis.errors import JarvisError
-from jarvis.workspace import HOME_VARIABLE
+from jarvis.workspace import CONFIG_VARIABLE, HOME_VARIABLE
 
 PREFIX = "JARVIS_"
-FILE_VARIABLE = "JARVIS_CONFIG"
 
 BELOW_THE_SERVER = (
     "home",
@@ -215,7 +214,9 @@ class Settings(BaseSettings):
         None, description="how people reach this server, like https://jarvis.example.org"
     )
     allowed_hosts: LowerNames = Field(
-        (), description="names that this server answers to; by default any on loopback"
+        (),
+        description="further names that this server answers to, beside those of loopback and of "
+        "public_url; *.example.org for those below, * for any",
     )
     api_requests_per_minute: int = Field(
         600, ge=1, description="requests to the API by one token or address"
@@ -246,7 +247,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The environment, then the file."""
-        file = os.environ.get(FILE_VARIABLE)
+        file = os.environ.get(CONFIG_VARIABLE)
         if not file:
             return (env_settings,)
         return (env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file))
@@ -270,9 +271,9 @@ def use_file() -> None:
 
 @lru_cache(maxsize=8)
 def _settings(_: frozenset[tuple[str, str]]) -> Settings:
-    file = os.environ.get(FILE_VARIABLE)
+    file = os.environ.get(CONFIG_VARIABLE)
     if file and not Path(file).is_file():
-        raise SettingsError(f"There is no file {file} ({FILE_VARIABLE}). Check the path.")
+        raise SettingsError(f"There is no file {file} ({CONFIG_VARIABLE}). Check the path.")
     try:
         return Settings()
     except ValidationError as error:

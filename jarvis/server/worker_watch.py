@@ -11,8 +11,6 @@ from time import monotonic
 
 from jarvis.server.settings import settings
 
-SLOTS_VARIABLE = "JARVIS_JOB_SLOTS"
-
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 """Between a death and the next start; twice as long each time while workers die young."""
 
@@ -23,14 +21,17 @@ STOP_S = 10.0
 log = logging.getLogger(__name__)
 
 
-def job_slots() -> int:
-    """``JARVIS_JOB_SLOTS``: how many jobs run at once, 0 where other workers do; by default one."""
-    return settings().job_slots
+def job_slots() -> int | None:
+    """``JARVIS_JOB_SLOTS``: how many jobs run at once, 0 where other workers do; by default one,
+    and None for as many as the Dask cluster can."""
+    now = settings()
+    is_open = now.dask_scheduler is not None and "job_slots" not in now.model_fields_set
+    return None if is_open else now.job_slots
 
 
-def worker_command(slots: int) -> tuple[str, ...]:
+def worker_command(slots: int | None) -> tuple[str, ...]:
     """What starts a worker that ends with its starter."""
-    slots_given = ("--slots", str(slots))
+    slots_given = () if slots is None else ("--slots", str(slots))
     return (sys.executable, "-m", "jarvis.server.worker", "--tied-to-input", *slots_given)
 
 

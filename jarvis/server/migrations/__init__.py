@@ -31,18 +31,19 @@ def upgrade(engine: Engine) -> None:
     Several processes may do so at once. Raises NewerDatabaseError.
     """
     with engine.connect() as connection:
-        if _version(connection) == HEAD:
+        if version(connection) == HEAD:
             return
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        found = _version(connection)
+        found = version(connection)
         if found is not None and found > HEAD:
             raise NewerDatabaseError(found)
         _run(connection)
 
 
-def _version(connection: Connection) -> str | None:
+def version(connection: Connection) -> str | None:
+    """The version that a database has; None for an empty one."""
     if not inspect(connection).has_table(_VERSION_TABLE):
         return None
     found = connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()

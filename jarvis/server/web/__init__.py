@@ -5,14 +5,32 @@ from collections.abc import Sequence
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
+from jarvis.server.settings import settings
+from jarvis.server.web.bodies import BodyLimits
+from jarvis.server.web.headers import SecureHeaders
 from jarvis.server.web.health import HEALTH_ROUTES
+from jarvis.server.web.hosts import AllowedHosts, answered_names
+from jarvis.server.web.metrics import METRICS_ROUTES
+from jarvis.server.web.proxies import TrustedProxies
+from jarvis.server.web.requests import Requests
 
 
 def routes() -> Sequence[BaseRoute]:
     """The routes beside those of the pages."""
-    return [*HEALTH_ROUTES]
+    return [*HEALTH_ROUTES, *METRICS_ROUTES]
 
 
-def middleware() -> Sequence[Middleware]:
-    """What wraps every request and websocket, the outermost first."""
-    return []
+def middleware(bound_to: str) -> Sequence[Middleware]:
+    """What wraps every request and websocket, the outermost first.
+
+    ``bound_to`` is the address that the server listens on.
+    """
+    now = settings()
+    names = answered_names(now, bound_to)
+    return [
+        Middleware(TrustedProxies),
+        Middleware(SecureHeaders, public_url=now.public_url),
+        Middleware(Requests),
+        Middleware(AllowedHosts, names=names, public_url=now.public_url),
+        Middleware(BodyLimits),
+    ]

@@ -1,8 +1,75 @@
-"""Whether the server lives: for what watches and restarts it."""
+"""Whether the server lives, and whether it can do its work: for what watches it.
+
+``/healthz`` looks at nothing: a server that does not answer it is to be started again. ``/readyz``
+looks at what the server needs: one that is not ready is to get no visitors for now.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from jarvis.errors import JarvisError
+from jarvis.server import jobs
+from jarvis.server.database import database, reading
+from jarvis.server.migrations import HEAD, version
+from jarvis.server.web.patience import Patience
+from jarvis.workspace import home
+
+ANSWER_S = 3.0
+"""What answers later is not ready."""
+
+PROBE = ".readiness"
+
+
+class _NotReadyError(JarvisError):
+    """Something that the server needs is not there."""
+
+
+def _database() -> str:
+    with reading(database()) as connection:
+        found = version(connection)
+    if found != HEAD:
+        raise _NotReadyError(f"It has version {found}, this server works with {HEAD}.")
+    return f"version {found}"
+
+
+def _storage() -> str:
+    probe = home() / f"{PROBE}-{os.getpid()}"
+    probe.write_bytes(b"ready")
+    probe.unlink()
+    return "can be written"
+
+
+def _worker() -> str:
+    if not jobs.has_worker(database()):
+        raise _NotReadyError(
+            f"No worker was heard of in the last {jobs.ABANDONED_S} s: jobs wait. Start one "
+            "(`jarvis worker`, or `jarvis serve` with JARVIS_JOB_SLOTS above 0)."
+        )
+    return "at work"
+
+
+NEEDS: Mapping[str, Callable[[], str]] = {
+    "database": _database,
+    "artifact root": _storage,
+    "worker": _worker,
+}
+"""What the server needs; each says how it is, or raises a JarvisError or OSError."""
+
+_asked = {name: Patience(ask, ANSWER_S) for name, ask in NEEDS.items()}
+
+
+async def _answer(name: str) -> dict[str, object]:
+    try:
+        return {"ready": True, "detail": await _asked[name].answer()}
+    except TimeoutError:
+        return {"ready": False, "detail": f"It did not answer within {ANSWER_S:g} s."}
+    except (JarvisError, OSError) as error:
+        return {"ready": False, "detail": str(error)}
 
 
 async def _alive(_: Request) -> Response:
@@ -10,4 +77,15 @@ async def _alive(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-HEALTH_ROUTES = (Route("/healthz", _alive),)
+async def _ready(_: Request) -> Response:
+    """Each thing that the server needs; 503 where one is not there."""
+    parts = dict(zip(NEEDS, await asyncio.gather(*map(_answer, NEEDS)), strict=True))
+    is_ready = all(part["ready"] for part in parts.values())
+    return JSONResponse(
+        {"status": "ready" if is_ready else "not ready", "parts": parts},
+        200 if is_ready else 503,
+        {"Cache-Control": "no-store"},
+    )
+
+
+HEALTH_ROUTES = (Route("/healthz", _alive), Route("/readyz", _ready))

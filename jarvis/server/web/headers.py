@@ -1,0 +1,58 @@
+"""What browsers are told about every answer: load nothing from elsewhere, show it in no frame."""
+
+from collections.abc import Mapping
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+INLINE_SCRIPT = "'sha256-THxz9J9+wf7rhwR2YkXJoSZ13UCmYyC+3lNDv2+8ugA='"
+"""The one script in Streamlit's page: it says to search engines that the page is not drawn yet."""
+
+CONTENT_SECURITY_POLICY: Mapping[str, tuple[str, ...]] = {
+    "default-src": ("'self'",),
+    "script-src": ("'self'", "blob:", INLINE_SCRIPT),  # components of our own are blobs
+    "style-src": ("'self'", "'unsafe-inline'"),
+    "img-src": ("'self'", "data:", "blob:"),
+    "font-src": ("'self'", "data:"),
+    "connect-src": ("'self'",),
+    "worker-src": ("'self'",),
+    "object-src": ("'none'",),
+    "frame-src": ("'none'",),
+    "frame-ancestors": ("'none'",),
+    "base-uri": ("'none'",),
+    "form-action": ("'self'",),
+}
+HSTS_S = 31_536_000
+"""Browsers that came by https once do so for a year."""
+
+_FIXED = {
+    "Content-Security-Policy": "; ".join(
+        f"{directive} {' '.join(sources)}" for directive, sources in CONTENT_SECURITY_POLICY.items()
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # links carry the ids of analyses
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+
+
+class SecureHeaders:
+    """Adds the headers to every answer; a stricter one of the answer itself stays."""
+
+    def __init__(self, app: ASGIApp, public_url: str | None) -> None:
+        self._app = app
+        self._headers = dict(_FIXED)
+        if public_url and public_url.lower().startswith("https://"):
+            self._headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_secured(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_secured)
