@@ -202,10 +202,9 @@ def _written(
     sides: Sequence[_Side], comparison: "Comparison", arguments: argparse.Namespace
 ) -> Iterator[Path]:
     """Write the files that are asked for."""
-    from jarvis.perf_report.compare_report import NamedReport, compare_reports, hidden_columns
-    from jarvis.reports.comparative import write_comparison
+    from jarvis.perf_report.compare_report import NamedReport, compare_reports
+    from jarvis.reports.comparative.folder import write_folder, write_sheets
     from jarvis.reports.csv import write_csvs
-    from jarvis.reports.xlsx import write_workbook
 
     reports = [NamedReport(side.name, side.run.sheets()) for side in sides]
     sheets = compare_reports(reports, arguments.sheets)
@@ -214,17 +213,13 @@ def _written(
     folder, workbook = arguments.output_dir, arguments.output_xlsx_path
     if folder is None or workbook is not None:
         workbook = workbook or ComparisonPaths(Path()).workbook
-        yield write_workbook(sheets, workbook, hidden_columns)
+        yield write_sheets(sheets, workbook)
     if arguments.output_csvs_dir is not None:
         yield from write_csvs(sheets, arguments.output_csvs_dir)
     if folder is None:
         return
     with staged_folder(folder, lambda: _check_folder(folder)) as fresh:
-        paths = ComparisonPaths(fresh)
-        write_workbook(sheets, paths.workbook, hidden_columns)
-        for role, side in zip(ROLES, sides, strict=False):
-            write_workbook(side.run.sheets(), paths.perf_report(role))
-        write_comparison(comparison, sides[1].run, sides[0].run, fresh)
+        write_folder(comparison, sides[1].run, sides[0].run, sheets, fresh)
     yield from sorted(folder.iterdir())
 
 

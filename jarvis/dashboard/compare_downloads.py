@@ -1,4 +1,4 @@
-"""The files of the Compare page; each is made when its button is clicked."""
+"""The files of the Compare page: small ones are made on a click, large ones by a job."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,51 +6,54 @@ from pathlib import Path
 import streamlit as st
 
 from jarvis.comparison import Comparison
+from jarvis.dashboard.compare_controls import PAGE
 from jarvis.dashboard.compare_sides import Sides
-from jarvis.server.comparison_downloads import (
-    comparative_report,
-    comparison_archive,
-    comparison_workbook,
-)
+from jarvis.dashboard.file_jobs import file_button, file_job
+from jarvis.reports.comparative.fair import fair_markdown
+from jarvis.reports.comparative.rough import rough_markdown
+from jarvis.reports.comparative.subject import Subject
+from jarvis.server.job_kinds import Compare
 from jarvis.workspace import ComparisonPaths, safe_name
 
 
 def downloads(sides: Sides, found: Comparison) -> None:
     """The comparison as files, under the tolerance of the page."""
     st.subheader("Take it home", help="Files of this comparison, made when they are asked for.")
-    target, reference = sides.target.run, sides.reference.run
+    subject = Subject(found, sides.target.run, sides.reference.run)
+    ids = sides.target.id, sides.reference.id
+    workbook, everything = Compare(*ids, is_workbook_alone=True), Compare(*ids, found.tolerance)
     paths = ComparisonPaths(Path())
     with st.container(horizontal=True, gap="small"):
         _button(
             found,
             "fair.md",
             paths.report("fair").name,
-            lambda: comparative_report(found, target, reference, "fair"),
+            lambda: fair_markdown(subject).encode(),
             "The clean report for stakeholders, under the tolerance above.",
         )
         _button(
             found,
             "rough.md",
             paths.report("rough").name,
-            lambda: comparative_report(found, target, reference, "rough"),
+            lambda: rough_markdown(subject).encode(),
             "The working: every expected time worked out, under the tolerance above.",
         )
-        _button(
-            found,
+        file_button(
+            PAGE,
             "Workbook (xlsx)",
-            paths.workbook.name,
-            lambda: comparison_workbook(target, reference),
+            workbook,
             "The sheets of both performance reports side by side with differences, as "
             "`jarvis compare` writes it. It does not depend on the tolerance.",
         )
-        _button(
-            found,
+        file_button(
+            PAGE,
             "All files (zip)",
-            "comparison.zip",
-            lambda: comparison_archive(found, target, reference),
-            "Both reports, the workbook, and every table of this page as CSV with all rows, "
-            "judged under the tolerance above.",
+            everything,
+            "Both reports, the workbook, the performance report of either side, and every table of "
+            "this page as CSV with all rows, judged under the tolerance above.",
+            ":material/folder_zip:",
         )
+    file_job(PAGE, workbook, everything)
 
 
 def _button(

@@ -48,4 +48,4 @@ def compare_and_replay(sides: Sides, found: Comparison, pair: int | None) -> Non
                 else "No operation is slower than the hardware explains: choose a row instead."
             )
             return
-        replay_section(sides.target.run, uids.to_list(), page=_OPEN)
+        replay_section(sides.target, uids.to_list(), page=_OPEN)

@@ -1,7 +1,6 @@
 """The jobs page: what waits, runs and has ended, and one job in full."""
 
 from datetime import datetime
-from pathlib import Path
 from urllib.parse import urlencode
 
 import polars as pl
@@ -9,15 +8,15 @@ import streamlit as st
 
 from jarvis.dashboard import links, navigation
 from jarvis.dashboard.controls import choice
+from jarvis.dashboard.file_jobs import offer_file
 from jarvis.dashboard.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.links import note_control, notice
 from jarvis.dashboard.polling import polled
 from jarvis.dashboard.row_order import PAGE_ROWS, page_number
 from jarvis.reports.markup import escape
-from jarvis.reports.quantities import MISSING, byte_size
+from jarvis.reports.quantities import MISSING
 from jarvis.server import jobs
 from jarvis.server.database import ACTIVE, JobState, database
-from jarvis.server.job_kinds import made_file
 from jarvis.server.jobs import Job, UnknownJobError
 from jarvis.wording import counted
 
@@ -216,9 +215,7 @@ def _ended(job: Job) -> None:
     """Where a job that is done leads."""
     if job.result.get("is_reused"):
         st.info("This was made before; the kept analysis is as good.", icon=":material/history:")
-    file = made_file(job.result)
-    if file is not None:
-        _download(job, file)
+    offer_file(job)
     if job.analysis_id is not None:
         navigation.link(
             navigation.OVERVIEW,
@@ -226,17 +223,3 @@ def _ended(job: Job) -> None:
             icon=":material/dashboard:",
             **{links.ANALYSIS: job.analysis_id},
         )
-
-
-def _download(job: Job, file: Path) -> None:
-    if not file.is_file():
-        st.warning("The file was removed since; ask for it again.", icon=":material/delete:")
-        return
-    st.download_button(
-        f"{file.name} ({byte_size(file.stat().st_size)})",
-        data=file.read_bytes,
-        file_name=file.name,
-        key=f"_download_{job.id}",
-        icon=":material/download:",
-        on_click="ignore",
-    )

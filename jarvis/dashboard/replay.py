@@ -74,7 +74,7 @@ def replay_page(now: Opened) -> None:
     elif not chosen:
         st.info("Select operators in the table: their calls become one package.")
     else:
-        replay_section(now.run, [uid for offer in chosen for uid in offer.uids], page=_PAGE)
+        replay_section(now, [uid for offer in chosen for uid in offer.uids], page=_PAGE)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

@@ -1,6 +1,6 @@
-"""A package of chosen operations: the download, the command that runs it, what is in it."""
+"""A package of chosen operations: how to get it, the command that runs it, what is in it."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -8,16 +8,19 @@ import streamlit as st
 
 from jarvis.analyses.wording import counted
 from jarvis.charts import columns_of
+from jarvis.dashboard.file_jobs import file_button, file_job
 from jarvis.dashboard.small_table import small_table
+from jarvis.dashboard.state import Opened
 from jarvis.replay import Selection, select, tensors_of
 from jarvis.replay.package import RUNNER_NAME
 from jarvis.reports.markup import cell, prose
 from jarvis.reports.quantities import count, microseconds
 from jarvis.run import Run
 from jarvis.schemas import NUMBER, TEXT, Column
-from jarvis.server.catalogue import name_of
-from jarvis.workspace import safe_name
+from jarvis.server.job_kinds import Replay
+from jarvis.server.job_kinds.files import file_name_of
 
+_LABEL, _ICON = "Replay package", ":material/folder_zip:"
 _CALLS_SHOWN = 200
 _COLUMNS = columns_of(
     (
@@ -32,17 +35,20 @@ _COLUMNS = columns_of(
 _WIDTHS = {"op_name": 240, "tensors": 420}
 
 
-def replay_section(run: Run, uids: Iterable[int], *, page: str) -> None:
-    """Offer the calls of these operations as one package.
+def replay_section(now: Opened, uids: Sequence[int], *, page: str) -> None:
+    """Offer the calls of these operations as one package, which a job makes.
 
-    ``uids`` are of the run's operations; ``page`` is the prefix of the keys of the controls.
+    ``uids`` are of the analysis' operations; ``page`` is the prefix of the keys of the controls.
     """
+    run = now.run
     selection = select(run, uids)
     _refusals(selection)
     if not selection.entries:
         return
     with st.container(border=True):
-        _download(run, selection, page)
+        request = Replay(now.id, uids=tuple(uids))
+        file_button(page, _LABEL, request, _contents(selection), _ICON)
+        file_job(page, request)
         st.markdown("Run it where torch is installed; `--device cpu` tries it without a GPU:")
         st.code(_commands(_file_name(run, selection)), language="shell")
         _preview(selection, page)
@@ -52,28 +58,30 @@ def replay_button(run: Run, uid: int, *, page: str) -> None:
     """A download of the calls of one operation, or the reason why there is none."""
     selection = select(run, [uid])
     if selection.entries:
-        _download(run, selection, page)
+        st.download_button(
+            _LABEL,
+            data=selection.package,
+            file_name=_file_name(run, selection),
+            mime="application/zip",
+            key=f"{page}_package",
+            icon=_ICON,
+            on_click="ignore",
+            help=_contents(selection),
+        )
     else:
         st.caption(f"No replay package: {prose(selection.refusals[0].reason)}.")
 
 
-def _download(run: Run, selection: Selection, page: str) -> None:
+def _contents(selection: Selection) -> str:
     calls = sum(entry["count"] for entry in selection.entries)
-    st.download_button(
-        "Replay package",
-        data=selection.package,
-        file_name=_file_name(run, selection),
-        mime="application/zip",
-        key=f"{page}_package",
-        icon=":material/folder_zip:",
-        on_click="ignore",
-        help=f"{counted(len(selection.entries), 'distinct call')} with shapes, dtypes, strides and "
-        f"plain values ({count(calls)} in the trace), and a program that times them.",
+    return (
+        f"{counted(len(selection.entries), 'distinct call')} with shapes, dtypes, strides and "
+        f"plain values ({count(calls)} in the trace), and a program that times them."
     )
 
 
 def _file_name(run: Run, selection: Selection) -> str:
-    return f"{safe_name(name_of(run.manifest))}_{selection.file_name}"
+    return file_name_of(run, selection.file_name)
 
 
 def _commands(file_name: str) -> str:

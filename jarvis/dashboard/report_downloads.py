@@ -1,4 +1,4 @@
-"""The downloads of the report page; each file is made when its button is clicked."""
+"""The downloads of the report page: small files are made on a click, large ones by a job."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,16 +6,19 @@ from pathlib import Path
 import streamlit as st
 
 from jarvis.dashboard import navigation
+from jarvis.dashboard.file_jobs import file_button, file_job
 from jarvis.dashboard.state import Opened
 from jarvis.replay.package import automatic_rule
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
-from jarvis.server.catalogue import name_of
-from jarvis.server.downloads import exported, zipped
-from jarvis.workspace import RunPaths, safe_name
+from jarvis.server.downloads import zipped
+from jarvis.server.job_kinds import WHOLE_RUN, Export
+from jarvis.server.job_kinds.files import file_name_of
+from jarvis.workspace import RunPaths
 
-_ZIP = "application/zip"
+PAGE = "report"
+_ZIP, _ZIP_ICON = "application/zip", ":material/folder_zip:"
 
 
 def downloads(now: Opened, edits: Edits) -> None:
@@ -66,8 +69,9 @@ def _reports(now: Opened, edits: Edits) -> None:
 
 
 def _data(now: Opened) -> None:
-    run, root, paths = now.run, now.root, RunPaths(now.root)
+    root, paths = now.root, RunPaths(now.root)
     csvs = paths.perf_report_csvs
+    document, whole = Export(now.id, "json"), Export(now.id, WHOLE_RUN)
     with st.container(horizontal=True, gap="small"):
         _file(now, "Workbook (xlsx)", paths.perf_report_xlsx, "One tab for each sheet.")
         _button(
@@ -78,22 +82,20 @@ def _data(now: Opened) -> None:
             "One file for each sheet.",
             _ZIP,
         )
-        _button(
-            now,
+        file_button(
+            PAGE,
             "JSON",
-            "run.json",
-            lambda: exported(run, "json"),
+            document,
             "Manifest, findings and tables; single events are left out, and listed.",
-            "application/json",
         )
-        _button(
-            now,
+        file_button(
+            PAGE,
             "Whole run (zip)",
-            "run.zip",
-            lambda: zipped(root),
+            whole,
             "Every file of the analysis; `jarvis validate` checks it.",
-            _ZIP,
+            _ZIP_ICON,
         )
+    file_job(PAGE, document, whole)
 
 
 def replay_packages(now: Opened) -> None:
@@ -139,10 +141,10 @@ def _button(
     st.download_button(
         label,
         data=make,
-        file_name=f"{safe_name(name_of(now.run.manifest))}_{file_name}",
+        file_name=file_name_of(now.run, file_name),
         mime=mime,
         key=f"report_download_{label}",
-        icon=":material/folder_zip:" if mime == _ZIP else ":material/download:",
+        icon=_ZIP_ICON if mime == _ZIP else ":material/download:",
         on_click="ignore",
         disabled=not is_there,
         help=meaning if is_there else "This run does not have it: analyse the trace again.",

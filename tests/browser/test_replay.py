@@ -27,8 +27,9 @@ def test_a_selection_is_downloaded_as_one_package(browser: Browser, server: Serv
     table.click(position={"x": 16, "y": 52})  # the box of the first row
     page.wait_for_url(f"**replay_ops={first.uids[0]}-{second.uids[0]}")
     settled(page)
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="Replay package", exact=True).click()
+    page.get_by_role("button", name="Replay package …", exact=True).click()
+    with page.expect_download(timeout=60_000) as waiting:
+        page.get_by_role("button", name="2_operators_replay_package.zip").click(timeout=60_000)
     assert waiting.value.suggested_filename == "Sample_model_2_operators_replay_package.zip"
     content = Path(waiting.value.path()).read_bytes()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

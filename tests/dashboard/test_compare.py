@@ -1,6 +1,5 @@
 """The Compare page: two analyses in the link, and every number against Polars."""
 
-import io
 import zipfile
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -12,17 +11,18 @@ from streamlit.testing.v1 import AppTest
 from jarvis.comparison import SLOWER, Comparison
 from jarvis.dashboard.compare_views import VIEWS
 from jarvis.pipeline import compare
+from jarvis.reports.comparative.fair import fair_markdown
+from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
+from jarvis.server import jobs
 from jarvis.server.catalogue import analysis_root
-from jarvis.server.comparison_downloads import (
-    comparative_report,
-    comparison_archive,
-    comparison_workbook,
-)
+from jarvis.server.database import database
+from jarvis.server.job_kinds import Compare, made_file, request_of
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 BIG, MM = [[8192, 8192], [8192, 8192]], [[4096, 4096], [4096, 4096]]
 H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
@@ -360,15 +360,28 @@ def test_recorded_pairs_show_what_polars_counts(
     assert f" {milliseconds(more_ms)} more on the target" in said(page)
 
 
-def test_the_files_are_those_of_the_tolerance(pair: tuple[str, str], found: Comparison) -> None:
+def test_a_job_makes_the_files_of_the_tolerance_on_the_page(
+    filed: Draw, pair: tuple[str, str], found: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    page = drawn(filed, pair, compare_tolerance="30")
+    page.button(key="compare_make_All files (zip)").click().run()
+    assert not page.exception
+    job = jobs.find(database(), page.query_params["compare_job"])
+    assert request_of(job.kind, job.parameters) == Compare(*pair, 1.3)
+    file = made_file(job.result)
+    assert file is not None
+    assert any(b.label.startswith(file.name) for b in page.get("download_button"))
+    rows = pl.read_csv(zipfile.ZipFile(file).read("comparison_data/comparison_operations.csv"))
+    assert rows["outcome"].to_list() == found.at(1.3).operations["outcome"].to_list()
+    page.slider(key="compare_tolerance").set_value(20).run()
+    assert not any(b.label.startswith(file.name) for b in page.get("download_button"))
+    assert "compare_job" not in page.query_params
+
+
+def test_small_reports_are_made_at_once_under_the_tolerance(
+    pair: tuple[str, str], found: Comparison
+) -> None:
     target, reference = (Run.load(analysis_root(i)) for i in pair)
-    loose = found.at(1.3)
-    texts = {
-        at.tolerance: comparative_report(at, target, reference, "fair") for at in (found, loose)
-    }
-    assert texts[1.2].count(b"`aten::mul`") > texts[1.3].count(b"`aten::mul`")
-    archive = zipfile.ZipFile(io.BytesIO(comparison_archive(loose, target, reference)))
-    rows = pl.read_csv(archive.read("comparison_data/comparison_operations.csv"))
-    assert rows["outcome"].to_list() == loose.operations["outcome"].to_list()
-    with zipfile.ZipFile(io.BytesIO(comparison_workbook(target, reference))) as workbook:
-        assert b"ops_summary" in workbook.read("xl/workbook.xml")
+    strict, loose = (fair_markdown(Subject(at, target, reference)) for at in (found, found.at(1.3)))
+    assert strict.count("`aten::mul`") > loose.count("`aten::mul`")

@@ -15,6 +15,7 @@ from jarvis.server.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 
 def words(page: AppTest) -> str:
@@ -43,16 +44,19 @@ def test_every_operator_stands_in_the_table(filed: Draw, sample_id: str, sample_
     assert "Select operators in the table" in words(page)
 
 
-def test_a_link_selects_operators_and_offers_their_package(
-    filed: Draw, sample_id: str, sample_run: Run
+def test_a_link_selects_operators_and_a_job_packages_them(
+    filed: Draw, sample_id: str, sample_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    do_jobs_at_once(monkeypatch)
     product = next(o for o in offers(sample_run) if o.op_name == "aten::mm")
     roots = next(o for o in offers(sample_run) if o.op_name == "aten::_foreach_sqrt")
     asked = f"{product.uids[-1]}-{roots.uids[0]}"
     page = filed("replay", analysis=sample_id, replay_ops=asked)
     assert not page.exception
+    page.button(key="replay_make_Replay package").click().run()
+    assert not page.exception
     (button,) = page.get("download_button")
-    assert button.label == "Replay package"
+    assert button.label.startswith("Sample_model_aten_mm_replay_package.zip (")
     assert "aten_mm_replay_package.zip replay" in page.code[0].value
     assert "`aten::_foreach_sqrt`" in page.warning[-1].value
     calls = page.dataframe[1].value

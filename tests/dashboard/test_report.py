@@ -12,12 +12,15 @@ from jarvis.dashboard.report_edits import LINK_CHARACTERS
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.server import jobs
 from jarvis.server.catalogue import analysis_root
-from jarvis.server.downloads import exported, zipped
+from jarvis.server.database import database
+from jarvis.server.job_kinds import Export, made_file
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 PREVIEWS = ("fair", "rough", "analysis")
 
@@ -126,7 +129,7 @@ def test_a_long_summary_stays_in_the_session(filed: Draw, sample_id: str) -> Non
 def test_every_download_is_offered_by_a_name_of_its_own(filed: Draw, sample_id: str) -> None:
     page = filed("report", analysis=sample_id)
     labels = [button.label for button in page.get("download_button")]
-    assert len(set(labels)) == len(labels) == 10
+    assert len(set(labels)) == len(labels) == 8
     assert not [
         b.label for b in page.get("download_button") if b.proto.disabled and "Pack" not in b.label
     ]
@@ -150,13 +153,38 @@ def test_packages_of_the_analysis_are_offered(filed: Draw, sample_id: str) -> No
     assert button.proto.disabled is not bool(made)
 
 
-def test_exports_are_whole_files(sample_run: Run) -> None:
-    root = analysis_root(sample_run.manifest.analysis_id)
-    document = json.loads(exported(sample_run, "json"))
+def test_large_files_are_made_by_jobs_and_taken_home(
+    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    page = filed("report", analysis=sample_id)
+    files = {}
+    for label in ("JSON", "Whole run (zip)"):
+        page.button(key=f"report_make_{label}").click().run()
+        assert not page.exception
+        job = jobs.find(database(), page.query_params["report_job"])
+        file = made_file(job.result)
+        assert file is not None
+        assert any(b.label.startswith(file.name) for b in page.get("download_button"))
+        files[label] = file
+    document = json.loads(files["JSON"].read_bytes())
     assert set(document) == {"manifest", "results", "tables", "tables_left_out"}
-    with zipfile.ZipFile(io.BytesIO(zipped(root))) as archive:
+    root = analysis_root(sample_id)
+    with zipfile.ZipFile(files["Whole run (zip)"]) as archive:
         names = set(archive.namelist())
     assert names == {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
+    again = filed("report", analysis=sample_id, report_job=page.query_params["report_job"])
+    assert any(b.label.startswith(file.name) for b in again.get("download_button"))
+
+
+def test_a_job_of_another_analysis_is_let_go_of(
+    filed: Draw, sample_id: str, other_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    job = jobs.submit(database(), Export(other_id, "json").new_job())
+    page = filed("report", analysis=sample_id, report_job=job.id)
+    assert not page.exception
+    assert "report_job" not in page.query_params
 
 
 def test_a_choice_belongs_to_its_analysis_and_waits_for_its_return(

@@ -4,30 +4,41 @@ import io
 import zipfile
 from pathlib import Path
 
+import openpyxl
 import pytest
+from sqlalchemy import Engine
 
+from jarvis.cli import main
 from jarvis.errors import JarvisError, ReplayError
 from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
+from jarvis.server import jobs
 from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.database import JobState
 from jarvis.server.job_kinds import (
     WHOLE_RUN,
     Analyze,
+    Compare,
     Export,
+    FileRequest,
     Inspect,
     MissingInputError,
     Replay,
     Reproject,
     Request,
+    ask_for_file,
     load_requests,
     made_file,
     request_of,
 )
 from jarvis.server.job_messages import Assignment, FailedMessage
 from jarvis.server.job_process import outcome_of
+from jarvis.server.jobs import Job
 from jarvis.server.submission import Submission, submit
+from jarvis.workspace import RunPaths, exports_dir
 from tests.builders import trace
+from tests.dashboard.inline_jobs import work_off
 
 
 @pytest.fixture
@@ -53,7 +64,9 @@ def content(request: Request) -> bytes:
     return file.read_bytes()
 
 
-def test_requests_come_back_from_the_queue(trace_file: Path, tmp_path: Path) -> None:
+def test_requests_come_back_from_the_queue(
+    trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = Submission(trace_file, "MI300X", None, "Tiny", copy_to=tmp_path / "out" / "copy")
     requests: list[Request] = [
         Inspect(trace_file),
@@ -61,8 +74,10 @@ def test_requests_come_back_from_the_queue(trace_file: Path, tmp_path: Path) -> 
         Reproject("abc", "H200 SXM", None),
         Export("abc", "json"),
         Replay("abc", ("aten::mm", "aten::bmm"), (17,)),
+        Compare("abc", "def", 1.5, is_workbook_alone=True),
     ]
     assert {request.kind for request in requests} == set(load_requests())
+    monkeypatch.setattr(FileRequest, "stamp", "")  # these analyses are not kept
     for request in requests:
         new = request.new_job()
         assert request_of(new.kind, new.parameters) == request
@@ -119,6 +134,63 @@ def test_packages_of_operators_are_one_file(analysis: str) -> None:
     assert IR_NAME in names
     with pytest.raises(ReplayError, match="no operator 'no::such'"):
         Replay(analysis, ("no::such",)).run(no_progress, "a1b2")
+
+
+def test_a_comparison_is_the_folder_that_the_command_writes(
+    analysis: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=90)
+    target = submit(Submission(other.write(tmp_path / "slow.json"))).id
+    out = tmp_path / "out"
+    arguments = ["compare", analysis, target, "--names", "reference", "target"]
+    assert main([*arguments, "--tolerance", "1.5", "--output-dir", str(out)]) == 0
+    capsys.readouterr()
+    written = {str(p.relative_to(out)): p for p in out.rglob("*") if p.is_file()}
+    archive = zipfile.ZipFile(io.BytesIO(content(Compare(target, analysis, 1.5))))
+    assert set(archive.namelist()) == set(written)
+    for name in (n for n in written if not n.endswith(".xlsx")):
+        assert archive.read(name) == written[name].read_bytes(), name
+    workbook = content(Compare(target, analysis, is_workbook_alone=True))
+    assert sheets_of(workbook) == sheets_of(written["comparison.xlsx"].read_bytes())
+
+
+def sheets_of(workbook: bytes) -> dict[str, list[tuple[object, ...]]]:
+    book = openpyxl.load_workbook(io.BytesIO(workbook))
+    return {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book}
+
+
+def test_a_file_is_made_once_for_an_analysis_as_it_is(
+    engine: Engine, analysis: str, trace_file: Path
+) -> None:
+    def made(request: FileRequest) -> Job:
+        job = ask_for_file(engine, request)
+        work_off(engine)
+        return jobs.find(engine, job.id)
+
+    first = made(Export(analysis, "json"))
+    assert first.state is JobState.DONE
+    assert made(Export(analysis, "json")).id == first.id
+    assert made(Export(analysis, WHOLE_RUN)).id != first.id
+    file = made_file(first.result)
+    assert file is not None
+    file.unlink()
+    second = made(Export(analysis, "json"))
+    assert second.id != first.id
+    manifest = RunPaths(analysis_root(analysis)).manifest
+    manifest.write_text(manifest.read_text().replace('"created"', '"created" '))
+    assert made(Export(analysis, "json")).id not in (first.id, second.id)
+
+
+def test_a_file_that_is_not_finished_leaves_nothing(
+    analysis: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("jarvis.server.job_kinds.exports.write_zip", full)
+    with pytest.raises(OSError, match="No space"):
+        Export(analysis, WHOLE_RUN).run(no_progress, "a1b2")
+    assert list(exports_dir().iterdir()) == []
 
 
 def test_what_cannot_be_done_is_a_sentence_without_the_folder_of_the_server(

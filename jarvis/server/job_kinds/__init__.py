@@ -6,6 +6,7 @@ A new kind is a new module here, and its name in ``JobKind``.
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from inspect import isabstract, isclass
 from pkgutil import iter_modules
 from typing import Any
 
@@ -14,20 +15,25 @@ from pydantic import TypeAdapter
 from jarvis.errors import RegistrationError
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.analyses import Analyze, Reproject
-from jarvis.server.job_kinds.base import Made, MissingInputError, Request, made_file
+from jarvis.server.job_kinds.base import Made, MissingInputError, Request
+from jarvis.server.job_kinds.comparisons import Compare
 from jarvis.server.job_kinds.exports import WHOLE_RUN, Export, Replay
+from jarvis.server.job_kinds.files import FileRequest, ask_for_file, made_file
 from jarvis.server.job_kinds.traces import Inspect
 
 __all__ = [
     "WHOLE_RUN",
     "Analyze",
+    "Compare",
     "Export",
+    "FileRequest",
     "Inspect",
     "Made",
     "MissingInputError",
     "Replay",
     "Reproject",
     "Request",
+    "ask_for_file",
     "load_requests",
     "made_file",
     "request_of",
@@ -40,7 +46,7 @@ def load_requests() -> Mapping[JobKind, type[Request]]:
     found: dict[JobKind, type[Request]] = {}
     for module in sorted(iter_modules(__path__), key=lambda module: module.name):
         for made in vars(import_module(f"{__name__}.{module.name}")).values():
-            if not isinstance(made, type) or not issubclass(made, Request) or made is Request:
+            if not isclass(made) or not issubclass(made, Request) or isabstract(made):
                 continue
             if found.setdefault(made.kind, made) is not made:
                 raise RegistrationError(f"Two requests are of the kind {made.kind}.")

@@ -1,8 +1,7 @@
 """What every kind of job has: what it is asked, what it reads, and what it makes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +11,6 @@ from jarvis.errors import JarvisError
 from jarvis.pipeline import Progress
 from jarvis.server.database import JobKind
 from jarvis.server.jobs import NewJob
-from jarvis.workspace import exports_dir
 
 
 class MissingInputError(JarvisError):
@@ -55,39 +53,35 @@ class Request(ABC):
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders into which it puts run directories."""
+        """The folders into which it puts others, each whole or not at all."""
         return ()
 
     @abstractmethod
     def run(self, progress: Progress, job_id: str) -> Made:
         """Do it. Raises a JarvisError where it cannot be done, an OSError of the disk."""
 
-    def new_job(self) -> NewJob:
-        """As a row of the queue; MissingInputError where an input is not there."""
+    @property
+    def stamp(self) -> str:
+        """What differs where what it reads has changed; MissingInputError where that is gone."""
         try:
             stats = [path.stat() for path in self.inputs]
         except OSError as error:
             raise MissingInputError(error) from error
+        return " ".join(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats)
+
+    def new_job(self) -> NewJob:
+        """As a row of the queue; raises as ``stamp`` does."""
         return NewJob(
             self.kind,
             self.title,
             TypeAdapter(type(self)).dump_python(self, mode="json"),
-            " ".join(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats),
+            self.stamp,
             tuple(str(folder) for folder in self.folders),
         )
 
 
-def keep_file(job_id: str, name: str, content: bytes) -> dict[str, str]:
-    """Keep a file under the job's name, for ``Made``; it appears whole or not at all."""
-    folder = exports_dir() / job_id
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    half = path.with_name(f".{path.name}")
-    half.write_bytes(content)
-    half.replace(path)
-    return {"file": str(path.relative_to(exports_dir()))}
-
-
-def made_file(result: Mapping[str, Any]) -> Path | None:
-    """The file that a job has made; it may have been removed since."""
-    return exports_dir() / result["file"] if "file" in result else None
+def as_part(progress: Progress, before: int, total: int, title: str = "") -> Progress:
+    """The progress of one piece of a job's work, of whose steps ``before`` come earlier."""
+    return lambda step: progress(
+        replace(step, name=f"{title}{step.name}", number=before + step.number, total=total)
+    )

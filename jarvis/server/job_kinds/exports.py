@@ -1,27 +1,30 @@
-"""Jobs that make a file of an analysis, to be taken home."""
+"""Jobs that write an analysis, or a part of it, as a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jarvis.errors import JarvisError, ReplayError
-from jarvis.pipeline import Progress, Step
+from jarvis.errors import ReplayError
+from jarvis.pipeline import Progress
+from jarvis.pipeline.steps import step
 from jarvis.replay import select
-from jarvis.reports import load_reporters
+from jarvis.reports import reporter
 from jarvis.run import Run
-from jarvis.server.catalogue import analysis_root, name_of
+from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import JobKind
-from jarvis.server.downloads import zipped
-from jarvis.server.job_kinds.base import Made, Request, keep_file
+from jarvis.server.downloads import write_zip
+from jarvis.server.job_kinds.base import Made
+from jarvis.server.job_kinds.files import FileRequest, file_name_of
 from jarvis.wording import counted
-from jarvis.workspace import safe_name
 
 WHOLE_RUN = "zip"
 """The export that is the run directory itself."""
 
+_ZIP = ".zip"
+
 
 @dataclass(frozen=True, slots=True)
-class Export(Request):
+class Export(FileRequest):
     """Write an analysis in a report format, or its whole folder as ``WHOLE_RUN``."""
 
     analysis: str
@@ -34,27 +37,39 @@ class Export(Request):
         """The format and the analysis."""
         return f"Export {self.analysis} as {self.format_name}"
 
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """The one."""
+        return (self.analysis,)
+
     def run(self, progress: Progress, job_id: str) -> Made:
         """Gives the ``file``; formats that write a folder are zipped."""
-        progress(Step("Write the file", 1, 1, "started"))
         root = analysis_root(self.analysis)
         run = Run.load(root)
-        if self.format_name == WHOLE_RUN:
-            return _file(run, job_id, self.analysis, ".zip", zipped(root))
-        reporters = load_reporters()
-        if self.format_name not in reporters:
-            known = ", ".join((WHOLE_RUN, *reporters))
-            raise JarvisError(f"There is no format {self.format_name!r}. Choose one of {known}.")
-        reporter = reporters[self.format_name]
-        with TemporaryDirectory() as folder:
-            out = Path(folder) / reporter.name
-            reporter.render(run, out)
-            content = zipped(out) if out.is_dir() else out.read_bytes()
-        return _file(run, job_id, self.analysis, reporter.suffix or ".zip", content)
+        with step(0, progress, ("Write the file",)), self.keeping(job_id) as folder:
+            if self.format_name == WHOLE_RUN:
+                name = file_name_of(run, f"{self.analysis}{_ZIP}")
+                write_zip(folder / name, root)
+            else:
+                name = self._rendered(run, folder)
+        return self.made(job_id, name)
+
+    def _rendered(self, run: Run, folder: Path) -> str:
+        """Write it in its format into a folder; under which name."""
+        chosen = reporter(self.format_name)
+        name = file_name_of(run, f"{self.analysis}{chosen.suffix or _ZIP}")
+        if chosen.suffix:
+            chosen.render(run, folder / name)
+            return name
+        with TemporaryDirectory() as written:
+            out = Path(written) / chosen.name
+            chosen.render(run, out)
+            write_zip(folder / name, out)
+        return name
 
 
 @dataclass(frozen=True, slots=True)
-class Replay(Request):
+class Replay(FileRequest):
     """Package operations of an analysis by uid, or all of some operators, to be timed elsewhere."""
 
     analysis: str
@@ -70,17 +85,20 @@ class Replay(Request):
         named = self.operators[0] if chosen == 1 and self.operators else counted(chosen, "choice")
         return f"Package {named} of {self.analysis} for replay"
 
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """The one."""
+        return (self.analysis,)
+
     def run(self, progress: Progress, job_id: str) -> Made:
         """Gives the ``file``, a zip; ReplayError where nothing of it can be packaged."""
-        progress(Step("Package the calls", 1, 1, "started"))
         run = Run.load(analysis_root(self.analysis))
-        selection = select(run, self.uids, self.operators)
-        if not selection.entries:
-            reasons = "; ".join(dict.fromkeys(refusal.reason for refusal in selection.refusals))
-            raise ReplayError(f"None of this can be packaged: {reasons}")
-        return _file(run, job_id, self.analysis, "_replay.zip", selection.package())
-
-
-def _file(run: Run, job_id: str, analysis: str, suffix: str, content: bytes) -> Made:
-    name = f"{safe_name(name_of(run.manifest))}_{analysis}{suffix}"
-    return Made(analysis, keep_file(job_id, name, content))
+        with step(0, progress, ("Package the calls",)):
+            selection = select(run, self.uids, self.operators)
+            if not selection.entries:
+                reasons = "; ".join(dict.fromkeys(refusal.reason for refusal in selection.refusals))
+                raise ReplayError(f"None of this can be packaged: {reasons}")
+            name = file_name_of(run, selection.file_name)
+            with self.keeping(job_id) as folder:
+                (folder / name).write_bytes(selection.package())
+        return self.made(job_id, name)

@@ -1,0 +1,81 @@
+"""Files that a job makes: asked for by a button, followed, and taken home.
+
+What takes long or grows with the trace is made beside the web server; a file that is still there
+is not made again.
+"""
+
+import streamlit as st
+
+from jarvis.dashboard.job_view import follow, remember_job, remembered_job, visitor
+from jarvis.errors import JarvisError
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import byte_size
+from jarvis.server.database import JobState, database
+from jarvis.server.job_kinds import FileRequest, ask_for_file, made_file, request_of
+from jarvis.server.jobs import Job
+
+_REFUSED = "_file_refused"
+
+
+def file_button(
+    page: str, label: str, request: FileRequest, meaning: str, icon: str = ":material/download:"
+) -> None:
+    """A button that has a job make a file, which ``file_job`` of the same page shows."""
+    st.button(
+        f"{label} …",
+        key=f"{page}_make_{label}",
+        icon=icon,
+        on_click=_ask,
+        args=(page, request),
+        help=f"{meaning} It is made by a job first; then a button to take it home stands below.",
+    )
+
+
+def file_job(page: str, *offered: FileRequest) -> None:
+    """The job that a button of the page asked for last: how far it is, and in the end its file.
+
+    ``offered`` are the requests of the buttons as they are now; a job for another is let go of.
+    """
+    if refusal := st.session_state.pop(_REFUSED, None):
+        st.error(escape(refusal), icon=":material/error:")
+    job = remembered_job(page)
+    if job is None:
+        return
+    if request_of(job.kind, job.parameters) not in offered:
+        remember_job(page, None)
+        return
+    with st.container(border=True):
+        st.markdown(f"**{escape(job.title)}**")
+        if job.state is JobState.DONE:
+            offer_file(job)
+        else:
+            follow(job, offer_file)
+
+
+def offer_file(job: Job) -> None:
+    """The file that a job has made, to be taken home; a word where it has made none, or it is gone.
+
+    The browser gets it on a click.
+    """
+    file = made_file(job.result)
+    if file is None:
+        return
+    if not file.is_file():
+        st.warning("The file was removed since; ask for it again.", icon=":material/delete:")
+        return
+    st.download_button(
+        f"{file.name} ({byte_size(file.stat().st_size)})",
+        data=file.read_bytes,
+        file_name=file.name,
+        key=f"_download_{job.id}",
+        type="primary",
+        icon=":material/download:",
+        on_click="ignore",
+    )
+
+
+def _ask(page: str, request: FileRequest) -> None:
+    try:
+        remember_job(page, ask_for_file(database(), request, visitor()).id)
+    except JarvisError as error:
+        st.session_state[_REFUSED] = str(error)

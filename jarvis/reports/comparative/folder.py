@@ -1,0 +1,34 @@
+"""All files of a comparison in one folder, as ``jarvis compare`` and the server give them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from jarvis.comparison import Comparison, Role
+from jarvis.perf_report.compare_report import hidden_columns
+from jarvis.reports.comparative import write_comparison
+from jarvis.reports.xlsx import write_workbook
+from jarvis.run import Run
+from jarvis.workspace import ComparisonPaths
+
+
+def write_folder(
+    comparison: Comparison,
+    target: Run,
+    reference: Run,
+    sheets: Mapping[str, pl.DataFrame],
+    root: Path,
+) -> None:
+    """Write below ``root`` the workbook of ``sheets``, the performance report of either side, the
+    reports of the comparison, and the data behind them."""
+    paths = ComparisonPaths(root)
+    write_sheets(sheets, paths.workbook)
+    for role, run in ((Role.REFERENCE, reference), (Role.TARGET, target)):
+        write_workbook(run.sheets(), paths.perf_report(role.value))
+    write_comparison(comparison, target, reference, root)
+
+
+def write_sheets(sheets: Mapping[str, pl.DataFrame], path: Path) -> Path:
+    """Write the sheets of both sides as a workbook."""
+    return write_workbook(sheets, path, hidden_columns)

@@ -1,0 +1,72 @@
+"""Jobs that make a file of kept analyses, to be taken home; such a file is made once."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from jarvis.run import Run
+from jarvis.server import jobs
+from jarvis.server.catalogue import analysis_root, name_of
+from jarvis.server.database import JobState
+from jarvis.server.job_kinds.base import Made, Request
+from jarvis.server.jobs import Job
+from jarvis.staging import staged_folder
+from jarvis.workspace import RunPaths, exports_dir, safe_name
+
+
+class FileRequest(Request):
+    """A file of kept analyses, the first of which it is about."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def analyses(self) -> tuple[str, ...]:
+        """The ids of the analyses that it reads."""
+
+    @property
+    def stamp(self) -> str:
+        """What the analyses were made of and by; UnknownAnalysisError where one is not kept."""
+        manifests = [RunPaths(analysis_root(analysis)).manifest for analysis in self.analyses]
+        return " ".join(sha256(manifest.read_bytes()).hexdigest() for manifest in manifests)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """That of the files of jobs."""
+        return (exports_dir(),)
+
+    @contextmanager
+    def keeping(self, job_id: str) -> Iterator[Path]:
+        """A folder for one file, kept under the job's id when the block ends well."""
+        with staged_folder(exports_dir() / job_id, lambda: None) as folder:
+            yield folder
+
+    def made(self, job_id: str, name: str) -> Made:
+        """What the job says when it has kept a file of this name."""
+        return Made(self.analyses[0], {"file": f"{job_id}/{name}"})
+
+
+def file_name_of(run: Run, name: str) -> str:
+    """A name for a file of a run; the model's stands before it."""
+    return f"{safe_name(name_of(run.manifest))}_{name}"
+
+
+def made_file(result: Mapping[str, Any]) -> Path | None:
+    """The file that a job has made; it may have been removed since."""
+    return exports_dir() / result["file"] if "file" in result else None
+
+
+def ask_for_file(engine: Engine, request: FileRequest, owner: str | None = None) -> Job:
+    """The job that made this file before, where the file is still there, else one that will."""
+    new = request.new_job()
+    before = jobs.latest(engine, new)
+    if before is not None and before.state is JobState.DONE:
+        file = made_file(before.result)
+        if file is not None and file.is_file():
+            return before
+    return jobs.submit(engine, new, owner)
