@@ -56,8 +56,8 @@ def _add_ids(command: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     from jarvis.server.catalogue import read_catalogue
+    from jarvis.server.folders import folder_bytes
     from jarvis.server.pins import pinned
-    from jarvis.server.removal import folder_bytes
 
     catalogue, pins = read_catalogue(), pinned()
     rows = [
@@ -104,7 +104,8 @@ def _pin(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from jarvis.server.removal import check_removable, folder_bytes, remove_analysis
+    from jarvis.server.folders import folder_bytes
+    from jarvis.server.removal import check_removable, remove_analysis
 
     ids = list(dict.fromkeys(arguments.ids))
     roots = [check_removable(analysis_id) for analysis_id in ids]

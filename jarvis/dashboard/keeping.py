@@ -13,8 +13,9 @@ from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server.archive import save_archive
 from jarvis.server.catalogue import UnknownAnalysisError, name_of
+from jarvis.server.folders import folder_bytes
 from jarvis.server.pins import is_pinned, pin, unpin
-from jarvis.server.removal import folder_bytes, referring_to, remove_analysis
+from jarvis.server.removal import referring_to, remove_analysis
 from jarvis.workspace import archive_name
 
 _ASKED, _REMOVED = "_remove_asked", "_removed_analysis"

@@ -10,7 +10,7 @@ from jarvis.run.manifest import (
     analysis_id,
 )
 from jarvis.run.preparation import Preparation, main_call_paths
-from jarvis.run.run import Run, category_table, open_reference, read_manifest
+from jarvis.run.run import Run, category_table, manifest_of, open_reference, read_manifest
 from jarvis.run.store import check_output_folder, staged, write_run
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "category_table",
     "check_output_folder",
     "main_call_paths",
+    "manifest_of",
     "open_reference",
     "read_manifest",
     "staged",

@@ -194,8 +194,16 @@ def read_manifest(root: Path) -> Manifest:
     """The manifest of a run directory; NotARunError or RunVersionError as ``Run.load``."""
     try:
         text = RunPaths(root).manifest.read_bytes()
+    except OSError as error:
+        raise NotARunError(root) from error
+    return manifest_of(root, text)
+
+
+def manifest_of(root: Path, text: bytes | str) -> Manifest:
+    """The manifest that ``text`` is the JSON of; errors name ``root`` as ``read_manifest``."""
+    try:
         found = orjson.loads(text).get("schema_version")
-    except (OSError, ValueError, AttributeError) as error:
+    except (ValueError, AttributeError) as error:
         raise NotARunError(root) from error
     if not isinstance(found, int):
         raise NotARunError(root)

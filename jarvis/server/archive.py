@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jarvis.errors import JarvisError, RunError
 from jarvis.run import SCHEMA_VERSION, Run, read_manifest
-from jarvis.server.catalogue import is_analysis_id
+from jarvis.server.analysis_rows import is_analysis_id
 from jarvis.server.pins import pin, pinned
 from jarvis.staging import staged_folder
 from jarvis.unpacking import TooLargeError, check_unpacked_size, open_archive

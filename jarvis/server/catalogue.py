@@ -1,15 +1,23 @@
-"""The analyses kept under ``JARVIS_HOME``, listed from their manifests."""
+"""The analyses kept on this server: their manifests, and who owns, sees and pins them."""
 
-import re
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jarvis.errors import JarvisError, RunError
-from jarvis.run import Manifest, read_manifest
-from jarvis.workspace import RunPaths, analyses_dir
+from sqlalchemy import Engine
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+from jarvis.errors import JarvisError, RunError
+from jarvis.run import Manifest, manifest_of
+from jarvis.server.access import Person, Role, may, may_see
+from jarvis.server.analysis_rows import (
+    AnalysisRow,
+    change,
+    is_analysis_id,
+    kept_rows,
+    manifests,
+)
+from jarvis.server.database import Visibility, database
+from jarvis.workspace import RunPaths, analyses_dir
 
 
 class UnknownAnalysisError(JarvisError):
@@ -24,11 +32,25 @@ class UnknownAnalysisError(JarvisError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kept analysis: its id, its folder and its manifest."""
+    """One kept analysis: its manifest, and its row in the table.
+
+    ``version`` is another one each time it is made; ``written_ns`` is when it was made or loaded
+    here, in nanoseconds since 1970.
+    """
 
     id: str
-    root: Path
     manifest: Manifest
+    owner: str | None
+    visibility: Visibility
+    version: str
+    is_pinned: bool
+    size_bytes: int
+    written_ns: int
+
+    @property
+    def root(self) -> Path:
+        """Its folder in the home of this server."""
+        return analyses_dir() / self.id
 
     @property
     def title(self) -> str:
@@ -49,6 +71,18 @@ class Catalogue:
     entries: tuple[Entry, ...]
     broken: tuple[str, ...]
 
+    def visible_to(self, person: Person) -> "Catalogue":
+        """What a person may see; of folders that cannot be read only admins are told."""
+        seen = tuple(entry for entry in self.entries if may_see(person, entry))
+        return replace(self, entries=seen, broken=self.broken if may(person, Role.ADMIN) else ())
+
+    def find(self, analysis_id: str) -> Entry:
+        """The entry with this id; UnknownAnalysisError where there is none, or it is broken."""
+        found = next((entry for entry in self.entries if entry.id == analysis_id), None)
+        if found is None:
+            raise UnknownAnalysisError(analysis_id)
+        return found
+
 
 def name_of(manifest: Manifest) -> str:
     """The model, or where it has no name the trace's file name without its ending."""
@@ -57,45 +91,68 @@ def name_of(manifest: Manifest) -> str:
 
 
 def read_catalogue() -> Catalogue:
-    """List what is kept now; folders without a readable manifest do not hide the others."""
-    entries: list[Entry] = []
-    broken: list[str] = []
-    root = analyses_dir()
-    for folder in sorted(root.iterdir()) if root.is_dir() else ():
-        if not folder.is_dir() or not is_analysis_id(folder.name):
-            continue
-        manifest = _manifest(folder)
-        if manifest is None:
-            broken.append(folder.name)
-        else:
-            entries.append(Entry(folder.name, folder, manifest))
+    """List what is kept now; what cannot be read does not hide the others."""
+    engine = database()
+    rows = kept_rows(engine)
+    parsed = _parsed(engine, rows.values())
+    entries = [
+        Entry(
+            row.id,
+            manifest,
+            row.owner,
+            row.visibility,
+            row.version,
+            row.is_pinned,
+            row.size_bytes,
+            row.written_ns,
+        )
+        for row in rows.values()
+        if (manifest := parsed.get(row.id)) is not None
+    ]
     entries.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
-    return Catalogue(tuple(entries), tuple(broken))
+    return Catalogue(tuple(entries), tuple(sorted(rows.keys() - {entry.id for entry in entries})))
 
 
-def _manifest(folder: Path) -> Manifest | None:
-    """The manifest, None where it cannot be read.
+def kept_row(analysis_id: str) -> AnalysisRow:
+    """The row of a kept analysis, readable or not; UnknownAnalysisError where there is none."""
+    row = kept_rows(database()).get(analysis_id)
+    if row is None:
+        raise UnknownAnalysisError(analysis_id)
+    return row
 
-    It is read again only where its file has changed: every run of a page lists all of them.
-    """
+
+def set_visibility(analysis_id: str, visibility: Visibility) -> None:
+    """Say who sees an analysis; UnknownAnalysisError where there is none."""
+    change(database(), kept_row(analysis_id).id, visibility=visibility)
+
+
+def set_owner(analysis_id: str, owner: str | None) -> None:
+    """Give an analysis to somebody; UnknownAnalysisError where there is none."""
+    change(database(), kept_row(analysis_id).id, owner=owner)
+
+
+_PARSED: dict[tuple[str, str], Manifest | None] = {}
+"""Manifests by id and version: every run of a page lists all of them."""
+
+
+def _parsed(engine: Engine, rows: Iterable[AnalysisRow]) -> dict[str, Manifest | None]:
+    """The manifest of each row by id, None where it cannot be read."""
+    known = {row.id: (row.id, row.version) for row in rows}
+    missing = [name for name, key in known.items() if key not in _PARSED]
+    if missing:
+        for name, (version, text) in manifests(engine, missing).items():
+            known[name] = (name, version)
+            _PARSED[name, version] = _manifest(name, text)
+        for old in _PARSED.keys() - known.values():
+            _PARSED.pop(old, None)
+    return {name: _PARSED.get(key) for name, key in known.items()}
+
+
+def _manifest(analysis_id: str, text: str) -> Manifest | None:
     try:
-        stamp = RunPaths(folder).manifest.stat().st_mtime_ns
-    except OSError:
-        stamp = 0
-    return _read_manifest(folder, stamp)
-
-
-@lru_cache(maxsize=1024)
-def _read_manifest(folder: Path, stamp: int) -> Manifest | None:
-    try:
-        return read_manifest(folder)
+        return manifest_of(analyses_dir() / analysis_id, text)
     except RunError:
         return None
-
-
-def is_analysis_id(text: str) -> bool:
-    """Whether an analysis could have this id."""
-    return _ID.fullmatch(text) is not None
 
 
 def analysis_root(analysis_id: str) -> Path:

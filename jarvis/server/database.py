@@ -190,17 +190,19 @@ ANALYSES = Table(
     METADATA,
     Column("id", String(64), primary_key=True),
     Column("trace_sha256", String(64), nullable=False),
-    Column("manifest", Text, nullable=False),
     Column("owner", Text),
     Column("visibility", _words(Visibility), nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("is_pinned", Boolean, nullable=False),
     Column("version", String(32), nullable=False),
-    Column("created", UtcDateTime, nullable=False),
+    Column("written_ns", BigInteger, nullable=False),
+    Column("manifest", Text, nullable=False),
     Index("analyses_by_trace", "trace_sha256"),
 )
 """One row for each kept analysis; ``version`` changes when it is made again, so that a copy of it
-elsewhere is known to be old."""
+elsewhere is known to be old; ``written_ns`` is when its manifest was written in the home of this
+server, so that a folder that has changed is known. The manifest is last: SQLite reads a row up to
+the last column that is asked for."""
 
 TOKENS = Table(
     "tokens",

@@ -13,13 +13,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from jarvis.server.catalogue import read_catalogue
+from jarvis.server.folders import folder_bytes, remove_folder
 from jarvis.server.pins import pinned
-from jarvis.server.removal import folder_bytes, named_by_jobs, remove_folder
+from jarvis.server.removal import drop, named_by_jobs
 from jarvis.staging import is_only_copy
 from jarvis.trace.sidecar import is_outdated
 from jarvis.wording import counted
 from jarvis.workspace import (
-    RunPaths,
     analyses_dir,
     exports_dir,
     kept_traces_dir,
@@ -114,7 +114,8 @@ def prune(planned: Plan) -> list[Leaving]:
     for one in planned.leaving:
         if _protection(one.stored, pins, named) is None:
             with suppress(FileNotFoundError):
-                remove_folder(one.stored.path)
+                remove = drop if one.stored.kind is Kind.ANALYSIS else remove_folder
+                remove(one.stored.path)
                 gone.append(one)
     return gone
 
@@ -221,9 +222,9 @@ def _stored(now: float) -> Iterator[Stored]:
 def _analyses(now: float) -> Iterator[Stored]:
     catalogue = read_catalogue()
     for entry in catalogue.entries:
-        written = RunPaths(entry.root).manifest
+        age_s = max(0.0, now - entry.written_ns / 1e9)
         sha256 = entry.manifest.trace.sha256
-        yield from _one(Kind.ANALYSIS, entry.id, entry.root, written, now, sha256)
+        yield Stored(Kind.ANALYSIS, entry.id, entry.root, entry.size_bytes, age_s, sha256)
     for broken in catalogue.broken:
         root = analyses_dir() / broken
         yield from _one(Kind.ANALYSIS, broken, root, root, now)

@@ -17,13 +17,13 @@ def upgrade() -> None:
         "analyses",
         sa.Column("id", sa.String(64), primary_key=True),
         sa.Column("trace_sha256", sa.String(64), nullable=False),
-        sa.Column("manifest", sa.Text, nullable=False),
         sa.Column("owner", sa.Text),
         sa.Column("visibility", sa.String(16), nullable=False),
         sa.Column("size_bytes", sa.BigInteger, nullable=False),
         sa.Column("is_pinned", sa.Boolean, nullable=False),
         sa.Column("version", sa.String(32), nullable=False),
-        sa.Column("created", moment, nullable=False),
+        sa.Column("written_ns", sa.BigInteger, nullable=False),
+        sa.Column("manifest", sa.Text, nullable=False),
     )
     op.create_index("analyses_by_trace", "analyses", ["trace_sha256"])
     op.create_table(

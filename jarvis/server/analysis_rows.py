@@ -1,0 +1,213 @@
+"""The table of kept analyses: what stands in no folder, and copies of the manifests.
+
+A folder may appear, change or go by itself: made by a command, copied in, deleted by hand. The
+table follows at the next look, which costs one listing and a ``stat`` for each folder. Where
+analyses are shared in an artifact root, the table alone says what there is.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from jarvis.errors import RunError
+from jarvis.run import manifest_of
+from jarvis.server.database import ANALYSES, Visibility, reading, writing
+from jarvis.server.folders import folder_bytes
+from jarvis.server.settings import settings
+from jarvis.workspace import RunPaths, analyses_dir, pins_dir
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_VERSION_BYTES = 8
+_DIGEST_LETTERS = 64
+_owner: ContextVar[str | None] = ContextVar("owner", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisRow:
+    """A kept analysis, readable or not; ``version`` is another one each time it is made.
+
+    ``written_ns`` is when its manifest was written here, in nanoseconds since 1970; 0 without one.
+    """
+
+    id: str
+    owner: str | None
+    visibility: Visibility
+    size_bytes: int
+    is_pinned: bool
+    version: str
+    written_ns: int
+
+
+_COLUMNS = [ANALYSES.c[field.name] for field in fields(AnalysisRow)]
+_MADE_ANEW = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns")
+"""What changes when an analysis is made again; owner, visibility and pin stay."""
+
+
+def is_analysis_id(text: str) -> bool:
+    """Whether an analysis could have this id."""
+    return _ID.fullmatch(text) is not None
+
+
+@contextmanager
+def kept_for(owner: str | None) -> Iterator[None]:
+    """Analyses that are kept in this block belong to ``owner``, where they are new."""
+    token = _owner.set(owner)
+    try:
+        yield
+    finally:
+        _owner.reset(token)
+
+
+def new_version() -> str:
+    """What no analysis was called by before."""
+    return secrets.token_hex(_VERSION_BYTES)
+
+
+def record(engine: Engine, root: Path, version: str | None = None) -> None:
+    """Write down the analysis in ``root``, which has just been made, under its folder's name."""
+    row = _row_of(root, _written_ns(str(root))) | {"owner": _owner.get()}
+    with writing(engine) as connection:
+        connection.execute(_upsert(engine), row | ({"version": version} if version else {}))
+
+
+def kept_rows(engine: Engine) -> dict[str, AnalysisRow]:
+    """What is kept now, by id; folders that have no row, or have changed, have theirs afterwards.
+
+    Rows without a folder are left out and stay: an analysis that is being replaced has none for a
+    moment.
+    """
+    if settings().artifact_root is not None:
+        return _rows(engine)
+    folders = _folders()
+    rows = _rows(engine)
+    changed = {
+        name: written_ns
+        for name, written_ns in folders.items()
+        if name not in rows or rows[name].written_ns != written_ns
+    }
+    if changed:
+        _take_up(engine, changed)
+    if pins_dir().is_dir():
+        changed |= dict.fromkeys(_take_over_pins(engine, folders), 0)
+    if changed:
+        rows = _rows(engine)
+    return {name: rows[name] for name in folders if name in rows}
+
+
+def manifests(engine: Engine, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+    """The version and the manifest, as JSON, of some analyses."""
+    wanted = select(ANALYSES.c.id, ANALYSES.c.version, ANALYSES.c.manifest)
+    with reading(engine) as connection:
+        found = connection.execute(wanted.where(ANALYSES.c.id.in_(ids)))
+        return {name: (version, text) for name, version, text in found}
+
+
+def change(engine: Engine, analysis_id: str, **values: Any) -> None:
+    """Set columns of a row."""
+    with writing(engine) as connection:
+        connection.execute(update(ANALYSES).where(ANALYSES.c.id == analysis_id).values(values))
+
+
+def forget(engine: Engine, ids: Collection[str]) -> None:
+    """Take analyses off the list, once their folders are gone."""
+    with writing(engine) as connection:
+        connection.execute(delete(ANALYSES).where(ANALYSES.c.id.in_(ids)))
+
+
+def forget_gone(engine: Engine) -> None:
+    """Forget the analyses whose folders were deleted by hand.
+
+    Not where all of them are gone: rather a disk is missing.
+    """
+    root = analyses_dir()
+    if settings().artifact_root is not None or not root.is_dir() or not any(root.iterdir()):
+        return
+    gone = _rows(engine).keys() - _folders().keys()
+    being_replaced = {path.name.split(".")[1] for path in root.glob(".*.*")}
+    if gone - being_replaced:
+        forget(engine, gone - being_replaced)
+
+
+def _rows(engine: Engine) -> dict[str, AnalysisRow]:
+    with reading(engine) as connection:
+        return {row[0]: AnalysisRow(*row) for row in connection.execute(select(*_COLUMNS))}
+
+
+def _folders() -> dict[str, int]:
+    """When the manifest of each folder was written."""
+    try:
+        with os.scandir(analyses_dir()) as found:
+            return {
+                entry.name: _written_ns(entry.path)
+                for entry in found
+                if is_analysis_id(entry.name) and entry.is_dir()
+            }
+    except FileNotFoundError:
+        return {}
+
+
+_MANIFEST = RunPaths(Path()).manifest.name
+
+
+def _written_ns(folder: str) -> int:
+    try:
+        return os.stat(f"{folder}/{_MANIFEST}").st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _take_up(engine: Engine, folders: Mapping[str, int]) -> None:
+    """Write rows for folders; two that do so at once write the same, in the same order."""
+    rows = [_row_of(analyses_dir() / name, folders[name]) for name in sorted(folders)]
+    with writing(engine) as connection:
+        for row in rows:
+            connection.execute(_upsert(engine), row)
+
+
+def _row_of(root: Path, written_ns: int) -> dict[str, Any]:
+    """The row of a folder; one that cannot be read has an empty manifest."""
+    text, sha256 = "", ""
+    with suppress(OSError, RunError, UnicodeError):
+        content = RunPaths(root).manifest.read_bytes()
+        sha256 = manifest_of(root, content).trace.sha256[:_DIGEST_LETTERS]
+        text = content.decode()
+    return {
+        "id": root.name,
+        "trace_sha256": sha256,
+        "manifest": text,
+        "owner": None,
+        "visibility": Visibility.TEAM,
+        "size_bytes": folder_bytes(root),
+        "is_pinned": False,
+        "version": new_version(),
+        "written_ns": written_ns,
+    }
+
+
+def _upsert(engine: Engine) -> Any:
+    insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert(ANALYSES)
+    anew: dict[str, Any] = {name: insert.excluded[name] for name in _MADE_ANEW}
+    owner = func.coalesce(ANALYSES.c.owner, insert.excluded.owner)
+    return insert.on_conflict_do_update(
+        index_elements=[ANALYSES.c.id], set_=anew | {"owner": owner}
+    )
+
+
+def _take_over_pins(engine: Engine, folders: Collection[str]) -> list[str]:
+    """Earlier versions kept a pin as an empty file named by the id."""
+    files = [file for file in pins_dir().iterdir() if file.name in folders]
+    for file in files:
+        change(engine, file.name, is_pinned=True)
+        file.unlink(missing_ok=True)
+    with suppress(OSError):  # pins of analyses that may come back stay
+        pins_dir().rmdir()
+    return [file.name for file in files]
