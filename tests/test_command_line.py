@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from jarvis import cli
-from jarvis.cli import analyze as analyze_command
 from jarvis.cli import completers
+from jarvis.cli import progress as progress_option
 from jarvis.cli.completion import SETUP
 from jarvis.cli.documentation import command_line_markdown
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.whole import whole
-from jarvis.pipeline import Step
+from jarvis.pipeline import STEPS, Step
+from jarvis.pipeline.step_lines import step_of_line
+from jarvis.product import product_version
+from jarvis.run import SCHEMA_VERSION
 from tests.builders import trace
 
 ROOT = Path(__file__).parent.parent
@@ -89,6 +92,23 @@ def test_json_is_one_document_and_all_of_stdout(
     written = [result.get(key) for key in ("run", "output", "manifest")]
     written += [*result.get("files", []), *result.get("traces", []), *result.get("reports", [])]
     assert [path for path in written if path and not Path(path).exists()] == []
+
+
+def test_a_program_can_follow_the_steps(
+    places: dict[str, Path], tmp_path: Path, capsys: Capture
+) -> None:
+    words = ["analyze", str(places["trace"]), "--output-dir", str(tmp_path / "run")]
+    assert cli.main([*words, "--progress", "json"]) == 0
+    said = [step for step in map(step_of_line, capsys.readouterr().err.splitlines()) if step]
+    assert [step.name for step in said if step.state == "done"] == list(STEPS)
+    assert all(step.elapsed_s is not None for step in said if step.state == "done")
+
+
+def test_the_version_names_the_layout_too(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"jarvis {product_version()}, layout {SCHEMA_VERSION}\n"
 
 
 def test_every_command_that_prints_results_takes_json() -> None:
@@ -196,7 +216,7 @@ def test_ctrl_c_while_the_run_is_written_leaves_nothing(
             assert list(tmp_path.iterdir())  # the run is being written beside its place
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(analyze_command, "print_step", stop)
+    monkeypatch.setattr(progress_option, "print_step", stop)
     words = ["analyze", str(places["trace"]), "--output-dir", str(tmp_path / "out")]
     assert cli.main(words) == ExitCode.INTERRUPTED
     assert capsys.readouterr().err == "jarvis: stopped.\n"

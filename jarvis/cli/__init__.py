@@ -94,6 +94,17 @@ def _close_pipes() -> None:
             os.dup2(nowhere, stream.fileno())
 
 
+class _Version(argparse.Action):
+    """Says the version, and the layout of the run directories that it reads and writes."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from jarvis.product import product_version
+        from jarvis.run import SCHEMA_VERSION
+
+        print(f"jarvis {product_version()}, layout {SCHEMA_VERSION}")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     root = argparse.ArgumentParser(
@@ -101,6 +112,9 @@ def parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    root.add_argument(
+        "--version", action=_Version, nargs=0, help="say which version this is, and leave"
     )
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_analyze(commands)

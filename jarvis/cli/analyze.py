@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jarvis.cli.completers import complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.progress import add_progress, progress_of
 from jarvis.cli.shared import (
     EXTENSION_HELP,
     TRACE_HELP,
@@ -17,7 +18,6 @@ from jarvis.cli.shared import (
     check_gpu,
     note,
     print_result,
-    print_step,
     run_directory,
     warn,
 )
@@ -72,6 +72,7 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         help=f"keep the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis), where "
         "`jarvis serve` finds it; with --output-dir also write it there",
     )
+    add_progress(command)
     add_json(command)
     command.set_defaults(run=_analyze)
 
@@ -116,7 +117,7 @@ def _kept(arguments: argparse.Namespace) -> "Kept":
         extension_file=arguments.extension_file,
         arch_json=arguments.gpu_arch_json_path,
     )
-    return submit(submission, print_step)
+    return submit(submission, progress_of(arguments))
 
 
 def _written(arguments: argparse.Namespace) -> Path:
@@ -132,7 +133,7 @@ def _written(arguments: argparse.Namespace) -> Path:
         reference=_reference(arguments),
         extension_file=arguments.extension_file,
         arch_json=arguments.gpu_arch_json_path,
-        progress=print_step,
+        progress=progress_of(arguments),
     )
     return root
 
