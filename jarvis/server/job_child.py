@@ -37,7 +37,7 @@ dropped by the system at any time."""
 
 def assignment_of(job: Job) -> Assignment:
     """What a process is told of its job."""
-    return Assignment(job.id, job.kind, job.parameters, job.attempt_label)
+    return Assignment(job.id, job.kind, job.parameters, job.attempt_label, job.owner)
 
 
 def outcome_after(message: MadeMessage | FailedMessage) -> Outcome:

@@ -4,17 +4,24 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from jarvis.server.database import Visibility
+
 Event = Literal["started", "running", "done"]
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The worker gives the job, and a label for what its process half writes."""
+    """The worker gives the job, and a label for what its process half writes.
+
+    What it makes belongs to ``owner`` and is seen as ``visibility`` says.
+    """
 
     job_id: str
     kind: str
     parameters: dict[str, Any]
     staging: str
+    owner: str | None = None
+    visibility: str = Visibility.TEAM
 
 
 @dataclass(frozen=True, slots=True)

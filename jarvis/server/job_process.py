@@ -15,7 +15,8 @@ from jarvis.analyses import load_registry
 from jarvis.errors import JarvisError
 from jarvis.garbage import collect_rarely
 from jarvis.pipeline import Step
-from jarvis.server.database import JobKind
+from jarvis.server.analysis_rows import kept_for
+from jarvis.server.database import JobKind, Visibility
 from jarvis.server.job_kinds import request_of
 from jarvis.server.job_messages import (
     Assignment,
@@ -68,7 +69,9 @@ def outcome_of(
     """Do what a job asks for; what cannot be done is a sentence, and a fault of ours is raised."""
     request = request_of(JobKind(assignment.kind), assignment.parameters)
     try:
-        made = request.run(progress, assignment.job_id)
+        with kept_for(assignment.owner, Visibility(assignment.visibility)):
+            request.bring_inputs(progress)
+            made = request.run(progress, assignment.job_id)
     except JarvisError as error:
         sentence = str(error)
         for path in request.inputs:  # where the server keeps it means nothing to who sent it

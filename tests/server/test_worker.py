@@ -13,7 +13,7 @@ from sqlalchemy import Engine, select
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server import jobs, worker_watch
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.catalogue import analysis_root, read_catalogue
 from jarvis.server.database import WORKERS, JobKind, JobState, reading
 from jarvis.server.job_kinds import Analyze, Inspect
 from jarvis.server.job_memory import memory_limit_bytes
@@ -74,7 +74,7 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
     """One worker for all, since each job costs a second of imports."""
     with worker():
         asked = jobs.submit(engine, Inspect(trace_file).new_job())
-        job = jobs.submit(engine, new_analysis(trace_file))
+        job = jobs.submit(engine, new_analysis(trace_file), owner="ann")
         info = TraceInfo.model_validate(is_done(engine, asked.id).result["info"])
         assert info.device_name == "NVIDIA H200"
         done = is_done(engine, job.id)
@@ -84,7 +84,8 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
         assert f"{STEPS[-1]} ({len(STEPS)} of {len(STEPS)})" in done.log
         assert (done.percent, done.result) == (100.0, {"is_reused": False})
 
-        again = is_done(engine, jobs.submit(engine, new_analysis(trace_file)).id)
+        again = is_done(engine, jobs.submit(engine, new_analysis(trace_file), owner="bob").id)
+        assert [entry.owner for entry in read_catalogue().entries] == ["ann"]
         assert (again.analysis_id, again.result) == (done.analysis_id, {"is_reused": True})
 
         (tmp_path / "bad.json").write_text('{"weights": []}')
@@ -98,6 +99,17 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
         assert "unexpected error" in (failed.error or "")
         assert "Traceback" in failed.log
     assert worker_ids(engine) == set(), "a worker that is stopped leaves in order"
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_a_worker_works_on_postgresql(engine: Engine, trace_file: Path) -> None:
+    job = jobs.submit(engine, new_analysis(trace_file), owner="ann")
+    with worker():
+        done = is_done(engine, job.id)
+    (entry,) = read_catalogue().entries
+    assert (entry.id, entry.owner) == (done.analysis_id, "ann")
+    assert done.steps
+    assert worker_ids(engine) == set()
 
 
 def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file: Path) -> None:
