@@ -14,9 +14,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from jarvis.pipeline import STEPS, Step
+from jarvis.run import read_manifest
 from jarvis.server import fetching
+from jarvis.server.catalogue import analysis_root
 from jarvis.server.fetching import AddressError, FetchError, fetch_trace, over_http, over_sftp
 from jarvis.server.intake import IntakeError, KeptTrace
+from jarvis.server.job_kinds import request_of
+from jarvis.server.job_kinds.fetches import Fetch, Wishes
+from jarvis.server.places import path_at
+from jarvis.workspace import uploads_dir
+from tests.builders import trace
 from tests.server.file_server import FileServer, file_server
 from tests.services.sshd import Sshd, make_key, node
 
@@ -353,3 +361,47 @@ def test_a_host_must_show_the_key_that_is_known(
     known.write_text(f"[127.0.0.1]:{node.port} {other}")
     with pytest.raises(FetchError, match="shows another key"):
         fetched(by_sftp, tmp_path / "here")
+
+
+def test_a_job_fetches_and_says_where_the_trace_is(server: FileServer, home: Path) -> None:
+    asked = Fetch(f"http://127.0.0.1:{server.port}/a.json?token=secret")
+    new = asked.new_job()
+    assert "secret" not in new.title
+    assert request_of(new.kind, new.parameters) == asked
+    steps: list[Step] = []
+    made = asked.run(steps.append, "a1b2")
+    assert made.analysis_id is None
+    assert path_at(made.result["trace"]).read_bytes() == CONTENT
+    assert [step.state for step in steps][:2] == ["started", "running"]
+    assert steps[-1].state == "done"
+    assert not list(uploads_dir().glob(".*"))
+
+
+def test_a_job_may_analyse_what_it_fetched(server: FileServer, home: Path, tmp_path: Path) -> None:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    server.content = built.write(tmp_path / "tiny.json").read_bytes()
+    asked = Fetch(f"http://127.0.0.1:{server.port}/tiny.json", Wishes("MI300X", model_name="Tiny"))
+    new = asked.new_job()
+    assert request_of(new.kind, new.parameters) == asked
+    steps: list[Step] = []
+    made = asked.run(steps.append, "a1b2")
+    assert made.analysis_id is not None
+    manifest = read_manifest(analysis_root(made.analysis_id))
+    assert manifest.model_name == "Tiny"
+    done = [step.number for step in steps if step.state == "done"]
+    assert done == list(range(1, len(STEPS) + 2))
+
+
+def test_what_is_not_allowed_is_refused_before_it_is_queued(server: FileServer) -> None:
+    with pytest.raises(AddressError):
+        Fetch("http://169.254.169.254/a.json").new_job()
+
+
+def test_a_job_that_was_asked_for_is_not_done_when_the_setting_changed(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Fetch(f"http://127.0.0.1:{server.port}/a.json")
+    allow(monkeypatch, "example.org")
+    with pytest.raises(AddressError):
+        asked.run(lambda _: None, "a1b2")
+    assert not server.asked
