@@ -13,10 +13,13 @@ from broken_inputs import broken_inputs_markdown
 from jarvis.analyses import checks_markdown
 from jarvis.cli.documentation import command_line_markdown
 from jarvis.schemas import schemas_markdown
+from jarvis.server.api import PREFIX, api
+from jarvis.server.api.description import api_markdown
 from jarvis.validation import validation_markdown
 
 HERE = Path(__file__).parent
 PAGES = {
+    "api.md": lambda: api_markdown(api().openapi(), PREFIX),
     "bad-inputs.md": bad_inputs_markdown,
     "broken-traces.md": broken_inputs_markdown,
     "checks.md": checks_markdown,

@@ -5,7 +5,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,14 +114,11 @@ class Arrival:
     def end(self) -> Upload:
         """What was sent has arrived: the upload as it is now, kept where that makes it whole.
 
-        Raises ChecksumError, and takes back what was sent, where it is not what was to arrive.
+        Raises ChecksumError where it is not what was to arrive; the block then takes it back.
         """
-        if self._wanted is not None and self._checked is not None:
-            sum_of_it = base64.b64encode(self._checked.digest()).decode()
-            if not secrets.compare_digest(sum_of_it, self._wanted.digest):
-                os.ftruncate(self._file, self._begin)
-                self._offset, self._digest = self._begin, self._before
-                raise ChecksumError
+        if self._checked is not None and not self._has_checksum(self._checked):
+            raise ChecksumError
+        self._checked = None
         if self._offset == self._upload.size_bytes and self._upload.trace is None:
             self._keep()
         return find(self._upload.id)
@@ -131,9 +127,16 @@ class Arrival:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._checked is not None:  # not what it was to be, or not all of it
+            os.ftruncate(self._file, self._begin)
+            self._offset, self._digest = self._begin, self._before
         if self._digest is not None:
             _remember_digest(self._upload.id, self._offset, self._digest)
         os.close(self._file)
+
+    def _has_checksum(self, arrived: "_Hash") -> bool:
+        found = base64.b64encode(arrived.digest())
+        return self._wanted is not None and found == self._wanted.digest.encode()
 
     def _keep(self) -> None:
         upload, written = self._upload, data_file(self._upload.id)

@@ -68,7 +68,11 @@ class NoSpaceError(JarvisError):
 
 
 class BusyUploadError(JarvisError):
-    """Somebody else sends bytes of the same upload just now, or too many are under way."""
+    """Somebody else sends bytes of the same upload just now."""
+
+
+class TooManyUploadsError(JarvisError):
+    """As many uploads are under way as there may be."""
 
 
 class _Record(BaseModel):
@@ -109,7 +113,7 @@ def create(name: str, size_bytes: int, owner: str | None) -> Upload:
     """Begin an upload of so many bytes.
 
     Raises IntakeError where nothing of that name is read or it is empty, TooLargeUploadError,
-    NoSpaceError, and BusyUploadError where too many are under way.
+    NoSpaceError, and TooManyUploadsError where too many are under way.
     """
     kept_name = upload_name(name)
     if size_bytes == 0:
@@ -120,7 +124,7 @@ def create(name: str, size_bytes: int, owner: str | None) -> Upload:
     sweep()
     awaited = _awaited_bytes()
     if len(awaited) >= MOST_AT_ONCE:
-        raise BusyUploadError("Too many uploads are under way on this server. Try again later.")
+        raise TooManyUploadsError("Too many uploads are under way on this server. Try again later.")
     free = shutil.disk_usage(arriving_dir()).free - sum(awaited) - FREE_BYTES
     if size_bytes > free:
         raise NoSpaceError(

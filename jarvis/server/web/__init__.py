@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount
 
 from jarvis.server.settings import settings
 from jarvis.server.web.bodies import BodyLimits
@@ -17,7 +17,9 @@ from jarvis.server.web.requests import Requests
 
 def routes() -> Sequence[BaseRoute]:
     """The routes beside those of the pages."""
-    return [*HEALTH_ROUTES, *METRICS_ROUTES]
+    from jarvis.server.api import PREFIX, api  # it says to this package who asks
+
+    return [*HEALTH_ROUTES, *METRICS_ROUTES, Mount(PREFIX, app=api())]
 
 
 def middleware(bound_to: str) -> Sequence[Middleware]:

@@ -1,0 +1,292 @@
+"""Analyses: asked for, listed, shown, taken home file by file, removed."""
+
+from datetime import datetime
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from jarvis.errors import JarvisError
+from jarvis.hardware import load_hardware
+from jarvis.reports.quantities import byte_size
+from jarvis.run import Run
+from jarvis.server import jobs, uploads
+from jarvis.server.access import ForbiddenError, Person, Role, may_change, require
+from jarvis.server.api.callers import Caller
+from jarvis.server.api.job_routes import JobView, job_view
+from jarvis.server.audit import Action, Via, record
+from jarvis.server.catalogue import Entry, analysis_root, read_catalogue
+from jarvis.server.database import Visibility, database
+from jarvis.server.intake import server_trace
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.page_links import analysis_page
+from jarvis.server.removal import remove_analysis
+from jarvis.server.submission import Submission
+from jarvis.server.uploads import UnknownUploadError, Upload
+
+MOST_LISTED = 200
+"""Analyses of one answer."""
+
+_LONGEST_NAME = 200
+_LONGEST_PLACE = 4096
+
+AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=64)]
+
+router = APIRouter(prefix="/analyses", tags=["analyses"])
+
+
+class UnknownArtifactError(JarvisError):
+    """An analysis has no such file."""
+
+    def __init__(self, analysis_id: str) -> None:
+        super().__init__(
+            f"The analysis {analysis_id} has no such file. /api/analyses/{analysis_id}/artifacts "
+            "lists what it has."
+        )
+
+
+class UnfinishedUploadError(JarvisError):
+    """Not all of an upload has arrived."""
+
+    def __init__(self, upload: Upload) -> None:
+        super().__init__(
+            f"{byte_size(upload.offset_bytes)} of {byte_size(upload.size_bytes)} of {upload.name} "
+            "have arrived. Send the rest first."
+        )
+
+
+class NewAnalysis(BaseModel, title="New analysis"):
+    """What to analyse, and how. One of `upload`, `path` and `url` says where the trace is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    upload: str | None = Field(None, description="id of a whole upload", max_length=64)
+    path: str | None = Field(
+        None,
+        description="path on the server, in the folders that it may read",
+        max_length=_LONGEST_PLACE,
+    )
+    url: str | None = Field(
+        None,
+        description="http, https or sftp address, on the hosts that the server may fetch from",
+        max_length=_LONGEST_PLACE,
+    )
+    platform: str | None = Field(
+        None,
+        description="GPU to judge against; by default the trace's own",
+        max_length=_LONGEST_NAME,
+    )
+    preset: str | None = Field(
+        None,
+        description="which figures of that GPU; by default its first",
+        max_length=_LONGEST_NAME,
+    )
+    model: str | None = Field(
+        None, description="name of the model, for the titles", max_length=_LONGEST_NAME
+    )
+    reference: str | None = Field(
+        None, description="id of an analysis to compare with", max_length=64
+    )
+    is_again: bool = Field(False, description="make it anew, also where it is kept already")
+    visibility: Visibility = Field(Visibility.TEAM, description="who sees it")
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(source is not None for source in (self.upload, self.path, self.url)) != 1:
+            raise ValueError("give one of upload, path and url")
+        return self
+
+
+class AnalysisView(BaseModel, title="Analysis"):
+    """A kept analysis in a list."""
+
+    id: str
+    title: str
+    trace: str = Field(description="name of the trace's file")
+    model: str | None
+    gpu: str = Field(description="what the trace is judged against")
+    origin: str = Field(description="recorded, or simulated")
+    owner: str | None
+    visibility: Visibility
+    is_pinned: bool
+    size_bytes: int
+    created: datetime
+    page: str = Field(description="where people see it, from the root of the server")
+
+
+class AnalysisPage(BaseModel, title="List of analyses"):
+    """A part of the list, newest first."""
+
+    analyses: list[AnalysisView]
+    total: int
+    offset: int
+    limit: int
+
+
+class AnalysisDetails(AnalysisView, title="Whole analysis"):
+    """A kept analysis with what it says."""
+
+    manifest: dict[str, Any] = Field(description="what was analysed, with which options")
+    results: dict[str, Any] = Field(description="what each analysis found, by its key")
+
+
+class ArtifactView(BaseModel, title="File"):
+    """A file of an analysis."""
+
+    name: str = Field(description="path inside the analysis, for its address")
+    size_bytes: int
+
+
+class ArtifactList(BaseModel, title="List of files"):
+    """The files of an analysis."""
+
+    artifacts: list[ArtifactView]
+
+
+class RemovedView(BaseModel, title="Removed analysis"):
+    """An analysis that is gone, and those that were compared with it."""
+
+    id: str
+    size_bytes: int
+    referred_to_by: list[str]
+
+
+@router.post("", summary="Analyse a trace", status_code=202)
+def analyse(person: Caller, asked: NewAnalysis) -> JobView:
+    """Queues a job; while one that asks for the same waits or runs, that one is given."""
+    require(person, Role.EDITOR, "analyse traces")
+    if asked.platform is not None:
+        load_hardware().get(asked.platform, asked.preset)
+    if asked.reference is not None:
+        _seen(person, asked.reference)
+    engine = database()
+    job = jobs.submit(engine, _request(person, asked).new_job(), person.name, asked.visibility)
+    record(engine, person, Via.API, Action.ANALYZE, job.title, job=job.id)
+    return job_view(job)
+
+
+@router.get("", summary="The analyses")
+def listed(
+    person: Caller,
+    offset: Annotated[int, Query(ge=0, le=10**9, description="how many to leave out")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="how many to list")] = 50,
+) -> AnalysisPage:
+    """Those that one may see, newest first."""
+    entries = read_catalogue().visible_to(person).entries
+    shown = [AnalysisView(**_summary(entry)) for entry in entries[offset : offset + limit]]
+    return AnalysisPage(analyses=shown, total=len(entries), offset=offset, limit=limit)
+
+
+@router.get("/{analysis_id}", summary="An analysis")
+def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
+    """What was analysed, and the findings."""
+    entry = _seen(person, analysis_id)
+    run = Run.load(analysis_root(entry.id))
+    return AnalysisDetails(
+        **_summary(entry),
+        manifest=run.manifest.model_dump(mode="json"),
+        results={key: result.model_dump(mode="json") for key, result in run.results.items()},
+    )
+
+
+@router.get("/{analysis_id}/artifacts", summary="The files of an analysis")
+def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
+    """Reports, tables and data, each with its size."""
+    files = _files(analysis_root(_seen(person, analysis_id).id))
+    views = [
+        ArtifactView(name=name, size_bytes=path.stat().st_size) for name, path in files.items()
+    ]
+    return ArtifactList(artifacts=views)
+
+
+@router.get(
+    "/{analysis_id}/artifacts/{name:path}",
+    summary="A file of an analysis",
+    response_class=FileResponse,
+)
+def artifact(
+    person: Caller,
+    analysis_id: AnalysisId,
+    name: Annotated[
+        str, Path(description="as the list of files has it", max_length=_LONGEST_PLACE)
+    ],
+) -> Response:
+    """Its bytes, to be saved: nothing in it is to run in a browser."""
+    entry = _seen(person, analysis_id)
+    path = _files(analysis_root(entry.id)).get(name)
+    if path is None:
+        raise UnknownArtifactError(entry.id)
+    return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+
+
+@router.delete("/{analysis_id}", summary="Remove an analysis")
+def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
+    """For good; refused (409) while it is pinned, or a job works with it."""
+    entry = _seen(person, analysis_id)
+    if not may_change(person, entry):
+        require(person, Role.EDITOR, "remove analyses")
+        raise ForbiddenError(
+            f"The analysis {entry.id} is not yours. Ask its owner, or an admin of this server, to "
+            "remove it."
+        )
+    removed = remove_analysis(entry.id)
+    record(database(), person, Via.API, Action.REMOVE, entry.id, title=entry.title)
+    return RemovedView(
+        id=removed.id,
+        size_bytes=removed.size_bytes,
+        referred_to_by=list(removed.referred_to_by),
+    )
+
+
+def _seen(person: Person, analysis_id: str) -> Entry:
+    """An analysis that a person may see; one that they may not is as good as none."""
+    require(person, Role.VIEWER, "look at analyses")
+    return read_catalogue().visible_to(person).find(analysis_id)
+
+
+def _summary(entry: Entry) -> dict[str, Any]:
+    manifest = entry.manifest
+    return {
+        "id": entry.id,
+        "title": entry.title,
+        "trace": manifest.trace.file_name,
+        "model": manifest.model_name,
+        "gpu": entry.gpu,
+        "origin": manifest.trace.origin,
+        "owner": entry.owner,
+        "visibility": entry.visibility,
+        "is_pinned": entry.is_pinned,
+        "size_bytes": entry.size_bytes,
+        "created": datetime.fromisoformat(entry.manifest.created),
+        "page": analysis_page(entry.id),
+    }
+
+
+def _files(root: FilePath) -> dict[str, FilePath]:
+    """The files of a run directory by name; links lead elsewhere and are none of its files."""
+    found = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {path.relative_to(root).as_posix(): path for path in found}
+
+
+def _request(person: Person, asked: NewAnalysis) -> Analyze:
+    submission = Submission(
+        _trace(person, asked),
+        platform=asked.platform,
+        preset=asked.preset,
+        model_name=asked.model,
+        reference=asked.reference,
+    )
+    return Analyze(submission, is_again=asked.is_again)
+
+
+def _trace(person: Person, asked: NewAnalysis) -> FilePath:
+    if asked.upload is None:
+        return server_trace(asked.path or "")
+    upload = uploads.find(asked.upload)
+    if upload.owner != person.name:
+        raise UnknownUploadError
+    if upload.trace is None:
+        raise UnfinishedUploadError(upload)
+    return upload.trace

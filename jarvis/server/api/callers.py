@@ -1,0 +1,113 @@
+"""Who asks the API: by a token, or for an upload by the ticket of a page; and how often."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from time import time
+from typing import Annotated
+
+from fastapi import Depends, Request
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+
+from jarvis.errors import JarvisError
+from jarvis.server import tokens
+from jarvis.server.access import LOCAL, Person, Role, require
+from jarvis.server.database import database
+from jarvis.server.settings import settings
+from jarvis.server.tickets import TicketError, ticket_holder
+from jarvis.server.tokens import TokenError
+from jarvis.server.web.requests import name_person
+
+TOKEN, TICKET = "Bearer", "Ticket"
+"""What stands before a token and before a ticket in the header ``Authorization``."""
+
+
+class UnknownCallerError(JarvisError):
+    """Nobody says who asks."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This server wants to know who asks. Make a token on the page Access and send it as "
+            f"the header `Authorization: {TOKEN} jrv_...`."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    scheme: str
+    text: str
+
+
+class TooManyRequestsError(JarvisError):
+    """Somebody asks too often; ``retry_s`` is when to ask again."""
+
+    def __init__(self, retry_s: int) -> None:
+        self.retry_s = retry_s
+        super().__init__(
+            f"These are more than {settings().api_requests_per_minute} requests in a minute. "
+            f"Go on in {retry_s} s."
+        )
+
+
+def _caller(request: Request) -> Person:
+    """Who asks by a token; UnknownCallerError, TokenError and TooManyRequestsError otherwise."""
+    return _known(request, {TOKEN})
+
+
+def _uploader(request: Request) -> Person:
+    """Who uploads, by a token or a ticket; ForbiddenError where the role is too small."""
+    person = _known(request, {TOKEN, TICKET})
+    require(person, Role.EDITOR, "upload traces")
+    return person
+
+
+Caller = Annotated[Person, Depends(_caller)]
+Uploader = Annotated[Person, Depends(_uploader)]
+
+
+def within_rate(request: Request) -> None:
+    """TooManyRequestsError where one address asks too often; for what asks nobody who they are."""
+    _count(_address(request))
+
+
+def _known(request: Request, schemes: set[str]) -> Person:
+    if settings().access == "off":
+        _count(_address(request))
+        return LOCAL
+    given = _credentials(request)
+    try:
+        if given is None or given.scheme not in schemes:
+            raise UnknownCallerError
+        if given.scheme == TICKET:
+            person = ticket_holder(given.text)
+        else:
+            person = tokens.person_of(database(), given.text)
+    except (UnknownCallerError, TicketError, TokenError):
+        _count(_address(request))
+        raise
+    _count(f"{given.scheme} {person.name if given.scheme == TICKET else given.text}")
+    name_person(request.scope, person.name)
+    return person
+
+
+def _credentials(request: Request) -> _Credentials | None:
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    return _Credentials(scheme.capitalize(), text.strip()) if text else None
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "nowhere"
+
+
+def _count(key: str) -> None:
+    limit = RateLimitItemPerMinute(settings().api_requests_per_minute)
+    if not _limiter().hit(limit, key):
+        ends = _limiter().get_window_stats(limit, key).reset_time
+        raise TooManyRequestsError(max(1, ceil(ends - time())))
+
+
+@lru_cache(maxsize=1)
+def _limiter() -> FixedWindowRateLimiter:
+    return FixedWindowRateLimiter(MemoryStorage())

@@ -1,0 +1,116 @@
+"""Jobs: how far they are, and how they are ended or begun anew."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.access import ForbiddenError, Person, Role, may, may_see, require
+from jarvis.server.api.callers import Caller
+from jarvis.server.audit import Action, Via, record
+from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.jobs import Job, UnknownJobError
+from jarvis.server.page_links import page_of
+
+JobId = Annotated[str, Path(description="id of a job", max_length=64)]
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+
+class StepView(BaseModel, title="Step"):
+    """A step that has ended."""
+
+    name: str
+    elapsed_s: float
+
+
+class JobView(BaseModel, title="Job"):
+    """A job as it is now."""
+
+    id: str
+    kind: JobKind
+    state: JobState
+    title: str
+    owner: str | None
+    percent: float = Field(description="0 to 100")
+    step: str | None = Field(description="what it does now, or did last")
+    step_number: int
+    step_count: int
+    steps: list[StepView] = Field(description="the steps that have ended")
+    error: str | None = Field(description="why it failed, and what to do")
+    analysis_id: str | None = Field(description="the analysis that it made, or was about")
+    is_reused: bool = Field(description="whether the analysis was kept before")
+    page: str = Field(description="where people see it, from the root of the server")
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+
+
+@router.get("/{job_id}", summary="A job")
+def show(person: Caller, job_id: JobId) -> JobView:
+    """Its state, how far it is, and how it ended."""
+    require(person, Role.VIEWER, "look at jobs")
+    return job_view(_seen(person, job_id))
+
+
+@router.post("/{job_id}/cancel", summary="Cancel a job")
+def cancel(person: Caller, job_id: JobId) -> JobView:
+    """It ends within a second; one that has ended stays as it is."""
+    return _changed(person, job_id, Action.CANCEL, jobs.cancel)
+
+
+@router.post("/{job_id}/retry", summary="Retry a job")
+def retry(person: Caller, job_id: JobId) -> JobView:
+    """One that failed or was cancelled waits again; others stay as they are."""
+    return _changed(person, job_id, Action.RETRY, jobs.retry)
+
+
+def _seen(person: Person, job_id: str) -> Job:
+    """A job that a person may see; one that they may not is as good as none."""
+    job = jobs.find(database(), job_id)
+    if not may_see(person, job):
+        raise UnknownJobError(job_id)
+    return job
+
+
+def job_view(job: Job) -> JobView:
+    """A job as the API says it."""
+    return JobView(
+        id=job.id,
+        kind=job.kind,
+        state=job.state,
+        title=job.title,
+        owner=job.owner,
+        percent=job.percent,
+        step=job.step,
+        step_number=job.step_number,
+        step_count=job.step_count,
+        steps=[StepView(name=step.name, elapsed_s=step.elapsed_s) for step in job.steps],
+        error=job.error,
+        analysis_id=job.analysis_id,
+        is_reused=bool(job.result.get("is_reused", False)),
+        page=page_of(job),
+        created=job.created,
+        started=job.started,
+        ended=job.ended,
+    )
+
+
+def _changed(
+    person: Person, job_id: str, action: Action, change: Callable[[Engine, str], Job]
+) -> JobView:
+    """Change a job of one's own, or as an admin any; ForbiddenError otherwise."""
+    engine = database()
+    require(person, Role.EDITOR, f"{action} jobs")
+    job = _seen(person, job_id)
+    if job.owner != person.name and not may(person, Role.ADMIN):
+        raise ForbiddenError(
+            f"The job {job.id} is not yours. Ask an admin of this server to {action} it."
+        )
+    changed = change(engine, job_id)
+    record(engine, person, Via.API, action, job.id, title=job.title)
+    return job_view(changed)
