@@ -3,17 +3,15 @@
 Every function is one short transaction, so that any process may ask or change at any time.
 """
 
-import hashlib
-import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Engine,
+    Select,
     and_,
     case,
     delete,
@@ -24,7 +22,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.engine import Connection, RowMapping
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from jarvis.errors import JarvisError
@@ -39,10 +37,42 @@ from jarvis.server.database import (
     reading,
     writing,
 )
+from jarvis.server.job_rows import FinishedStep, Headway, Job, NewJob, Outcome, of_row
+
+__all__ = [
+    "ABANDONED_S",
+    "QUICK",
+    "RETRYABLE",
+    "FinishedStep",
+    "Headway",
+    "Job",
+    "NewJob",
+    "Outcome",
+    "UnknownJobError",
+    "beat",
+    "cancel",
+    "claim",
+    "counts",
+    "find",
+    "finish",
+    "give_up_abandoned",
+    "has_worker",
+    "latest",
+    "leave",
+    "orders",
+    "recent",
+    "retry",
+    "submit",
+    "waiting",
+]
 
 ABANDONED_S = 20
 """A running job whose worker has been silent for so long is given up. Longer than a database may be
 locked, and short enough that with the time to notice it stays below half a minute."""
+
+QUICK = (JobKind.INSPECT, JobKind.EXPORT, JobKind.REPLAY, JobKind.COMPARE)
+"""What a visitor waits for and is done in seconds: a worker has a slot for it beside the others,
+and it costs its owner no turn."""
 
 RETRYABLE = (JobState.FAILED, JobState.CANCELLED)
 
@@ -57,130 +87,6 @@ class UnknownJobError(JarvisError):
             f"There is no job {job_id[:40]!r} on this server: it was removed, or the link comes "
             "from another server. The list below has those there are."
         )
-
-
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """A job to be done; ``parameters`` are JSON.
-
-    ``stamp`` tells files apart that changed between two equal requests; into ``folders`` it puts
-    run directories.
-    """
-
-    kind: JobKind
-    title: str
-    parameters: Mapping[str, Any]
-    stamp: str = ""
-    folders: tuple[str, ...] = ()
-
-    @property
-    def fingerprint(self) -> str:
-        """The same for requests that ask for the same thing."""
-        asked = json.dumps([self.kind, self.parameters, self.stamp], sort_keys=True)
-        return hashlib.sha256(asked.encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedStep:
-    """A step that has ended, and how long it took."""
-
-    name: str
-    elapsed_s: float
-
-
-@dataclass(slots=True)
-class Headway:
-    """How far a running job is; bytes are those of the file that is being read."""
-
-    step: str | None = None
-    step_number: int = 0
-    step_count: int = 0
-    percent: float = 0.0
-    bytes_done: int | None = None
-    bytes_total: int | None = None
-    steps: list[FinishedStep] = field(default_factory=list)
-    log: str = ""
-
-    def values(self) -> dict[str, Any]:
-        """As columns."""
-        return {
-            "step": self.step,
-            "step_number": self.step_number,
-            "step_count": self.step_count,
-            "percent": self.percent,
-            "bytes_done": self.bytes_done,
-            "bytes_total": self.bytes_total,
-            "steps": [[step.name, step.elapsed_s] for step in self.steps],
-            "log": self.log,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A row of the table; times are UTC, ``percent`` 0 to 100.
-
-    ``error`` says why a job failed and what to do; ``analysis_id`` is what it made or was about.
-    ``place`` is the machine of a cluster that ``worker`` has it done on.
-    """
-
-    id: str
-    kind: JobKind
-    state: JobState
-    title: str
-    parameters: dict[str, Any]
-    folders: tuple[str, ...]
-    owner: str | None
-    visibility: Visibility
-    step: str | None
-    step_number: int
-    step_count: int
-    percent: float
-    bytes_done: int | None
-    bytes_total: int | None
-    steps: tuple[FinishedStep, ...]
-    log: str
-    error: str | None
-    result: dict[str, Any]
-    analysis_id: str | None
-    worker: str | None
-    place: str | None
-    is_cancel_requested: bool
-    attempts: int
-    created: datetime
-    started: datetime | None
-    ended: datetime | None
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it waits or runs."""
-        return self.state in ACTIVE
-
-    @property
-    def label(self) -> str:
-        """What any attempt half writes has a label that begins like this."""
-        return f"job-{self.id}-"
-
-    @property
-    def attempt_label(self) -> str:
-        """The label of what this attempt half writes."""
-        return f"{self.label}{self.attempts}-"
-
-    @property
-    def elapsed_s(self) -> float | None:
-        """How long it has run, or ran; None before it has begun."""
-        if self.started is None:
-            return None
-        return ((self.ended or _now()) - self.started).total_seconds()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a job ended; ``result`` is JSON."""
-
-    state: JobState
-    error: str | None = None
-    result: Mapping[str, Any] | None = None
-    analysis_id: str | None = None
 
 
 def submit(
@@ -227,7 +133,7 @@ def latest(engine: Engine, new: NewJob) -> Job | None:
     same = select(JOBS).where(JOBS.c.fingerprint == new.fingerprint)
     with reading(engine) as connection:
         row = connection.execute(same.order_by(JOBS.c.created.desc()).limit(1)).mappings().first()
-    return None if row is None else _of_row(row)
+    return None if row is None else of_row(row)
 
 
 def recent(
@@ -250,7 +156,7 @@ def recent(
         wanted = wanted.where(JOBS.c.state.in_(states))
     with reading(engine) as connection:
         rows = connection.execute(wanted.limit(limit).offset(offset)).mappings()
-        return [_of_row(row) for row in rows]
+        return [of_row(row) for row in rows]
 
 
 def counts(engine: Engine, person: Person = LOCAL) -> dict[JobState, int]:
@@ -285,25 +191,19 @@ def retry(engine: Engine, job_id: str) -> Job:
 
 
 def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job | None:
-    """Take the job, of some kinds only where given, that has waited longest; no other worker can
-    take it too."""
-    is_wanted = JOBS.c.state == JobState.QUEUED
-    if kinds:
-        is_wanted &= JOBS.c.kind.in_(kinds)
-    if _one(engine, is_wanted) is None:  # asking often must not keep writers waiting
+    """Take the job whose turn it is, of some kinds only where given; no other worker can take it
+    too.
+
+    People take turns, so that one's many jobs do not hold up another's one; each one's own jobs are
+    taken in the order they came.
+    """
+    if _one(engine, _is_waiting(kinds)) is None:  # asking often must not keep writers waiting
         return None
-    oldest = (
-        select(JOBS.c.id)
-        .where(is_wanted)
-        .order_by(JOBS.c.created, JOBS.c.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-        .scalar_subquery()
-    )
+    first = _in_turn(kinds).limit(1).with_for_update(skip_locked=True, of=JOBS).scalar_subquery()
     now = _now()
     taken = (
         update(JOBS)
-        .where(JOBS.c.id == oldest, JOBS.c.state == JobState.QUEUED)
+        .where(JOBS.c.id == first, JOBS.c.state == JobState.QUEUED)
         .values(
             state=JobState.RUNNING,
             worker=worker,
@@ -315,21 +215,13 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
     )
     with writing(engine) as connection:
         row = connection.execute(taken).mappings().first()
-    return None if row is None else _of_row(row)
+    return None if row is None else of_row(row)
 
 
-def begin_at(engine: Engine, job_id: str, attempt: int, place: str) -> bool:
-    """Say on which machine of a cluster an attempt begins; False where it must not begin there,
-    since it has begun before, or was ended meanwhile. UnknownJobError where there is no such job.
-    """
-    begun = _update(job_id, JobState.RUNNING).where(
-        JOBS.c.attempts == attempt, JOBS.c.place.is_(None)
-    )
-    with writing(engine) as connection:
-        if connection.execute(begun.values(place=place)).rowcount:
-            return True
-        _job(connection, job_id)
-        return False
+def waiting(engine: Engine) -> list[str]:
+    """The ids of the jobs that wait, in the order in which they will be taken."""
+    with reading(engine) as connection:
+        return list(connection.execute(_in_turn()).scalars())
 
 
 def beat(engine: Engine, worker: str, slots: int, headway: Mapping[str, Headway]) -> None:
@@ -402,7 +294,7 @@ def give_up_abandoned(engine: Engine) -> list[Job]:
     )
     with writing(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.heartbeat < before))
-        return [_of_row(row) for row in connection.execute(ended).mappings()]
+        return [of_row(row) for row in connection.execute(ended).mappings()]
 
 
 def has_worker(engine: Engine) -> bool:
@@ -430,8 +322,6 @@ _ANEW: dict[str, Any] = {
 
 _IS_NEWS = or_(JOBS.c.kind != JobKind.INSPECT, JOBS.c.state != JobState.DONE)
 
-_FIELDS = tuple(f.name for f in fields(Job))
-
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -439,6 +329,30 @@ def _now() -> datetime:
 
 def _is_active() -> ColumnElement[bool]:
     return JOBS.c.state.in_(ACTIVE)
+
+
+def _is_waiting(kinds: Collection[JobKind] = ()) -> ColumnElement[bool]:
+    is_waiting = JOBS.c.state == JobState.QUEUED
+    return is_waiting & JOBS.c.kind.in_(kinds) if kinds else is_waiting
+
+
+def _in_turn(kinds: Collection[JobKind] = ()) -> Select[str]:
+    """The ids of the jobs that wait: first one of each person, whoever had no turn for longest
+    first, then a second of each, and so on."""
+    place = func.row_number().over(partition_by=JOBS.c.owner, order_by=(JOBS.c.created, JOBS.c.id))
+    own = select(JOBS.c.id, place.label("place")).where(_is_waiting(kinds)).subquery()
+    turns = (
+        select(JOBS.c.owner, func.max(JOBS.c.started).label("last"))
+        .where(JOBS.c.kind.not_in(QUICK))
+        .group_by(JOBS.c.owner)
+        .subquery()
+    )
+    return (
+        select(JOBS.c.id)
+        .join(own, own.c.id == JOBS.c.id)
+        .outerjoin(turns, turns.c.owner.is_not_distinct_from(JOBS.c.owner))
+        .order_by(own.c.place, turns.c.last.asc().nulls_first(), JOBS.c.created, JOBS.c.id)
+    )
 
 
 def _update(job_id: str, *states: JobState) -> Any:
@@ -452,19 +366,11 @@ def _mine(job_id: str, worker: str) -> Any:
 def _one(engine: Engine, condition: ColumnElement[bool]) -> Job | None:
     with reading(engine) as connection:
         row = connection.execute(select(JOBS).where(condition).limit(1)).mappings().first()
-    return None if row is None else _of_row(row)
+    return None if row is None else of_row(row)
 
 
 def _job(connection: Connection, job_id: str) -> Job:
     row = connection.execute(select(JOBS).where(JOBS.c.id == job_id)).mappings().first()
     if row is None:
         raise UnknownJobError(job_id)
-    return _of_row(row)
-
-
-def _of_row(row: RowMapping) -> Job:
-    values = {name: row[name] for name in _FIELDS}
-    values["steps"] = tuple(FinishedStep(name, elapsed_s) for name, elapsed_s in row["steps"])
-    values["folders"] = tuple(row["folders"])
-    values["result"] = row["result"] or {}
-    return Job(**values)
+    return of_row(row)

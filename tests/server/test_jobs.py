@@ -73,6 +73,40 @@ def test_jobs_are_taken_in_the_order_they_came(engine: Engine) -> None:
     assert [job.id for job in iter(lambda: jobs.claim(engine, "w"), None) if job] == ids
 
 
+def names(taken: list[Job]) -> list[str]:
+    return [job.parameters["trace"] for job in taken]
+
+
+def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) -> None:
+    """One person's many jobs do not hold up another's one, whichever came first."""
+    for n in range(1, 5):
+        jobs.submit(engine, new_job(f"ann-{n}"), owner="ann")
+    for name in ("bob-1", "bob-2"):
+        jobs.submit(engine, new_job(name), owner="bob")
+    jobs.submit(engine, new_job("nobody"))
+    expected = ["ann-1", "bob-1", "nobody", "ann-2", "bob-2", "ann-3", "ann-4"]
+    assert names([jobs.find(engine, i) for i in jobs.waiting(engine)]) == expected
+    first = jobs.claim(engine, "w")
+    assert first is not None
+    jobs.submit(engine, new_job("cleo"), owner="cleo")
+    said = names([jobs.find(engine, i) for i in jobs.waiting(engine)])
+    assert said == ["bob-1", "nobody", "cleo", "ann-2", "bob-2", "ann-3", "ann-4"]
+    taken = [job for job in iter(lambda: jobs.claim(engine, "w"), None) if job]
+    assert names(taken) == said
+    assert jobs.waiting(engine) == []
+
+
+def test_reading_a_trace_costs_nobody_their_turn(engine: Engine) -> None:
+    jobs.submit(engine, NewJob(JobKind.INSPECT, "Read t", {"trace": "t"}), owner="bob")
+    assert jobs.claim(engine, "w", jobs.QUICK) is not None
+    jobs.submit(engine, new_job("ann-1"), owner="ann")
+    assert jobs.claim(engine, "w") is not None
+    jobs.submit(engine, new_job("ann-2"), owner="ann")
+    jobs.submit(engine, new_job("bob-1"), owner="bob")
+    taken = [job for job in iter(lambda: jobs.claim(engine, "w"), None) if job]
+    assert names(taken) == ["bob-1", "ann-2"]
+
+
 def test_the_same_request_is_one_job_while_it_waits_or_runs(engine: Engine) -> None:
     first = jobs.submit(engine, new_job())
     assert jobs.submit(engine, new_job()).id == first.id
