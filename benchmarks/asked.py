@@ -40,13 +40,19 @@ class Asked:
                 break
             for job in found:
                 if job.state is JobState.FAILED:
-                    self.retried += 1
-                    self.reasons.add(job.error or "without a reason")
-                    jobs.retry(database(), job.id)
+                    self._retry(job)
             time.sleep(LOOK_S)
         found = self._jobs()
         self.lost = [job.id for job in found if not _is_kept(job)]
         return [job.elapsed_s or 0.0 for job in found]
+
+    def _retry(self, job: Job) -> None:
+        try:
+            jobs.retry(database(), job.id)
+        except DatabaseError:
+            return  # it is gone for now
+        self.retried += 1
+        self.reasons.add(job.error or "without a reason")
 
     def _jobs(self) -> list[Job]:
         """As the database has them now; none while it does not answer."""

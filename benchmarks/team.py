@@ -1,12 +1,13 @@
 """A team at work on one server: many who browse while jobs run, and things that break.
 
-python -m benchmarks.team [--users 50] [--megabytes 100] [--page FILE] [--cases NAMES]
+python -m benchmarks.team [--users 50] [--megabytes 100] [--uploads 20] [--page FILE]
 
 One server with four job slots and an analysis of 20,000 rows. Traces of ``--megabytes`` of JSON are
-analysed while users move the slider of the GEMM page. Then, each time with four jobs and ten users:
-the worker is killed again and again, the web process is killed and started, the database is locked
-for ten seconds. Each job that fails is retried once its page says so. A job is lost when it does
-not end well, or when what it made cannot be opened; *half-written* counts folders in between.
+analysed while users move the slider of the GEMM page, and others are uploaded all at once. Then,
+each time with four jobs and ten users: the worker is killed again and again, the web process is
+killed and started, the database is locked for ten seconds, and a PostgreSQL is gone for as long.
+Each job that fails is retried once its page says so. A job is lost when it does not end well, or
+when what it made cannot be opened; *half-written* counts folders in between.
 """
 
 import argparse
@@ -23,13 +24,16 @@ from pathlib import Path
 from statistics import median, quantiles
 from threading import Event, Thread
 
+from benchmarks.arrivals import upload_all
 from benchmarks.asked import Asked, ask
 from benchmarks.crowd import Seen, crowd
 from benchmarks.page import table, write_part
 from benchmarks.servers import Server, analysed, dashboards
 from jarvis.sample import write_sample
 from jarvis.server.catalogue import read_catalogue
+from jarvis.server.database import URL_VARIABLE, database
 from jarvis.workspace import HOME_VARIABLE, analyses_dir, database_file
+from tests.services.postgres import PROGRAMS, Postgres
 
 PAGE, THINK_S = "gemm", 5.0
 FEW_USERS = 10
@@ -37,7 +41,9 @@ SLOTS = 4
 MB_PER_STEP = 4.66
 """JSON of one step of the large sample."""
 
-LOCKED_S = 10
+UPLOAD_MB = 50
+
+LOCKED_S = GONE_S = 10
 KILLS, KILL_EVERY_S = 5, 3.0
 
 WORDS = (
@@ -177,6 +183,28 @@ def broken(name: str, server: Server, traces: Sequence[Path], fault: Callable[[]
     return case
 
 
+def many_uploads(server: Server, traces: Sequence[Path]) -> Case:
+    """A few users, and uploads that all begin at once; each is analysed."""
+    before_mb = server.memory_mb()
+    with Memory(server) as memory, crowd([server], PAGE, FEW_USERS, THINK_S) as seen:
+        arrived = upload_all(server, traces)
+        growth_mb = memory.web_mb - before_mb
+        took_s = arrived.asked.settle()
+    case = Case(
+        f"{len(traces)} uploads at once",
+        seen,
+        arrived.asked,
+        took_s,
+        memory.web_mb,
+        memory.jobs_mb,
+    )
+    case.remarks = (
+        f"{arrived.megabytes:,.0f} MB in {arrived.elapsed_s:.1f} s, {arrived.mb_per_s:.0f} MB/s; "
+        f"median of an upload {median(arrived.times_s):.1f} s; server grew by {growth_mb:.0f} MB"
+    )
+    return case
+
+
 def kill_workers(server: Server) -> Callable[[], str]:
     """SIGKILL of the worker, with its jobs, at chance moments."""
 
@@ -214,6 +242,41 @@ def lock_database() -> str:
     return f"locked {LOCKED_S} s"
 
 
+def gone_database(home: Path, analysis: str, traces: Sequence[Path]) -> Case:
+    """PostgreSQL dies while jobs run and people browse, and is back after ten seconds."""
+    programs = sorted(PROGRAMS.glob("*/bin"))[-1]
+    with tempfile.TemporaryDirectory(prefix="jarvis-postgres-") as folder:
+        postgres = Postgres(programs, Path(folder))
+        postgres.start()
+
+        def fault() -> str:
+            postgres.stop()
+            time.sleep(GONE_S)
+            postgres.start()
+            return f"gone {GONE_S} s"
+
+        try:
+            with (
+                postgres.fresh_database() as url,
+                database_at(url),
+                serving(home, analysis, **{URL_VARIABLE: url}) as server,
+            ):
+                return broken("PostgreSQL gone", server, traces, fault)
+        finally:
+            postgres.stop()
+
+
+@contextmanager
+def database_at(url: str) -> Iterator[None]:
+    """This process looks into that database while the block runs."""
+    os.environ[URL_VARIABLE] = url
+    try:
+        yield
+    finally:
+        database().dispose()
+        del os.environ[URL_VARIABLE]
+
+
 def killed_web_process(home: Path, analysis: str, traces: Sequence[Path]) -> Case:
     """The web process is killed while jobs run, and another one is started in its place."""
     with serving(home, analysis) as server, crowd([server], PAGE, FEW_USERS, THINK_S) as before:
@@ -232,11 +295,11 @@ def killed_web_process(home: Path, analysis: str, traces: Sequence[Path]) -> Cas
     return case
 
 
-def traces_of(folder: Path, count: int, megabytes: float) -> list[Path]:
+def traces_of(folder: Path, count: int, megabytes: float, ending: str = ".json.gz") -> list[Path]:
     """Traces of about this size, no two the same."""
     steps = max(1, round(megabytes / MB_PER_STEP))
     return [
-        write_sample(folder / f"simulated-{seed}.json.gz", steps, seed=seed, scale="large")
+        write_sample(folder / f"{ending[1:]}-{seed}{ending}", steps, seed=seed, scale="large")
         for seed in range(1, count + 1)
     ]
 
@@ -248,8 +311,10 @@ def measured(home: Path, folder: Path, options: argparse.Namespace) -> Iterator[
     with serving(home, analysis) as server:
         yield alone(server, options.users, options.seconds)
         yield with_jobs(server, options.users, traces)
+        yield many_uploads(server, traces_of(folder, options.uploads, UPLOAD_MB, ".json"))
         yield broken("worker killed", server, traces[:SLOTS], kill_workers(server))
         yield broken("database locked", server, traces[:SLOTS], lock_database)
+    yield gone_database(home, analysis, traces[:SLOTS])
     yield killed_web_process(home, analysis, traces[:SLOTS])
 
 
@@ -260,6 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=20_000, help="operations of the page")
     parser.add_argument("--jobs", type=int, default=12, help="analyses while users browse")
     parser.add_argument("--megabytes", type=float, default=100, help="JSON of each trace")
+    parser.add_argument("--uploads", type=int, default=20, help="files that are sent at once")
     parser.add_argument("--seconds", type=float, default=40, help="browsing without jobs")
     parser.add_argument("--page", type=Path, help="write the results into this page")
     options = parser.parse_args(arguments)
