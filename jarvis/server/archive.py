@@ -12,6 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -120,28 +121,42 @@ def load_archive(path: Path) -> Loaded:
     file is no archive, damaged, of a newer Jarvis, too large, reaches outside its folder, or holds
     an analysis whose id is kept with other content; nothing is changed then.
     """
-    try:
-        with open_archive(path) as archive:
-            contents = _contents(path, archive)
-            root = analyses_dir() / contents.analysis_id
-            is_reused = root.exists()
-            if is_reused:
-                _check_same(path, contents, root)
-            else:
-                with staged_folder(root, lambda: _check_free(path, root)) as folder:
-                    _unpack(path, archive, contents, folder)
-                    _check_run(path, contents, folder)
-    except TooLargeError as error:
-        raise ArchiveError(path, str(error), _FETCH_AGAIN) from error
-    except _DAMAGE as error:
-        raise ArchiveError(path, f"the file is damaged ({error})", _FETCH_AGAIN) from error
+    with _opened(path) as (archive, contents):
+        root = analyses_dir() / contents.analysis_id
+        is_reused = root.exists()
+        if is_reused:
+            _check_same(path, contents, root)
+        else:
+            with staged_folder(root, lambda: _check_free(path, root)) as folder:
+                _unpack(path, archive, contents, folder)
+                _check_run(path, contents, folder)
     if contents.is_pinned:
         pin(contents.analysis_id)
     return Loaded(contents.analysis_id, root, is_reused, contents.is_pinned)
 
 
+def unpack_archive(path: Path, folder: Path) -> Contents:
+    """Write the run directory of an archive into an empty folder; raises ArchiveError."""
+    with _opened(path) as (archive, contents):
+        _unpack(path, archive, contents, folder)
+        _check_run(path, contents, folder)
+    return contents
+
+
 _FETCH_AGAIN = "Fetch the file again, or save the analysis again with `jarvis archive save`."
 _ONLY_OURS = "Load files that `jarvis archive save` wrote."
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Contents]]:
+    """An archive with its list of files; whatever is wrong with it is an ArchiveError."""
+    try:
+        with open_archive(path) as archive:
+            yield archive, _contents(path, archive)
+    except TooLargeError as error:
+        raise ArchiveError(path, str(error), _FETCH_AGAIN) from error
+    except _DAMAGE as error:
+        raise ArchiveError(path, f"the file is damaged ({error})", _FETCH_AGAIN) from error
 
 
 def _member(name: str) -> zipfile.ZipInfo:
