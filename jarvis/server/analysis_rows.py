@@ -11,14 +11,14 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, select, update
+from sqlalchemy import Engine, and_, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from jarvis.errors import RunError
+from jarvis.errors import JarvisError, RunError
 from jarvis.run import manifest_of
 from jarvis.server.database import ANALYSES, Visibility, reading, writing
 from jarvis.server.folders import folder_bytes
@@ -28,7 +28,28 @@ from jarvis.workspace import RunPaths, analyses_dir, pins_dir
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_BYTES = 8
 _DIGEST_LETTERS = 64
-_owner: ContextVar[str | None] = ContextVar("owner", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Whom an analysis will belong to, and who is to see it."""
+
+    owner: str | None = None
+    visibility: Visibility = Visibility.TEAM
+
+
+_ANYBODY = Keeper()
+_keeper: ContextVar[Keeper] = ContextVar("keeper", default=_ANYBODY)
+
+
+class PrivateAnalysisError(JarvisError):
+    """An analysis that somebody else has made and keeps for themselves."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Somebody else has analysed this trace with these options and keeps it private. Give "
+            "yours a model name of its own, or ask an admin of this server."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +79,43 @@ def is_analysis_id(text: str) -> bool:
 
 
 @contextmanager
-def kept_for(owner: str | None) -> Iterator[None]:
+def kept_for(owner: str | None, visibility: Visibility = Visibility.TEAM) -> Iterator[None]:
     """Analyses that are kept in this block belong to ``owner``, where they are new."""
-    token = _owner.set(owner)
+    token = _keeper.set(Keeper(owner, visibility))
     try:
         yield
     finally:
-        _owner.reset(token)
+        _keeper.reset(token)
+
+
+def check_joinable(row: AnalysisRow | None) -> None:
+    """PrivateAnalysisError where a kept analysis must not be given to the keeper of this block."""
+    owner = _keeper.get().owner
+    is_private = row is not None and row.visibility is Visibility.PRIVATE
+    if row is not None and is_private and owner is not None and row.owner != owner:
+        raise PrivateAnalysisError
+
+
+@contextmanager
+def reserved(engine: Engine, analysis_id: str) -> Iterator[None]:
+    """A private analysis that is made in this block is private from its first moment.
+
+    Its folder is there before it is written down, and a look in between takes up what it finds.
+    """
+    keeper = _keeper.get()
+    if keeper.visibility is Visibility.TEAM or settings().artifact_root is not None:
+        yield
+        return
+    root = analyses_dir() / analysis_id
+    if not root.exists():  # a row without a folder is what a killed process has left
+        forget(engine, [analysis_id])
+        with writing(engine) as connection:
+            connection.execute(_upsert(engine), _row_of(root, 0) | asdict(keeper))
+    try:
+        yield
+    finally:
+        if not root.exists():
+            forget(engine, [analysis_id])
 
 
 def new_version() -> str:
@@ -74,7 +125,7 @@ def new_version() -> str:
 
 def record(engine: Engine, root: Path, version: str | None = None) -> None:
     """Write down the analysis in ``root``, which has just been made, under its folder's name."""
-    row = _row_of(root, _written_ns(str(root))) | {"owner": _owner.get()}
+    row = _row_of(root, _written_ns(str(root))) | asdict(_keeper.get())
     with writing(engine) as connection:
         connection.execute(_upsert(engine), row | ({"version": version} if version else {}))
 
@@ -101,6 +152,14 @@ def kept_rows(engine: Engine) -> dict[str, AnalysisRow]:
     if changed:
         rows = _rows(engine)
     return {name: rows[name] for name in folders if name in rows}
+
+
+def version_of(engine: Engine, analysis_id: str) -> str | None:
+    """The version of a kept analysis; None where there is none."""
+    wanted = select(ANALYSES.c.version).where(ANALYSES.c.id == analysis_id)
+    with reading(engine) as connection:
+        version: str | None = connection.execute(wanted).scalar()
+        return version
 
 
 def manifests(engine: Engine, ids: Collection[str]) -> dict[str, tuple[str, str]]:
@@ -197,8 +256,11 @@ def _upsert(engine: Engine) -> Any:
     insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert(ANALYSES)
     anew: dict[str, Any] = {name: insert.excluded[name] for name in _MADE_ANEW}
     owner = func.coalesce(ANALYSES.c.owner, insert.excluded.owner)
+    is_claimed = and_(ANALYSES.c.owner.is_(None), insert.excluded.owner.is_not(None))
+    visibility = case((is_claimed, insert.excluded.visibility), else_=ANALYSES.c.visibility)
     return insert.on_conflict_do_update(
-        index_elements=[ANALYSES.c.id], set_=anew | {"owner": owner}
+        index_elements=[ANALYSES.c.id],
+        set_=anew | {"owner": owner, "visibility": visibility},
     )
 
 

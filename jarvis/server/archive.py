@@ -23,7 +23,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jarvis.errors import JarvisError, RunError
 from jarvis.run import SCHEMA_VERSION, Run, read_manifest
-from jarvis.server.analysis_rows import is_analysis_id
+from jarvis.server.analysis_rows import check_joinable, is_analysis_id, kept_rows, record
+from jarvis.server.database import database
 from jarvis.server.pins import pin, pinned
 from jarvis.staging import staged_folder
 from jarvis.unpacking import TooLargeError, check_unpacked_size, open_archive
@@ -119,10 +120,12 @@ def load_archive(path: Path) -> Loaded:
 
     One with the same content that is kept already stays as it is. Raises ArchiveError where the
     file is no archive, damaged, of a newer Jarvis, too large, reaches outside its folder, or holds
-    an analysis whose id is kept with other content; nothing is changed then.
+    an analysis whose id is kept with other content, and PrivateAnalysisError where it is kept by
+    somebody who does not share it; nothing is changed then.
     """
     with _opened(path) as (archive, contents):
         root = analyses_dir() / contents.analysis_id
+        check_joinable(kept_rows(database()).get(root.name))
         is_reused = root.exists()
         if is_reused:
             _check_same(path, contents, root)
@@ -130,6 +133,7 @@ def load_archive(path: Path) -> Loaded:
             with staged_folder(root, lambda: _check_free(path, root)) as folder:
                 _unpack(path, archive, contents, folder)
                 _check_run(path, contents, folder)
+            record(database(), root)
     if contents.is_pinned:
         pin(contents.analysis_id)
     return Loaded(contents.analysis_id, root, is_reused, contents.is_pinned)

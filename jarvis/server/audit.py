@@ -41,6 +41,8 @@ class Action(StrEnum):
     SET_VISIBILITY = "set visibility"
     ARCHIVE_SAVE = "archive save"
     ARCHIVE_LOAD = "archive load"
+    HARDWARE_KEEP = "describe GPU"
+    HARDWARE_REMOVE = "delete GPU"
     TOKEN_CREATE = "token create"
     TOKEN_REVOKE = "token revoke"
 

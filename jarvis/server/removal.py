@@ -75,15 +75,16 @@ def referring_to(analysis_id: str) -> tuple[str, ...]:
 def named_by_jobs() -> dict[str, str]:
     """What jobs that wait or run were asked with: each text among their parameters, and the job."""
     active = jobs.recent(database(), states=ACTIVE, limit=_MOST_JOBS)
-    return {text: job.id for job in active for text in _texts(job.parameters)}
+    return {text: job.id for job in active for text in texts_in(job.parameters)}
 
 
-def _texts(value: object) -> Iterator[str]:
+def texts_in(value: object) -> Iterator[str]:
+    """Each text in the parameters of a job."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _texts(part)
+            yield from texts_in(part)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _texts(part)
+            yield from texts_in(part)

@@ -63,7 +63,9 @@ def provider(folder: Path) -> Iterator[Provider]:
     options = ("--config", str(folder), "--host", "127.0.0.1", "--port", str(port))
     command = [_TIED, "--pdeathsig", "KILL", sys.executable, "-m", "nanoidp", *options]
     with (folder / "provider.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
     try:
         wait_until_open(port)
         yield made

@@ -1,0 +1,257 @@
+"""What people do here: each function looks whether they may, does it, and writes it down.
+
+Pages, the API and commands come through here. What somebody may not see is, for them, not there:
+the same sentence as for what does not exist.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from jarvis.hardware import HardwareSpec
+from jarvis.server import audit, custom_hardware, jobs, pins, removal, tokens
+from jarvis.server.access import (
+    ForbiddenError,
+    Person,
+    Role,
+    may,
+    may_change,
+    may_see,
+    require,
+)
+from jarvis.server.analysis_rows import AnalysisRow, kept_for, kept_rows
+from jarvis.server.archive import Loaded, load_archive, save_archive
+from jarvis.server.audit import Action, AuditEntry, Via, Wanted
+from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, kept_row, set_visibility
+from jarvis.server.database import JobKind, Visibility, database
+from jarvis.server.job_kinds import Request
+from jarvis.server.jobs import Job, NewJob, UnknownJobError
+from jarvis.server.removal import Removed, texts_in
+from jarvis.server.tokens import NewToken, Token, TokenError
+
+_ASKED: dict[JobKind, Action] = {
+    JobKind.ANALYZE: Action.ANALYZE,
+    JobKind.REMOTE: Action.ANALYZE,
+    JobKind.FETCH: Action.UPLOAD,
+    JobKind.REPROJECT: Action.REPROJECT,
+    JobKind.COMPARE: Action.COMPARE,
+    JobKind.EXPORT: Action.EXPORT,
+    JobKind.REPLAY: Action.REPLAY,
+}
+"""What is written down for a job; that a trace is read to be described is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something, and by which way in."""
+
+    person: Person
+    via: Via
+
+
+def seen_analysis(person: Person, analysis_id: str) -> AnalysisRow:
+    """The row of an analysis; UnknownAnalysisError where there is none that the person may see."""
+    row = kept_row(analysis_id)
+    if not may_see(person, row):
+        raise UnknownAnalysisError(analysis_id)
+    return row
+
+
+def seen_job(engine: Engine, person: Person, job_id: str) -> Job:
+    """A job; UnknownJobError where there is none that the person may see."""
+    job = jobs.find(engine, job_id)
+    if not may_see(person, job):
+        raise UnknownJobError(job_id)
+    return job
+
+
+def submit_job(
+    engine: Engine, actor: Actor, request: Request, visibility: Visibility = Visibility.TEAM
+) -> Job:
+    """Queue a job; while one that asks for the same waits or runs, that one.
+
+    It is as private as any analysis that it is about. Raises ForbiddenError without the role
+    editor, UnknownAnalysisError where it is about an analysis that the person may not see, and
+    what ``new_job`` raises.
+    """
+    require(actor.person, Role.EDITOR, "start jobs")
+    new = request.new_job()
+    if any(row.visibility is Visibility.PRIVATE for row in _named(actor.person, new)):
+        visibility = Visibility.PRIVATE
+    owner = actor.person.name
+    action = _ASKED.get(new.kind)
+    if action is None:  # seen by nobody else, and done once for all
+        return jobs.submit(engine, new, owner, Visibility.PRIVATE if owner else visibility)
+    if visibility is Visibility.PRIVATE and owner is not None:
+        new = replace(new, stamp=f"{new.stamp} {owner}")  # another one must not join in
+    job = jobs.submit(engine, new, owner, visibility)
+    _record(engine, actor, action, job.title, job=job.id, visibility=visibility)
+    return job
+
+
+def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
+    """End a job; raises as ``_changeable`` does."""
+    job = jobs.cancel(engine, _changeable_job(engine, actor, job_id, "cancel").id)
+    _record(engine, actor, Action.CANCEL, job.title, job=job.id)
+    return job
+
+
+def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
+    """Queue a failed or cancelled job again; raises as ``cancel_job``."""
+    job = jobs.retry(engine, _changeable_job(engine, actor, job_id, "retry").id)
+    _record(engine, actor, Action.RETRY, job.title, job=job.id)
+    return job
+
+
+def remove_analysis(actor: Actor, analysis_id: str) -> Removed:
+    """Remove an analysis for good; raises as ``pin_analysis``, and as ``check_removable``.
+
+    Of the analyses that refer to it those are named that the person may see.
+    """
+    _changeable(actor, analysis_id, "remove")
+    removed = removal.remove_analysis(analysis_id)
+    _record(database(), actor, Action.REMOVE, analysis_id, bytes=removed.size_bytes)
+    return replace(removed, referred_to_by=_seen(actor.person, removed.referred_to_by))
+
+
+def referring_to(person: Person, analysis_id: str) -> tuple[str, ...]:
+    """The kept analyses whose reference it is, of those that the person may see."""
+    return _seen(person, removal.referring_to(analysis_id))
+
+
+def pin_analysis(actor: Actor, analysis_id: str, *, is_pinned: bool) -> bool:
+    """Pin an analysis or let go of it; whether that changed anything.
+
+    Raises UnknownAnalysisError where the person sees none, ForbiddenError where it is not theirs.
+    """
+    _changeable(actor, analysis_id, "pin" if is_pinned else "unpin")
+    has_changed = (pins.pin if is_pinned else pins.unpin)(analysis_id)
+    if has_changed:
+        _record(database(), actor, Action.PIN if is_pinned else Action.UNPIN, analysis_id)
+    return has_changed
+
+
+def share_analysis(actor: Actor, analysis_id: str, visibility: Visibility) -> None:
+    """Say who sees an analysis; raises as ``pin_analysis``."""
+    row = _changeable(actor, analysis_id, "say who sees")
+    if row.visibility is not visibility:
+        set_visibility(analysis_id, visibility)
+        _record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
+
+
+def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
+    """Write an analysis as one file; raises as ``save_archive``, and ForbiddenError without the
+    role editor."""
+    require(actor.person, Role.EDITOR, "save analyses as files")
+    save_archive(analysis_root(seen_analysis(actor.person, analysis_id).id), out)
+    _record(database(), actor, Action.ARCHIVE_SAVE, analysis_id)
+
+
+def load_analysis(actor: Actor, path: Path) -> Loaded:
+    """Keep the analysis of an archive for the person; raises as ``load_archive``, and
+    ForbiddenError without the role editor."""
+    require(actor.person, Role.EDITOR, "load analyses")
+    with kept_for(actor.person.name):
+        loaded = load_archive(path)
+    _record(database(), actor, Action.ARCHIVE_LOAD, loaded.id, is_reused=loaded.is_reused)
+    return loaded
+
+
+def keep_hardware(actor: Actor, spec: HardwareSpec) -> Path:
+    """Keep a description of a GPU for everyone; raises as in ``custom_hardware``, and
+    ForbiddenError without the role editor."""
+    require(actor.person, Role.EDITOR, "describe GPUs")
+    path = custom_hardware.keep_hardware(spec)
+    _record(database(), actor, Action.HARDWARE_KEEP, spec.title)
+    return path
+
+
+def remove_hardware(actor: Actor, spec: HardwareSpec) -> None:
+    """Delete such a description; raises as ``keep_hardware``."""
+    require(actor.person, Role.EDITOR, "delete descriptions of GPUs")
+    custom_hardware.remove_hardware(spec)
+    _record(database(), actor, Action.HARDWARE_REMOVE, spec.title)
+
+
+def create_token(
+    engine: Engine, actor: Actor, role: Role, label: str, expires: datetime | None
+) -> NewToken:
+    """Make a token for the person themselves.
+
+    Raises ForbiddenError for a role beyond their own, and TokenError as ``tokens.create``.
+    """
+    require(actor.person, max(role, Role.VIEWER, key=list(Role).index), f"give the role {role}")
+    made = tokens.create(engine, actor.person.name, role, label, expires)
+    _record(engine, actor, Action.TOKEN_CREATE, made.token.id, label=made.token.label, role=role)
+    return made
+
+
+def seen_tokens(engine: Engine, person: Person) -> list[Token]:
+    """A person's own tokens, an admin everybody's, the newest first."""
+    require(person, Role.VIEWER, "see tokens")
+    return tokens.listed(engine) if may(person, Role.ADMIN) else tokens.listed(engine, person.name)
+
+
+def revoke_token(engine: Engine, actor: Actor, token_id: str) -> Token:
+    """End a token; TokenError where the person has none with this id."""
+    if token_id not in {token.id for token in seen_tokens(engine, actor.person)}:
+        raise TokenError(f"There is no token {token_id[:40]!r} of yours.")
+    token = tokens.revoke(engine, token_id)
+    _record(engine, actor, Action.TOKEN_REVOKE, token_id, label=token.label, owner=token.owner)
+    return token
+
+
+def read_audit(
+    engine: Engine, person: Person, wanted: Wanted, *, limit: int, offset: int = 0
+) -> tuple[list[AuditEntry], int]:
+    """Lines of the audit log and how many there are; ForbiddenError without the role admin."""
+    require(person, Role.ADMIN, "read the audit log")
+    return audit.recent(engine, wanted, limit=limit, offset=offset), audit.count(engine, wanted)
+
+
+def _named(person: Person, new: NewJob) -> list[AnalysisRow]:
+    """The analyses that a job is about; UnknownAnalysisError where one is not to be seen."""
+    rows = kept_rows(database())
+    named = [rows[text] for text in texts_in(dict(new.parameters)) if text in rows]
+    for row in named:
+        if not may_see(person, row):
+            raise UnknownAnalysisError(row.id)
+    return named
+
+
+def _seen(person: Person, ids: Iterable[str]) -> tuple[str, ...]:
+    rows = kept_rows(database())
+    return tuple(name for name in ids if name in rows and may_see(person, rows[name]))
+
+
+def _changeable(actor: Actor, analysis_id: str, action: str) -> AnalysisRow:
+    """The row of an analysis that the person may change."""
+    row = seen_analysis(actor.person, analysis_id)
+    if not may_change(actor.person, row):
+        raise ForbiddenError(
+            f"Only who owns the analysis {analysis_id}, or an admin, may {action} it. "
+            f"{_belongs_to(row.owner)}"
+        )
+    return row
+
+
+def _changeable_job(engine: Engine, actor: Actor, job_id: str, action: str) -> Job:
+    """A job that the person may change; else UnknownJobError or ForbiddenError."""
+    job = seen_job(engine, actor.person, job_id)
+    if not may_change(actor.person, job):
+        raise ForbiddenError(
+            f"Only who asked for the job {job_id}, or an admin, may {action} it. "
+            f"{_belongs_to(job.owner)}"
+        )
+    return job
+
+
+def _belongs_to(owner: str | None) -> str:
+    return f"It belongs to {owner}." if owner else "It belongs to nobody: ask an admin."
+
+
+def _record(engine: Engine, actor: Actor, action: Action, subject: str, **detail: object) -> None:
+    audit.record(engine, actor.person, actor.via, action, subject, **detail)
