@@ -7,7 +7,7 @@ from jarvis.server.login import login_secrets
 from jarvis.server.logs import configure_logs
 from jarvis.server.settings import settings
 from jarvis.server.web import middleware, routes
-from jarvis.server.worker_watch import lifespan
+from jarvis.server.web.lifespan import lifespan
 
 app = st.App(
     MAIN,

@@ -334,8 +334,8 @@ def test_serve_runs_the_app_in_its_folder(
     run("serve", "--port", "8600", "--home", "kept", "--with-sample")
     ((program, command),) = started
     assert program == sys.executable
-    assert command[1:5] == ["-m", "streamlit", "run", "app.py"]
-    assert command[command.index("--server.port") + 1] == "8600"
+    assert command[1:4] == ["-m", "uvicorn", "app:app"]
+    assert command[command.index("--port") + 1] == "8600"
     assert Path.cwd() == resource("app.py").parent.resolve()
     assert os.environ["JARVIS_HOME"] == str(tmp_path / "kept")
     assert os.environ["JARVIS_TRACE_ROOTS"].split(os.pathsep)[0] == str(tmp_path)

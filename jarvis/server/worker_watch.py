@@ -15,7 +15,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 """Between a death and the next start; twice as long each time while workers die young."""
 
 YOUNG_S = 30.0
-STOP_S = 10.0
+STOP_S = 6.0
 """A worker that is told to stop has so long."""
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ def watched_worker(command: Sequence[str]) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def lifespan(_: object) -> AsyncIterator[None]:
-    """A worker at work while the web application is served."""
+async def worker_at_work() -> AsyncIterator[None]:
+    """A worker at work meanwhile, with the slots of the settings; none where these are 0."""
     slots = job_slots()
     if slots == 0:
         yield

@@ -30,14 +30,6 @@ class HostNames:
         return not self.names.isdisjoint((ANY, host, *parents))
 
 
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches what is bound to an address."""
-    try:
-        return address == "localhost" or ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def is_every_address(address: str) -> bool:
     """Whether it stands for all addresses of the machine, so names none."""
     try:

@@ -1,0 +1,18 @@
+"""What lives as long as the web server does."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from jarvis.server.logs import take_over_loggers
+from jarvis.server.settings import settings
+from jarvis.server.web.stopping import AFTER_REQUESTS_S, bounded_stop
+from jarvis.server.worker_watch import worker_at_work
+
+
+@asynccontextmanager
+async def lifespan(_: object) -> AsyncIterator[None]:
+    """A worker at work while the web application is served, and an end that comes."""
+    take_over_loggers()
+    with bounded_stop(settings().stop_seconds + AFTER_REQUESTS_S):
+        async with worker_at_work():
+            yield
