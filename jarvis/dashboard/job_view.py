@@ -79,7 +79,7 @@ def draw(job: Job, ended: Callable[[Job], None]) -> None:
     elif job.state is JobState.CANCELLED:
         st.warning("The job was cancelled; nothing of it was kept.", icon=":material/cancel:")
     elif job.state is JobState.QUEUED:
-        _waiting()
+        _waiting(job)
     for step in job.steps:
         label = f"{escape(step.name)} · {step.elapsed_s:.2f} s"
         st.status(label, type="step", state="complete")
@@ -114,7 +114,7 @@ def visitor() -> str | None:
     return str(email) if email else None
 
 
-def _waiting() -> None:
+def _waiting(job: Job) -> None:
     engine = database()
     if not jobs.has_worker(engine):
         st.warning(
@@ -123,8 +123,15 @@ def _waiting() -> None:
             icon=":material/hourglass_disabled:",
         )
         return
-    ahead = jobs.counts(engine).get(JobState.RUNNING, 0)
-    reason = f"{counted(ahead, 'other job')} first" if ahead else "begins in a moment"
+    order = jobs.waiting(engine)
+    place = order.index(job.id) + 1 if job.id in order else 1
+    running = jobs.counts(engine).get(JobState.RUNNING, 0)
+    if place > 1:
+        reason = f"place {place} of {len(order)} in the queue, in which people take turns"
+    elif running:
+        reason = f"next in the queue; {counted(running, 'job')} under way"
+    else:
+        reason = "begins in a moment"
     st.caption(f":material/hourglass_top: Waiting: {reason}.")
 
 

@@ -1,5 +1,6 @@
 """The jobs page: what waits, runs and has ended, and one job in full."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
@@ -7,7 +8,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis.dashboard import links, navigation
-from jarvis.dashboard.controls import choice
+from jarvis.dashboard.controls import choice, keyed_choice
 from jarvis.dashboard.file_jobs import offer_file
 from jarvis.dashboard.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.links import note_control, notice
@@ -16,19 +17,33 @@ from jarvis.dashboard.row_order import PAGE_ROWS, page_number
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
 from jarvis.server import jobs
-from jarvis.server.database import ACTIVE, JobState, database
+from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.jobs import Job, UnknownJobError
 from jarvis.wording import counted
 
 PAGE = "jobs"
 _ALL = "all"
-_FILTERS: dict[str, tuple[JobState, ...]] = {
+_STATES: dict[str, tuple[JobState, ...]] = {
     _ALL: (),
     "active": ACTIVE,
     "done": (JobState.DONE,),
     "failed": (JobState.FAILED,),
     "cancelled": (JobState.CANCELLED,),
 }
+_KINDS = {
+    _ALL: "All kinds",
+    JobKind.ANALYZE: "Analyse",
+    JobKind.REPROJECT: "Judge against another GPU",
+    JobKind.COMPARE: "Compare",
+    JobKind.EXPORT: "Export",
+    JobKind.REPLAY: "Replay package",
+    JobKind.FETCH: "Fetch a trace",
+    JobKind.REMOTE: "Run on another machine",
+    JobKind.INSPECT: "Read a trace",
+}
+_MANY = 10
+"""With more jobs than this, they can be filtered by kind and owner."""
+
 _MARKS = {
     JobState.QUEUED: "◷ waiting",
     JobState.RUNNING: "▶ running",
@@ -40,6 +55,15 @@ _TABLE, _SHOWN, _CHOSEN, _IS_CLICK = "jobs_table", "_jobs_shown", "_jobs_chosen"
 _TABLE_ROWS, _TABLE_PX = 10, 400
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which jobs to list; all where nothing is given."""
+
+    states: tuple[JobState, ...] = ()
+    kinds: tuple[JobKind, ...] = ()
+    owner: str | None = None
+
+
 def render() -> None:
     """Draw the page; while something waits or runs, again and again."""
     engine = database()
@@ -49,35 +73,59 @@ def render() -> None:
         navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
         return
     st.caption(_summary(by_state))
-    shown = choice("jobs_state", "Show", list(_FILTERS), "Jobs in this state only.")
-    states = _FILTERS[shown]
-    wanted = sum(count for state, count in by_state.items() if not states or state in states)
-    number = page_number(PAGE, wanted, shown, None)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        wanted = _filters(sum(by_state.values()))
+        of_these = jobs.counts(engine, kinds=wanted.kinds, owner=wanted.owner)
+        states = wanted.states or of_these
+        count = sum(of_these.get(state, 0) for state in states)
+        number = page_number(PAGE, count, str(wanted), None)
     _settle_chosen()
     if any(by_state.get(state) for state in ACTIVE):
-        _live(shown, number)
+        _live(wanted, number)
     else:
-        _list_and_job(shown, number)
+        _list_and_job(wanted, number)
+
+
+def _filters(count: int) -> _Wanted:
+    """Which jobs to list; by kind and owner where there are more than a page shows."""
+    state = choice("jobs_state", "Show", list(_STATES), "Jobs in this state only.")
+    if count <= _MANY:
+        return _Wanted(_STATES[state])
+    kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Jobs that do this only.")
+    kinds = () if kind == _ALL else (JobKind(kind),)
+    names = jobs.owners(database())
+    if len(names) < 2:
+        return _Wanted(_STATES[state], kinds)
+    people = {_ALL: "Everybody", **{name: name for name in names}}
+    owner = keyed_choice("jobs_owner", "Owner", people, _ALL, "Jobs that this person asked for.")
+    return _Wanted(_STATES[state], kinds, None if owner == _ALL else owner)
 
 
 @polled(2 * POLL_S)
-def _live(shown: str, number: int) -> None:
+def _live(wanted: _Wanted, number: int) -> None:
     if not any(jobs.counts(database()).get(state) for state in ACTIVE):
         st.rerun()
-    _list_and_job(shown, number)
+    _list_and_job(wanted, number)
 
 
-def _list_and_job(shown: str, number: int) -> None:
+def _list_and_job(wanted: _Wanted, number: int) -> None:
     engine = database()
     chosen: str | None = st.session_state.get(_CHOSEN)
     if st.session_state.pop(_IS_CLICK, False):
         _choose(chosen)  # the browser hears of it here, not from a callback
     offset = (number - 1) * PAGE_ROWS
-    listed = jobs.recent(engine, states=_FILTERS[shown], limit=PAGE_ROWS, offset=offset)
+    listed = jobs.recent(
+        engine,
+        states=wanted.states,
+        kinds=wanted.kinds,
+        owner=wanted.owner,
+        limit=PAGE_ROWS,
+        offset=offset,
+    )
     if listed:
-        _table(listed, chosen)
+        _table(listed, chosen, jobs.waiting(engine))
     else:
-        st.caption("No job is in this state.")
+        st.caption("No job is like this: show all of them.")
     if chosen is None:
         if listed:
             st.caption("Select a row to see its steps and log, to cancel or to retry it.")
@@ -122,7 +170,7 @@ def _choose(job_id: str | None) -> None:
         st.query_params[JOB] = job_id
 
 
-def _table(listed: list[Job], chosen: str | None) -> None:
+def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
     ids = [job.id for job in listed]
     st.session_state[_SHOWN] = ids
     places = [ids.index(chosen)] if chosen in ids else []
@@ -130,7 +178,7 @@ def _table(listed: list[Job], chosen: str | None) -> None:
     st.session_state[_TABLE] = {"selection": {"rows": places, "columns": [], "cells": []}}
     config = st.column_config
     st.dataframe(
-        pl.DataFrame([_row(job) for job in listed], schema=_SCHEMA, orient="row"),
+        pl.DataFrame([_row(job, queue) for job in listed], schema=_SCHEMA, orient="row"),
         key=_TABLE,
         on_select=_row_selected,
         selection_mode="single-row",
@@ -147,7 +195,9 @@ def _table(listed: list[Job], chosen: str | None) -> None:
                 width=105,
                 help="Steps that are done, and the part of the file that is read",
             ),
-            "step": config.TextColumn("Step", help="What it does now, or did last"),
+            "step": config.TextColumn(
+                "Step", help="What it does now, or did last; of one that waits, its place"
+            ),
             "open": config.LinkColumn(
                 "Analysis", display_text="open", width=70, help="What it made, in a new tab"
             ),
@@ -178,7 +228,7 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def _row(job: Job) -> tuple[str | float | datetime | None, ...]:
+def _row(job: Job, queue: list[str]) -> tuple[str | float | datetime | None, ...]:
     overview = None
     if job.analysis_id is not None:
         overview = f"{navigation.OVERVIEW}?{urlencode({links.ANALYSIS: job.analysis_id})}"
@@ -186,13 +236,22 @@ def _row(job: Job) -> tuple[str | float | datetime | None, ...]:
         _MARKS[job.state],
         job.title,
         int(job.percent),
-        None if job.state is JobState.DONE else job.step,
+        _step(job, queue),
         overview,
         job.created,
         job.elapsed_s,
         job.owner,
         job.id,
     )
+
+
+def _step(job: Job, queue: list[str]) -> str | None:
+    """What it does now or did last; of a job that waits, its place among those."""
+    if job.state is JobState.DONE:
+        return None
+    if job.id in queue:
+        return f"place {queue.index(job.id) + 1} in the queue"
+    return job.step
 
 
 def _row_selected() -> None:

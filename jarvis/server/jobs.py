@@ -60,6 +60,7 @@ __all__ = [
     "latest",
     "leave",
     "orders",
+    "owners",
     "recent",
     "retry",
     "submit",
@@ -140,18 +141,19 @@ def recent(
     engine: Engine,
     *,
     states: Collection[JobState] = (),
+    kinds: Collection[JobKind] = (),
+    owner: str | None = None,
     person: Person = LOCAL,
     limit: int = 100,
     offset: int = 0,
 ) -> list[Job]:
     """Jobs that a person may see, those that wait or run first, then the newest.
 
-    Of some states only where given.
-
-    That a trace was read is no news: such jobs are left out when they are done.
+    Of some states, kinds or one owner only where given. That a trace was read is no news: such jobs
+    are left out when they are done.
     """
     order = case((_is_active(), 0), else_=1), JOBS.c.created.desc(), JOBS.c.id
-    wanted = select(JOBS).where(_IS_NEWS, is_visible(person, JOBS)).order_by(*order)
+    wanted = select(JOBS).where(_is_listed(person, kinds, owner)).order_by(*order)
     if states:
         wanted = wanted.where(JOBS.c.state.in_(states))
     with reading(engine) as connection:
@@ -159,12 +161,25 @@ def recent(
         return [of_row(row) for row in rows]
 
 
-def counts(engine: Engine, person: Person = LOCAL) -> dict[JobState, int]:
+def counts(
+    engine: Engine,
+    person: Person = LOCAL,
+    *,
+    kinds: Collection[JobKind] = (),
+    owner: str | None = None,
+) -> dict[JobState, int]:
     """How many jobs of those that ``recent`` lists are in each state; none where there are none."""
-    is_counted = _IS_NEWS & is_visible(person, JOBS)
+    is_counted = _is_listed(person, kinds, owner)
     counted = select(JOBS.c.state, func.count()).where(is_counted).group_by(JOBS.c.state)
     with reading(engine) as connection:
         return dict(connection.execute(counted).all())
+
+
+def owners(engine: Engine, person: Person = LOCAL) -> list[str]:
+    """Whose jobs ``recent`` lists, as far as that is known."""
+    named = select(JOBS.c.owner).where(_is_listed(person), JOBS.c.owner.is_not(None)).distinct()
+    with reading(engine) as connection:
+        return sorted(connection.execute(named).scalars())
 
 
 def cancel(engine: Engine, job_id: str) -> Job:
@@ -222,6 +237,20 @@ def waiting(engine: Engine) -> list[str]:
     """The ids of the jobs that wait, in the order in which they will be taken."""
     with reading(engine) as connection:
         return list(connection.execute(_in_turn()).scalars())
+
+
+def begin_at(engine: Engine, job_id: str, attempt: int, place: str) -> bool:
+    """Say on which machine of a cluster an attempt begins; False where it must not begin there,
+    since it has begun before, or was ended meanwhile. UnknownJobError where there is no such job.
+    """
+    begun = _update(job_id, JobState.RUNNING).where(
+        JOBS.c.attempts == attempt, JOBS.c.place.is_(None)
+    )
+    with writing(engine) as connection:
+        if connection.execute(begun.values(place=place)).rowcount:
+            return True
+        _job(connection, job_id)
+        return False
 
 
 def beat(engine: Engine, worker: str, slots: int, headway: Mapping[str, Headway]) -> None:
@@ -329,6 +358,15 @@ def _now() -> datetime:
 
 def _is_active() -> ColumnElement[bool]:
     return JOBS.c.state.in_(ACTIVE)
+
+
+def _is_listed(
+    person: Person, kinds: Collection[JobKind] = (), owner: str | None = None
+) -> ColumnElement[bool]:
+    is_listed = _IS_NEWS & is_visible(person, JOBS)
+    if kinds:
+        is_listed &= JOBS.c.kind.in_(kinds)
+    return is_listed if owner is None else is_listed & (JOBS.c.owner == owner)
 
 
 def _is_waiting(kinds: Collection[JobKind] = ()) -> ColumnElement[bool]:

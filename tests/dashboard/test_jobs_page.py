@@ -104,7 +104,41 @@ def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
     page = filed("jobs", job=job.id)
     assert "no worker is at work" in page.warning[0].value
     jobs.beat(engine, "w", 1, {})
-    assert not filed("jobs", job=job.id).warning
+    seen = filed("jobs", job=job.id)
+    assert not seen.warning
+    assert "begins in a moment" in seen.main.caption[-1].value
+
+
+def test_a_waiting_job_says_its_place_in_the_queue(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    running, *waiting = (queue(f"{n}.json") for n in range(4))
+    run(engine, running)
+    page = filed("jobs", job=waiting[2].id)
+    steps = page.dataframe[0].value.set_index("id")["step"]
+    assert [steps[job.id] for job in waiting] == [f"place {n} in the queue" for n in (1, 2, 3)]
+    assert "place 3 of 3 in the queue" in page.main.caption[-1].value
+    assert "next in the queue; 1 job under way" in (
+        filed("jobs", job=waiting[0].id).main.caption[-1].value
+    )
+
+
+def test_a_long_list_is_filtered_by_kind_and_owner(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    queue("only.json")
+    assert not filed("jobs").selectbox
+    for n in range(10):
+        queue(f"{n}.json")
+    bobs = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {"n": 1}), "bob@example.com")
+    assert len(filed("jobs").dataframe[0].value) == 12
+    for parameters in ({"jobs_kind": "export"}, {"jobs_owner": "bob@example.com"}):
+        page = filed("jobs", **parameters)
+        assert not page.exception
+        assert page.dataframe[0].value["id"].to_list() == [bobs.id]
+        assert not page.warning
+    both = filed("jobs", jobs_kind="export", jobs_owner="ann@example.com")
+    assert "No job is like this" in both.main.caption[1].value
 
 
 def test_a_job_that_is_not_there_is_corrected_with_a_word(
