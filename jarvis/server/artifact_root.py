@@ -5,7 +5,7 @@ Files have keys like ``traces/3f2a/step.json.gz``. One appears under its key who
 
 import errno
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 from fsspec import url_to_fs  # type: ignore[import-untyped]
+from fsspec.callbacks import Callback, NoOpCallback  # type: ignore[import-untyped]
 from fsspec.dircache import DirCache  # type: ignore[import-untyped]
 
 from jarvis.errors import JarvisError
@@ -32,6 +33,9 @@ _NO_SECRETS = ("endpoint_url", "key_filename", "known_hosts")
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = b"jarvis"
+
+OnBytes = Callable[[int, int], None]
+"""Called with the bytes that have come and all that will, 0 where that is not known."""
 
 
 class ArtifactError(JarvisError):
@@ -72,6 +76,11 @@ class Artifact:
     key: str
     size_bytes: int
     written: float | None
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it was still being written when its writer ended."""
+        return posixpath.basename(self.key).startswith(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +130,15 @@ class ArtifactRoot:
                     fs.rm_file(half)
                 raise
 
-    def get(self, key: str, target: Path) -> None:
-        """Fetch a file; MissingArtifactError where there is none, FullDiskError."""
+    def get(self, key: str, target: Path, on_bytes: OnBytes | None = None) -> None:
+        """Fetch a file; MissingArtifactError where there is none, FullDiskError.
+
+        ``on_bytes`` hears how many of how many have come, where the file system tells.
+        """
+        told = NoOpCallback() if on_bytes is None else _Told(on_bytes)
         with self._connected() as (fs, root):
             try:
-                fs.get_file(f"{root}/{key}", str(target))
+                fs.get_file(f"{root}/{key}", str(target), callback=told)
             except FileNotFoundError:
                 self._check_there(fs, root)
                 raise MissingArtifactError(self.label, key) from None
@@ -213,6 +226,18 @@ class ArtifactRoot:
         for secret in self.secrets:
             said = said.replace(secret, "***")
         return " ".join(said.split()).rstrip(".")[:300]
+
+
+class _Told(Callback):  # type: ignore[misc]
+    """Passes on how far a transfer is."""
+
+    def __init__(self, on_bytes: OnBytes) -> None:
+        super().__init__()
+        self._on_bytes = on_bytes
+
+    def call(self, *_: object, **__: object) -> None:
+        """Called by the file system after each block."""
+        self._on_bytes(self.value, self.size or 0)
 
 
 def artifact_root() -> ArtifactRoot | None:

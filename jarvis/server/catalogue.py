@@ -15,7 +15,9 @@ from jarvis.server.analysis_rows import (
     is_analysis_id,
     kept_rows,
     manifests,
+    version_of,
 )
+from jarvis.server.artifacts import analysis_here, is_shared
 from jarvis.server.database import Visibility, database
 from jarvis.workspace import RunPaths, analyses_dir
 
@@ -156,8 +158,19 @@ def _manifest(analysis_id: str, text: str) -> Manifest | None:
 
 
 def analysis_root(analysis_id: str) -> Path:
-    """The folder of a kept analysis; UnknownAnalysisError where there is none."""
+    """The folder of a kept analysis, fetched where another machine made it.
+
+    Raises UnknownAnalysisError where there is none, ArtifactError or MissingArtifactError where it
+    cannot be fetched.
+    """
     root = analyses_dir() / analysis_id
-    if not is_analysis_id(analysis_id) or not RunPaths(root).manifest.is_file():
+    if not is_analysis_id(analysis_id):
+        raise UnknownAnalysisError(analysis_id)
+    if is_shared():
+        version = version_of(database(), analysis_id)
+        if version is None:
+            raise UnknownAnalysisError(analysis_id)
+        return analysis_here(analysis_id, version)
+    if not RunPaths(root).manifest.is_file():
         raise UnknownAnalysisError(analysis_id)
     return root

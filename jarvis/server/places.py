@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from jarvis.workspace import exports_dir, home, uploads_dir
+from jarvis.workspace import analyses_dir, exports_dir, home, uploads_dir
 
 _PREFIX = "home:"
 _DEPTH = 3
@@ -28,8 +28,11 @@ def place_of(key: str) -> Path:
 
 
 def address(path: Path) -> str:
-    """What a job calls a file: by its key where it has one, else by its path."""
-    key = key_of(path)
+    """What a job calls a file: by its key where it has one, else by its path.
+
+    Likewise the folders of all analyses, uploads or exports.
+    """
+    key = path.name if path in _folders() else key_of(path)
     return str(path) if key is None else f"{_PREFIX}{key}"
 
 
@@ -38,7 +41,7 @@ def path_at(text: str | Path) -> Path:
     if isinstance(text, Path) or not text.startswith(_PREFIX):
         return Path(text)
     key = text.removeprefix(_PREFIX)
-    if key_of(place_of(key)) != key:
+    if place_of(key) not in _folders() and key_of(place_of(key)) != key:
         raise ValueError(f"{text[:80]!r} names no file of a home")
     return place_of(key)
 
@@ -47,6 +50,10 @@ FilePath = Annotated[
     Path, BeforeValidator(path_at), PlainSerializer(address, return_type=str, when_used="json")
 ]
 """A file among the parameters of a job."""
+
+
+def _folders() -> tuple[Path, ...]:
+    return analyses_dir(), uploads_dir(), exports_dir()
 
 
 def _is_key(key: PurePosixPath) -> bool:

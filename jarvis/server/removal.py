@@ -1,12 +1,14 @@
 """Analyses are removed: at once for everyone, and not while a job works with them."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
 from jarvis.server.analysis_rows import forget
+from jarvis.server.artifacts import remove_analysis as remove_shared
 from jarvis.server.catalogue import kept_row, read_catalogue
 from jarvis.server.database import ACTIVE, database
 from jarvis.server.folders import folder_bytes, remove_folder
@@ -60,9 +62,11 @@ def remove_analysis(analysis_id: str) -> Removed:
 
 
 def drop(root: Path) -> None:
-    """Delete the folder of a kept analysis, and take it off the list: in this order, since a folder
-    without a row would be taken for a new one."""
-    remove_folder(root)
+    """Delete the folder of a kept analysis, also where it is shared, and take it off the list: in
+    this order, since a folder without a row would be taken for a new one."""
+    remove_shared(root.name)
+    with suppress(FileNotFoundError):  # it was made on another machine
+        remove_folder(root)
     forget(database(), [root.name])
 
 

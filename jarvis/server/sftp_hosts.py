@@ -6,6 +6,8 @@ from typing import Any
 
 import paramiko
 
+from jarvis.server.settings import settings
+
 KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
 
 
@@ -28,8 +30,13 @@ class OnlyKnownHosts(paramiko.MissingHostKeyPolicy):
 
 
 def only_known_hosts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of an sftp file system with the check; ``known_hosts`` among them names the file."""
-    given = dict(options)
-    file = given.pop("known_hosts", None)
+    """Options of an sftp file system with the check, and with the key that is set.
+
+    ``known_hosts`` and ``key_filename`` among them win over the settings.
+    """
+    given, now = dict(options), settings()
+    file = given.pop("known_hosts", None) or now.sftp_known_hosts
+    if now.sftp_key is not None:
+        given.setdefault("key_filename", str(now.sftp_key))
     given["host_key_policy"] = OnlyKnownHosts(KNOWN_HOSTS if file is None else (Path(file),))
     return given

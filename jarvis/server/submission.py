@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,13 @@ from jarvis.run import (
     read_manifest,
     staged,
 )
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.analysis_rows import check_joinable, kept_rows, record, reserved
+from jarvis.server.artifact_root import MissingArtifactError
+from jarvis.server.artifacts import keep_analysis
+from jarvis.server.catalogue import UnknownAnalysisError, analysis_root
+from jarvis.server.database import database
+from jarvis.server.places import FilePath
+from jarvis.staging import staged_folder
 from jarvis.workspace import analyses_dir
 
 
@@ -47,14 +54,14 @@ class Submission:
     a GPU in place of ``platform``.
     """
 
-    trace: Path
+    trace: FilePath
     platform: str | None = None
     preset: str | None = None
     model_name: str | None = None
     reference: str | None = None
     copy_to: Path | None = None
-    extension_file: Path | None = None
-    arch_json: Path | None = None
+    extension_file: FilePath | None = None
+    arch_json: FilePath | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,8 @@ def submit(
     where it cannot be written.
     """
     sha256 = content_sha256(submission.trace)
+    if submission.reference is not None:
+        _is_kept(submission.reference)
     if submission.copy_to is not None:
         check_output_folder(submission.copy_to, sha256)
     options = chosen_options(
@@ -121,6 +130,8 @@ def resubmit(
     base = analysis_root(analysis)
     run = Run.load(base)
     options = reprojected_options(run, platform, preset, arch_json)
+    if options.reference is not None:
+        _is_kept(options.reference)
     return _kept(
         run.manifest.trace.sha256,
         options,
@@ -135,19 +146,43 @@ def resubmit(
     )
 
 
+def keep_made(folder: Path) -> Kept:
+    """Keep a run directory that was made elsewhere; one that is kept already stays as it is."""
+    manifest = read_manifest(folder)
+
+    def place(root: Path) -> None:
+        with staged_folder(root, lambda: None) as target:
+            shutil.copytree(folder, target, dirs_exist_ok=True)
+
+    return _kept(manifest.trace.sha256, manifest.options, place)
+
+
 def _kept(
-    sha256: str, options: Options, make: Callable[[Path], Run], *, again: bool = False
+    sha256: str, options: Options, make: Callable[[Path], object], *, again: bool = False
 ) -> Kept:
-    """The analysis with these options; made where it is not kept, or with other figures."""
+    """The analysis with these options; made where it is not kept, or with other figures.
+
+    PrivateAnalysisError where it is kept and not for everyone.
+    """
     identifier = analysis_id(sha256, options)
     root = analyses_dir() / identifier
-    manifest = _manifest(root)
+    check_joinable(kept_rows(database()).get(identifier))
+    manifest = _manifest(root) if _is_kept(identifier) else None
     is_reused = not again and manifest is not None and _has_same_hardware(manifest)
     if not is_reused:
         if root.exists() and manifest is None:
             shutil.rmtree(root)  # of another layout, or damaged: nobody else's, and of no use
-        make(root)
+        with reserved(database(), identifier):
+            keep_analysis(identifier, make, lambda made, version: record(database(), made, version))
     return Kept(identifier, root, is_reused)
+
+
+def _is_kept(analysis: str) -> bool:
+    """Whether it is; then it is in the home now, wherever it was made."""
+    with suppress(UnknownAnalysisError, MissingArtifactError):
+        analysis_root(analysis)
+        return True
+    return False
 
 
 def _has_same_hardware(manifest: Manifest) -> bool:

@@ -6,7 +6,8 @@ from pathlib import Path
 from jarvis.hardware import load_hardware
 from jarvis.pipeline import STEPS, Progress
 from jarvis.server.database import JobKind
-from jarvis.server.job_kinds.base import Made, Request
+from jarvis.server.job_kinds.base import Made, Request, as_part
+from jarvis.server.places import FilePath
 from jarvis.server.submission import Kept, Submission, resubmit, submit
 from jarvis.workspace import analyses_dir
 
@@ -19,7 +20,7 @@ class Analyze(Request):
     """
 
     submission: Submission
-    reference_trace: Path | None = None
+    reference_trace: FilePath | None = None
     is_again: bool = False
 
     kind = JobKind.ANALYZE
@@ -48,10 +49,10 @@ class Analyze(Request):
         submission, steps = self.submission, len(STEPS)
         if self.reference_trace is None:
             return _kept(submit(submission, progress, again=self.is_again))
-        first = _part(progress, 0, 2 * steps, "Reference: ")
+        first = as_part(progress, 0, 2 * steps, "Reference: ")
         reference = submit(Submission(self.reference_trace), first)
         submission = replace(submission, reference=reference.id)
-        second = _part(progress, steps, 2 * steps, "")
+        second = as_part(progress, steps, 2 * steps)
         return _kept(submit(submission, second, again=self.is_again))
 
 
@@ -81,13 +82,6 @@ class Reproject(Request):
     def run(self, progress: Progress, job_id: str) -> Made:
         """Gives the new analysis."""
         return _kept(resubmit(self.analysis, self.platform, self.preset, progress))
-
-
-def _part(progress: Progress, before: int, total: int, title: str) -> Progress:
-    """The progress of one of two pieces of work, of which ``before`` steps come earlier."""
-    return lambda step: progress(
-        replace(step, name=f"{title}{step.name}", number=before + step.number, total=total)
-    )
 
 
 def _kept(kept: Kept) -> Made:

@@ -8,9 +8,12 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from jarvis.errors import JarvisError
-from jarvis.pipeline import Progress
+from jarvis.pipeline import STEPS, Progress, Step
+from jarvis.server.artifacts import file_here, is_shared, publish_file
 from jarvis.server.database import JobKind
 from jarvis.server.jobs import NewJob
+from jarvis.server.places import address, key_of
+from jarvis.trace import ReadProgress
 
 
 class MissingInputError(JarvisError):
@@ -62,12 +65,30 @@ class Request(ABC):
 
     @property
     def stamp(self) -> str:
-        """What differs where what it reads has changed; MissingInputError where that is gone."""
+        """What differs where what it reads has changed; MissingInputError where that is gone.
+
+        What others share does not change under its name.
+        """
         try:
-            stats = [path.stat() for path in self.inputs]
+            stats = [path.stat() for path in self.inputs if not publish_file(path)]
         except OSError as error:
             raise MissingInputError(error) from error
         return " ".join(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats)
+
+    def bring_inputs(self, progress: Progress) -> None:
+        """Fetch what it reads and this machine does not have; what is missing is left to ``run``.
+
+        Raises ArtifactError, MissingArtifactError.
+        """
+        for path in self.inputs if is_shared() else ():
+            step = Step(f"Fetch {path.name}", 1, 1 + len(STEPS), "started")
+
+            def on_bytes(done: int, of: int, step: Step = step) -> None:
+                progress(replace(step, state="running", reading=ReadProgress(done, of, 0)))
+
+            if not path.exists() and key_of(path) is not None:
+                progress(step)
+                file_here(path, on_bytes)
 
     def new_job(self) -> NewJob:
         """As a row of the queue; raises as ``stamp`` does."""
@@ -76,7 +97,7 @@ class Request(ABC):
             self.title,
             TypeAdapter(type(self)).dump_python(self, mode="json"),
             self.stamp,
-            tuple(str(folder) for folder in self.folders),
+            tuple(address(folder) for folder in self.folders),
         )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from jarvis.run import Run
 from jarvis.server import jobs
+from jarvis.server.artifacts import find_file, publish_file
 from jarvis.server.catalogue import analysis_root, name_of
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds.base import Made, Request
@@ -48,6 +49,7 @@ class FileRequest(Request):
 
     def made(self, job_id: str, name: str) -> Made:
         """What the job says when it has kept a file of this name."""
+        publish_file(exports_dir() / job_id / name)
         return Made(self.analyses[0], {"file": f"{job_id}/{name}"})
 
 
@@ -58,7 +60,7 @@ def file_name_of(run: Run, name: str) -> str:
 
 def made_file(result: Mapping[str, Any]) -> Path | None:
     """The file that a job has made; it may have been removed since."""
-    return exports_dir() / result["file"] if "file" in result else None
+    return find_file(exports_dir() / result["file"]) if "file" in result else None
 
 
 def ask_for_file(engine: Engine, request: FileRequest, owner: str | None = None) -> Job:

@@ -6,6 +6,7 @@ from pathlib import Path
 from jarvis.pipeline import STEPS, Progress, Step, read_info
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request
+from jarvis.server.places import FilePath
 from jarvis.trace import ReadProgress
 
 
@@ -13,7 +14,7 @@ from jarvis.trace import ReadProgress
 class Inspect(Request):
     """Read what a trace says about itself."""
 
-    trace: Path
+    trace: FilePath
 
     kind = JobKind.INSPECT
 

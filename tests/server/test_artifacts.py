@@ -1,0 +1,447 @@
+"""Machines with homes of their own share a database and an artifact root of each kind."""
+
+import io
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.run import Run
+from jarvis.server import artifact_copies, artifacts, jobs
+from jarvis.server.analysis_rows import kept_rows, record, version_of
+from jarvis.server.artifact_root import (
+    ROOT_VARIABLE,
+    ArtifactError,
+    ArtifactRoot,
+    MissingArtifactError,
+    artifact_root,
+)
+from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.intake import store_upload
+from jarvis.server.job_kinds import Analyze, Export, Inspect, MissingInputError, made_file
+from jarvis.server.jobs import Job
+from jarvis.server.removal import remove_analysis
+from jarvis.server.submission import Submission, submit
+from jarvis.workspace import RunPaths, analyses_dir
+from tests.builders import trace
+from tests.dashboard.inline_jobs import work_off
+from tests.services.sshd import Sshd
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """``use`` goes to a machine: its home is ours from then on."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+
+    def use(self, name: str) -> Path:
+        """The home of the machine."""
+        home = self.folder / name
+        self.patch.setenv("JARVIS_HOME", str(home))
+        return home
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    """One SQLite database for all; the first machine is in use, and nothing is shared yet."""
+    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path / 'shared.db'}")
+    machines = Machines(tmp_path / "machines", monkeypatch)
+    machines.use("first")
+    yield machines
+    database().dispose()
+
+
+@pytest.fixture(params=["folder", "memory", "s3", "sftp"])
+def root(
+    request: pytest.FixtureRequest,
+    machines: Machines,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> ArtifactRoot:
+    """A root of each kind."""
+    url = _url(request, tmp_path)
+    monkeypatch.setenv(ROOT_VARIABLE, url)
+    found = artifact_root()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def folder_root(machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is shared: what does not depend on the kind."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    monkeypatch.setenv(ROOT_VARIABLE, str(folder))
+    return folder
+
+
+def _url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "s3":
+        return str(request.getfixturevalue("s3_root"))
+    if request.param == "memory":
+        return f"memory://{tmp_path.name}"
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    if request.param == "folder":
+        return str(folder)
+    node: Sshd = request.getfixturevalue("node")
+    monkeypatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.setenv("JARVIS_SFTP_KEY", str(node.key))
+    monkeypatch.setenv("JARVIS_SFTP_KNOWN_HOSTS", str(node.known_hosts))
+    return f"sftp://{node.user}@127.0.0.1:{node.port}{folder}?allow_agent=false"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace."""
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(tmp_path_factory.mktemp("trace") / "tiny.json")
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
+    """The folder of an analysis that no server keeps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(tmp_path_factory.mktemp("home")))
+        root = submit(Submission(tiny)).root
+        database().dispose()
+    return root
+
+
+def keep(analysed: Path, note: str = "") -> str:
+    """Keep a copy of it under its id, as if it had just been made; ``note`` tells two apart."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(analysed, folder, dirs_exist_ok=True)
+        (folder / "priority_data.json").write_text(note)
+
+    artifacts.keep_analysis(
+        analysed.name, make, lambda made, version: record(database(), made, version)
+    )
+    return analysed.name
+
+
+def note_of(analysis: str) -> str:
+    return (analysis_root(analysis) / "priority_data.json").read_text()
+
+
+def worked_off(engine: Engine, job: Job) -> Job:
+    """A job when it was done by the machine that is in use."""
+    work_off(engine)
+    return jobs.find(engine, job.id)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {
+        file.relative_to(root).as_posix(): file.read_bytes()
+        for file in root.rglob("*")
+        if file.is_file()
+    }
+
+
+def test_what_one_machine_made_opens_on_the_other(
+    machines: Machines, root: ArtifactRoot, analysed: Path
+) -> None:
+    analysis = keep(analysed, "first")
+    made = files(analysis_root(analysis))
+    home = machines.use("second")
+    assert [entry.id for entry in read_catalogue().entries] == [analysis]
+    fetched = analysis_root(analysis)
+    assert fetched == home / "analyses" / analysis
+    assert files(fetched) == made
+    assert Run.load(fetched).table("operations").height == 1
+    assert not list((home / "analyses").glob(".*"))
+
+
+def test_an_analysis_that_is_made_again_is_fetched_again(
+    machines: Machines, root: ArtifactRoot, analysed: Path
+) -> None:
+    analysis = keep(analysed, "first")
+    machines.use("second")
+    assert note_of(analysis) == "first"
+    keep(analysed, "second")
+    machines.use("first")
+    assert note_of(analysis) == "second"
+    version = version_of(database(), analysis)
+    assert [artifact.key for artifact in root.below("analyses")] == [
+        f"analyses/{analysis}/{version}.zip"
+    ]
+
+
+def test_what_one_machine_removes_is_gone_everywhere(
+    machines: Machines, root: ArtifactRoot, analysed: Path
+) -> None:
+    analysis = keep(analysed)
+    second = machines.use("second")
+    analysis_root(analysis)
+    machines.use("first")
+    remove_analysis(analysis)
+    assert root.below("analyses") == []
+    machines.use("second")
+    with pytest.raises(UnknownAnalysisError):
+        analysis_root(analysis)
+    assert read_catalogue().entries == ()
+    artifacts.tidy({})
+    assert not (second / "analyses" / analysis).exists()
+
+
+def test_a_worker_elsewhere_reads_an_upload_and_its_export_comes_back(
+    machines: Machines, root: ArtifactRoot, tiny: Path
+) -> None:
+    engine = database()
+    upload = store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))
+    job = jobs.submit(engine, Analyze(Submission(upload)).new_job())
+    second = machines.use("second")
+    done = worked_off(engine, job)
+    assert done.error is None, done.error
+    assert str(machines.folder) not in str(job.parameters)
+    assert list((second / "traces").glob("*/tiny.json"))
+    assert done.analysis_id is not None
+    machines.use("third")
+    exported = worked_off(engine, jobs.submit(engine, Export(done.analysis_id, "json").new_job()))
+    machines.use("first")
+    file = made_file(exported.result)
+    assert file is not None
+    assert file.is_relative_to(machines.folder / "first")
+    assert done.analysis_id in file.read_text()
+
+
+def test_the_same_bytes_are_stored_once(
+    machines: Machines, folder_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = []
+    for machine in ("first", "second", "second"):
+        machines.use(machine)
+        upload = store_upload("a.json", io.BytesIO(b"{}"))
+        before = written_under(folder_root)
+        assert artifacts.publish_file(upload)
+        stored.append(written_under(folder_root) - before)
+    assert [len(new) for new in stored] == [1, 0, 0]
+
+
+def written_under(root: Path) -> set[tuple[str, int]]:
+    """Each file there, and when it was written."""
+    return {(str(file), file.stat().st_mtime_ns) for file in root.rglob("*") if file.is_file()}
+
+
+def test_a_request_is_the_same_request_on_every_machine(
+    machines: Machines, folder_root: Path, tiny: Path
+) -> None:
+    asked = []
+    for machine in ("first", "second"):
+        machines.use(machine)
+        upload = store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))
+        os.utime(upload, (0, len(asked)))
+        asked.append(Inspect(upload).new_job().fingerprint)
+    assert asked[0] == asked[1]
+    machines.use("third")  # which asks for it by its address alone
+    upload = machines.folder / "third" / upload.relative_to(machines.folder / "second")
+    assert Inspect(upload).new_job().fingerprint == asked[0]
+    assert not upload.exists()
+    with pytest.raises(MissingInputError):
+        Inspect(upload.with_name("other.json")).new_job()
+
+
+def test_without_a_root_nothing_is_copied(machines: Machines, analysed: Path, tiny: Path) -> None:
+    home = machines.use("first")
+    analysis = keep(analysed)
+    upload = store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))
+    assert not artifacts.publish_file(upload)
+    assert artifacts.file_here(upload) == upload
+    assert analysis_root(analysis) == home / "analyses" / analysis
+    artifacts.tidy({})
+    artifacts.check()
+    assert analysis_root(analysis).is_dir()
+    assert not (home / "cache" / "shared").exists()
+
+
+def test_many_fetch_at_once_and_one_transfer_serves_all(
+    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = keep(analysed, "x")
+    machines.use("second")
+    fetched: list[str] = []
+    get = ArtifactRoot.get
+
+    def counted(self: ArtifactRoot, key: str, *rest: object) -> None:
+        fetched.append(key)
+        time.sleep(0.1)
+        get(self, key, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ArtifactRoot, "get", counted)
+    seen: list[str] = []
+    threads = [threading.Thread(target=lambda: seen.append(note_of(analysis))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == ["x"] * 6
+    assert len(fetched) == 1
+
+
+def test_what_cannot_be_published_leaves_everything_as_it_was(
+    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = keep(analysed, "first")
+    version = version_of(database(), analysis)
+
+    def refuse(*_: object) -> None:
+        raise ArtifactError("s3://bucket", "Access Denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArtifactRoot, "put", refuse)
+        with pytest.raises(ArtifactError, match="Access Denied"):
+            keep(analysed, "second")
+    assert version_of(database(), analysis) == version
+    assert note_of(analysis) == "first"
+    assert not list(analyses_dir().glob(".*"))
+
+
+def test_a_machine_that_died_before_the_row_has_changed_nothing(
+    machines: Machines, folder_root: Path, analysed: Path
+) -> None:
+    analysis = keep(analysed, "first")
+
+    class DiedError(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise DiedError
+
+    with pytest.raises(DiedError):
+        artifacts.keep_analysis(analysis, lambda folder: shutil.copytree(analysed, folder), die)
+    assert note_of(analysis) == "first"
+    rows = {row.id: row.version for row in kept_rows(database()).values()}
+    (unlisted,) = {file for file in folder_root.rglob("*.zip") if file.stem != rows[analysis]}
+    artifacts.tidy(rows)
+    assert unlisted.exists()  # it may be about to come on the list
+    half = folder_root / "traces" / "3f2a" / ".a.json.1234"
+    half.parent.mkdir(parents=True)
+    half.touch()
+    for file in (unlisted, half):
+        os.utime(file, (0, 0))
+    artifacts.tidy(rows)
+    assert sorted(file.name for file in folder_root.rglob("*") if file.is_file()) == [
+        f"{rows[analysis]}.zip"
+    ]
+
+
+def test_an_analysis_from_before_there_was_a_root_is_shared_when_it_is_opened(
+    machines: Machines, analysed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = keep(analysed, "old")
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "shared"))
+    assert note_of(analysis) == "old"
+    machines.use("second")
+    assert note_of(analysis) == "old"
+
+
+def test_a_version_that_is_gone_is_said_and_its_copy_is_not_taken_for_it(
+    machines: Machines, folder_root: Path, analysed: Path
+) -> None:
+    analysis = keep(analysed, "first")
+    machines.use("second")
+    keep(analysed, "second")
+    for file in folder_root.rglob("*.zip"):
+        file.unlink()
+    machines.use("first")
+    with pytest.raises(MissingArtifactError, match="any more"):
+        analysis_root(analysis)
+    machines.use("third")
+    with pytest.raises(MissingArtifactError):
+        analysis_root(analysis)
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 half"])
+def test_a_damaged_analysis_is_refused_whole(
+    machines: Machines, folder_root: Path, analysed: Path, damage: bytes
+) -> None:
+    analysis = keep(analysed)
+    (stored,) = folder_root.rglob("*.zip")
+    stored.write_bytes(damage)
+    home = machines.use("second")
+    with pytest.raises(artifacts.DamagedArtifactError):
+        analysis_root(analysis)
+    assert not list((home / "analyses").iterdir())
+
+
+def test_a_trace_with_other_bytes_than_its_name_says_is_refused(
+    machines: Machines, folder_root: Path
+) -> None:
+    upload = store_upload("a.json", io.BytesIO(b"{}"))
+    artifacts.publish_file(upload)
+    (stored,) = folder_root.rglob("a.json")
+    stored.write_bytes(b"{ }")
+    home = machines.use("second")
+    with pytest.raises(artifacts.DamagedArtifactError):
+        artifacts.file_here(home / upload.relative_to(machines.folder / "first"))
+
+
+def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
+    machines: Machines, folder_root: Path, tiny: Path
+) -> None:
+    engine = database()
+    job = jobs.submit(
+        engine, Inspect(store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))).new_job()
+    )
+    (stored,) = folder_root.rglob("tiny.json")
+    away = stored.rename(folder_root / "away")
+    machines.use("second")
+    failed = worked_off(engine, job)
+    assert failed.error is not None
+    assert "tiny.json is not in the artifact root" in failed.error
+    away.rename(stored)
+    assert worked_off(engine, jobs.retry(engine, job.id)).error is None
+
+
+def test_the_cache_keeps_to_its_limit_and_what_is_in_use(
+    machines: Machines, folder_root: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = database()
+    uploads = [store_upload(f"{n}.json", io.BytesIO(bytes([n]) * 1000)) for n in range(4)]
+    for age, upload in enumerate(uploads):
+        artifacts.publish_file(upload)
+        used = time.time() - 2 * artifact_copies.UNTOUCHED_S + age
+        note = machines.folder / "first" / "cache" / "shared" / "notes" / "traces"
+        os.utime(note / upload.parent.name / upload.name, (used, used))
+    jobs.submit(engine, Inspect(uploads[0]).new_job())
+    monkeypatch.setenv("JARVIS_ARTIFACT_CACHE_GB", "2.5e-6")
+    artifacts.publish_file(store_upload("new.json", io.BytesIO(b"n" * 1000)))
+    assert [upload.exists() for upload in uploads] == [True, False, False, False]
+    assert len(list(folder_root.rglob("*.json"))) == 5
+    artifacts.file_here(uploads[1])
+    assert uploads[1].exists()
+
+
+def test_what_was_changed_by_hand_is_no_copy_any_more(
+    machines: Machines, folder_root: Path, analysed: Path
+) -> None:
+    analysis = keep(analysed, "shared")
+    manifest = RunPaths(analysis_root(analysis)).manifest
+    os.utime(manifest, (0, 0))
+    (manifest.parent / "priority_data.json").write_text("by hand")
+    assert note_of(analysis) == "shared"
+
+
+def test_an_analysis_is_reused_wherever_it_was_made(
+    machines: Machines, folder_root: Path, tiny: Path
+) -> None:
+    first = submit(Submission(tiny, model_name="Tiny"))
+    machines.use("second")
+    again = submit(Submission(tiny, model_name="Tiny"))
+    assert (again.id, again.is_reused) == (first.id, True)
+    compared = submit(Submission(tiny, model_name="Other", reference=first.id))
+    machines.use("third")
+    assert Run.load(analysis_root(compared.id)).manifest.reference == first.id
+    remove_analysis(first.id)
+    machines.use("second")
+    assert not submit(Submission(tiny, model_name="Tiny")).is_reused
