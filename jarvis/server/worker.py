@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from time import monotonic
 from types import FrameType
 
@@ -25,6 +24,7 @@ from jarvis.server.database import DatabaseError, JobKind, JobState, database
 from jarvis.server.job_child import COMMAND, JobChild, LocalChild
 from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import Job, Outcome
+from jarvis.server.places import path_at
 from jarvis.staging import clear_staged
 
 POLL_S = 0.25
@@ -205,7 +205,7 @@ def _job(child: JobChild) -> Job:
 
 def _clear(job: Job, label: str) -> None:
     for folder in job.folders:
-        clear_staged(Path(folder), label)
+        clear_staged(path_at(folder), label)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
