@@ -47,6 +47,11 @@ def outcome_after(message: MadeMessage | FailedMessage) -> Outcome:
     return Outcome(JobState.DONE, result=message.result, analysis_id=message.analysis_id)
 
 
+def appended(log: str, more: str) -> str:
+    """A log with more behind it; too long a one loses its beginning."""
+    return f"{log}{more}"[-LOG_CHARACTERS:]
+
+
 class JobChild(ABC):
     """One process for one job, wherever it runs; it waits for the job, ready, until ``give``."""
 
@@ -84,6 +89,8 @@ class LocalChild(JobChild):
 
     def __init__(self, limit_bytes: int, command: Sequence[str] = COMMAND) -> None:
         super().__init__()
+        self.log_characters = 0
+        """The length of the log with what was dropped from its beginning."""
         self._limit_bytes = limit_bytes
         self._process = subprocess.Popen(
             command,
@@ -102,8 +109,12 @@ class LocalChild(JobChild):
     def give(self, job: Job) -> None:
         """Let it do a job; a process that has died meanwhile is noticed by ``listen``."""
         self.job = job
+        self.assign(assignment_of(job))
+
+    def assign(self, assignment: Assignment) -> None:
+        """Let it do what ``give`` would give it."""
         with suppress(BrokenPipeError):
-            self._input.write(to_line(assignment_of(job)))
+            self._input.write(to_line(assignment))
             self._input.flush()
 
     def listen(self) -> bool:
@@ -171,7 +182,8 @@ class LocalChild(JobChild):
             far.steps.append(FinishedStep(message.name, message.elapsed_s))
 
     def _log(self, line: str) -> None:
-        self.headway.log = f"{self.headway.log}{line}\n"[-LOG_CHARACTERS:]
+        self.log_characters += len(line) + 1
+        self.headway.log = appended(self.headway.log, f"{line}\n")
 
     def _memory_bytes(self) -> int:
         """What it holds in memory or swap, without files that it has mapped; 0 where unknown."""

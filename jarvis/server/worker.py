@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from time import monotonic
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
@@ -25,7 +26,11 @@ from jarvis.server.job_child import COMMAND, JobChild, LocalChild
 from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import Job, Outcome
 from jarvis.server.places import path_at
+from jarvis.server.settings import SettingsError, settings
 from jarvis.staging import clear_staged
+
+if TYPE_CHECKING:
+    from jarvis.server.dask_jobs import DaskCluster
 
 POLL_S = 0.25
 """The queue and what is to be cancelled are looked at this often."""
@@ -52,21 +57,25 @@ log = logging.getLogger(__name__)
 class Worker:
     """Runs up to ``slots`` jobs, and a quick one beside them, until it is told to stop.
 
-    ``memory_bytes`` is what one job may hold; ``command`` starts the process of a job.
+    ``memory_bytes`` is what one job may hold; ``command`` starts the process of a job. With a
+    ``cluster`` jobs run there, as many as it has slots for where ``slots`` is None; quick ones stay
+    here.
     """
 
     def __init__(
         self,
         engine: Engine,
-        slots: int,
+        slots: int | None,
         memory_bytes: int,
         command: Sequence[str] = COMMAND,
+        cluster: "DaskCluster | None" = None,
     ) -> None:
         self.id = f"{socket.gethostname()[:40]}:{os.getpid()}:{secrets.token_hex(3)}"
         self._engine = engine
         self._slots = slots
         self._memory_bytes = memory_bytes
         self._command = tuple(command)
+        self._cluster = cluster
         self._running: list[JobChild] = []
         self._waiting: JobChild | None = None
         self._start_after = 0.0
@@ -142,8 +151,7 @@ class Worker:
                     jobs.finish(self._engine, self.id, job.id, child.headway, child.outcome)
                     self._running.remove(child)
         if self._waiting is not None and (taken := self._claim()) is not None:
-            child, self._waiting = self._waiting, None
-            self._start_after = monotonic() + NEXT_READY_S
+            child = self._child_for(taken)
             for output in child.outputs:
                 self._selector.register(output, selectors.EVENT_READ)
             _clear(taken, taken.label)  # where the worker before us died too
@@ -151,16 +159,33 @@ class Worker:
             self._running.append(child)
             self._has_news = True
 
+    def _child_for(self, job: Job) -> JobChild:
+        """What does a job: the process that is ready, or the cluster."""
+        if self._cluster is not None and job.kind not in QUICK:
+            return self._cluster.child()
+        assert self._waiting is not None
+        child, self._waiting = self._waiting, None
+        self._start_after = monotonic() + NEXT_READY_S
+        return child
+
+    @property
+    def slots(self) -> int:
+        """How many jobs it can run now, beside a quick one."""
+        if self._cluster is None:
+            return self._slots or 0
+        there = self._cluster.slots
+        return there if self._slots is None else min(self._slots, there)
+
     def _claim(self) -> Job | None:
         """The next job that there is a slot for."""
         quick = sum(_job(child).kind in QUICK for child in self._running)
-        if len(self._running) - quick < self._slots:
+        if len(self._running) - quick < self.slots:
             return jobs.claim(self._engine, self.id)
         return jobs.claim(self._engine, self.id, QUICK) if quick == 0 else None
 
     def _beat(self) -> None:
         headway = {_job(child).id: child.headway for child in self._running}
-        jobs.beat(self._engine, self.id, self._slots, headway)
+        jobs.beat(self._engine, self.id, self.slots, headway)
         self._has_news = False
 
     def _sweep(self) -> None:
@@ -188,6 +213,8 @@ class Worker:
                 self._end(child, Outcome(JobState.CANCELLED))
         if self._waiting is not None:
             self._end(self._waiting, Outcome(JobState.CANCELLED))
+        if self._cluster is not None:
+            self._cluster.close()
         try:
             for child in self._running:
                 job, outcome = _job(child), child.outcome
@@ -208,17 +235,35 @@ def _clear(job: Job, label: str) -> None:
         clear_staged(path_at(folder), label)
 
 
+def _worker(slots: int | None) -> Worker:
+    """The worker that the settings ask for."""
+    address = settings().dask_scheduler
+    if address is None:
+        slots = 1 if slots is None else slots
+        return Worker(database(), slots, memory_limit_bytes(slots))
+    try:
+        from jarvis.server.dask_jobs import DaskCluster  # an extra
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"JARVIS_DASK_SCHEDULER is set, but {error.name} is not installed: "
+            'pip install "jarvis-perf[dask]".'
+        ) from error
+    return Worker(database(), slots, memory_limit_bytes(1), cluster=DaskCluster(address))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT; the exit code."""
     parser = argparse.ArgumentParser(description="Run jobs from the queue until stopped.")
-    parser.add_argument("--slots", type=int, default=1, help="jobs at the same time (default: 1)")
+    parser.add_argument(
+        "--slots", type=int, help="jobs at the same time (default: 1, or what the Dask cluster can)"
+    )
     parser.add_argument(
         "--tied-to-input", action="store_true", help="stop when the standard input is closed"
     )
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="jarvis worker: %(message)s")
     try:
-        worker = Worker(database(), arguments.slots, memory_limit_bytes(arguments.slots))
+        worker = _worker(arguments.slots)
     except JarvisError as error:
         log.error("%s", error)
         return 1
