@@ -25,10 +25,11 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "prune",
         help="make room: old analyses, and uploads and copies that nothing needs",
-        description="Remove what nothing needs: uploads that no kept analysis was made of, copies "
-        "of traces whose file is gone, what was left half made. With a limit, also exports, copies "
-        "and analyses beyond it, the oldest first. Pinned analyses always stay. Nothing is removed "
-        "unless this command is run.",
+        description="Remove what nothing needs: uploads that no kept analysis was made of and no "
+        "job works with, copies of traces whose file is gone, what was left half made, jobs that "
+        "ended long ago (JARVIS_KEEP_JOBS_DAYS) with what they exported. With a limit, also "
+        "exports, copies and analyses beyond it, the oldest first. Pinned analyses always stay. No "
+        "analysis is removed unless this command is run.",
     )
     add_flag(
         command,
@@ -59,8 +60,9 @@ def _prune(arguments: argparse.Namespace) -> int:
 
     planned = plan(Limits(arguments.older_than, arguments.keep_under))
     gone: list[Leaving] = []
-    if planned.leaving and not arguments.dry_run:
-        if not is_confirmed(arguments, _described(planned.leaving)):
+    if not planned.is_empty and not arguments.dry_run:
+        described = [*_described(planned.leaving), *_records(planned)]
+        if not is_confirmed(arguments, described):
             return ExitCode.FAILED
         gone = prune(planned)
     print_result(arguments, _as_json(arguments, planned, gone), _lines(arguments, planned, gone))
@@ -71,10 +73,11 @@ def _prune(arguments: argparse.Namespace) -> int:
 
 
 def _lines(arguments: argparse.Namespace, planned: "Plan", gone: "list[Leaving]") -> Iterator[str]:
-    if not planned.leaving:
+    if planned.is_empty:
         yield f"Nothing to remove: {_size(planned.total_bytes)} are kept."
         return
     yield from _described(planned.leaving if arguments.dry_run else gone)
+    yield from _records(planned)
     freed = planned.freed_bytes if arguments.dry_run else sum(one.stored.size_bytes for one in gone)
     would = "would be removed" if arguments.dry_run else "removed"
     yield f"{_size(freed)} {would}, {_size(planned.total_bytes - freed)} kept."
@@ -87,6 +90,17 @@ def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
         stored = one.stored
         what = f"{stored.kind:<16}{stored.name:<40} {_size(stored.size_bytes):>9}"
         yield f"{what}  {age_words(stored.age_s):>10} old: {one.reason}"
+
+
+def _records(planned: "Plan") -> Iterator[str]:
+    """What goes and is no file."""
+    from jarvis.server.retention import keep_words
+    from jarvis.wording import counted
+
+    old = planned.expired
+    for count, what in ((len(old.jobs), "ended job"), (old.audit_lines, "audit log line")):
+        if count:
+            yield f"{'record':<16}{counted(count, what)}, older than {keep_words()}"
 
 
 def _as_json(
@@ -110,6 +124,8 @@ def _as_json(
         "planned": rows(planned.leaving),
         "removed": rows(gone),
         "staying": rows(planned.staying),
+        "old_jobs": len(planned.expired.jobs),
+        "old_audit_lines": planned.expired.audit_lines,
         "total_bytes": planned.total_bytes,
     }
 

@@ -1,8 +1,8 @@
 """What may go to make room: a plan that says why, and its execution.
 
-What nothing needs goes whenever it is asked: uploads of no kept analysis, copies of traces whose
-file is gone, what was left half made. Analyses go by age or size only where a limit is given, and
-pinned ones never. Nothing goes by itself.
+What nothing needs goes whenever it is asked: uploads of no kept analysis and no job, copies of
+traces whose file is gone, what was left half made, and what ``housekeeping`` says is old. Analyses
+go by age or size only where a limit is given, and pinned ones never. None goes by itself.
 """
 
 import time
@@ -12,10 +12,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from jarvis.server.analysis_rows import forget_gone
 from jarvis.server.catalogue import read_catalogue
+from jarvis.server.database import database
 from jarvis.server.folders import folder_bytes, remove_folder
+from jarvis.server.housekeeping import Expired, expired, forget_expired
 from jarvis.server.pins import pinned
+from jarvis.server.places import address
 from jarvis.server.removal import drop, named_by_jobs
+from jarvis.server.settings import settings
 from jarvis.staging import is_only_copy
 from jarvis.trace.sidecar import is_outdated
 from jarvis.wording import counted
@@ -77,8 +82,14 @@ class Plan:
     """What goes, what would go and stays (with the reason), and how much there is before."""
 
     total_bytes: int
+    expired: Expired
     leaving: list[Leaving] = field(default_factory=list)
     staying: list[Leaving] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.leaving or self.expired.jobs or self.expired.audit_lines)
 
     @property
     def freed_bytes(self) -> int:
@@ -95,7 +106,8 @@ def plan(limits: Limits) -> Plan:
     """What ``prune`` would remove, in that order; nothing is changed."""
     now = time.time()
     stored = [*_stored(now)]
-    made = _Planning(Plan(sum(one.size_bytes for one in stored)), stored)
+    old = expired(database())
+    made = _Planning(Plan(sum(one.size_bytes for one in stored), old), stored)
     made.drop_what_nothing_needs()
     if limits.older_than_s is not None:
         made.drop_older_than(limits.older_than_s)
@@ -117,6 +129,8 @@ def prune(planned: Plan) -> list[Leaving]:
                 remove = drop if one.stored.kind is Kind.ANALYSIS else remove_folder
                 remove(one.stored.path)
                 gone.append(one)
+    forget_expired(database())
+    forget_gone(database())
     return gone
 
 
@@ -146,6 +160,10 @@ class _Planning:
                 self._drop(one, "left half made or half removed")
             elif one.kind is Kind.COPY and is_outdated(one.path):
                 self._drop(one, "its trace is gone or has changed")
+            elif one.kind is Kind.EXPORT and one.path.name in self.plan.expired.jobs:
+                self._drop(one, f"its job ended more than {keep_words()} ago")
+            elif one.kind is Kind.EXPORT and self._is_orphan(one):
+                self._drop(one, "no job is known that made it")
         self._drop_unneeded_uploads()
 
     def drop_older_than(self, age_s: float) -> None:
@@ -163,6 +181,9 @@ class _Planning:
                 self._drop(one, "the oldest while there is too much")
                 self._drop_unneeded_uploads()
 
+    def _is_orphan(self, export: Stored) -> bool:
+        return export.age_s > GRACE_S and export.path.name not in self.plan.expired.other_jobs
+
     def _by_age(self, *kinds: Kind) -> list[Stored]:
         wanted = [one for one in self.stored if one.kind in kinds and one.path not in self.gone]
         return sorted(wanted, key=lambda one: one.age_s, reverse=True)
@@ -170,7 +191,7 @@ class _Planning:
     def _drop_unneeded_uploads(self) -> None:
         for one in self._by_age(Kind.UPLOAD):
             if one.age_s > GRACE_S and self.users[one.path] <= self.gone:
-                self._drop(one, "no kept analysis was made of it")
+                self._drop(one, "no kept analysis was made of it, and no job works with it")
 
     def _drop(self, one: Stored, reason: str) -> None:
         protection = _protection(one, self.pins, self.named)
@@ -202,7 +223,12 @@ def _protection(one: Stored, pins: frozenset[str], named: dict[str, str]) -> str
 def _addresses(path: Path) -> set[str]:
     """What a job may call a file, or one in a folder."""
     files = {path, *(path.iterdir() if path.is_dir() else ())}
-    return {str(file) for file in files} | {str(file.resolve()) for file in files}
+    return {name for file in files for name in (str(file), str(file.resolve()), address(file))}
+
+
+def keep_words() -> str:
+    """How long ended jobs stay."""
+    return age_words(settings().keep_jobs_days * DAY_S)
 
 
 def _stored(now: float) -> Iterator[Stored]:

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from math import inf
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from sqlalchemy import Engine
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
 from jarvis.server.database import DatabaseError, JobKind, JobState, database
+from jarvis.server.housekeeping import tidy
 from jarvis.server.job_child import COMMAND, JobChild, LocalChild
 from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import Job, Outcome
@@ -43,6 +45,9 @@ BEAT_S = 1.0
 
 SWEEP_S = 2.0
 """Jobs of workers that died are looked for this often."""
+
+TIDY_S = 3600.0
+"""What is old is removed this often."""
 
 NEXT_READY_S = 1.0
 """So long after one process was given a job, or died without one, the next is made ready at the
@@ -82,7 +87,7 @@ class Worker:
         self._selector = selectors.DefaultSelector()
         self._is_stopping = False
         self._has_news = False
-        self._due = dict.fromkeys((self._look, self._beat, self._sweep), 0.0)
+        self._due = dict.fromkeys((self._look, self._beat, self._sweep, self._tidy), -inf)
 
     def stop(self) -> None:
         """Leave in order: no further job, and what runs goes back into the queue."""
@@ -131,6 +136,7 @@ class Worker:
             (self._look, POLL_S),
             (self._beat, POLL_S if self._has_news else BEAT_S),
             (self._sweep, SWEEP_S),
+            (self._tidy, TIDY_S),
         ):
             if now - self._due[task] >= period_s:
                 try:
@@ -192,6 +198,12 @@ class Worker:
         for job in jobs.give_up_abandoned(self._engine):
             log.warning("job %s was given up: its worker %s is silent", job.id, job.worker)
             _clear(job, job.attempt_label)
+
+    def _tidy(self) -> None:
+        try:
+            tidy(self._engine)
+        except OSError as error:
+            log.warning("what is old cannot be removed: %s", error)
 
     def _end(self, child: JobChild, outcome: Outcome) -> None:
         """End a process, and clear away what it had half written."""

@@ -3,18 +3,20 @@
 import os
 import shutil
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from jarvis import read_trace
-from jarvis.server import jobs
+from jarvis.server import audit, housekeeping, jobs
+from jarvis.server.access import LOCAL
 from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
-from jarvis.server.database import JobState
+from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
 from jarvis.server.intake import store_upload
 from jarvis.server.job_kinds import Analyze, Export
-from jarvis.server.jobs import Headway, Outcome
+from jarvis.server.jobs import Headway, NewJob, Outcome
 from jarvis.server.pins import is_pinned, pin, pinned, unpin
 from jarvis.server.removal import KeptError, remove_analysis
 from jarvis.server.retention import Kind, Limits, Plan, age_words, plan, prune
@@ -22,6 +24,7 @@ from jarvis.server.submission import Kept, Submission, submit
 from jarvis.trace import sidecar
 from jarvis.workspace import analyses_dir, exports_dir, kept_traces_dir, uploads_dir
 from tests.builders import trace
+from tests.server.conftest import on_both_databases
 
 DAY_S = 86_400
 
@@ -135,7 +138,7 @@ def test_old_analyses_go_and_take_their_uploads_with_them(by_name: dict[str, str
     assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
     assert [one.reason for one in planned.leaving] == [
         "older than 30 days",
-        "no kept analysis was made of it",
+        "no kept analysis was made of it, and no job works with it",
     ]
     before = planned.total_bytes
     assert set(prune(planned)) == set(planned.leaving)
@@ -250,6 +253,66 @@ def test_a_loaded_analysis_is_as_young_as_its_loading(
     remove_analysis(by_name["old"])
     load_archive(tmp_path / "old.zip")
     assert (Kind.ANALYSIS, by_name["old"]) not in leaving(plan(limits(days=30)))
+
+
+def ended(engine: Engine, name: str, days: float, state: JobState = JobState.DONE) -> str:
+    """A job that ended so long ago, with a file that it made; its id."""
+    job = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {"analysis": name}))
+    then = datetime.now(UTC) - timedelta(days=days)
+    with engine.begin() as connection:
+        changed = update(JOBS).where(JOBS.c.id == job.id)
+        connection.execute(changed.values(state=state, created=then, ended=then))
+    export = exports_dir() / job.id / f"{name}.xlsx"
+    export.parent.mkdir(parents=True)
+    export.write_bytes(b"x" * 1000)
+    return job.id
+
+
+@on_both_databases
+def test_ended_jobs_go_with_what_they_exported_and_old_audit_lines_too(engine: Engine) -> None:
+    old, failed = ended(engine, "old", 91), ended(engine, "failed", 91, JobState.FAILED)
+    young = ended(engine, "young", 89)
+    running = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {})).id
+    audit.record(engine, LOCAL, audit.Via.COMMAND, audit.Action.PIN, "mine")
+    with engine.begin() as connection:
+        then = datetime.now(UTC) - timedelta(days=91)
+        connection.execute(update(AUDIT).values(moment=then))
+        connection.execute(update(JOBS).where(JOBS.c.id == running).values(created=then))
+    audit.record(engine, LOCAL, audit.Via.COMMAND, audit.Action.UNPIN, "mine")
+
+    planned = plan(limits())
+    assert leaving(planned) == {(Kind.EXPORT, "old.xlsx"), (Kind.EXPORT, "failed.xlsx")}
+    assert {one.reason for one in planned.leaving} == {"its job ended more than 90 days ago"}
+    assert (planned.expired.jobs, planned.expired.audit_lines) == ({old, failed}, 1)
+    assert {job.id for job in jobs.recent(engine)} == {old, failed, young, running}
+
+    prune(planned)
+    assert {job.id for job in jobs.recent(engine)} == {young, running}
+    assert [path.name for path in exports_dir().iterdir()] == [young]
+    assert [entry.action for entry in audit.recent(engine)] == [audit.Action.UNPIN]
+    assert plan(limits()).is_empty
+
+
+@on_both_databases
+def test_a_worker_tidies_up_a_part_each_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "JOBS_AT_ONCE", 2)
+    ids = [ended(engine, f"job{days}", days) for days in (94, 93, 92)]
+    housekeeping.tidy(engine)
+    assert [job.id for job in jobs.recent(engine)] == ids[2:]
+    assert [path.name for path in exports_dir().iterdir()] == ids[2:]
+    housekeeping.tidy(engine)
+    assert jobs.recent(engine) == []
+
+
+def test_an_export_that_no_job_is_known_of_goes_after_a_day(home: Path) -> None:
+    export = exports_dir() / "lost"
+    export.mkdir(parents=True)
+    (export / "a.xlsx").write_bytes(b"x")
+    assert leaving(plan(limits())) == set()
+    grow_older(export, 1.5)
+    assert leaving(plan(limits())) == {(Kind.EXPORT, "a.xlsx")}
 
 
 @pytest.mark.parametrize(
