@@ -5,16 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, update
 
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server import jobs, worker_watch
 from jarvis.server.catalogue import analysis_root, read_catalogue
-from jarvis.server.database import WORKERS, JobKind, JobState, reading
+from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
 from jarvis.server.job_kinds import Analyze, Inspect
 from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import NewJob
@@ -103,12 +104,17 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 def test_a_worker_works_on_postgresql(engine: Engine, trace_file: Path) -> None:
+    old = jobs.cancel(engine, jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {})).id)
+    with engine.begin() as connection:
+        then = datetime.now(UTC) - timedelta(days=91)
+        connection.execute(update(JOBS).where(JOBS.c.id == old.id).values(ended=then))
     job = jobs.submit(engine, new_analysis(trace_file), owner="ann")
     with worker():
         done = is_done(engine, job.id)
     (entry,) = read_catalogue().entries
     assert (entry.id, entry.owner) == (done.analysis_id, "ann")
     assert done.steps
+    assert [job.id for job in jobs.recent(engine)] == [done.id], "what is old was removed"
     assert worker_ids(engine) == set()
 
 
