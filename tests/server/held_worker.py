@@ -6,12 +6,32 @@ import sys
 
 from jarvis.server import jobs, worker
 from jarvis.server.database import database
+from jarvis.server.settings import settings
 from tests.server.working import ABANDONED_S
 
-if __name__ == "__main__":
+JOB = "tests.server.held_job"
+SILENT_S = 3.0
+"""How long a Dask worker of these tests may be silent."""
+
+
+def held_worker() -> worker.Worker:
+    """A worker with SLOTS, whose jobs run on a Dask cluster where that is set."""
     jobs.ABANDONED_S = ABANDONED_S
     worker.BEAT_S, worker.SWEEP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
-    command = (sys.executable, "-m", "tests.server.held_job")
-    held = worker.Worker(database(), int(os.environ["SLOTS"]), 8 << 30, command)
+    scheduler, cluster = settings().dask_scheduler, None
+    if scheduler is not None:
+        from jarvis.server import dask_jobs
+
+        dask_jobs.SILENT_S = SILENT_S
+        cluster = dask_jobs.DaskCluster(scheduler, JOB)
+    slots = os.environ.get("SLOTS")
+    command = (sys.executable, "-m", JOB)
+    return worker.Worker(
+        database(), None if slots is None else int(slots), 8 << 30, command, cluster
+    )
+
+
+if __name__ == "__main__":
+    held = held_worker()
     signal.signal(signal.SIGTERM, lambda *_: held.stop())
     held.run()

@@ -1,0 +1,287 @@
+"""Jobs on a Dask cluster: real schedulers and workers, killed and forgotten like any process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.errors import JarvisError
+from jarvis.pipeline import STEPS
+from jarvis.product import product_version
+from jarvis.run import Run
+from jarvis.server import dask_task, jobs
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.dask_messages import Order, Report, storage_mark
+from jarvis.server.database import JobKind, JobState
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.job_messages import Assignment
+from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+from jarvis.server.submission import Submission
+from jarvis.server.worker import main as worker_main
+from jarvis.server.worker_watch import job_slots, worker_command
+from jarvis.workspace import analyses_dir
+from tests.builders import trace
+from tests.server.working import (
+    HELD_WORKER,
+    ended,
+    held_process,
+    hold_at,
+    is_done,
+    wait_for,
+    worker,
+)
+from tests.services.dask import Dask
+
+CANCEL_S = 2.0
+"""It takes less than one second; a busy machine may take longer."""
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One home for all tests here, since the Dask workers are started with it."""
+    return tmp_path_factory.mktemp("dask")
+
+
+@pytest.fixture
+def home(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JARVIS_HOME", str(shared_home))
+    return shared_home
+
+
+@pytest.fixture(scope="module")
+def dask(shared_home: Path) -> Iterator[Dask]:
+    cluster = Dask(shared_home, JARVIS_HOME=str(shared_home))
+    try:
+        cluster.start()
+        for _ in range(2):
+            cluster.start_worker()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def trace_file(home: Path, tmp_path: Path) -> Path:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(tmp_path / "tiny.json")
+
+
+@contextmanager
+def dask_worker(dask: Dask, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A Jarvis worker that has its jobs done by the cluster."""
+    with worker(HELD_WORKER, JARVIS_DASK_SCHEDULER=dask.address, **environment) as process:
+        yield process
+
+
+def new_analysis(path: Path, model_name: str) -> NewJob:
+    return Analyze(Submission(path, model_name=model_name)).new_job()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def place_of(engine: Engine, job: Job) -> str:
+    place: str = wait_for(lambda: jobs.find(engine, job.id).place)
+    return place
+
+
+def test_jobs_run_at_once_are_cancelled_fail_and_are_retried(
+    engine: Engine, dask: Dask, trace_file: Path, tmp_path: Path
+) -> None:
+    first, second = (
+        jobs.submit(engine, new_analysis(trace_file, name)) for name in ("rank 0", "rank 1")
+    )
+    for job in (first, second):
+        hold_at(job.id, 3)
+    with dask_worker(dask):
+        pids = [held_process(job.id) for job in (first, second)]
+        assert all(map(is_alive, pids)), "both at once"
+        assert place_of(engine, first) != place_of(engine, second)
+        wait_for(lambda: jobs.find(engine, first.id).step == STEPS[2])
+        begin = time.monotonic()
+        jobs.cancel(engine, second.id)
+        assert ended(engine, second.id).state is JobState.CANCELLED
+        assert time.monotonic() - begin < CANCEL_S
+        wait_for(lambda: not is_alive(pids[1]))
+        for job in (first, second):
+            hold_at(job.id, None)
+        done = is_done(engine, first.id)
+        assert [step.name for step in done.steps] == list(STEPS)
+        assert "Runs on the Dask worker at tcp://127.0.0.1:" in done.log
+        assert f"{STEPS[-1]} ({len(STEPS)} of {len(STEPS)})" in done.log
+        assert (done.percent, done.result["is_reused"]) == (100.0, False)
+        assert done.analysis_id is not None
+        assert Run.load(analysis_root(done.analysis_id)).manifest.options.model_name == "rank 0"
+
+        assert jobs.retry(engine, second.id).place is None
+        assert is_done(engine, second.id).attempts == 2
+
+        (tmp_path / "bad.json").write_text('{"weights": []}')
+        bad = ended(engine, jobs.submit(engine, new_analysis(tmp_path / "bad.json", "bad")).id)
+        assert bad.state is JobState.FAILED
+        assert "not a trace of the PyTorch profiler" in (bad.error or "")
+        odd = NewJob(JobKind.ANALYZE, "Analyse what no release asks for", {"wrong": 1})
+        failed = ended(engine, jobs.submit(engine, odd).id)
+        assert "unexpected error" in (failed.error or "")
+        assert "Traceback" in failed.log
+
+
+def test_a_dask_worker_that_dies_or_falls_silent_fails_its_job_once(
+    engine: Engine, dask: Dask, trace_file: Path
+) -> None:
+    killed, silent = (
+        jobs.submit(engine, new_analysis(trace_file, name)) for name in ("killed", "silent")
+    )
+    for job in (killed, silent):
+        hold_at(job.id, len(STEPS))
+    with dask_worker(dask):
+        pids = {job.id: held_process(job.id) for job in (killed, silent)}
+        assert len(half_written()) == 2
+        parents = {job_id: parent(pid) for job_id, pid in pids.items()}
+        os.kill(parents[killed.id], signal.SIGKILL)
+        os.kill(parents[silent.id], signal.SIGSTOP)
+        try:
+            for job in (killed, silent):
+                failed = ended(engine, job.id, 30)
+                assert (failed.state, failed.error) == (JobState.FAILED, dask_task.DIED)
+                assert failed.attempts == 1
+        finally:
+            os.kill(parents[silent.id], signal.SIGCONT)
+        wait_for(lambda: not any(map(is_alive, pids.values())))
+        wait_for(lambda: half_written() == [])
+        for job in (killed, silent):
+            hold_at(job.id, None)
+        assert jobs.retry(engine, killed.id).state is JobState.QUEUED
+        dask.start_worker()
+        assert is_done(engine, killed.id).attempts == 2
+
+
+def test_a_worker_that_is_killed_takes_its_jobs_on_the_cluster_along(
+    engine: Engine, dask: Dask, trace_file: Path
+) -> None:
+    job = jobs.submit(engine, new_analysis(trace_file, "orphan"))
+    hold_at(job.id, 3)
+    with dask_worker(dask) as process:
+        pid = held_process(job.id)
+        process.kill()
+        wait_for(lambda: not is_alive(pid))
+    hold_at(job.id, None)
+    with dask_worker(dask):
+        failed = ended(engine, job.id)
+        assert "worker that ran this job died" in (failed.error or "")
+        jobs.retry(engine, job.id)
+        assert is_done(engine, job.id).attempts == 2
+
+
+def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
+    engine: Engine, dask: Dask, trace_file: Path
+) -> None:
+    running = jobs.submit(engine, new_analysis(trace_file, "running"))
+    hold_at(running.id, 3)
+    with dask_worker(dask, SLOTS="1", JARVIS_JOB_MEMORY_GB="0.02"):
+        failed = ended(engine, running.id)
+        assert "needed more than its 0.02 GB of memory" in (failed.error or "")
+    jobs.retry(engine, running.id)
+    with dask_worker(dask, SLOTS="1"):
+        pid = held_process(running.id)
+        waiting = jobs.submit(engine, new_analysis(trace_file, "waiting"))
+        dask.kill_scheduler()
+        failed = ended(engine, running.id, 30)
+        assert f"The Dask scheduler at {dask.address} cannot be reached" in (failed.error or "")
+        wait_for(lambda: not is_alive(pid))
+        assert jobs.find(engine, waiting.id).state is JobState.QUEUED
+        dask.start()
+        dask.start_worker()
+        is_done(engine, waiting.id)
+
+
+@pytest.fixture
+def order(home: Path) -> Order:
+    return Order(
+        product_version(), storage_mark(), Assignment("0" * 10, "analyze", {}, "job-0-1-", None),
+        (), 1, "none", None,
+    )  # fmt: skip
+
+
+def test_a_dask_worker_that_is_set_up_otherwise_begins_nothing(
+    engine: Engine, order: Order, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(JarvisError, match=r"at tcp://a:1 has Jarvis .*, this server has 99\.9\. "):
+        dask_task.check_version("tcp://a:1", "99.9")
+    with pytest.raises(JarvisError, match="uses another database than this server"):
+        dask_task.begin("tcp://a:1", order)
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
+    with pytest.raises(JarvisError, match="keeps analyses elsewhere than this server"):
+        dask_task.begin("tcp://a:1", order)
+
+
+def test_an_attempt_begins_once(engine: Engine, trace_file: Path) -> None:
+    job = jobs.submit(engine, new_analysis(trace_file, "once"))
+    assert not jobs.begin_at(engine, job.id, 1, "tcp://a:1"), "nobody has taken it"
+    taken = jobs.claim(engine, "a worker")
+    assert taken is not None
+    assert taken.id == job.id
+    assert not jobs.begin_at(engine, job.id, 2, "tcp://a:1"), "another attempt"
+    assert jobs.begin_at(engine, job.id, 1, "tcp://a:1")
+    assert not jobs.begin_at(engine, job.id, 1, "tcp://b:1"), "it has begun elsewhere"
+    jobs.finish(engine, "a worker", job.id, Headway(), Outcome(JobState.CANCELLED))
+
+
+def test_reports_and_orders_arrive_as_they_were_sent(order: Order) -> None:
+    headway = Headway("Read", 1, 8, 12.5, 10, 20, [FinishedStep("Read", 0.5)])
+    for outcome in (None, Outcome(JobState.DONE, None, {"is_reused": True}, "a" * 12)):
+        report = Report("key", "tcp://a:1", headway, "more\n", outcome)
+        assert Report.of(sent(report.values())) == report
+    assert Order.of(sent(order.values())) == replace(order, folders=[])
+
+
+def sent(values: dict[str, Any]) -> dict[str, Any]:
+    """Values on the other side of a connection of Dask."""
+    received: dict[str, Any] = msgpack.loads(msgpack.dumps(values))
+    return received
+
+
+def test_as_many_jobs_as_the_cluster_can_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JARVIS_JOB_SLOTS", raising=False)
+    assert job_slots() == 1
+    monkeypatch.setenv("JARVIS_DASK_SCHEDULER", "tcp://127.0.0.1:1")
+    assert job_slots() is None
+    assert "--slots" not in worker_command(None)
+    monkeypatch.setenv("JARVIS_JOB_SLOTS", "3")
+    assert job_slots() == 3
+
+
+def test_without_the_extra_the_worker_says_what_to_install(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("JARVIS_DASK_SCHEDULER", "tcp://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "jarvis.server.dask_jobs", raising=False)
+    assert worker_main([]) == 1
+    assert 'pip install "jarvis-perf[dask]"' in caplog.text
+
+
+def half_written() -> list[str]:
+    """What is beside the analyses for now."""
+    return sorted(entry.name for entry in analyses_dir().iterdir() if entry.name.startswith("."))
+
+
+def parent(pid: int) -> int:
+    """The process that started another."""
+    status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    return int(status.rpartition(")")[2].split()[1])
