@@ -15,6 +15,7 @@ from jarvis.cli.documentation import command_line_markdown
 from jarvis.schemas import schemas_markdown
 from jarvis.server.api import PREFIX, api
 from jarvis.server.api.description import api_markdown
+from jarvis.server.settings_shown import settings_markdown
 from jarvis.validation import validation_markdown
 
 HERE = Path(__file__).parent
@@ -25,6 +26,7 @@ PAGES = {
     "checks.md": checks_markdown,
     "command-line.md": command_line_markdown,
     "metrics.md": schemas_markdown,
+    "settings.md": settings_markdown,
     "validation.md": validation_markdown,
 }
 

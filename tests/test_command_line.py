@@ -35,6 +35,7 @@ AS_JSON = {
     "tree": ["tree", "{trace}", "--name", "*"],
     "validate": ["validate", "{run}"],
     "export": ["export", "{run}", "--output", "{new}"],
+    "config": ["config", "--check"],
     "sample": ["sample", "--scale", "tiny", "--steps", "1", "--output", "{new}"],
     "hardware": ["hardware"],
     "hardware list": ["hardware", "list"],

@@ -9,12 +9,14 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from typing import NoReturn
 
 from jarvis.cli.analyze import add_analyze
 from jarvis.cli.archive import add_archive
 from jarvis.cli.compare import add_compare
 from jarvis.cli.completion import add_completion, answer
+from jarvis.cli.config import add_config
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.export import add_export
 from jarvis.cli.hardware import add_hardware
@@ -29,6 +31,7 @@ from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
 from jarvis.errors import JarvisError
 from jarvis.garbage import collect_rarely
+from jarvis.workspace import CONFIG_VARIABLE
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."
 EPILOG = """\
@@ -81,9 +84,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     """Run a command; with ``--json`` what else is printed, as by an extension, goes to stderr."""
     arguments.stdout = sys.stdout
+    _take_settings(arguments)
     with redirect_stdout(sys.stderr if getattr(arguments, "json", False) else sys.stdout):
         code: int = arguments.run(arguments)
     return code
+
+
+def _take_settings(arguments: argparse.Namespace) -> None:
+    """Let the file with the settings of a server, where there is one, speak for this command."""
+    if (given := getattr(arguments, "config", None)) is not None:
+        os.environ[CONFIG_VARIABLE] = str(given.resolve())
+    if CONFIG_VARIABLE in os.environ and getattr(arguments, "takes_settings", True):
+        import_module("jarvis.server.settings").use_file()
 
 
 def _close_pipes() -> None:
@@ -125,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     add_validate(commands)
     add_export(commands)
     add_serve(commands)
+    add_config(commands)
     add_sample(commands)
     add_hardware(commands)
     add_reproject(commands)

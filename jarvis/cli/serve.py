@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.shared import Commands, add_flag, print_step
-from jarvis.workspace import CONFIG_VARIABLE, HOME_VARIABLE, home, resource
+from jarvis.cli.shared import Commands, add_flag, add_settings_file, print_step
+from jarvis.workspace import HOME_VARIABLE, home, resource
 
 if TYPE_CHECKING:
     from jarvis.server.settings import Settings
@@ -46,9 +46,7 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="listen beyond this machine though nobody is asked who they are: whoever reaches the "
         "address may see, add and remove everything",
     )
-    command.add_argument(
-        "--config", metavar="FILE", type=Path, help=f"settings as TOML (default: {CONFIG_VARIABLE})"
-    )
+    add_settings_file(command)
     command.set_defaults(run=_serve)
 
 
@@ -60,11 +58,8 @@ def _slots(text: str) -> int:
 
 def _serve(arguments: argparse.Namespace) -> int:
     from jarvis.server.login import check_login, check_reach
-    from jarvis.server.settings import PREFIX, settings, use_file
+    from jarvis.server.settings import PREFIX, settings
 
-    if arguments.config is not None:
-        os.environ[CONFIG_VARIABLE] = str(arguments.config.resolve())
-        use_file()
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
     if arguments.job_slots is not None:

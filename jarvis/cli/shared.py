@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.errors import NotARunError, UnknownRunError
-from jarvis.workspace import RunPaths, kept_run
+from jarvis.workspace import CONFIG_VARIABLE, RunPaths, kept_run
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
@@ -65,6 +65,12 @@ def check_gpu(arguments: argparse.Namespace) -> None:
     """End with a usage error where the options of ``add_gpu`` contradict each other."""
     if arguments.gpu_arch_json_path and arguments.preset:
         arguments.usage_error("--preset chooses among described GPUs, not in a file")
+
+
+def add_settings_file(command: argparse.ArgumentParser) -> None:
+    """Where the settings of a server are, for what needs them."""
+    explanation = f"settings as TOML (default: {CONFIG_VARIABLE}, else none)"
+    command.add_argument("--config", metavar="FILE", type=Path, help=explanation)
 
 
 def add_json(command: argparse.ArgumentParser, **settings: Any) -> None:

@@ -9,6 +9,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -51,6 +52,16 @@ def _listed(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     return [part for part in (piece.strip() for piece in given.split(",")) if part]
+
+
+def _address(url: str | None) -> str | None:
+    """A URL of a site, without a slash at its end."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise ValueError("must be like https://jarvis.example.org, without a path")
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -210,7 +221,7 @@ class Settings(BaseSettings):
         "editor", description="the role of everyone else who is known"
     )
 
-    public_url: str | None = Field(
+    public_url: Annotated[str | None, AfterValidator(_address)] = Field(
         None, description="how people reach this server, like https://jarvis.example.org"
     )
     allowed_hosts: LowerNames = Field(

@@ -5,7 +5,6 @@ looks at what the server needs: one that is not ready is to get no visitors for 
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
@@ -13,50 +12,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from jarvis.errors import JarvisError
-from jarvis.server import jobs
-from jarvis.server.database import database, reading
-from jarvis.server.migrations import HEAD, version
+from jarvis.server.web.needs import check_database, check_storage, check_worker
 from jarvis.server.web.patience import Patience
-from jarvis.workspace import home
 
 ANSWER_S = 3.0
 """What answers later is not ready."""
 
-PROBE = ".readiness"
-
-
-class _NotReadyError(JarvisError):
-    """Something that the server needs is not there."""
-
-
-def _database() -> str:
-    with reading(database()) as connection:
-        found = version(connection)
-    if found != HEAD:
-        raise _NotReadyError(f"It has version {found}, this server works with {HEAD}.")
-    return f"version {found}"
-
-
-def _storage() -> str:
-    probe = home() / f"{PROBE}-{os.getpid()}"
-    probe.write_bytes(b"ready")
-    probe.unlink()
-    return "can be written"
-
-
-def _worker() -> str:
-    if not jobs.has_worker(database()):
-        raise _NotReadyError(
-            f"No worker was heard of in the last {jobs.ABANDONED_S} s: jobs wait. Start one "
-            "(`jarvis worker`, or `jarvis serve` with JARVIS_JOB_SLOTS above 0)."
-        )
-    return "at work"
-
-
 NEEDS: Mapping[str, Callable[[], str]] = {
-    "database": _database,
-    "artifact root": _storage,
-    "worker": _worker,
+    "database": check_database,
+    "artifact root": check_storage,
+    "worker": check_worker,
 }
 """What the server needs; each says how it is, or raises a JarvisError or OSError."""
 

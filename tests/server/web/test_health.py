@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from jarvis.server import jobs
 from jarvis.server.database import DatabaseError, JobKind, JobState
 from jarvis.server.jobs import Headway, NewJob, Outcome
-from jarvis.server.web import health, routes
+from jarvis.server.web import health, needs, routes
 from jarvis.server.web.job_metrics import queue_figures
 from jarvis.server.web.patience import FRESH_S, Patience
 from tests.services.serving import Serving
@@ -89,7 +89,7 @@ def test_a_database_that_hangs_holds_nothing_up(
 def test_a_database_of_another_version_is_not_ready(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "HEAD", "9999")
+    monkeypatch.setattr(needs, "HEAD", "9999")
     part = client.get("/readyz").json()["parts"]["database"]
     assert not part["ready"]
     assert "this server works with 9999" in part["detail"]
