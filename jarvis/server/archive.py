@@ -23,7 +23,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jarvis.errors import JarvisError, RunError
 from jarvis.run import SCHEMA_VERSION, Run, read_manifest
-from jarvis.server.analysis_rows import check_joinable, is_analysis_id, kept_rows, record
+from jarvis.server.analysis_rows import check_joinable, is_analysis_id, kept_rows
+from jarvis.server.artifacts import is_shared, keep_analysis
+from jarvis.server.catalogue import is_kept
 from jarvis.server.database import database
 from jarvis.server.pins import pin, pinned
 from jarvis.staging import staged_folder
@@ -126,14 +128,17 @@ def load_archive(path: Path) -> Loaded:
     with _opened(path) as (archive, contents):
         root = analyses_dir() / contents.analysis_id
         check_joinable(kept_rows(database()).get(root.name))
-        is_reused = root.exists()
+        is_reused = is_kept(contents.analysis_id) if is_shared() else root.exists()
+
+        def make(place: Path) -> None:
+            with staged_folder(place, lambda: _check_free(path, place)) as folder:
+                _unpack(path, archive, contents, folder)
+                _check_run(path, contents, folder)
+
         if is_reused:
             _check_same(path, contents, root)
         else:
-            with staged_folder(root, lambda: _check_free(path, root)) as folder:
-                _unpack(path, archive, contents, folder)
-                _check_run(path, contents, folder)
-            record(database(), root)
+            keep_analysis(contents.analysis_id, make)
     if contents.is_pinned:
         pin(contents.analysis_id)
     return Loaded(contents.analysis_id, root, is_reused, contents.is_pinned)

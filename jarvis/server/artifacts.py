@@ -18,7 +18,7 @@ from pathlib import Path
 from jarvis.errors import JarvisError
 from jarvis.server import artifact_copies as copies
 from jarvis.server import jobs
-from jarvis.server.analysis_rows import new_version
+from jarvis.server.analysis_rows import new_version, record
 from jarvis.server.artifact_copies import Copy
 from jarvis.server.artifact_root import (
     Artifact,
@@ -63,19 +63,17 @@ def check() -> None:
         root.check()
 
 
-def keep_analysis(
-    analysis_id: str, make: Callable[[Path], object], write_row: Callable[[Path, str], None]
-) -> Path:
+def keep_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
     """Keep the analysis that ``make`` writes into a folder; gives its place in the home.
 
-    ``write_row`` puts it on the list, with the version that others will find. Where the root cannot
-    be written nothing has happened: what was kept before is kept still.
+    It comes on the list with the version that others will find. Where the root cannot be written
+    nothing has happened: what was kept before is kept still.
     """
     place = analyses_dir() / analysis_id
     root = shared_root()
     if root is None:
         make(place)
-        write_row(place, new_version())
+        record(database(), place)
         return place
     version = new_version()
     with scratch_folder(analyses_dir(), _SCRATCH) as scratch:
@@ -83,7 +81,7 @@ def keep_analysis(
         make(made)
         write_zip(packed, made)
         root.put(packed, _analysis(analysis_id, version))
-        write_row(made, version)
+        record(database(), made, version)
         with copies.only_one(_analysis(analysis_id)):
             with staged_folder(place, lambda: None) as folder:
                 shutil.copytree(made, folder, dirs_exist_ok=True)
@@ -172,13 +170,17 @@ def find_file(path: Path) -> Path:
     return path
 
 
-def remove_files(folder: Path) -> None:
-    """Remove what the root has of a folder of uploads or exports, and the copies here."""
-    if (root := shared_root()) is not None:
-        there = root.below(folder.relative_to(home()).as_posix())
-        root.remove(*(artifact.key for artifact in there))
-        for artifact in there:
-            copies.drop(artifact.key)
+def remove_files(folders: Collection[Path]) -> None:
+    """Remove what the root has of folders of uploads or exports, and the copies here."""
+    if (root := shared_root()) is None:
+        return
+    names = {folder.relative_to(home()).as_posix() for folder in folders}
+    kinds = {name.partition("/")[0] for name in names}
+    there = [artifact.key for kind in kinds for artifact in root.below(kind)]
+    gone = [key for key in there if key.rpartition("/")[0] in names]
+    root.remove(*gone)
+    for key in gone:
+        copies.drop(key)
 
 
 def tidy(versions: Mapping[str, str]) -> None:

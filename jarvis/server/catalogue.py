@@ -1,6 +1,7 @@
 """The analyses kept on this server: their manifests, and who owns, sees and pins them."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from jarvis.server.analysis_rows import (
     manifests,
     version_of,
 )
+from jarvis.server.artifact_root import MissingArtifactError
 from jarvis.server.artifacts import analysis_here, is_shared
 from jarvis.server.database import Visibility, database
 from jarvis.workspace import RunPaths, analyses_dir
@@ -155,6 +157,13 @@ def _manifest(analysis_id: str, text: str) -> Manifest | None:
         return manifest_of(analyses_dir() / analysis_id, text)
     except RunError:
         return None
+
+
+def is_kept(analysis_id: str) -> bool:
+    """Whether an analysis is kept; then it is in the home now, wherever it was made."""
+    with suppress(UnknownAnalysisError, MissingArtifactError):
+        return analysis_root(analysis_id).is_dir()
+    return False
 
 
 def analysis_root(analysis_id: str) -> Path:

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +24,9 @@ from jarvis.run import (
     read_manifest,
     staged,
 )
-from jarvis.server.analysis_rows import check_joinable, kept_rows, record, reserved
-from jarvis.server.artifact_root import MissingArtifactError
+from jarvis.server.analysis_rows import check_joinable, kept_rows, reserved
 from jarvis.server.artifacts import keep_analysis
-from jarvis.server.catalogue import UnknownAnalysisError, analysis_root
+from jarvis.server.catalogue import analysis_root, is_kept
 from jarvis.server.database import database
 from jarvis.server.places import FilePath
 from jarvis.staging import staged_folder
@@ -83,7 +81,7 @@ def submit(
     """
     sha256 = content_sha256(submission.trace)
     if submission.reference is not None:
-        _is_kept(submission.reference)
+        is_kept(submission.reference)
     if submission.copy_to is not None:
         check_output_folder(submission.copy_to, sha256)
     options = chosen_options(
@@ -131,7 +129,7 @@ def resubmit(
     run = Run.load(base)
     options = reprojected_options(run, platform, preset, arch_json)
     if options.reference is not None:
-        _is_kept(options.reference)
+        is_kept(options.reference)
     return _kept(
         run.manifest.trace.sha256,
         options,
@@ -167,22 +165,14 @@ def _kept(
     identifier = analysis_id(sha256, options)
     root = analyses_dir() / identifier
     check_joinable(kept_rows(database()).get(identifier))
-    manifest = _manifest(root) if _is_kept(identifier) else None
+    manifest = _manifest(root) if is_kept(identifier) else None
     is_reused = not again and manifest is not None and _has_same_hardware(manifest)
     if not is_reused:
         if root.exists() and manifest is None:
             shutil.rmtree(root)  # of another layout, or damaged: nobody else's, and of no use
         with reserved(database(), identifier):
-            keep_analysis(identifier, make, lambda made, version: record(database(), made, version))
+            keep_analysis(identifier, make)
     return Kept(identifier, root, is_reused)
-
-
-def _is_kept(analysis: str) -> bool:
-    """Whether it is; then it is in the home now, wherever it was made."""
-    with suppress(UnknownAnalysisError, MissingArtifactError):
-        analysis_root(analysis)
-        return True
-    return False
 
 
 def _has_same_hardware(manifest: Manifest) -> bool:

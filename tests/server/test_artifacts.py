@@ -14,7 +14,8 @@ from sqlalchemy import Engine
 
 from jarvis.run import Run
 from jarvis.server import artifact_copies, artifacts, jobs
-from jarvis.server.analysis_rows import kept_rows, record, version_of
+from jarvis.server.analysis_rows import kept_rows, version_of
+from jarvis.server.archive import load_archive, save_archive
 from jarvis.server.artifact_root import (
     ROOT_VARIABLE,
     ArtifactError,
@@ -123,9 +124,7 @@ def keep(analysed: Path, note: str = "") -> str:
         shutil.copytree(analysed, folder, dirs_exist_ok=True)
         (folder / "priority_data.json").write_text(note)
 
-    artifacts.keep_analysis(
-        analysed.name, make, lambda made, version: record(database(), made, version)
-    )
+    artifacts.keep_analysis(analysed.name, make)
     return analysed.name
 
 
@@ -306,7 +305,7 @@ def test_what_cannot_be_published_leaves_everything_as_it_was(
 
 
 def test_a_machine_that_died_before_the_row_has_changed_nothing(
-    machines: Machines, folder_root: Path, analysed: Path
+    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     analysis = keep(analysed, "first")
 
@@ -316,8 +315,10 @@ def test_a_machine_that_died_before_the_row_has_changed_nothing(
     def die(*_: object) -> None:
         raise DiedError
 
-    with pytest.raises(DiedError):
-        artifacts.keep_analysis(analysis, lambda folder: shutil.copytree(analysed, folder), die)
+    with monkeypatch.context() as patch:
+        patch.setattr(artifacts, "record", die)
+        with pytest.raises(DiedError):
+            keep(analysed, "second")
     assert note_of(analysis) == "first"
     rows = {row.id: row.version for row in kept_rows(database()).values()}
     (unlisted,) = {file for file in folder_root.rglob("*.zip") if file.stem != rows[analysis]}
@@ -445,3 +446,24 @@ def test_an_analysis_is_reused_wherever_it_was_made(
     remove_analysis(first.id)
     machines.use("second")
     assert not submit(Submission(tiny, model_name="Tiny")).is_reused
+
+
+def test_an_archive_that_is_loaded_is_there_for_all(
+    machines: Machines, folder_root: Path, analysed: Path, tmp_path: Path
+) -> None:
+    save_archive(analysed, tmp_path / "one.jarvis.zip")
+    loaded = load_archive(tmp_path / "one.jarvis.zip")
+    machines.use("second")
+    assert Run.load(analysis_root(loaded.id)).table("operations").height == 1
+    assert load_archive(tmp_path / "one.jarvis.zip").is_reused
+
+
+def test_exports_and_uploads_go_where_they_are_shared(
+    machines: Machines, folder_root: Path
+) -> None:
+    uploads = [store_upload("a.json", io.BytesIO(text)) for text in (b"1", b"2")]
+    for upload in uploads:
+        artifacts.publish_file(upload)
+    artifacts.remove_files([uploads[0].parent])
+    assert [file.name for file in folder_root.rglob("*.json")] == ["a.json"]
+    assert [upload.exists() for upload in uploads] == [False, True]
