@@ -51,7 +51,7 @@ def walk(browser: Browser, server: Server, take: Take) -> None:
 
 
 def _drop_the_trace(page: Page, take: Take) -> None:
-    page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(sample_trace())
+    page.locator("input[type=file]").first.set_input_files(sample_trace())
     expect(page.get_by_text("Found in the trace").first).to_be_visible()
     settled(page)
     take(page, "ingest")

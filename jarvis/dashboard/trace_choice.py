@@ -6,22 +6,22 @@ from pathlib import Path
 import streamlit as st
 
 from jarvis.dashboard.controls import choice, text_input
-from jarvis.server.intake import sample_trace, server_trace, store_upload, trace_roots
+from jarvis.dashboard.upload import uploaded_trace
+from jarvis.server.intake import sample_trace, server_trace, trace_roots
 from jarvis.workspace import home
 
 UPLOAD, SERVER_PATH, SAMPLE = "upload", "server path", "sample"
-_STORED = "_stored_uploads"
 
 
 def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
     """The trace of the chosen source, or None while there is none.
 
-    Raises IntakeError where a path or an upload is refused. ``sources`` may hold words that are
+    Raises IntakeError where a path is refused. ``sources`` may hold words that are
     not traces; then the caller draws what belongs to them.
     """
     source = choice(f"{prefix}_source", "From", sources, "Where the trace comes from.")
     if source == UPLOAD:
-        return _uploaded(prefix)
+        return uploaded_trace(prefix)
     if source == SERVER_PATH:
         roots = ", ".join(str(root) for root in trace_roots())
         path = text_input(f"{prefix}_path", "Path on the server", "trace.json.gz")
@@ -46,20 +46,3 @@ def chosen_source(prefix: str) -> str | None:
     """The source that ``choose_trace`` showed as chosen."""
     chosen: str | None = st.session_state.get(f"{prefix}_source")
     return chosen
-
-
-def _uploaded(prefix: str) -> Path | None:
-    """The stored upload; the browser's file is stored once, not in every run of the page."""
-    file = st.file_uploader(
-        "Trace of the PyTorch profiler, or a performance report",
-        type=["json", "gz", "zip", "xlsx"],
-        key=f"{prefix}_upload",
-        help="As `prof.export_chrome_trace('trace.json.gz')` writes it. In its place a workbook or "
-        "zipped CSV files of TraceLens will do. Give larger files by their path on the server.",
-    )
-    if file is None:
-        return None
-    stored: dict[str, Path] = st.session_state.setdefault(_STORED, {})
-    if file.file_id not in stored:
-        stored[file.file_id] = store_upload(file.name, file)
-    return stored[file.file_id]

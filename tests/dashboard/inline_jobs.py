@@ -1,6 +1,7 @@
 """Jobs that are done as soon as they are asked for: a page test has no worker beside it."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -32,8 +33,8 @@ def do_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is queued from now on is done before the asker goes on."""
     submit, retry = jobs.submit, jobs.retry
 
-    def submit_and_do(engine: Engine, new: NewJob, owner: str | None = None) -> Job:
-        job = submit(engine, new, owner)
+    def submit_and_do(engine: Engine, new: NewJob, *asked_by: Any) -> Job:
+        job = submit(engine, new, *asked_by)
         work_off(engine)
         return jobs.find(engine, job.id)
 

@@ -13,6 +13,7 @@ from jarvis.server.intake import ROOTS_VARIABLE, IntakeError, server_trace, stor
 from jarvis.server.submission import Submission, resubmit, submit
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.dashboard.uploading import uploaded
 
 FILE_PAGES = ("overview", "report", "timeline", "call_tree", "compare", "hardware", "ingest")
 
@@ -76,8 +77,8 @@ def test_a_report_is_analysed_from_the_ingest_page(
     do_jobs_at_once(monkeypatch)
     folder = reference_root / "reference" / "h100-bert-small" / "default"
     workbook = write_workbook(read_report(folder), tmp_path / "perf_report.xlsx")
-    page = filed("ingest")
-    page.file_uploader(key="ingest_upload").upload("perf_report.xlsx", workbook.read_bytes()).run()
+    upload = uploaded("perf_report.xlsx", workbook.read_bytes())
+    page = filed("ingest", ingest_upload=upload)
     captions = [caption.value for caption in page.main.caption]
     assert any("performance report of 3.91 ms on the GPU" in caption for caption in captions)
     assert "The report does not name its GPU: choose it." in captions
@@ -95,8 +96,7 @@ def test_a_damaged_workbook_is_refused_on_the_ingest_page(
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     do_jobs_at_once(monkeypatch)
-    page = filed("ingest")
-    page.file_uploader(key="ingest_upload").upload("perf_report.xlsx", b"PK damaged").run()
+    page = filed("ingest", ingest_upload=uploaded("perf_report.xlsx", b"PK damaged"))
     assert not page.exception
     assert any("is not a readable report" in error.value for error in page.error)
 

@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.dashboard import MAIN
 from jarvis.run import Run
 from jarvis.server.catalogue import read_catalogue
 from jarvis.server.intake import ROOTS_VARIABLE
+from jarvis.server.uploads import create
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import SECONDS, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.dashboard.uploading import uploaded
 
 
 @pytest.fixture
@@ -46,8 +49,7 @@ def test_the_sample_becomes_an_analysis_with_its_steps(filed: Draw, fresh_home: 
 
 def test_an_upload_brings_its_gpu_and_keeps_the_names(filed: Draw, fresh_home: Path) -> None:
     content = small_trace(fresh_home).read_bytes()
-    page = filed("ingest")
-    page.file_uploader(key="ingest_upload").upload("small.json", content).run()
+    page = filed("ingest", ingest_upload=uploaded("small.json", content))
     assert page.selectbox(key="ingest_platform").value == "MI300X"
     assert any("AMD Instinct MI300X VF" in c.value for c in page.main.caption)
     page.text_input(key="ingest_model").set_value("Tiny")
@@ -57,6 +59,29 @@ def test_an_upload_brings_its_gpu_and_keeps_the_names(filed: Draw, fresh_home: P
     assert entry.manifest.model_name == "Tiny"
     assert entry.manifest.options.platform is None
     assert Run.load(fresh_home / "copy").manifest == entry.manifest
+
+
+def test_the_same_bytes_again_are_said_to_be_stored_once(filed: Draw, fresh_home: Path) -> None:
+    content = small_trace(fresh_home).read_bytes()
+    uploaded("small.json", content)
+    page = filed("ingest", ingest_upload=uploaded("other.json", content))
+    assert any("stored once" in c.value for c in page.main.caption)
+    assert any("other.json" in c.value for c in page.main.caption)
+
+
+def test_a_link_to_an_upload_that_is_gone_half_or_of_somebody_else_is_corrected(
+    fresh_home: Path,
+) -> None:
+    half = create("half.json", 10, None).id
+    theirs = uploaded("theirs.json", small_trace(fresh_home).read_bytes(), owner="ada")
+    for upload in ("0" * 32, "../x", half, theirs):
+        page = AppTest.from_file(MAIN, default_timeout=SECONDS)
+        page.query_params["ingest_upload"] = upload
+        page.run()
+        assert not page.exception
+        assert "no such upload" in page.warning[0].value
+        assert "ingest_upload" not in page.query_params
+        assert next(b for b in page.button if b.label == "Analyse").disabled
 
 
 def test_the_gpu_can_be_changed_and_the_disagreement_is_kept(filed: Draw, fresh_home: Path) -> None:
@@ -106,8 +131,7 @@ def test_the_menu_leads_to_the_analysis_that_was_just_made(filed: Draw, fresh_ho
 
 
 def test_a_bad_upload_is_called_by_its_own_name(filed: Draw, fresh_home: Path) -> None:
-    page = filed("ingest")
-    page.file_uploader(key="ingest_upload").upload("half.json", b'{"traceEvents": [').run()
+    page = filed("ingest", ingest_upload=uploaded("half.json", b'{"traceEvents": ['))
     (error,) = page.error
     assert error.value.startswith("half.json ends before the first event")
     assert str(fresh_home) not in error.value

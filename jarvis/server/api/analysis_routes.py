@@ -12,17 +12,17 @@ from jarvis.errors import JarvisError
 from jarvis.hardware import load_hardware
 from jarvis.reports.quantities import byte_size
 from jarvis.run import Run
-from jarvis.server import jobs, uploads
-from jarvis.server.access import ForbiddenError, Person, Role, may_change, require
+from jarvis.server import actions, uploads
+from jarvis.server.access import Person, Role, require
+from jarvis.server.actions import Actor
 from jarvis.server.api.callers import Caller
 from jarvis.server.api.job_routes import JobView, job_view
-from jarvis.server.audit import Action, Via, record
+from jarvis.server.audit import Via
 from jarvis.server.catalogue import Entry, analysis_root, read_catalogue
 from jarvis.server.database import Visibility, database
 from jarvis.server.intake import server_trace
 from jarvis.server.job_kinds import Analyze
 from jarvis.server.page_links import analysis_page
-from jarvis.server.removal import remove_analysis
 from jarvis.server.submission import Submission
 from jarvis.server.uploads import UnknownUploadError, Upload
 
@@ -160,10 +160,10 @@ def analyse(person: Caller, asked: NewAnalysis) -> JobView:
     if asked.platform is not None:
         load_hardware().get(asked.platform, asked.preset)
     if asked.reference is not None:
-        _seen(person, asked.reference)
-    engine = database()
-    job = jobs.submit(engine, _request(person, asked).new_job(), person.name, asked.visibility)
-    record(engine, person, Via.API, Action.ANALYZE, job.title, job=job.id)
+        actions.seen_analysis(person, asked.reference)
+    job = actions.submit_job(
+        database(), Actor(person, Via.API), _request(person, asked), asked.visibility
+    )
     return job_view(job)
 
 
@@ -182,7 +182,8 @@ def listed(
 @router.get("/{analysis_id}", summary="An analysis")
 def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     """What was analysed, and the findings."""
-    entry = _seen(person, analysis_id)
+    require(person, Role.VIEWER, "look at analyses")
+    entry = read_catalogue().visible_to(person).find(analysis_id)
     run = Run.load(analysis_root(entry.id))
     return AnalysisDetails(
         **_summary(entry),
@@ -194,7 +195,7 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
 @router.get("/{analysis_id}/artifacts", summary="The files of an analysis")
 def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
     """Reports, tables and data, each with its size."""
-    files = _files(analysis_root(_seen(person, analysis_id).id))
+    files = _files(_root(person, analysis_id))
     views = [
         ArtifactView(name=name, size_bytes=path.stat().st_size) for name, path in files.items()
     ]
@@ -214,25 +215,17 @@ def artifact(
     ],
 ) -> Response:
     """Its bytes, to be saved: nothing in it is to run in a browser."""
-    entry = _seen(person, analysis_id)
-    path = _files(analysis_root(entry.id)).get(name)
+    path = _files(_root(person, analysis_id)).get(name)
     if path is None:
-        raise UnknownArtifactError(entry.id)
+        raise UnknownArtifactError(analysis_id)
     return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
 
 @router.delete("/{analysis_id}", summary="Remove an analysis")
 def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
     """For good; refused (409) while it is pinned, or a job works with it."""
-    entry = _seen(person, analysis_id)
-    if not may_change(person, entry):
-        require(person, Role.EDITOR, "remove analyses")
-        raise ForbiddenError(
-            f"The analysis {entry.id} is not yours. Ask its owner, or an admin of this server, to "
-            "remove it."
-        )
-    removed = remove_analysis(entry.id)
-    record(database(), person, Via.API, Action.REMOVE, entry.id, title=entry.title)
+    require(person, Role.EDITOR, "remove analyses")
+    removed = actions.remove_analysis(Actor(person, Via.API), analysis_id)
     return RemovedView(
         id=removed.id,
         size_bytes=removed.size_bytes,
@@ -240,10 +233,10 @@ def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
     )
 
 
-def _seen(person: Person, analysis_id: str) -> Entry:
-    """An analysis that a person may see; one that they may not is as good as none."""
+def _root(person: Person, analysis_id: str) -> FilePath:
+    """The folder of an analysis; one that a person may not see is as good as none."""
     require(person, Role.VIEWER, "look at analyses")
-    return read_catalogue().visible_to(person).find(analysis_id)
+    return actions.seen_root(person, analysis_id)
 
 
 def _summary(entry: Entry) -> dict[str, Any]:

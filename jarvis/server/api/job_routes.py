@@ -1,19 +1,18 @@
 """Jobs: how far they are, and how they are ended or begun anew."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
-from sqlalchemy import Engine
 
-from jarvis.server import jobs
-from jarvis.server.access import ForbiddenError, Person, Role, may, may_see, require
+from jarvis.server import actions
+from jarvis.server.access import Role, require
+from jarvis.server.actions import Actor
 from jarvis.server.api.callers import Caller
-from jarvis.server.audit import Action, Via, record
+from jarvis.server.audit import Via
 from jarvis.server.database import JobKind, JobState, database
-from jarvis.server.jobs import Job, UnknownJobError
+from jarvis.server.jobs import Job
 from jarvis.server.page_links import page_of
 
 JobId = Annotated[str, Path(description="id of a job", max_length=64)]
@@ -54,27 +53,19 @@ class JobView(BaseModel, title="Job"):
 def show(person: Caller, job_id: JobId) -> JobView:
     """Its state, how far it is, and how it ended."""
     require(person, Role.VIEWER, "look at jobs")
-    return job_view(_seen(person, job_id))
+    return job_view(actions.seen_job(database(), person, job_id))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job")
 def cancel(person: Caller, job_id: JobId) -> JobView:
     """It ends within a second; one that has ended stays as it is."""
-    return _changed(person, job_id, Action.CANCEL, jobs.cancel)
+    return job_view(actions.cancel_job(database(), Actor(person, Via.API), job_id))
 
 
 @router.post("/{job_id}/retry", summary="Retry a job")
 def retry(person: Caller, job_id: JobId) -> JobView:
     """One that failed or was cancelled waits again; others stay as they are."""
-    return _changed(person, job_id, Action.RETRY, jobs.retry)
-
-
-def _seen(person: Person, job_id: str) -> Job:
-    """A job that a person may see; one that they may not is as good as none."""
-    job = jobs.find(database(), job_id)
-    if not may_see(person, job):
-        raise UnknownJobError(job_id)
-    return job
+    return job_view(actions.retry_job(database(), Actor(person, Via.API), job_id))
 
 
 def job_view(job: Job) -> JobView:
@@ -98,19 +89,3 @@ def job_view(job: Job) -> JobView:
         started=job.started,
         ended=job.ended,
     )
-
-
-def _changed(
-    person: Person, job_id: str, action: Action, change: Callable[[Engine, str], Job]
-) -> JobView:
-    """Change a job of one's own, or as an admin any; ForbiddenError otherwise."""
-    engine = database()
-    require(person, Role.EDITOR, f"{action} jobs")
-    job = _seen(person, job_id)
-    if job.owner != person.name and not may(person, Role.ADMIN):
-        raise ForbiddenError(
-            f"The job {job.id} is not yours. Ask an admin of this server to {action} it."
-        )
-    changed = change(engine, job_id)
-    record(engine, person, Via.API, action, job.id, title=job.title)
-    return job_view(changed)

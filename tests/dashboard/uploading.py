@@ -1,0 +1,13 @@
+"""Uploads as a browser leaves them behind: a page test has no browser that could send them."""
+
+from jarvis.server.arrivals import arriving
+from jarvis.server.uploads import create
+
+
+def uploaded(name: str, content: bytes, owner: str | None = None) -> str:
+    """The id of a whole upload."""
+    upload = create(name, len(content), owner)
+    with arriving(upload.id, 0) as arrival:
+        arrival.write(content)
+        arrival.end()
+    return upload.id
