@@ -123,6 +123,13 @@ def _waiting(job: Job) -> None:
             icon=":material/hourglass_disabled:",
         )
         return
+    if jobs.slots(engine) == 0:
+        st.warning(
+            "Waiting: the Dask cluster that is to run it cannot be reached, or has no workers. It "
+            "begins as soon as one has joined.",
+            icon=":material/hourglass_disabled:",
+        )
+        return
     order = jobs.waiting(engine)
     place = order.index(job.id) + 1 if job.id in order else 1
     running = jobs.counts(engine).get(JobState.RUNNING, 0)

@@ -63,6 +63,7 @@ __all__ = [
     "owners",
     "recent",
     "retry",
+    "slots",
     "submit",
     "waiting",
 ]
@@ -257,7 +258,7 @@ def beat(engine: Engine, worker: str, slots: int, headway: Mapping[str, Headway]
     """Say that a worker lives, and how far its jobs are."""
     now = _now()
     with writing(engine) as connection:
-        alive = update(WORKERS).where(WORKERS.c.id == worker).values(heartbeat=now)
+        alive = update(WORKERS).where(WORKERS.c.id == worker).values(heartbeat=now, slots=slots)
         if connection.execute(alive).rowcount == 0:
             row = {"id": worker, "slots": slots, "started": now, "heartbeat": now}
             connection.execute(insert(WORKERS).values(row))
@@ -328,10 +329,19 @@ def give_up_abandoned(engine: Engine) -> list[Job]:
 
 def has_worker(engine: Engine) -> bool:
     """Whether a worker has been heard of lately."""
+    return slots(engine) is not None
+
+
+def slots(engine: Engine) -> int | None:
+    """How many jobs the workers run at once that have been heard of lately; None without one.
+
+    0 where they have no cluster to run them on for now.
+    """
     since = _now() - timedelta(seconds=ABANDONED_S)
-    alive = select(func.count()).where(WORKERS.c.heartbeat >= since)
+    alive = select(func.sum(WORKERS.c.slots)).where(WORKERS.c.heartbeat >= since)
     with reading(engine) as connection:
-        return bool(connection.execute(alive).scalar())
+        found: int | None = connection.execute(alive).scalar()
+    return found
 
 
 _ANEW: dict[str, Any] = {

@@ -63,8 +63,8 @@ class Worker:
     """Runs up to ``slots`` jobs, and a quick one beside them, until it is told to stop.
 
     ``memory_bytes`` is what one job may hold; ``command`` starts the process of a job. With a
-    ``cluster`` jobs run there, as many as it has slots for where ``slots`` is None; quick ones stay
-    here.
+    ``cluster`` jobs run there, as many as it has slots for where ``slots`` is None; a quick one
+    that would have to wait for a slot there runs here.
     """
 
     def __init__(
@@ -166,8 +166,9 @@ class Worker:
             self._has_news = True
 
     def _child_for(self, job: Job) -> JobChild:
-        """What does a job: the process that is ready, or the cluster."""
-        if self._cluster is not None and job.kind not in QUICK:
+        """What does a job: the cluster, or the process that is ready here."""
+        away = sum(not isinstance(child, LocalChild) for child in self._running)
+        if self._cluster is not None and (job.kind not in QUICK or away < self._cluster.slots):
             return self._cluster.child()
         assert self._waiting is not None
         child, self._waiting = self._waiting, None
