@@ -103,6 +103,8 @@ def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
     job = queue("later.json")
     page = filed("jobs", job=job.id)
     assert "no worker is at work" in page.warning[0].value
+    jobs.beat(engine, "w", 0, {})
+    assert "Dask cluster" in filed("jobs", job=job.id).warning[0].value
     jobs.beat(engine, "w", 1, {})
     seen = filed("jobs", job=job.id)
     assert not seen.warning
@@ -177,13 +179,11 @@ def test_the_sidebar_counts_what_runs(filed: Draw, engine: Engine, queue: Queue)
     assert chips(filed("jobs")) == ["2 jobs under way"]
 
 
-def test_pages_do_without_the_database_and_the_jobs_page_says_so(
-    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["overview", "jobs"])
+def test_a_database_that_is_gone_is_a_sentence_on_every_page(
+    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("JARVIS_DATABASE_URL", "sqlite:////proc/nothing/jarvis.db")
-    overview = filed("overview", analysis=sample_id)
-    assert not overview.exception
-    assert not overview.error
-    page = filed("jobs")
+    page = filed(name, analysis=sample_id)
     assert not page.exception
     assert "database of jobs cannot be used" in page.error[0].value

@@ -23,7 +23,7 @@ from jarvis.server import dask_task, jobs
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.dask_messages import Order, Report, storage_mark
 from jarvis.server.database import JobKind, JobState
-from jarvis.server.job_kinds import Analyze
+from jarvis.server.job_kinds import Analyze, Inspect
 from jarvis.server.job_messages import Assignment
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
 from jarvis.server.submission import Submission
@@ -205,6 +205,9 @@ def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
         assert f"The Dask scheduler at {dask.address} cannot be reached" in (failed.error or "")
         wait_for(lambda: not is_alive(pid))
         assert jobs.find(engine, waiting.id).state is JobState.QUEUED
+        wait_for(lambda: jobs.slots(engine) == 0)
+        quick = jobs.submit(engine, Inspect(trace_file).new_job())
+        assert is_done(engine, quick.id).place is None, "done here when the cluster is not there"
         dask.start()
         dask.start_worker()
         is_done(engine, waiting.id)
