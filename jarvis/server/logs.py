@@ -95,10 +95,9 @@ def _quoted(value: object) -> str:
     return repr(text) if not text or any(c in text for c in " ='\"") else text
 
 
-def _without_colours(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """The web server says its lines twice, the second time for terminals."""
-    event.pop("color_message", None)
-    return event
+def _without_what_says_nothing(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """What is not known; and the web server's lines as it would colour them."""
+    return {k: v for k, v in event.items() if v is not None and k != "color_message"}
 
 
 def _on_one_line(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -115,7 +114,7 @@ _SHARED: list[Any] = [
     structlog.stdlib.add_log_level,
     structlog.stdlib.PositionalArgumentsFormatter(),
     structlog.stdlib.ExtraAdder(),
-    _without_colours,
+    _without_what_says_nothing,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     _on_one_line,
 ]

@@ -3,7 +3,7 @@
 import os
 
 from jarvis.errors import JarvisError
-from jarvis.server import jobs
+from jarvis.server import artifacts, jobs
 from jarvis.server.database import database, reading
 from jarvis.server.migrations import HEAD, version
 from jarvis.workspace import home
@@ -25,11 +25,12 @@ def check_database() -> str:
 
 
 def check_storage() -> str:
-    """Analyses and traces can be written."""
+    """Analyses and traces can be written, here and where they are shared."""
     home().mkdir(parents=True, exist_ok=True)
     probe = home() / f"{PROBE}-{os.getpid()}"
     probe.write_bytes(b"ready")
     probe.unlink()
+    artifacts.check()
     return "can be written"
 
 
