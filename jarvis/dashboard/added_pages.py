@@ -10,8 +10,9 @@ from jarvis.analyses import load_analyses
 from jarvis.analyses.card import AnalysisCard
 from jarvis.dashboard import category, navigation, sidebar, system
 from jarvis.dashboard.state import opened
+from jarvis.dashboard.visitor import seen_catalogue
 from jarvis.findings import Tier
-from jarvis.server.catalogue import Catalogue, read_catalogue
+from jarvis.server.catalogue import Catalogue
 
 _ICON = ":material/extension:"
 """In place of an icon that there is not."""
@@ -22,7 +23,7 @@ def added_pages(tier: Tier) -> list[StreamlitPage]:
 
     The others are there too, so that the address of one holds while another run is opened.
     """
-    catalogue = read_catalogue()
+    catalogue = seen_catalogue()
     shown = _cards_of(catalogue, sidebar.named_now(catalogue))
     all_cards = {
         card.key: card

@@ -14,7 +14,7 @@ from jarvis.dashboard.compare_sides import (
 )
 from jarvis.dashboard.controls import ALL, choice, keyed_choice, percent_slider, text_input
 from jarvis.dashboard.state import Opened, kept
-from jarvis.server.catalogue import read_catalogue
+from jarvis.dashboard.visitor import seen_catalogue
 
 PAGE = "compare"
 _JUDGED = {
@@ -69,7 +69,7 @@ def choose_sides(target: Opened) -> tuple[Sides, float] | None:
     with st.container(border=True):
         box, tolerance = st.columns([3, 2])
         with box:
-            chosen = choose_reference(target, read_catalogue())
+            chosen = choose_reference(target, seen_catalogue())
         if chosen is None:
             return None
         with tolerance:

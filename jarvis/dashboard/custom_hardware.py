@@ -3,11 +3,12 @@
 import streamlit as st
 
 from jarvis.charts import peak_words
-from jarvis.errors import HardwareError
+from jarvis.dashboard.visitor import actor, missing_role
+from jarvis.errors import HardwareError, JarvisError
 from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import decimal, tb_per_s, tflops_per_s
-from jarvis.server.custom_hardware import keep_hardware, remove_hardware
+from jarvis.server.actions import keep_hardware, remove_hardware
 
 _GPU = "hardware_gpu"
 _OUTCOME, _UPLOADS = "_hardware_outcome", "_hardware_uploads"
@@ -25,6 +26,9 @@ def render(hardware: Hardware) -> None:
     )
     _say_outcome()
     _kept(hardware)
+    if (missing := missing_role()) is not None:
+        st.caption(f"GPUs of your own cannot be described by you. {missing}")
+        return
     with st.expander("Describe a GPU", icon=":material/edit_note:"):
         _form()
     with st.expander("Take a GPU from a file", icon=":material/upload_file:"):
@@ -41,6 +45,7 @@ def _say_outcome() -> None:
 
 
 def _kept(hardware: Hardware) -> None:
+    missing = missing_role()
     own = [spec for spec in hardware if hardware.custom_file(spec) is not None]
     for spec in own:
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -52,7 +57,8 @@ def _kept(hardware: Hardware) -> None:
                 type="tertiary",
                 on_click=_remove,
                 args=(spec,),
-                help="Analyses that were made with it keep its figures.",
+                disabled=missing is not None,
+                help=missing or "Analyses that were made with it keep its figures.",
             )
 
 
@@ -140,8 +146,8 @@ def _keep_form() -> None:
 def _keep(spec: HardwareSpec) -> None:
     """Keep a description and show its figures; a refusal becomes a sentence."""
     try:
-        keep_hardware(spec)
-    except HardwareError as error:
+        keep_hardware(actor(), spec)
+    except JarvisError as error:
         st.session_state[_OUTCOME] = (False, escape(str(error)))
         return
     st.session_state[_GPU] = spec.title
@@ -154,8 +160,8 @@ def _keep(spec: HardwareSpec) -> None:
 
 def _remove(spec: HardwareSpec) -> None:
     try:
-        remove_hardware(spec)
-    except HardwareError as error:
+        remove_hardware(actor(), spec)
+    except JarvisError as error:
         st.session_state[_OUTCOME] = (False, escape(str(error)))
         return
     if st.session_state.get(_GPU) == spec.title:

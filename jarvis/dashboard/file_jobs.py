@@ -6,12 +6,13 @@ is not made again.
 
 import streamlit as st
 
-from jarvis.dashboard.job_view import follow, remember_job, remembered_job, visitor
+from jarvis.dashboard.job_view import follow, remember_job, remembered_job
+from jarvis.dashboard.visitor import ask_for_made_file, missing_role
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
-from jarvis.server.database import JobState, database
-from jarvis.server.job_kinds import FileRequest, ask_for_file, made_file, request_of
+from jarvis.server.database import JobState
+from jarvis.server.job_kinds import FileRequest, made_file, request_of
 from jarvis.server.jobs import Job
 
 _REFUSED = "_file_refused"
@@ -27,7 +28,9 @@ def file_button(
         icon=icon,
         on_click=_ask,
         args=(page, request),
-        help=f"{meaning} It is made by a job first; then a button to take it home stands below.",
+        disabled=(missing := missing_role()) is not None,
+        help=missing
+        or f"{meaning} It is made by a job first; then a button to take it home stands below.",
     )
 
 
@@ -76,6 +79,6 @@ def offer_file(job: Job) -> None:
 
 def _ask(page: str, request: FileRequest) -> None:
     try:
-        remember_job(page, ask_for_file(database(), request, visitor()).id)
+        remember_job(page, ask_for_made_file(request).id)
     except JarvisError as error:
         st.session_state[_REFUSED] = str(error)

@@ -9,10 +9,12 @@ import polars as pl
 import streamlit as st
 
 from jarvis.dashboard import links, navigation, state
-from jarvis.dashboard.controls import list_choice, text_input
+from jarvis.dashboard.controls import keyed_choice, list_choice, text_input
 from jarvis.dashboard.gpu_choice import choose_gpu
-from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took, visitor
+from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took
+from jarvis.dashboard.remote_form import choose_gpu_unseen, choose_remote
 from jarvis.dashboard.trace_choice import (
+    ADDRESS,
     SAMPLE,
     SERVER_PATH,
     UPLOAD,
@@ -20,20 +22,30 @@ from jarvis.dashboard.trace_choice import (
     chosen_source,
 )
 from jarvis.dashboard.trace_info import trace_info
+from jarvis.dashboard.visitor import (
+    VISIBILITY_LABELS,
+    ask_for_job,
+    missing_role,
+    seen_catalogue,
+)
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING, byte_size, count, milliseconds
-from jarvis.server import jobs
-from jarvis.server.catalogue import read_catalogue
-from jarvis.server.database import database
+from jarvis.server.database import Visibility
 from jarvis.server.intake import output_folder
-from jarvis.server.job_kinds import Analyze, request_of
+from jarvis.server.job_kinds import Analyze, Request, request_of
+from jarvis.server.job_kinds.remotes import Remote
 from jarvis.server.jobs import Job
+from jarvis.server.remote_runs import RemoteRun
+from jarvis.server.settings import settings
 from jarvis.server.submission import Submission
 from jarvis.trace import TraceInfo
 from jarvis.wording import counted
 
 NONE, KEPT = "none", "kept analysis"
+MACHINE = "another machine"
+"""The trace is analysed there and never comes here."""
+
 PAGE = "ingest"
 _AWAITED = "_ingest_awaited"
 """The job whose analysis is opened when it is there: one that was asked for in this visit."""
@@ -49,14 +61,22 @@ class _Reference:
 
 def form() -> None:
     """Choose a trace, the GPU and the names, and analyse; errors leave what was filled in."""
+    if (missing := missing_role()) is not None:
+        st.info(f"You can look at what is analysed here. {missing}", icon=":material/visibility:")
+        st.button("Analyse", icon=":material/play_arrow:", disabled=True, help=missing)
+        return
     left, right = st.columns([4, 5])
     with left.container(border=True, height="stretch"):
         st.markdown("**1 · Trace**")
         trace, info = _chosen_trace()
+        is_elsewhere = chosen_source(PAGE) == MACHINE
+        remote = choose_remote(PAGE) if is_elsewhere else None
     submission: Submission | None = None
     with right.container(border=True, height="stretch"):
         st.markdown("**2 · GPU**")
-        if trace is None or info is None:
+        if is_elsewhere:
+            remote = choose_gpu_unseen(PAGE, remote)
+        elif trace is None or info is None:
             st.caption("Choose a trace first: its GPU is found in it and can be changed here.")
         else:
             gpu = choose_gpu(info)
@@ -66,14 +86,23 @@ def form() -> None:
         model_place, folder_place = st.columns(2)
         with model_place:
             model = text_input("ingest_model", "Model name", "as it should stand in the reports")
-        with folder_place:
-            folder = text_input("ingest_folder", "Output folder", "also write the run there")
-        reference = _chosen_reference()
+        folder, reference = "", _Reference()
+        if not is_elsewhere:
+            with folder_place:
+                folder = text_input("ingest_folder", "Output folder", "also write the run there")
+        visibility = _chosen_visibility()
+        if not is_elsewhere:
+            reference = _chosen_reference()
     is_asked = st.button(
-        "Analyse", type="primary", icon=":material/play_arrow:", disabled=submission is None
+        "Analyse",
+        type="primary",
+        icon=":material/play_arrow:",
+        disabled=submission is None and remote is None,
     )
-    if submission is not None and is_asked:
-        _ask(replace(submission, model_name=model or None), folder, reference)
+    if remote is not None and is_asked:
+        _ask_remote(replace(remote, model_name=model or None), visibility)
+    elif submission is not None and is_asked:
+        _ask(replace(submission, model_name=model or None), folder, reference, visibility)
     job = remembered_job(PAGE)
     if job is not None:
         follow(job, _outcome)
@@ -82,7 +111,7 @@ def form() -> None:
 def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
     """The chosen trace and what it says about itself; a refusal is shown as a sentence."""
     try:
-        trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, SAMPLE))
+        trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, ADDRESS, MACHINE, SAMPLE))
         info = None if trace is None else trace_info(trace)
     except JarvisError as error:
         st.error(escape(str(error)), icon=":material/error:")
@@ -105,6 +134,21 @@ def _recorded(info: TraceInfo) -> str:
     )
 
 
+def _chosen_visibility() -> Visibility:
+    """Who will see the analysis; everyone where nobody is asked who they are."""
+    if settings().access == "off":
+        return Visibility.TEAM
+    chosen = keyed_choice(
+        "ingest_visibility",
+        "Who sees it",
+        {str(visibility): label for visibility, label in VISIBILITY_LABELS.items()},
+        Visibility.TEAM,
+        "Everyone who may look at this server, or only you and its admins. It can be changed later "
+        "under Keep or remove.",
+    )
+    return Visibility(chosen)
+
+
 def _chosen_reference() -> _Reference:
     """An optional second trace or analysis to compare with."""
     with st.expander("Reference: another trace of the same model to compare with"):
@@ -112,7 +156,7 @@ def _chosen_reference() -> _Reference:
             "The reference is analysed as an analysis of its own. The overview then lists the "
             "operations that both have, and which are slower than the two GPUs explain."
         )
-        sources = (NONE, KEPT, UPLOAD, SERVER_PATH)
+        sources = (NONE, KEPT, UPLOAD, SERVER_PATH, ADDRESS)
         try:
             trace = choose_trace("ingest_reference", sources)
         except JarvisError as error:
@@ -120,7 +164,7 @@ def _chosen_reference() -> _Reference:
             return _Reference()
         if chosen_source("ingest_reference") != KEPT:
             return _Reference(trace=trace)
-        entries = read_catalogue().entries
+        entries = seen_catalogue().entries
         if not entries:
             st.caption("No analysis is kept yet.")
             return _Reference()
@@ -130,19 +174,28 @@ def _chosen_reference() -> _Reference:
         return _Reference(analysis_id=chosen)
 
 
-def _ask(submission: Submission, folder: str, reference: _Reference) -> None:
+def _ask(
+    submission: Submission, folder: str, reference: _Reference, visibility: Visibility
+) -> None:
     """Queue the analysis, and show its job from now on."""
     try:
         if folder:
             submission = replace(submission, copy_to=output_folder(folder))
         submission = replace(submission, reference=reference.analysis_id)
-        _queue(Analyze(submission, reference.trace))
+        _queue(Analyze(submission, reference.trace), visibility)
     except JarvisError as error:
         st.error(escape(str(error)), icon=":material/error:")
 
 
-def _queue(request: Analyze) -> None:
-    job = jobs.submit(database(), request.new_job(), visitor())
+def _ask_remote(remote: RemoteRun, visibility: Visibility) -> None:
+    try:
+        _queue(Remote(remote), visibility)
+    except JarvisError as error:
+        st.error(escape(str(error)), icon=":material/error:")
+
+
+def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:
+    job = ask_for_job(request, visibility)
     remember_job(PAGE, job.id)
     st.session_state[_AWAITED] = job.id
 
@@ -185,7 +238,7 @@ def _outcome(job: Job) -> None:
 
 def recent_analyses() -> None:
     """What is kept on this server, with links."""
-    catalogue = read_catalogue()
+    catalogue = seen_catalogue()
     st.subheader("Analyses on this server")
     if not catalogue.entries:
         st.caption("None yet: the sample above shows what Jarvis does within seconds.")

@@ -2,6 +2,7 @@
 
 from jarvis.dashboard import navigation
 from jarvis.dashboard.polling import polled
+from jarvis.dashboard.visitor import visitor
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
 from jarvis.server.database import ACTIVE, database
@@ -28,5 +29,5 @@ def _live() -> None:
 
 
 def _under_way() -> int:
-    by_state = jobs.counts(database())
+    by_state = jobs.counts(database(), visitor())
     return sum(by_state.get(state, 0) for state in ACTIVE)

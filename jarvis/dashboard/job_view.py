@@ -6,9 +6,13 @@ import streamlit as st
 
 from jarvis.dashboard.links import note_control, notice
 from jarvis.dashboard.polling import polled
+from jarvis.dashboard.refusals import said_as_toast
+from jarvis.dashboard.visitor import actor, visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server import jobs
+from jarvis.server.access import may_change
+from jarvis.server.actions import cancel_job, retry_job, seen_job
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import RETRYABLE, Job, UnknownJobError
 from jarvis.wording import counted
@@ -40,7 +44,7 @@ def remembered_job(page: str) -> Job | None:
     if job_id is None:
         return None
     try:
-        job = jobs.find(database(), job_id)
+        job = seen_job(database(), visitor(), job_id)
     except UnknownJobError as error:
         notice(str(error))
         remember_job(page, None)
@@ -63,7 +67,7 @@ def follow(job: Job, ended: Callable[[Job], None]) -> None:
 
 @polled(POLL_S)
 def _live(job_id: str, ended: Callable[[Job], None]) -> None:
-    job = jobs.find(database(), job_id)
+    job = seen_job(database(), visitor(), job_id)
     if not job.is_active:
         st.rerun()
     draw(job, ended)
@@ -101,17 +105,6 @@ def took(job: Job) -> str:
         return f"{seconds:.2f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def retry(job_id: str) -> None:
-    """Queue a job again; for a button."""
-    jobs.retry(database(), job_id)
-
-
-def visitor() -> str | None:
-    """Who looks at the page, where the server knows."""
-    email = st.user.get("email")
-    return str(email) if email else None
 
 
 def _waiting(job: Job) -> None:
@@ -152,26 +145,34 @@ def _where(job: Job) -> str:
 
 
 def _buttons(job: Job) -> None:
+    foreign = None if may_change(visitor(), job) else "Only who asked for it, or an admin, may."
     if job.is_active:
         st.button(
             "Being cancelled" if job.is_cancel_requested else "Cancel",
             key=f"_cancel_{job.id}",
             icon=":material/cancel:",
-            disabled=job.is_cancel_requested,
+            disabled=job.is_cancel_requested or foreign is not None,
             on_click=_cancel,
             args=(job.id,),
-            help="Ends the job within a second; nothing half-written is kept.",
+            help=foreign or "Ends the job within a second; nothing half-written is kept.",
         )
     elif job.state in RETRYABLE:
         st.button(
             "Retry",
             key=f"_retry_{job.id}",
             icon=":material/refresh:",
-            on_click=retry,
+            on_click=_retry,
             args=(job.id,),
-            help="Puts the job into the queue again, as it was asked for.",
+            disabled=foreign is not None,
+            help=foreign or "Puts the job into the queue again, as it was asked for.",
         )
 
 
 def _cancel(job_id: str) -> None:
-    jobs.cancel(database(), job_id)
+    with said_as_toast():
+        cancel_job(database(), actor(), job_id)
+
+
+def _retry(job_id: str) -> None:
+    with said_as_toast():
+        retry_job(database(), actor(), job_id)

@@ -14,9 +14,11 @@ from jarvis.dashboard.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.links import note_control, notice
 from jarvis.dashboard.polling import polled
 from jarvis.dashboard.row_order import PAGE_ROWS, page_number
+from jarvis.dashboard.visitor import visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
 from jarvis.server import jobs
+from jarvis.server.actions import seen_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.jobs import Job, UnknownJobError
 from jarvis.wording import counted
@@ -67,7 +69,7 @@ class _Wanted:
 def render() -> None:
     """Draw the page; while something waits or runs, again and again."""
     engine = database()
-    by_state = jobs.counts(engine)
+    by_state = jobs.counts(engine, visitor())
     if not by_state:
         st.info("No job yet. Analyse a trace, and its job stands here.", icon=":material/inbox:")
         navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
@@ -75,7 +77,7 @@ def render() -> None:
     st.caption(_summary(by_state))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         wanted = _filters(sum(by_state.values()))
-        of_these = jobs.counts(engine, kinds=wanted.kinds, owner=wanted.owner)
+        of_these = jobs.counts(engine, visitor(), kinds=wanted.kinds, owner=wanted.owner)
         states = wanted.states or of_these
         count = sum(of_these.get(state, 0) for state in states)
         number = page_number(PAGE, count, str(wanted), None)
@@ -93,7 +95,7 @@ def _filters(count: int) -> _Wanted:
         return _Wanted(_STATES[state])
     kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Jobs that do this only.")
     kinds = () if kind == _ALL else (JobKind(kind),)
-    names = jobs.owners(database())
+    names = jobs.owners(database(), visitor())
     if len(names) < 2:
         return _Wanted(_STATES[state], kinds)
     people = {_ALL: "Everybody", **{name: name for name in names}}
@@ -103,7 +105,7 @@ def _filters(count: int) -> _Wanted:
 
 @polled(2 * POLL_S)
 def _live(wanted: _Wanted, number: int) -> None:
-    if not any(jobs.counts(database()).get(state) for state in ACTIVE):
+    if not any(jobs.counts(database(), visitor()).get(state) for state in ACTIVE):
         st.rerun()
     _list_and_job(wanted, number)
 
@@ -119,6 +121,7 @@ def _list_and_job(wanted: _Wanted, number: int) -> None:
         states=wanted.states,
         kinds=wanted.kinds,
         owner=wanted.owner,
+        person=visitor(),
         limit=PAGE_ROWS,
         offset=offset,
     )
@@ -130,7 +133,7 @@ def _list_and_job(wanted: _Wanted, number: int) -> None:
         if listed:
             st.caption("Select a row to see its steps and log, to cancel or to retry it.")
         return
-    job = jobs.find(engine, chosen)
+    job = seen_job(engine, visitor(), chosen)
     with st.container(border=True):
         st.markdown(f"**{escape(job.title)}** · {_MARKS[job.state]}")
         st.caption(_about(job))
@@ -153,7 +156,7 @@ def _settle_chosen() -> None:
     if job_id is None:
         return
     try:
-        jobs.find(database(), job_id)
+        seen_job(database(), visitor(), job_id)
     except UnknownJobError as error:
         notice(str(error))
         _choose(None)

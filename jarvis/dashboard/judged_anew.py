@@ -6,13 +6,12 @@ import streamlit as st
 
 from jarvis.dashboard import links, navigation
 from jarvis.dashboard.hardware import open_analysis
-from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took, visitor
+from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.state import Opened
+from jarvis.dashboard.visitor import ask_for_job, missing_role
 from jarvis.hardware import Hardware, HardwareSpec
 from jarvis.reports.markup import escape
-from jarvis.server import jobs
 from jarvis.server.catalogue import name_of
-from jarvis.server.database import database
 from jarvis.server.job_kinds import Reproject
 from jarvis.server.jobs import Job
 
@@ -40,7 +39,11 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
             "figures, without reading the trace. That makes an analysis of its own."
         )
         if st.button(
-            f"Judge against {escape(spec.title)}", type="primary", icon=":material/speed:"
+            f"Judge against {escape(spec.title)}",
+            type="primary",
+            icon=":material/speed:",
+            disabled=(missing := missing_role()) is not None,
+            help=missing,
         ):
             _ask(now, spec, hardware)
         job = remembered_job(_PAGE)
@@ -54,8 +57,7 @@ def _request(now: Opened, spec: HardwareSpec, hardware: Hardware) -> Reproject:
 
 
 def _ask(now: Opened, spec: HardwareSpec, hardware: Hardware) -> None:
-    job = jobs.submit(database(), _request(now, spec, hardware).new_job(), visitor())
-    remember_job(_PAGE, job.id)
+    remember_job(_PAGE, ask_for_job(_request(now, spec, hardware)).id)
 
 
 def _outcome(title: str, job: Job) -> None:

@@ -1,27 +1,38 @@
 """What can be done with the open analysis as a whole: pin it, take it elsewhere, remove it."""
 
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import streamlit as st
 
 from jarvis.dashboard import links, navigation, state
+from jarvis.dashboard.refusals import said_as_toast
 from jarvis.dashboard.state import Opened
+from jarvis.dashboard.visitor import VISIBILITY_LABELS, actor, missing_role, visitor
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
-from jarvis.server.archive import save_archive
-from jarvis.server.catalogue import UnknownAnalysisError, name_of
+from jarvis.server.access import may_change
+from jarvis.server.actions import (
+    pin_analysis,
+    referring_to,
+    remove_analysis,
+    save_analysis,
+    seen_analysis,
+    share_analysis,
+)
+from jarvis.server.analysis_rows import AnalysisRow
+from jarvis.server.catalogue import name_of
+from jarvis.server.database import Visibility
 from jarvis.server.folders import folder_bytes
-from jarvis.server.pins import is_pinned, pin, unpin
-from jarvis.server.removal import referring_to, remove_analysis
+from jarvis.server.settings import settings
 from jarvis.workspace import archive_name
 
 _ASKED, _REMOVED = "_remove_asked", "_removed_analysis"
 _KEPT_SIZES = 64
 _NAMED = 5
 _BODY_PX = 165
+_FOREIGN = "Only who owns it, or an admin, may do this."
 
 
 def keep_or_remove(now: Opened) -> None:
@@ -38,15 +49,19 @@ def keep_or_remove(now: Opened) -> None:
     with popover, st.container(height=_BODY_PX, border=False):
         if not popover.open:
             return
-        if st.session_state.get(_ASKED) == now.id and not is_pinned(now.id):
+        row = seen_analysis(visitor(), now.id)
+        if st.session_state.get(_ASKED) == now.id and not row.is_pinned:
             _confirm(now)
         else:
-            _actions(now)
+            _actions(now, row)
 
 
-def _actions(now: Opened) -> None:
-    has_pin = is_pinned(now.id)
+def _actions(now: Opened, row: AnalysisRow) -> None:
+    has_pin = row.is_pinned
+    foreign = None if may_change(visitor(), row) else _FOREIGN
     st.caption(f"Analysis {now.id}, {byte_size(_size_bytes(now))} on this server.")
+    if settings().access != "off":
+        _sharing(now.id, row, foreign)
     st.button(
         "Unpin" if has_pin else "Pin",
         key="keeping_pin",
@@ -54,8 +69,10 @@ def _actions(now: Opened) -> None:
         on_click=_toggle_pin,
         args=(now.id, has_pin),
         width="stretch",
-        help="A pinned analysis is not removed, neither here nor when room is made.",
+        disabled=foreign is not None,
+        help=foreign or "A pinned analysis is not removed, neither here nor when room is made.",
     )
+    missing = missing_role()
     st.download_button(
         "Archive",
         data=lambda: _archive(now),
@@ -65,18 +82,43 @@ def _actions(now: Opened) -> None:
         icon=":material/archive:",
         on_click="ignore",
         width="stretch",
-        help="One file for another server: `jarvis archive load FILE` there. Links stay valid.",
+        disabled=missing is not None,
+        help=missing
+        or "One file for another server: `jarvis archive load FILE` there. Links stay valid.",
     )
     st.button(
         "Remove …",
         key="keeping_remove",
         icon=":material/delete:",
-        disabled=has_pin,
+        disabled=has_pin or foreign is not None,
         on_click=_ask,
         args=(now.id,),
         width="stretch",
-        help="It is pinned: unpin it first." if has_pin else "Asks before it does so.",
+        help=foreign or ("It is pinned: unpin it first." if has_pin else "Asks before it does so."),
     )
+
+
+def _sharing(analysis_id: str, row: AnalysisRow, foreign: str | None) -> None:
+    """Whose it is, and who sees it."""
+    st.caption(f"It belongs to {escape(row.owner) if row.owner else 'nobody'}.")
+    key = f"_keeping_visibility_{analysis_id}"
+    st.session_state[key] = row.visibility
+    st.segmented_control(
+        "Who sees it",
+        list(VISIBILITY_LABELS),
+        format_func=VISIBILITY_LABELS.__getitem__,
+        key=key,
+        required=True,
+        on_change=_share,
+        args=(analysis_id, key),
+        disabled=foreign is not None,
+        help=foreign or "Only you and admins, or everyone who may look at this server.",
+    )
+
+
+def _share(analysis_id: str, key: str) -> None:
+    with said_as_toast():
+        share_analysis(actor(), analysis_id, Visibility(st.session_state[key]))
 
 
 def popover_key(analysis_id: str) -> str:
@@ -91,8 +133,8 @@ def say_what_was_removed() -> None:
 
 
 def _toggle_pin(analysis_id: str, has_pin: bool) -> None:
-    with suppress(UnknownAnalysisError):  # removed meanwhile: the page says so
-        (unpin if has_pin else pin)(analysis_id)
+    with said_as_toast():
+        pin_analysis(actor(), analysis_id, is_pinned=not has_pin)
 
 
 def _ask(analysis_id: str | None) -> None:
@@ -104,7 +146,7 @@ def _confirm(now: Opened) -> None:
         f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) for everyone and for good? "
         "Links to it will say that it was removed."
     )
-    if others := referring_to(now.id):
+    if others := referring_to(visitor(), now.id):
         st.caption(
             f"Analyses that were compared with it: {', '.join(others[:_NAMED])}"
             f"{' and more' if len(others) > _NAMED else ''}. What they say of it stays."
@@ -118,7 +160,7 @@ def _confirm(now: Opened) -> None:
 
 def _remove(now: Opened) -> None:
     try:
-        removed = remove_analysis(now.id)
+        removed = remove_analysis(actor(), now.id)
     except JarvisError as error:
         st.error(escape(str(error)), icon=":material/error:")
         return
@@ -140,5 +182,5 @@ def _size_bytes(now: Opened) -> int:
 def _archive(now: Opened) -> bytes:
     with TemporaryDirectory() as folder:
         out = Path(folder) / archive_name(now.id)
-        save_archive(now.root, out)
+        save_analysis(actor(), now.id, out)
         return out.read_bytes()

@@ -10,10 +10,10 @@ from jarvis.dashboard import navigation
 from jarvis.dashboard.compare_sides import REFERENCE
 from jarvis.dashboard.small_table import small_table
 from jarvis.dashboard.state import Opened
+from jarvis.dashboard.visitor import seen_catalogue
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size, count, milliseconds
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
-from jarvis.server.catalogue import read_catalogue
 from jarvis.trace import TraceInfo
 
 
@@ -61,7 +61,7 @@ def against_reference(now: Opened) -> None:
     columns = charts.columns_of(TABLES[_OPERATIONS])
     small_table(rows, columns, "Operations of both traces", _COMPARED)
     reference = now.run.manifest.reference
-    if reference in {entry.id for entry in read_catalogue().entries}:
+    if reference in {entry.id for entry in seen_catalogue().entries}:
         navigation.link(
             navigation.COMPARE,
             "Compare both analyses",

@@ -10,9 +10,9 @@ from jarvis.dashboard.browser_history import keep_one_entry_per_action
 from jarvis.dashboard.job_chip import job_chip
 from jarvis.dashboard.keeping import say_what_was_removed
 from jarvis.dashboard.menu import menu
+from jarvis.dashboard.visitor import seen_catalogue
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import prose
-from jarvis.server.catalogue import read_catalogue
 
 _SIDEBAR_PX = 300
 """Wide enough for the name of a trace and its GPU."""
@@ -27,6 +27,14 @@ def main() -> None:
         initial_sidebar_state=_SIDEBAR_PX,
     )
     st.logo(_logo(state.palette()), size="large")
+    try:
+        _draw_page()
+    except JarvisError as error:  # the database, mostly: no page can do without it
+        st.error(prose(str(error)), icon=":material/error:")
+        st.caption("Reload the page when this is mended: it stays as its address says.")
+
+
+def _draw_page() -> None:
     login.gate()
     sections = menu()
     navigation.remember(page for pages in sections.values() for page in pages)
@@ -41,7 +49,7 @@ def draw(body: Callable[[], None], url_path: str) -> None:
     """Draw a page with the sidebar beside it; what it raises becomes a sentence."""
     links.begin_page()
     say_what_was_removed()
-    catalogue = read_catalogue()
+    catalogue = seen_catalogue()
     with st.sidebar:
         jobs_slot = st.container()
         sidebar.choose_analysis(catalogue)

@@ -10,11 +10,12 @@ import polars.selectors as cs
 import streamlit as st
 
 from jarvis.charts import PALETTES, Palette
+from jarvis.dashboard.visitor import visitor
 from jarvis.errors import JarvisError
 from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.actions import seen_root
 from jarvis.workspace import RunPaths
 
 CURRENT = "_analysis_id"
@@ -82,8 +83,11 @@ def opened() -> Opened:
 
 
 def kept(analysis_id: str) -> Opened:
-    """A kept analysis, whether or not it is the open one; raises as ``opened`` does."""
-    root = analysis_root(analysis_id)
+    """A kept analysis that the visitor may see, whether or not it is the open one.
+
+    Raises as ``opened`` does.
+    """
+    root = seen_root(visitor(), analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
     return Opened(analysis_id, root, _load(str(root), stamp), stamp)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import streamlit as st
 
 from jarvis.dashboard.controls import choice, text_input
+from jarvis.dashboard.trace_fetch import fetched_trace
 from jarvis.dashboard.upload import uploaded_trace
 from jarvis.server.intake import sample_trace, server_trace, trace_roots
 from jarvis.workspace import home
 
-UPLOAD, SERVER_PATH, SAMPLE = "upload", "server path", "sample"
+UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", "address", "sample"
 
 
 def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
@@ -27,6 +28,8 @@ def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
         path = text_input(f"{prefix}_path", "Path on the server", "trace.json.gz")
         st.caption(f"Read from {roots}; relative paths are looked up there.")
         return server_trace(path) if path else None
+    if source == ADDRESS:
+        return fetched_trace(prefix)
     if source == SAMPLE:
         st.caption(
             "A simulated training step (transformer and convolution blocks on eight ranks): it was "

@@ -5,14 +5,16 @@ from pathlib import Path
 import streamlit as st
 from pydantic import ValidationError
 
-from jarvis.dashboard.job_view import POLL_S, retry, visitor
+from jarvis.dashboard.job_view import POLL_S
 from jarvis.dashboard.polling import polled
+from jarvis.dashboard.refusals import said_as_toast
+from jarvis.dashboard.visitor import ask_for_job
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server import jobs
 from jarvis.server.database import JobState, database
 from jarvis.server.job_kinds import Inspect
-from jarvis.server.jobs import Job, NewJob
+from jarvis.server.jobs import Job
 from jarvis.trace import TraceInfo
 
 
@@ -21,8 +23,8 @@ def trace_info(trace: Path) -> TraceInfo | None:
 
     The same file is read once. Draws how far that is, or why it failed.
     """
-    new = Inspect(trace).new_job()
-    job = _reading(new)
+    request = Inspect(trace)
+    job = _reading(request)
     if job.is_active:
         _live(job.id)
     elif job.state is JobState.DONE:
@@ -34,22 +36,27 @@ def trace_info(trace: Path) -> TraceInfo | None:
             "Read it again",
             key=f"_read_{job.id}",
             icon=":material/refresh:",
-            on_click=retry,
-            args=(job.id,),
+            on_click=_read_again,
+            args=(request,),
         )
     return None
 
 
-def _reading(new: NewJob) -> Job:
+def _reading(request: Inspect) -> Job:
     """The job that reads or has read it; a new one where there is none, or an old release's."""
     engine = database()
-    job = jobs.latest(engine, new)
+    job = jobs.latest(engine, request.new_job())
     if job is not None and job.state is JobState.DONE:
         try:
             TraceInfo.model_validate(job.result.get("info"))
         except ValidationError:
             job = None
-    return job or jobs.submit(engine, new, visitor())
+    return job or ask_for_job(request)
+
+
+def _read_again(request: Inspect) -> None:
+    with said_as_toast():
+        ask_for_job(request)
 
 
 @polled(POLL_S)

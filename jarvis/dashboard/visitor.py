@@ -1,4 +1,4 @@
-"""Who looks at the page."""
+"""Who looks at the page, what they see of what is kept, and jobs in their name."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,9 +6,17 @@ from typing import Any
 import streamlit as st
 
 from jarvis.server.access import LOCAL, Person, Role, lacking
+from jarvis.server.actions import Actor, ask_for_file, submit_job
+from jarvis.server.audit import Via
+from jarvis.server.catalogue import Catalogue, read_catalogue
+from jarvis.server.database import Visibility, database
+from jarvis.server.job_kinds import FileRequest, Request
+from jarvis.server.jobs import Job
 from jarvis.server.roles import UnknownPersonError, group_names, has_groups, person_named
 from jarvis.server.settings import Settings, settings
 from jarvis.server.userinfo import asked_of_provider
+
+VISIBILITY_LABELS = {Visibility.TEAM: "Team", Visibility.PRIVATE: "Private"}
 
 NOBODY = Person(None, Role.NONE)
 """Somebody who has not logged in."""
@@ -28,6 +36,26 @@ def visitor() -> Person:
 def missing_role(role: Role = Role.EDITOR) -> str | None:
     """Why the visitor may not do what needs a role, None where they may; for a disabled control."""
     return lacking(visitor(), role)
+
+
+def actor() -> Actor:
+    """The visitor, who does things by the page."""
+    return Actor(visitor(), Via.PAGE)
+
+
+def ask_for_job(request: Request, visibility: Visibility = Visibility.TEAM) -> Job:
+    """Queue a job for the visitor; raises as ``submit_job`` does."""
+    return submit_job(database(), actor(), request, visibility)
+
+
+def ask_for_made_file(request: FileRequest) -> Job:
+    """The job that makes a file for the visitor, or has made it; raises as ``ask_for_file``."""
+    return ask_for_file(database(), actor(), request)
+
+
+def seen_catalogue() -> Catalogue:
+    """The kept analyses that the visitor may see."""
+    return read_catalogue().visible_to(visitor())
 
 
 def login_mark() -> str:

@@ -27,7 +27,7 @@ from jarvis.server.archive import Loaded, load_archive, save_archive
 from jarvis.server.audit import Action, AuditEntry, Via, Wanted
 from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, kept_row, set_visibility
 from jarvis.server.database import JobKind, Visibility, database
-from jarvis.server.job_kinds import Request
+from jarvis.server.job_kinds import FileRequest, Request, made_before
 from jarvis.server.jobs import Job, NewJob, UnknownJobError
 from jarvis.server.removal import Removed, texts_in
 from jarvis.server.tokens import NewToken, Token, TokenError
@@ -60,6 +60,13 @@ def seen_analysis(person: Person, analysis_id: str) -> AnalysisRow:
     return row
 
 
+def seen_root(person: Person, analysis_id: str) -> Path:
+    """The folder of an analysis; raises as ``seen_analysis``."""
+    if not may(person, Role.ADMIN):  # who sees all need not ask the table
+        seen_analysis(person, analysis_id)
+    return analysis_root(analysis_id)
+
+
 def seen_job(engine: Engine, person: Person, job_id: str) -> Job:
     """A job; UnknownJobError where there is none that the person may see."""
     job = jobs.find(engine, job_id)
@@ -77,19 +84,19 @@ def submit_job(
     editor, UnknownAnalysisError where it is about an analysis that the person may not see, and
     what ``new_job`` raises.
     """
-    require(actor.person, Role.EDITOR, "start jobs")
-    new = request.new_job()
-    if any(row.visibility is Visibility.PRIVATE for row in _named(actor.person, new)):
-        visibility = Visibility.PRIVATE
-    owner = actor.person.name
-    action = _ASKED.get(new.kind)
-    if action is None:  # seen by nobody else, and done once for all
-        return jobs.submit(engine, new, owner, Visibility.PRIVATE if owner else visibility)
-    if visibility is Visibility.PRIVATE and owner is not None:
-        new = replace(new, stamp=f"{new.stamp} {owner}")  # another one must not join in
-    job = jobs.submit(engine, new, owner, visibility)
-    _record(engine, actor, action, job.title, job=job.id, visibility=visibility)
-    return job
+    return _submit(engine, actor, *_prepared(actor, request, visibility))
+
+
+def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
+    """The job that made this file before, where it is still there, else a new one.
+
+    Raises as ``submit_job`` does.
+    """
+    new, visibility = _prepared(actor, request, Visibility.TEAM)
+    before = made_before(engine, new)
+    if before is not None and may_see(actor.person, before):
+        return before
+    return _submit(engine, actor, new, visibility)
 
 
 def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
@@ -139,6 +146,7 @@ def share_analysis(actor: Actor, analysis_id: str, visibility: Visibility) -> No
     row = _changeable(actor, analysis_id, "say who sees")
     if row.visibility is not visibility:
         set_visibility(analysis_id, visibility)
+        jobs.set_visibility(database(), analysis_id, visibility)
         _record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
 
 
@@ -146,7 +154,7 @@ def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
     """Write an analysis as one file; raises as ``save_archive``, and ForbiddenError without the
     role editor."""
     require(actor.person, Role.EDITOR, "save analyses as files")
-    save_archive(analysis_root(seen_analysis(actor.person, analysis_id).id), out)
+    save_archive(seen_root(actor.person, analysis_id), out)
     _record(database(), actor, Action.ARCHIVE_SAVE, analysis_id)
 
 
@@ -210,6 +218,27 @@ def read_audit(
     """Lines of the audit log and how many there are; ForbiddenError without the role admin."""
     require(person, Role.ADMIN, "read the audit log")
     return audit.recent(engine, wanted, limit=limit, offset=offset), audit.count(engine, wanted)
+
+
+def _prepared(actor: Actor, request: Request, visibility: Visibility) -> tuple[NewJob, Visibility]:
+    """A job that the person may ask for, and who will see it."""
+    require(actor.person, Role.EDITOR, "start jobs")
+    new, owner = request.new_job(), actor.person.name
+    rows = _named(actor.person, new)
+    if owner is not None and new.kind not in _ASKED:
+        return new, Visibility.PRIVATE  # done once for all, and news for nobody else
+    if any(row.visibility is Visibility.PRIVATE for row in rows):
+        visibility = Visibility.PRIVATE
+    if visibility is Visibility.PRIVATE and owner is not None:
+        new = replace(new, stamp=f"{new.stamp} {owner}")  # another one must not join in
+    return new, visibility
+
+
+def _submit(engine: Engine, actor: Actor, new: NewJob, visibility: Visibility) -> Job:
+    job = jobs.submit(engine, new, actor.person.name, visibility)
+    if (action := _ASKED.get(new.kind)) is not None:
+        _record(engine, actor, action, job.title, job=job.id, visibility=visibility)
+    return job
 
 
 def _named(person: Person, new: NewJob) -> list[AnalysisRow]:

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Engine,
+    Text,
     Select,
     and_,
     case,
@@ -181,6 +182,14 @@ def owners(engine: Engine, person: Person = LOCAL) -> list[str]:
     named = select(JOBS.c.owner).where(_is_listed(person), JOBS.c.owner.is_not(None)).distinct()
     with reading(engine) as connection:
         return sorted(connection.execute(named).scalars())
+
+
+def set_visibility(engine: Engine, analysis_id: str, visibility: Visibility) -> None:
+    """Say who sees the jobs that made an analysis, or are about it."""
+    named = JOBS.c.parameters.cast(Text).contains(f'"{analysis_id}"', autoescape=True)
+    about = update(JOBS).where(or_(JOBS.c.analysis_id == analysis_id, named))
+    with writing(engine) as connection:
+        connection.execute(about.values(visibility=visibility))
 
 
 def cancel(engine: Engine, job_id: str) -> Job:

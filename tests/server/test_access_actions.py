@@ -9,17 +9,18 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.hardware import load_hardware
-from jarvis.server import actions, audit, jobs, submission, tokens
+from jarvis.server import actions, artifacts, audit, jobs, submission, tokens
 from jarvis.server.access import LOCAL, ForbiddenError, Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.analysis_rows import PrivateAnalysisError, kept_for, kept_rows, record
 from jarvis.server.audit import Action, Via, Wanted
 from jarvis.server.catalogue import UnknownAnalysisError, read_catalogue
-from jarvis.server.database import JobState, Visibility, database
+from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.job_kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
-from jarvis.server.jobs import UnknownJobError
+from jarvis.server.jobs import Headway, NewJob, Outcome, UnknownJobError
 from jarvis.server.submission import Submission, submit
 from jarvis.server.tokens import TokenError
+from jarvis.workspace import exports_dir
 from tests.builders import trace
 
 ADA = Actor(Person("ada@example.org", Role.EDITOR), Via.PAGE)
@@ -149,6 +150,36 @@ def test_a_job_about_a_private_analysis_is_private(ids: dict[str, str], engine: 
     assert actions.retry_job(engine, ROOT, job.id).state is JobState.QUEUED
 
 
+def test_jobs_about_an_analysis_are_seen_by_who_sees_it(
+    ids: dict[str, str], engine: Engine
+) -> None:
+    job = actions.submit_job(engine, ADA, Export(ids["shared"], "json"))
+    new = NewJob(JobKind.EXPORT, "Export another one", {"analysis": ids["shared"][:-1]})
+    other = jobs.submit(engine, new, BOB.person.name)
+    actions.share_analysis(ADA, ids["shared"], Visibility.PRIVATE)
+    with pytest.raises(UnknownJobError):
+        actions.seen_job(engine, BOB.person, job.id)
+    assert actions.seen_job(engine, VIC.person, other.id).id == other.id
+    actions.share_analysis(ADA, ids["shared"], Visibility.TEAM)
+    assert actions.seen_job(engine, BOB.person, job.id).id == job.id
+
+
+def test_a_file_is_made_once_for_those_who_may_have_it(ids: dict[str, str], engine: Engine) -> None:
+    request = Export(ids["private"], "json")
+    job = actions.ask_for_file(engine, ADA, request)
+    with pytest.raises(UnknownAnalysisError):
+        actions.ask_for_file(engine, BOB, request)
+    assert jobs.claim(engine, "worker") is not None
+    file = exports_dir() / job.id / "run.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    made = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"}, analysis_id=ids["private"])
+    jobs.finish(engine, "worker", job.id, Headway(), made)
+    assert actions.ask_for_file(engine, ADA, request).id == job.id
+    actions.share_analysis(ADA, ids["private"], Visibility.TEAM)
+    assert actions.seen_job(engine, BOB.person, job.id).result["file"]
+
+
 def test_others_see_a_job_of_the_team_and_leave_it_alone(
     ids: dict[str, str], engine: Engine
 ) -> None:
@@ -196,7 +227,7 @@ def test_a_private_analysis_is_private_from_its_first_moment(
         seen.extend((row.owner, row.visibility) for row in kept_rows(engine).values())
         record(*arguments)
 
-    monkeypatch.setattr(submission, "record", look_and_record)
+    monkeypatch.setattr(artifacts, "record", look_and_record)
     with kept_for(ADA.person.name, Visibility.PRIVATE):
         kept = submit(Submission(made / "trace.json", model_name="just made"))
     assert seen == [(ADA.person.name, Visibility.PRIVATE)]

@@ -14,6 +14,9 @@ from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
 from jarvis.server import jobs
+from jarvis.server.access import LOCAL
+from jarvis.server.actions import Actor, ask_for_file
+from jarvis.server.audit import Via
 from jarvis.server.catalogue import analysis_root, read_catalogue
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds import (
@@ -27,7 +30,6 @@ from jarvis.server.job_kinds import (
     Replay,
     Reproject,
     Request,
-    ask_for_file,
     load_requests,
     made_file,
     request_of,
@@ -163,7 +165,7 @@ def test_a_file_is_made_once_for_an_analysis_as_it_is(
     engine: Engine, analysis: str, trace_file: Path
 ) -> None:
     def made(request: FileRequest) -> Job:
-        job = ask_for_file(engine, request)
+        job = ask_for_file(engine, Actor(LOCAL, Via.COMMAND), request)
         work_off(engine)
         return jobs.find(engine, job.id)
 

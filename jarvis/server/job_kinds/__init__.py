@@ -18,7 +18,7 @@ from jarvis.server.job_kinds.analyses import Analyze, Reproject
 from jarvis.server.job_kinds.base import Made, MissingInputError, Request
 from jarvis.server.job_kinds.comparisons import Compare
 from jarvis.server.job_kinds.exports import WHOLE_RUN, Export, Replay
-from jarvis.server.job_kinds.files import FileRequest, ask_for_file, made_file
+from jarvis.server.job_kinds.files import FileRequest, made_before, made_file
 from jarvis.server.job_kinds.traces import Inspect
 
 __all__ = [
@@ -33,8 +33,8 @@ __all__ = [
     "Replay",
     "Reproject",
     "Request",
-    "ask_for_file",
     "load_requests",
+    "made_before",
     "made_file",
     "request_of",
 ]

@@ -15,7 +15,7 @@ from jarvis.server.artifacts import find_file, publish_file
 from jarvis.server.catalogue import analysis_root, name_of
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds.base import Made, Request
-from jarvis.server.jobs import Job
+from jarvis.server.jobs import Job, NewJob
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, exports_dir, safe_name
 
@@ -63,12 +63,10 @@ def made_file(result: Mapping[str, Any]) -> Path | None:
     return find_file(exports_dir() / result["file"]) if "file" in result else None
 
 
-def ask_for_file(engine: Engine, request: FileRequest, owner: str | None = None) -> Job:
-    """The job that made this file before, where the file is still there, else one that will."""
-    new = request.new_job()
+def made_before(engine: Engine, new: NewJob) -> Job | None:
+    """The job that made this file before, where the file is still there."""
     before = jobs.latest(engine, new)
-    if before is not None and before.state is JobState.DONE:
-        file = made_file(before.result)
-        if file is not None and file.is_file():
-            return before
-    return jobs.submit(engine, new, owner)
+    if before is None or before.state is not JobState.DONE:
+        return None
+    file = made_file(before.result)
+    return before if file is not None and file.is_file() else None
