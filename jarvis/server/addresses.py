@@ -76,6 +76,11 @@ class Address:
         return urljoin(f"{self.scheme}://{self.host_and_port}{self.path}", location)
 
 
+def without_secrets(text: str) -> str:
+    """What was typed as an address, whatever it is, without password and query."""
+    return re.sub(r"//[^/@]*:[^/@]*@", "//", re.split(r"[?#]", text.strip(), maxsplit=1)[0])
+
+
 def address_of(text: str, schemes: Iterable[str] = (*HTTP, SFTP)) -> Address:
     """The address that a text is, once it is sure that the settings allow its host and port.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jarvis.server.addresses import AddressError, address_of, machines_of
+from jarvis.server.addresses import AddressError, address_of, machines_of, without_secrets
 
 
 @pytest.fixture
@@ -186,3 +186,17 @@ def test_what_is_shown_holds_no_secret(allow: Callable[..., None]) -> None:
     assert signed.shown == "https://example.org/a.json"
     assert signed.query == "X-Signature=secret"
     assert address_of("sftp://me@node:2222/a.json").shown == "sftp://node:2222/a.json"
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (" https://example.org/a.json?X-Signature=secret ", "https://example.org/a.json"),
+        ("https://example.org/a.json#secret?x", "https://example.org/a.json"),
+        ("https://me:secret@example.org/a.json", "https://example.org/a.json"),
+        ("sftp://me@node/a@b:c.json", "sftp://me@node/a@b:c.json"),
+        ("no address", "no address"),
+    ],
+)
+def test_links_hold_no_secret_of_what_was_typed(typed: str, shown: str) -> None:
+    assert without_secrets(typed) == shown

@@ -6,6 +6,8 @@ from time import perf_counter
 
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.server.addresses import address_of
+from jarvis.server.artifacts import publish_file
+from jarvis.server.artifacts import publish_file
 from jarvis.server.database import JobKind
 from jarvis.server.fetching import fetch_trace
 from jarvis.server.intake import KeptTrace
@@ -79,5 +81,7 @@ class Fetch(Request):
 
         with scratch_folder(uploads_dir(), "fetch") as folder:
             kept = fetch_trace(self.url, folder, on_bytes)
+        publish_file(kept.path)
+        publish_file(kept.path)
         progress(replace(step, state="done", elapsed_s=perf_counter() - begin))
         return kept
