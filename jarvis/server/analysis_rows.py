@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from jarvis.errors import JarvisError, RunError
 from jarvis.run import manifest_of
+from jarvis.server.artifact_copies import version_here
 from jarvis.server.database import ANALYSES, Visibility, reading, writing
 from jarvis.server.folders import folder_bytes
 from jarvis.server.settings import settings
@@ -134,24 +135,32 @@ def kept_rows(engine: Engine) -> dict[str, AnalysisRow]:
     """What is kept now, by id; folders that have no row, or have changed, have theirs afterwards.
 
     Rows without a folder are left out and stay: an analysis that is being replaced has none for a
-    moment.
+    moment. Where analyses are shared they have theirs elsewhere.
     """
-    if settings().artifact_root is not None:
-        return _rows(engine)
-    folders = _folders()
-    rows = _rows(engine)
+    is_shared = settings().artifact_root is not None
+    folders = folders_here()
+    rows = all_rows(engine)
     changed = {
         name: written_ns
         for name, written_ns in folders.items()
-        if name not in rows or rows[name].written_ns != written_ns
+        if (
+            not (is_shared and is_copy(name))
+            if name not in rows
+            else not is_shared and rows[name].written_ns != written_ns
+        )
     }
     if changed:
         _take_up(engine, changed)
     if pins_dir().is_dir():
         changed |= dict.fromkeys(_take_over_pins(engine, folders), 0)
     if changed:
-        rows = _rows(engine)
-    return {name: rows[name] for name in folders if name in rows}
+        rows = all_rows(engine)
+    return rows if is_shared else {name: rows[name] for name in folders if name in rows}
+
+
+def is_copy(analysis_id: str) -> bool:
+    """Whether the folder here was fetched from, or put into, the artifact root."""
+    return version_here(f"{analyses_dir().name}/{analysis_id}") is not None
 
 
 def version_of(engine: Engine, analysis_id: str) -> str | None:
@@ -182,27 +191,14 @@ def forget(engine: Engine, ids: Collection[str]) -> None:
         connection.execute(delete(ANALYSES).where(ANALYSES.c.id.in_(ids)))
 
 
-def forget_gone(engine: Engine) -> None:
-    """Forget the analyses whose folders were deleted by hand.
-
-    Not where all of them are gone: rather a disk is missing.
-    """
-    root = analyses_dir()
-    if settings().artifact_root is not None or not root.is_dir() or not any(root.iterdir()):
-        return
-    gone = _rows(engine).keys() - _folders().keys()
-    being_replaced = {path.name.split(".")[1] for path in root.glob(".*.*")}
-    if gone - being_replaced:
-        forget(engine, gone - being_replaced)
-
-
-def _rows(engine: Engine) -> dict[str, AnalysisRow]:
+def all_rows(engine: Engine) -> dict[str, AnalysisRow]:
+    """The table as it is, by id."""
     with reading(engine) as connection:
         return {row[0]: AnalysisRow(*row) for row in connection.execute(select(*_COLUMNS))}
 
 
-def _folders() -> dict[str, int]:
-    """When the manifest of each folder was written."""
+def folders_here() -> dict[str, int]:
+    """When the manifest of each folder of this home was written, 0 without one; by id."""
     try:
         with os.scandir(analyses_dir()) as found:
             return {

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from jarvis.server.analysis_rows import forget_gone
+from jarvis.server.artifact_root import artifact_root
+from jarvis.server.artifacts import is_shared
 from jarvis.server.catalogue import read_catalogue
 from jarvis.server.database import database
 from jarvis.server.folders import folder_bytes, remove_folder
-from jarvis.server.housekeeping import Expired, expired, forget_expired
+from jarvis.server.housekeeping import Expired, expired, forget_expired, forget_gone, remove_files
 from jarvis.server.pins import pinned
 from jarvis.server.places import address
 from jarvis.server.removal import drop, named_by_jobs
@@ -44,6 +45,10 @@ class Kind(StrEnum):
     COPY = "copy of a trace"
     EXPORT = "export"
     LEFTOVER = "leftover"
+
+
+_SHARED = (Kind.UPLOAD, Kind.EXPORT)
+"""Files that an artifact root may have too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +127,19 @@ def prune(planned: Plan) -> list[Leaving]:
     Gives what went.
     """
     pins, named = pinned(), named_by_jobs()
-    gone = []
-    for one in planned.leaving:
-        if _protection(one.stored, pins, named) is None:
+    gone = [
+        one
+        for one in planned.leaving
+        if _protection(one.stored, pins, named) is None
+        and (one.stored.path.exists() or is_shared())
+    ]
+    remove_files([one.stored.path for one in gone if one.stored.kind in _SHARED])
+    for one in gone:
+        if one.stored.kind is Kind.ANALYSIS:
+            drop(one.stored.path)
+        elif one.stored.kind not in _SHARED:
             with suppress(FileNotFoundError):
-                remove = drop if one.stored.kind is Kind.ANALYSIS else remove_folder
-                remove(one.stored.path)
-                gone.append(one)
+                remove_folder(one.stored.path)
     forget_expired(database())
     forget_gone(database())
     return gone
@@ -215,14 +226,15 @@ def _protection(one: Stored, pins: frozenset[str], named: dict[str, str]) -> str
     """Why something stays whatever the limits are."""
     if one.kind is Kind.ANALYSIS and one.name in pins:
         return "pinned"
-    names = {one.name} if one.kind is Kind.ANALYSIS else _addresses(one.path)
+    names = {one.name} if one.kind is Kind.ANALYSIS else _addresses(one)
     job = next((job for text, job in named.items() if text in names), None)
     return None if job is None else f"the job {job} works with it"
 
 
-def _addresses(path: Path) -> set[str]:
-    """What a job may call a file, or one in a folder."""
-    files = {path, *(path.iterdir() if path.is_dir() else ())}
+def _addresses(one: Stored) -> set[str]:
+    """What a job may call a file, or one in a folder, which may be on another machine."""
+    path = one.path
+    files = {path, path / one.name, *(path.iterdir() if path.is_dir() else ())}
     return {name for file in files for name in (str(file), str(file.resolve()), address(file))}
 
 
@@ -237,6 +249,8 @@ def _stored(now: float) -> Iterator[Stored]:
     for folder in _visible(uploads_dir()):
         if folder.is_dir():
             yield from _one(Kind.UPLOAD, _names_in(folder), folder, folder, now, folder.name)
+    for kind, parent in ((Kind.UPLOAD, uploads_dir()), (Kind.EXPORT, exports_dir())):
+        yield from _elsewhere(kind, parent, now)
     for folder in _visible(kept_traces_dir()):
         yield from _one(Kind.COPY, folder.name, folder, folder, now)
     for folder in _visible(exports_dir()):
@@ -254,6 +268,17 @@ def _analyses(now: float) -> Iterator[Stored]:
     for broken in catalogue.broken:
         root = analyses_dir() / broken
         yield from _one(Kind.ANALYSIS, broken, root, root, now)
+
+
+def _elsewhere(kind: Kind, parent: Path, now: float) -> Iterator[Stored]:
+    """What the artifact root has, and this home has not."""
+    root = artifact_root()
+    for artifact in () if root is None else root.below(parent.name):
+        folder, _, name = artifact.key.partition("/")[2].partition("/")
+        path = parent / folder
+        if not path.exists() and not name.startswith("."):
+            age_s = max(0.0, now - (artifact.written or now))
+            yield Stored(kind, name, path, artifact.size_bytes, age_s, folder)
 
 
 def _leftovers(parent: Path, now: float) -> Iterator[Stored]:

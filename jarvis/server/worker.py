@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from math import inf
+from threading import Thread
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -85,6 +86,7 @@ class Worker:
         self._waiting: JobChild | None = None
         self._start_after = 0.0
         self._selector = selectors.DefaultSelector()
+        self._tidying: Thread | None = None
         self._is_stopping = False
         self._has_news = False
         self._due = dict.fromkeys((self._look, self._beat, self._sweep, self._tidy), -inf)
@@ -201,10 +203,10 @@ class Worker:
             _clear(job, job.attempt_label)
 
     def _tidy(self) -> None:
-        try:
-            tidy(self._engine)
-        except OSError as error:
-            log.warning("what is old cannot be removed: %s", error)
+        """In a thread: jobs do not wait for storage that answers slowly."""
+        if self._tidying is None or not self._tidying.is_alive():
+            self._tidying = Thread(target=_tidied, args=(self._engine,), daemon=True)
+            self._tidying.start()
 
     def _end(self, child: JobChild, outcome: Outcome) -> None:
         """End a process, and clear away what it had half written."""
@@ -262,6 +264,13 @@ def _worker(slots: int | None) -> Worker:
             'pip install "jarvis-perf[dask]".'
         ) from error
     return Worker(database(), slots, memory_limit_bytes(1), cluster=DaskCluster(address))
+
+
+def _tidied(engine: Engine) -> None:
+    try:
+        tidy(engine)
+    except (JarvisError, OSError) as error:
+        log.warning("what is old is not removed now: %s", error)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from jarvis.run import read_manifest
 from jarvis.server import analysis_rows, catalogue
 from jarvis.server.access import LOCAL, Person, Role
-from jarvis.server.analysis_rows import forget_gone, kept_for, kept_rows, record
+from jarvis.server.analysis_rows import kept_for, kept_rows, record
 from jarvis.server.catalogue import (
     Entry,
     UnknownAnalysisError,
@@ -22,6 +22,7 @@ from jarvis.server.catalogue import (
 )
 from jarvis.server.database import Visibility
 from jarvis.server.folders import folder_bytes
+from jarvis.server.housekeeping import forget_gone
 from jarvis.server.pins import is_pinned, pin, pinned
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths, analyses_dir, pins_dir

@@ -1,0 +1,117 @@
+"""What goes with age, and what is shared, on machines with homes of their own."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from jarvis.server import jobs
+from jarvis.server.artifact_root import ROOT_VARIABLE, MissingArtifactError
+from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue, set_owner
+from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.housekeeping import tidy
+from jarvis.server.intake import store_upload
+from jarvis.server.job_kinds import Inspect
+from jarvis.server.removal import remove_analysis
+from jarvis.server.retention import Kind, Limits, plan, prune
+from jarvis.server.submission import Submission, submit
+from jarvis.workspace import analyses_dir
+from tests.builders import trace
+
+
+class Machines:
+    """A database for all; each machine has its home, and the ``root`` once it is set."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root = folder / "shared"
+        self._folder = folder
+        self._patch = patch
+        patch.setenv(URL_VARIABLE, f"sqlite:///{folder / 'jarvis.db'}")
+        self.use("first")
+
+    def use(self, name: str) -> None:
+        """Be on this machine from now on."""
+        self._patch.setenv("JARVIS_HOME", str(self._folder / name))
+
+    def share(self) -> None:
+        """Set the artifact root."""
+        self.root.mkdir()
+        self._patch.setenv(ROOT_VARIABLE, str(self.root))
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    return Machines(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def upload(machines: Machines, tmp_path: Path) -> Path:
+    """A trace on the first machine."""
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    with built.write(tmp_path / "tiny.json").open("rb") as content:
+        return store_upload("tiny.json", content)
+
+
+def test_what_was_kept_before_it_was_shared_is_shared_by_its_machine(
+    machines: Machines, upload: Path
+) -> None:
+    kept = submit(Submission(upload)).id
+    set_owner(kept, "ann")
+    machines.share()
+    machines.use("second")
+    with pytest.raises(MissingArtifactError):
+        analysis_root(kept)
+    tidy(database())
+    machines.use("first")
+    tidy(database())
+    machines.use("second")
+    assert analysis_root(kept).is_dir()
+    assert [entry.owner for entry in read_catalogue().entries] == ["ann"]
+
+
+def test_a_folder_that_is_copied_in_is_shared_and_no_copy_of_what_was_removed(
+    machines: Machines, upload: Path
+) -> None:
+    machines.share()
+    kept = submit(Submission(upload)).id
+    machines.use("second")
+    analysis_root(kept).rename(analyses_dir().parent / "aside")
+    machines.use("first")
+    remove_analysis(kept)
+    machines.use("third")
+    assert read_catalogue().entries == ()
+    analyses_dir().mkdir(parents=True)
+    (analyses_dir().parents[1] / "second" / "aside").rename(analyses_dir() / kept)
+    assert [entry.id for entry in read_catalogue().entries] == [kept]
+    tidy(database())
+    machines.use("first")
+    assert analysis_root(kept).is_dir()
+    machines.use("third")
+    remove_analysis(kept)
+    machines.use("first")
+    assert read_catalogue().entries == (), "the copy here is no new analysis"
+    tidy(database())
+    assert not (analyses_dir() / kept).exists()
+    with pytest.raises(UnknownAnalysisError):
+        analysis_root(kept)
+
+
+def test_uploads_that_another_machine_took_are_pruned(machines: Machines, upload: Path) -> None:
+    machines.share()
+    job = jobs.submit(database(), Inspect(upload).new_job())
+    (shared,) = (path for path in (machines.root / "traces").rglob("*") if path.is_file())
+    machines.use("second")
+    assert plan(Limits()).leaving == []
+    then = time.time() - 2 * 86_400
+    os.utime(shared, (then, then))
+    assert plan(Limits()).leaving == []
+    jobs.cancel(database(), job.id)
+    planned = plan(Limits())
+    assert [(one.stored.kind, one.stored.name) for one in planned.leaving] == [
+        (Kind.UPLOAD, "tiny.json")
+    ]
+    assert planned.freed_bytes == upload.stat().st_size
+    assert len(prune(planned)) == 1
+    assert not shared.exists()
+    assert plan(Limits()).is_empty
