@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from jarvis.cli.analyze import add_analyze
 from jarvis.cli.archive import add_archive
+from jarvis.cli.audit import add_audit
 from jarvis.cli.compare import add_compare
 from jarvis.cli.completion import add_completion, answer
 from jarvis.cli.config import add_config
@@ -22,11 +23,13 @@ from jarvis.cli.export import add_export
 from jarvis.cli.hardware import add_hardware
 from jarvis.cli.kept import add_list, add_pin, add_remove
 from jarvis.cli.prune import add_prune
+from jarvis.cli.push import add_push
 from jarvis.cli.replay import add_replay
 from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
 from jarvis.cli.sample import add_sample
 from jarvis.cli.serve import add_serve
+from jarvis.cli.token import add_token
 from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
 from jarvis.errors import JarvisError
@@ -137,12 +140,15 @@ def parser() -> argparse.ArgumentParser:
     add_validate(commands)
     add_export(commands)
     add_serve(commands)
+    add_push(commands)
     add_config(commands)
     add_sample(commands)
     add_hardware(commands)
     add_reproject(commands)
     add_list(commands)
     add_archive(commands)
+    add_token(commands)
+    add_audit(commands)
     add_pin(commands)
     add_remove(commands)
     add_prune(commands)

@@ -1,0 +1,119 @@
+"""``jarvis push``: a trace of this machine is analysed on a server."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import (
+    ERASE_REST,
+    TRACE_HELP,
+    Commands,
+    add_flag,
+    add_json,
+    note,
+    print_result,
+)
+
+if TYPE_CHECKING:
+    from jarvis.cli.remote import Remote
+
+TOKEN_VARIABLE = "JARVIS_TOKEN"
+POLL_S = 1.0
+
+
+def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """The command with its options."""
+    command = commands.add_parser(
+        "push",
+        help="send a trace to a server and have it analysed there",
+        description="Send a trace to a server of `jarvis serve` and have it analysed there. The "
+        "file is sent as it is read, and goes on where a connection breaks. Prints the link to "
+        "the job, or with --wait to the analysis.",
+    )
+    command.add_argument("trace", metavar="TRACE", type=Path, help=TRACE_HELP)
+    command.add_argument(
+        "--server", metavar="URL", required=True, help="address of the server, as in a browser"
+    )
+    command.add_argument(
+        "--token",
+        help=f"API token, where the server asks who people are (default: {TOKEN_VARIABLE}, which "
+        "others on this machine cannot see)",
+    )
+    command.add_argument(
+        "--platform", metavar="GPU", help="GPU to judge against, as described there"
+    )
+    command.add_argument("--preset", help="which figures of that GPU")
+    add_flag(command, "name", "model", metavar="NAME", help="name of the model, for the titles")
+    command.add_argument("--reference", metavar="ID", help="analysis there to compare with")
+    command.add_argument("--private", action="store_true", help="let nobody else see the analysis")
+    command.add_argument(
+        "--wait", action="store_true", help="until the analysis is there, or has failed"
+    )
+    add_json(command)
+    command.set_defaults(run=_push)
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    from jarvis.cli.remote import Remote
+
+    with Remote(arguments.server, arguments.token or os.environ.get(TOKEN_VARIABLE)) as remote:
+        upload = remote.upload(arguments.trace, _print_headway)
+        if upload["is_reused"]:
+            note(["these bytes are on the server already, and are stored once"])
+        job = remote.post("/api/analyses", _asked(arguments, upload["id"]))
+        if arguments.wait:
+            job = _wait(remote, job)
+        link = remote.link(job["page"])
+    if job["is_reused"]:
+        note(["this trace was analysed with these options before"])
+    result = {
+        "link": link,
+        "job": job["id"],
+        "state": job["state"],
+        "analysis_id": job["analysis_id"],
+        "is_reused": job["is_reused"],
+        "error": job["error"],
+        "sha256": upload["sha256"],
+    }
+    print_result(arguments, result, [link])
+    if job["state"] in ("failed", "cancelled"):
+        reason = job["error"] or "The job was cancelled."
+        print(f"jarvis: {reason}", file=sys.stderr)
+        return ExitCode.FAILED
+    return ExitCode.OK
+
+
+def _asked(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
+    asked = {
+        "upload": upload_id,
+        "platform": arguments.platform,
+        "preset": arguments.preset,
+        "model": arguments.name,
+        "reference": arguments.reference,
+        "visibility": "private" if arguments.private else "team",
+    }
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _wait(remote: "Remote", job: dict[str, Any]) -> dict[str, Any]:
+    """The job when it has ended; its steps go to stderr as they begin."""
+    said = None
+    while job["state"] in ("queued", "running"):
+        if job["step"] and job["step"] != said:
+            said = job["step"]
+            print(f"[{job['step_number']}/{job['step_count']}] {said}", file=sys.stderr)
+        time.sleep(POLL_S)
+        job = remote.get(f"/api/jobs/{job['id']}")
+    return job
+
+
+def _print_headway(text: str, *, is_last: bool) -> None:
+    """Say to stderr how far the upload is: to a terminal again and again, else at the end."""
+    if sys.stderr.isatty():
+        print(f"{text}{ERASE_REST}", end="\n" if is_last else "\r", file=sys.stderr)
+    elif is_last:
+        print(text, file=sys.stderr)

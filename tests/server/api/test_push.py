@@ -1,0 +1,204 @@
+"""``jarvis push`` to a real server, also one that dies meanwhile; what is said of others."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jarvis.cli import main, remote
+from jarvis.cli.exit_codes import ExitCode
+from tests.browser.conftest import Server
+from tests.builders import trace
+
+SOME_BYTES = 8_000_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("home"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(tmp_path / "small.json")
+
+
+def test_a_pushed_trace_is_analysed_and_linked_to(
+    server: Server, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["push", str(small), "--server", f"{server.url}/", "--name", "Tiny", "--wait"]
+    assert main([*asked, "--platform", "MI300X", "--json"]) == ExitCode.OK
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result["link"] == f"{server.url}/overview?analysis={result['analysis_id']}"
+    assert "Read the trace" in printed.err
+    assert " of " in printed.err.splitlines()[0]
+    found = httpx.get(f"{server.url}/api/analyses/{result['analysis_id']}").json()
+    assert (found["model"], found["trace"]) == ("Tiny", "small.json")
+    assert main(["push", str(small), "--server", server.url]) == ExitCode.OK
+    again = capsys.readouterr()
+    assert again.out.startswith(f"{server.url}/jobs?job=")
+    assert "on the server already" in again.err
+
+
+def test_a_job_that_fails_ends_the_command_so(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "half.json").write_bytes(b'{"traceEvents": [')
+    asked = ["push", str(tmp_path / "half.json"), "--server", server.url, "--wait"]
+    assert main(asked) == ExitCode.FAILED
+    assert "half.json ends before the first event" in capsys.readouterr().err
+
+
+def test_it_goes_on_after_the_server_was_killed(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PIECE_BYTES", 1_000_000)
+    monkeypatch.setattr(remote, "_SHOWN_EVERY_S", 0)
+    content = random.Random(7).randbytes(SOME_BYTES)
+    (tmp_path / "large.json.gz").write_bytes(content)
+    said: list[str] = []
+
+    def headway(text: str, *, is_last: bool) -> None:
+        said.append(text)
+        if "4.00 MB of" in text and not any("broke" in one for one in said):
+            server.kill()
+        if "broke" in text:
+            server.start()
+
+    with remote.Remote(server.url, None) as there:
+        upload = there.upload(tmp_path / "large.json.gz", headway)
+    assert upload["is_whole"]
+    (stored,) = server.home.glob("traces/*/large.json.gz")
+    assert stored.read_bytes() == content
+    broken = said.index(next(text for text in said if "broke" in text))
+    assert all(not text.startswith(("1.", "2.")) for text in said[broken:]), "began anew"
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., httpx.Response]) -> None:
+    """Whatever is asked gets this answer."""
+    transport = httpx.MockTransport(answer)
+    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=transport))
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (401, "This server wants to know who asks."),
+        (403, "Ask an admin of this server."),
+        (413, "takes up to"),
+        (429, "Go on in 3 s."),
+        (507, "disk has room"),
+    ],
+)
+def test_what_the_server_refuses_is_said_as_it_says_it(
+    monkeypatch: pytest.MonkeyPatch,
+    small: Path,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    said: str,
+) -> None:
+    answering(monkeypatch, lambda _: httpx.Response(status, json={"error": said}))
+    assert main(["push", str(small), "--server", "https://jarvis.test"]) == ExitCode.FAILED
+    assert capsys.readouterr().err == f"jarvis: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.ConnectError("Name or service not known"), "cannot be reached"),
+        (httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]"), "certificate"),
+        (httpx.ReadTimeout("late"), "did not answer in time"),
+        (httpx.Response(200, text="<html>"), "not as a server of Jarvis"),
+        (httpx.Response(302, headers={"Location": "https://x.test"}), "points to https://x.test"),
+        (httpx.Response(502, text="bad gateway"), "502 Bad Gateway"),
+    ],
+)
+def test_what_is_no_server_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+    small: Path,
+    capsys: pytest.CaptureFixture[str],
+    answer: httpx.Response | httpx.TransportError,
+    said: str,
+) -> None:
+    def answered(_: httpx.Request) -> httpx.Response:
+        if isinstance(answer, httpx.Response):
+            return answer
+        raise answer
+
+    answering(monkeypatch, answered)
+    assert main(["push", str(small), "--server", "https://jarvis.test"]) == ExitCode.FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("server_given", "said"),
+    [
+        ("jarvis.test", "no address of a server"),
+        ("ftp://jarvis.test", "no address of a server"),
+        ("https://", "no address of a server"),
+        ("https://ada:secret@jarvis.test", "JARVIS_TOKEN"),
+    ],
+)
+def test_an_address_that_cannot_be_is_said(
+    small: Path, capsys: pytest.CaptureFixture[str], server_given: str, said: str
+) -> None:
+    assert main(["push", str(small), "--server", server_given]) == ExitCode.FAILED
+    error = capsys.readouterr().err
+    assert said in error
+    assert "secret" not in error
+
+
+def test_a_file_that_is_not_there_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = str(tmp_path / "gone.json")
+    assert main(["push", gone, "--server", "https://jarvis.test"]) == ExitCode.FAILED
+    assert "gone.json cannot be read" in capsys.readouterr().err
+
+
+def test_a_server_that_stays_away_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(remote, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(remote, "_PAUSES_S", (0.05,))
+    asked: list[str] = []
+
+    def dies(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        if request.method == "POST":
+            headers = {"Location": "/api/uploads/1", "Tus-Resumable": "1.0.0"}
+            return httpx.Response(201, headers=headers)
+        raise httpx.ReadError("connection reset")
+
+    answering(monkeypatch, dies)
+    assert main(["push", str(small), "--server", "https://jarvis.test"]) == ExitCode.FAILED
+    assert "broke" in capsys.readouterr().err.splitlines()[-1]
+    assert asked.count("GET") > 2
+
+
+def test_the_token_goes_to_the_server_alone(
+    monkeypatch: pytest.MonkeyPatch, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JARVIS_TOKEN", "jrv_secret")
+    sent: list[httpx.Request] = []
+
+    def answered(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(302, headers={"Location": "https://elsewhere.test/"})
+
+    answering(monkeypatch, answered)
+    main(["push", str(small), "--server", "https://jarvis.test"])
+    (only,) = sent
+    assert only.headers["Authorization"] == "Bearer jrv_secret"
+    assert only.url.host == "jarvis.test"
+    assert "jrv_secret" not in capsys.readouterr().err
