@@ -250,8 +250,8 @@ def _clear(job: Job, label: str) -> None:
         clear_staged(path_at(folder), label)
 
 
-def _worker(slots: int | None) -> Worker:
-    """The worker that the settings ask for."""
+def set_up_worker(slots: int | None) -> Worker:
+    """The worker that the settings ask for. Raises SettingsError, DatabaseError."""
     address = settings().dask_scheduler
     if address is None:
         slots = 1 if slots is None else slots
@@ -285,7 +285,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="jarvis worker: %(message)s")
     try:
-        worker = _worker(arguments.slots)
+        worker = set_up_worker(arguments.slots)
     except JarvisError as error:
         log.error("%s", error)
         return 1
