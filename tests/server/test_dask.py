@@ -22,12 +22,13 @@ from jarvis.run import Run
 from jarvis.server import dask_task, jobs
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.dask_messages import Order, Report, storage_mark
-from jarvis.server.database import JobKind, JobState
+from jarvis.server.database import JobState
 from jarvis.server.job_kinds import Analyze, Inspect
 from jarvis.server.job_messages import Assignment
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+from jarvis.server.settings import SettingsError
 from jarvis.server.submission import Submission
-from jarvis.server.worker import main as worker_main
+from jarvis.server.worker import set_up_worker
 from jarvis.server.worker_watch import job_slots, worker_command
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
@@ -135,10 +136,6 @@ def test_jobs_run_at_once_are_cancelled_fail_and_are_retried(
         bad = ended(engine, jobs.submit(engine, new_analysis(tmp_path / "bad.json", "bad")).id)
         assert bad.state is JobState.FAILED
         assert "not a trace of the PyTorch profiler" in (bad.error or "")
-        odd = NewJob(JobKind.ANALYZE, "Analyse what no release asks for", {"wrong": 1})
-        failed = ended(engine, jobs.submit(engine, odd).id)
-        assert "unexpected error" in (failed.error or "")
-        assert "Traceback" in failed.log
 
 
 def test_a_dask_worker_that_dies_or_falls_silent_fails_its_job_once(
@@ -166,9 +163,6 @@ def test_a_dask_worker_that_dies_or_falls_silent_fails_its_job_once(
         wait_for(lambda: half_written() == [])
         for job in (killed, silent):
             hold_at(job.id, None)
-        assert jobs.retry(engine, killed.id).state is JobState.QUEUED
-        dask.start_worker()
-        assert is_done(engine, killed.id).attempts == 2
 
 
 def test_a_worker_that_is_killed_takes_its_jobs_on_the_cluster_along(
@@ -270,13 +264,13 @@ def test_as_many_jobs_as_the_cluster_can_unless_told(monkeypatch: pytest.MonkeyP
 
 
 def test_without_the_extra_the_worker_says_what_to_install(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_DASK_SCHEDULER", "tcp://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "jarvis.server.dask_jobs", raising=False)
-    assert worker_main([]) == 1
-    assert 'pip install "jarvis-perf[dask]"' in caplog.text
+    with pytest.raises(SettingsError, match=r"distributed is not installed: .*jarvis-perf\[dask\]"):
+        set_up_worker(None)
 
 
 def half_written() -> list[str]:
