@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from jarvis.dashboard import ingest
+from jarvis.dashboard import archive_form, ingest
 
 st.title(":material/upload_file: Ingest")
 ingest.form()
 ingest.recent_analyses()
+archive_form.load_form()

@@ -1,8 +1,9 @@
-"""A trace comes from the visitor's browser: sent in pieces, shown as it arrives, found in the URL.
+"""A file comes from the visitor's browser: sent in pieces, shown as it arrives, found in the URL.
 
 The component beside this module sends the file to the API; the page only learns the upload's id.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,23 +35,7 @@ def uploaded_trace(prefix: str) -> Path | None:
     if (reason := missing_role()) is not None:
         st.info(reason, icon=":material/lock:")
         return None
-    parameter = f"{prefix}_upload"
-    upload = _remembered(parameter)
-    key = f"_{parameter}_component"
-    _component(
-        key=key,
-        data={
-            "key": key,
-            "ticket": ticket_of(visitor()),
-            "endings": ",".join(_ENDINGS),
-            "most_bytes": most_bytes(),
-            "too_large": f"This server takes up to {byte_size(most_bytes())}. Compress the file, "
-            "or analyse it by its path on the server.",
-            "words": f"or drop it here: {', '.join(_ENDINGS)}, up to {byte_size(most_bytes())}",
-            "name": None if upload is None else upload.name,
-        },
-        on_upload_change=partial(_arrived, key, parameter),
-    )
+    upload = uploaded_file(f"{prefix}_upload", _ENDINGS)
     if upload is None:
         st.caption(
             "As `prof.export_chrome_trace('trace.json.gz')` writes it. In its place a workbook or "
@@ -60,6 +45,27 @@ def uploaded_trace(prefix: str) -> Path | None:
     if upload.is_reused:
         st.caption(f"The bytes of {escape(upload.name)} were here before; they are stored once.")
     return upload.trace
+
+
+def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
+    """The whole upload that a parameter of the URL names; draws how it arrives."""
+    upload = _remembered(parameter)
+    key = f"_{parameter}_component"
+    _component(
+        key=key,
+        data={
+            "key": key,
+            "ticket": ticket_of(visitor()),
+            "endings": ",".join(endings),
+            "most_bytes": most_bytes(),
+            "too_large": f"This server takes up to {byte_size(most_bytes())}. Compress the file, "
+            "or analyse it by its path on the server.",
+            "words": f"or drop it here: {', '.join(endings)}, up to {byte_size(most_bytes())}",
+            "name": None if upload is None else upload.name,
+        },
+        on_upload_change=partial(_arrived, key, parameter),
+    )
+    return upload
 
 
 def _arrived(key: str, parameter: str) -> None:

@@ -1,0 +1,99 @@
+"""An analysis file is loaded on the ingest page: under its id, or refused with a sentence."""
+
+import io
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.dashboard.archive_form import PARAMETER
+from jarvis.server.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.pins import is_pinned, pin, unpin
+from jarvis.server.removal import remove_analysis
+from tests.dashboard.conftest import Draw
+from tests.dashboard.uploading import uploaded
+
+
+@pytest.fixture
+def archive(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """An analysis that is pinned elsewhere, as one file; nothing is kept here."""
+    there = tmp_path / "there"
+    shutil.copytree(home / "analyses" / sample_id, there / "analyses" / sample_id)
+    monkeypatch.setenv("JARVIS_HOME", str(there))
+    pin(sample_id)
+    save_archive(analysis_root(sample_id), tmp_path / "a.zip")
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "here"))
+    return (tmp_path / "a.zip").read_bytes()
+
+
+def loaded(filed: Draw, content: bytes) -> AppTest:
+    """The page after the file was uploaded and the button clicked."""
+    page = filed("ingest", **{PARAMETER: uploaded("a.jarvis.zip", content)})
+    return page.button(key="archive_load").click().run()
+
+
+def words(page: AppTest) -> str:
+    shown = [*page.success, *page.error, *page.info, *page.caption]
+    return "\n".join(str(element.value) for element in shown)
+
+
+def test_an_analysis_is_loaded_once_under_its_id(
+    filed: Draw, archive: bytes, sample_id: str
+) -> None:
+    page = loaded(filed, archive)
+    assert not page.exception
+    assert f"{sample_id} is loaded." in words(page)
+    assert "pinned where it comes from" in words(page)
+    assert [entry.id for entry in read_catalogue().entries] == [sample_id]
+    assert is_pinned(sample_id)
+    page.button(key="archive_load").click().run()
+    assert f"{sample_id} is kept here already, with the same content." in words(page)
+
+
+def changed(archive: bytes, member: str, mode: int = 0o100644) -> bytes:
+    """The archive with another member in it."""
+    info = zipfile.ZipInfo(member)
+    info.external_attr = mode << 16
+    out = io.BytesIO(archive)
+    with zipfile.ZipFile(out, "a") as packed:
+        packed.writestr(info, "/etc/passwd")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["no zip", "cut", "outside", "link"])
+def test_a_refusal_is_the_sentence_of_the_command(
+    filed: Draw, archive: bytes, kind: str, tmp_path: Path
+) -> None:
+    content = {
+        "no zip": b'{"traceEvents": []}',
+        "cut": archive[: len(archive) // 2],
+        "outside": changed(archive, "../../evil.sh"),
+        "link": changed(archive, "link", 0o120777),
+    }[kind]
+    file = tmp_path / "a.jarvis.zip"
+    file.write_bytes(content)
+    with pytest.raises(ArchiveError) as refused:
+        load_archive(file)
+    page = loaded(filed, content)
+    assert not page.exception
+    assert [error.value.replace("\\", "") for error in page.error] == [str(refused.value)]
+    assert read_catalogue().entries == ()
+
+
+def test_without_an_upload_there_is_nothing_to_load(filed: Draw, archive: bytes) -> None:
+    page = filed("ingest")
+    assert not page.exception
+    assert "archive_load" not in {button.key for button in page.button}
+
+
+def test_an_analysis_that_was_removed_can_be_loaded_again(
+    filed: Draw, archive: bytes, sample_id: str
+) -> None:
+    page = loaded(filed, archive)
+    unpin(sample_id)
+    remove_analysis(sample_id)
+    page.button(key="archive_load").click().run()
+    assert f"{sample_id} is loaded." in words(page)
