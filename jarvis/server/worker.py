@@ -23,11 +23,11 @@ from sqlalchemy import Engine
 
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
-from jarvis.server.database import DatabaseError, JobKind, JobState, database
+from jarvis.server.database import DatabaseError, JobState, database
 from jarvis.server.housekeeping import tidy
 from jarvis.server.job_child import COMMAND, JobChild, LocalChild
 from jarvis.server.job_memory import memory_limit_bytes
-from jarvis.server.jobs import Job, Outcome
+from jarvis.server.jobs import QUICK, Job, Outcome
 from jarvis.server.places import path_at
 from jarvis.server.settings import SettingsError, settings
 from jarvis.staging import clear_staged
@@ -54,9 +54,6 @@ NEXT_READY_S = 1.0
 """So long after one process was given a job, or died without one, the next is made ready at the
 latest: a small job is done by then, and has the machine for itself."""
 
-QUICK = (JobKind.INSPECT,)
-"""What a visitor waits for has a slot of its own, so that no long job is in its way."""
-
 log = logging.getLogger(__name__)
 
 
@@ -80,6 +77,7 @@ class Worker:
         self._engine = engine
         self._slots = slots
         self._memory_bytes = memory_bytes
+        self._longest_s = 60 * settings().job_minutes
         self._command = tuple(command)
         self._cluster = cluster
         self._running: list[JobChild] = []
@@ -130,6 +128,8 @@ class Worker:
         self._has_news |= child.listen()
         if child.outcome is not None:
             self._end(child, child.outcome)
+        elif (_job(child).elapsed_s or 0) > self._longest_s:
+            self._end(child, Outcome(JobState.FAILED, _too_long(self._longest_s)))
 
     def _do_what_is_due(self) -> None:
         """What needs the database; while it does not answer, jobs go on and are written later."""
@@ -243,6 +243,13 @@ class Worker:
 def _job(child: JobChild) -> Job:
     assert child.job is not None
     return child.job
+
+
+def _too_long(longest_s: float) -> str:
+    return (
+        f"The job took longer than its {longest_s / 60:g} minutes and was ended. Record fewer "
+        "steps, or have the server give jobs more time (JARVIS_JOB_MINUTES)."
+    )
 
 
 def _clear(job: Job, label: str) -> None:

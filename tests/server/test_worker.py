@@ -16,9 +16,10 @@ from jarvis.run import Run
 from jarvis.server import jobs, worker_watch
 from jarvis.server.catalogue import analysis_root, read_catalogue
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
+from jarvis.server.job_child import LocalChild
 from jarvis.server.job_kinds import Analyze, Inspect
 from jarvis.server.job_memory import memory_limit_bytes
-from jarvis.server.jobs import NewJob
+from jarvis.server.jobs import NewJob, Outcome
 from jarvis.server.settings import SettingsError
 from jarvis.server.submission import Submission
 from jarvis.server.worker import SWEEP_S
@@ -125,6 +126,31 @@ def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file:
     assert failed.state is JobState.FAILED
     assert "needed more than its 0.02 GB of memory" in (failed.error or "")
     assert in_analyses() == []
+
+
+def test_a_job_that_takes_too_long_is_told_so(engine: Engine, trace_file: Path) -> None:
+    job = jobs.submit(engine, new_analysis(trace_file))
+    hold_at(job.id, 1)
+    with worker(HELD_WORKER, SLOTS="1", JARVIS_JOB_MINUTES="0.02"):
+        failed = ended(engine, job.id)
+    assert failed.state is JobState.FAILED
+    assert "took longer than its 0.02 minutes" in (failed.error or "")
+    assert (failed.elapsed_s or 0) > 1.2
+
+
+def test_what_a_job_has_started_ends_with_it(tmp_path: Path) -> None:
+    """A remote run waits for a program; that must not go on when the job is cancelled."""
+    file = tmp_path / "pid"
+    code = (
+        "import pathlib, subprocess, sys\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\n"
+        "child.wait()"
+    )
+    child = LocalChild(8 << 30, (sys.executable, "-c", code, str(file)))
+    wait_for(lambda: file.exists() and file.read_text())
+    child.end(Outcome(JobState.CANCELLED))
+    wait_for(lambda: not is_alive(int(file.read_text())), CANCEL_S)
 
 
 def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: Path) -> None:
