@@ -61,9 +61,9 @@ def _save(arguments: argparse.Namespace) -> int:
 
 
 def _load(arguments: argparse.Namespace) -> int:
-    from jarvis.server.archive import load_archive
+    from jarvis.server.actions import OPERATOR, load_analysis
 
-    loaded = load_archive(arguments.file)
+    loaded = load_analysis(OPERATOR, arguments.file)
     if loaded.is_reused:
         note([f"{loaded.id} is kept here already, with the same content"])
     if loaded.is_pinned:

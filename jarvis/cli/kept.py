@@ -89,13 +89,13 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _pin(arguments: argparse.Namespace) -> int:
+    from jarvis.server.actions import OPERATOR, pin_analysis
     from jarvis.server.catalogue import analysis_root
-    from jarvis.server.pins import pin, unpin
 
     for analysis_id in arguments.ids:
         analysis_root(analysis_id)
-    change = unpin if arguments.off else pin
-    changed = [analysis_id for analysis_id in arguments.ids if change(analysis_id)]
+    is_pinned = not arguments.off
+    changed = [each for each in arguments.ids if pin_analysis(OPERATOR, each, is_pinned=is_pinned)]
     state = "not pinned" if arguments.off else "pinned"
     lines = [f"{analysis_id} is {state}" for analysis_id in arguments.ids]
     result = {"ids": arguments.ids, "is_pinned": not arguments.off, "changed": changed}
@@ -104,14 +104,15 @@ def _pin(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
+    from jarvis.server.actions import OPERATOR, remove_analysis
     from jarvis.server.folders import folder_bytes
-    from jarvis.server.removal import check_removable, remove_analysis
+    from jarvis.server.removal import check_removable
 
     ids = list(dict.fromkeys(arguments.ids))
     roots = [check_removable(analysis_id) for analysis_id in ids]
     if not is_confirmed(arguments, [f"{root.name}  {_size(folder_bytes(root))}" for root in roots]):
         return ExitCode.FAILED
-    removed = [remove_analysis(analysis_id) for analysis_id in ids]
+    removed = [remove_analysis(OPERATOR, analysis_id) for analysis_id in ids]
     print_result(
         arguments,
         {

@@ -35,7 +35,7 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
         command,
         "older_than",
         metavar="AGE",
-        type=_age_s,
+        type=age_s,
         default=os.environ.get(OLDER_VARIABLE) or None,
         help="remove what was made or loaded longer ago, as 30d, 12h, 6w "
         f"(default: {OLDER_VARIABLE}, else no limit)",
@@ -136,7 +136,7 @@ def _size(size_bytes: int) -> str:
     return byte_size(size_bytes)
 
 
-def _age_s(text: str) -> float:
+def age_s(text: str) -> float:
     """``30d`` in seconds."""
     return _measured(text, _AGES_S, "an age like 30d, 12h or 6w")
 

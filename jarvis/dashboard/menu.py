@@ -8,6 +8,7 @@ from streamlit.navigation.page import StreamlitPage
 from jarvis.analyses import load_analyses
 from jarvis.dashboard import category, navigation, system
 from jarvis.dashboard.added_pages import added_pages
+from jarvis.server.settings import settings
 from jarvis.workspace import resource
 
 Menu = dict[str, list[StreamlitPage]]
@@ -35,16 +36,24 @@ def menu() -> Menu:
             _file_page("replay", "Replay", "replay"),
             _file_page("hardware", "Hardware", "memory"),
             _file_page("jobs", "Jobs", "checklist"),
+            _file_page("access", "Access", "key", is_shown=settings().access != "off"),
         ],
     }
 
 
-def _file_page(name: str, title: str, icon: str, *, is_default: bool = False) -> StreamlitPage:
+def _file_page(
+    name: str, title: str, icon: str, *, is_default: bool = False, is_shown: bool = True
+) -> StreamlitPage:
     path = resource("pages") / f"{name}.py"
     # The default page is served at the root, yet it would reserve its file's name as an address.
     url_path = "start" if is_default else name
     return st.Page(
-        path, title=title, icon=f":material/{icon}:", url_path=url_path, default=is_default
+        path,
+        title=title,
+        icon=f":material/{icon}:",
+        url_path=url_path,
+        default=is_default,
+        visibility="visible" if is_shown else "hidden",
     )
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from jarvis.hardware import HardwareSpec
 from jarvis.server import audit, custom_hardware, jobs, pins, removal, tokens
 from jarvis.server.access import (
+    LOCAL,
     ForbiddenError,
     Person,
     Role,
@@ -50,6 +51,10 @@ class Actor:
 
     person: Person
     via: Via
+
+
+OPERATOR = Actor(LOCAL, Via.COMMAND)
+"""Who works on the server's own command line."""
 
 
 def seen_analysis(person: Person, analysis_id: str) -> AnalysisRow:
@@ -214,10 +219,16 @@ def revoke_token(engine: Engine, actor: Actor, token_id: str) -> Token:
 
 def read_audit(
     engine: Engine, person: Person, wanted: Wanted, *, limit: int, offset: int = 0
-) -> tuple[list[AuditEntry], int]:
-    """Lines of the audit log and how many there are; ForbiddenError without the role admin."""
+) -> list[AuditEntry]:
+    """Lines of the audit log, the newest first; ForbiddenError without the role admin."""
     require(person, Role.ADMIN, "read the audit log")
-    return audit.recent(engine, wanted, limit=limit, offset=offset), audit.count(engine, wanted)
+    return audit.recent(engine, wanted, limit=limit, offset=offset)
+
+
+def count_audit(engine: Engine, person: Person, wanted: Wanted) -> int:
+    """How many lines ``read_audit`` has to give; raises as it does."""
+    require(person, Role.ADMIN, "read the audit log")
+    return audit.count(engine, wanted)
 
 
 def _prepared(actor: Actor, request: Request, visibility: Visibility) -> tuple[NewJob, Visibility]:

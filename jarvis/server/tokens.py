@@ -22,6 +22,8 @@ from jarvis.server.database import TOKENS, reading, writing
 
 PREFIX = "jrv"
 MAX_LABEL_LENGTH = 100
+DEFAULT_DAYS = 90
+"""A token ends after so long where nobody says otherwise."""
 
 _ID_BYTES = 6
 _SECRET_BYTES = 32

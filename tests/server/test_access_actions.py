@@ -314,6 +314,8 @@ def test_the_audit_log_is_for_admins(engine: Engine) -> None:
     for actor in (ADA, VIC, NOBODY):
         with pytest.raises(ForbiddenError, match="audit log"):
             actions.read_audit(engine, actor.person, Wanted(), limit=10)
+        with pytest.raises(ForbiddenError, match="audit log"):
+            actions.count_audit(engine, actor.person, Wanted())
     for person in (ROOT.person, LOCAL):
-        lines, count = actions.read_audit(engine, person, Wanted(), limit=10)
-        assert (len(lines), count) == (1, 1)
+        lines = actions.read_audit(engine, person, Wanted(), limit=10)
+        assert len(lines) == actions.count_audit(engine, person, Wanted()) == 1
