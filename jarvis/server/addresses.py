@@ -62,9 +62,8 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """The address without user and query."""
-        shown = f"{self.scheme}://{self.host_and_port}{self.path}"
-        return shortened(one_line(shown), _SHOWN_LETTERS)
+        """Host and path, without user and query."""
+        return shortened(one_line(f"{self.host_and_port}{self.path}"), _SHOWN_LETTERS)
 
     @property
     def file_name(self) -> str:

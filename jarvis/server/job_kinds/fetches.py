@@ -5,8 +5,8 @@ from pathlib import Path
 from time import perf_counter
 
 from jarvis.pipeline import STEPS, Progress, Step
+from jarvis.reports.markup import one_line, shortened
 from jarvis.server.addresses import address_of
-from jarvis.server.artifacts import publish_file
 from jarvis.server.artifacts import publish_file
 from jarvis.server.database import JobKind
 from jarvis.server.fetching import fetch_trace
@@ -20,6 +20,7 @@ from jarvis.trace import ReadProgress
 from jarvis.workspace import uploads_dir
 
 FETCH_STEP = "Fetch the trace"
+_SHOWN_LETTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class Fetch(Request):
     @property
     def title(self) -> str:
         """Where it comes from, without what may be a secret; AddressError where none may."""
-        return f"Fetch {address_of(self.url).shown}"
+        place = address_of(self.url)
+        name = shortened(one_line(place.file_name), _SHOWN_LETTERS)
+        return f"Fetch {name or 'a trace'} from {place.host_and_port}"
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -81,7 +84,6 @@ class Fetch(Request):
 
         with scratch_folder(uploads_dir(), "fetch") as folder:
             kept = fetch_trace(self.url, folder, on_bytes)
-        publish_file(kept.path)
         publish_file(kept.path)
         progress(replace(step, state="done", elapsed_s=perf_counter() - begin))
         return kept
