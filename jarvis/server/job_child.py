@@ -1,5 +1,6 @@
 """A job's process as its worker sees it: given a job, listened to, measured, and killed."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ from jarvis.server.job_messages import (
 from jarvis.server.jobs import FinishedStep, Headway, Job, Outcome
 
 COMMAND = (sys.executable, "-m", "jarvis.server.job_process")
+
+log = logging.getLogger(__name__)
 
 LOG_CHARACTERS = 40_000
 """The last so many of a log are kept."""
@@ -184,6 +187,7 @@ class LocalChild(JobChild):
     def _log(self, line: str) -> None:
         self.log_characters += len(line) + 1
         self.headway.log = appended(self.headway.log, f"{line}\n")
+        log.debug("%s", line, extra={"job": None if self.job is None else self.job.id})
 
     def _memory_bytes(self) -> int:
         """What it holds in memory or swap, without files that it has mapped; 0 where unknown."""

@@ -3,6 +3,7 @@
 Every function is one short transaction, so that any process may ask or change at any time.
 """
 
+import logging
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -81,6 +82,9 @@ RETRYABLE = (JobState.FAILED, JobState.CANCELLED)
 
 _ID_BYTES = 5
 
+log = logging.getLogger(__name__)
+"""Each change of a job is a line with its id."""
+
 
 class UnknownJobError(JarvisError):
     """No job on this server has this id."""
@@ -116,11 +120,14 @@ def submit(
         try:
             with writing(engine) as connection:
                 connection.execute(insert(JOBS).values(row))
-                return _job(connection, str(row["id"]))
+                job = _job(connection, str(row["id"]))
         except IntegrityError:
             same = _one(engine, _is_active() & (JOBS.c.fingerprint == new.fingerprint))
             if same is not None:  # else it has ended just now
                 return same
+        else:
+            log.info("job queued", extra={"job": job.id, "kind": new.kind.value, "person": owner})
+            return job
 
 
 def find(engine: Engine, job_id: str) -> Job:
@@ -240,7 +247,11 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
     )
     with writing(engine) as connection:
         row = connection.execute(taken).mappings().first()
-    return None if row is None else of_row(row)
+    if row is None:
+        return None
+    job = of_row(row)
+    log.info("job begins", extra={"job": job.id, "kind": job.kind.value, "person": job.owner})
+    return job
 
 
 def waiting(engine: Engine) -> list[str]:
@@ -287,7 +298,7 @@ def orders(engine: Engine, worker: str) -> dict[str, bool]:
 def finish(engine: Engine, worker: str, job_id: str, headway: Headway, outcome: Outcome) -> None:
     """Write down how a job ended; without effect where it was taken from the worker."""
     with writing(engine) as connection:
-        connection.execute(
+        ended = connection.execute(
             _mine(job_id, worker).values(
                 **headway.values(),
                 state=outcome.state,
@@ -297,6 +308,9 @@ def finish(engine: Engine, worker: str, job_id: str, headway: Headway, outcome: 
                 ended=_now(),
             )
         )
+    if ended.rowcount:
+        said = {"job": job_id, "state": outcome.state.value, "error": outcome.error}
+        log.info("job ended", extra=said)
 
 
 def leave(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:

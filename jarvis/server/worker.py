@@ -28,8 +28,9 @@ from jarvis.server.housekeeping import tidy
 from jarvis.server.job_child import COMMAND, JobChild, LocalChild
 from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import QUICK, Job, Outcome
+from jarvis.server.logs import configure_logs
 from jarvis.server.places import path_at
-from jarvis.server.settings import SettingsError, settings
+from jarvis.server.settings import SettingsError, settings, use_file
 from jarvis.staging import clear_staged
 
 if TYPE_CHECKING:
@@ -290,8 +291,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--tied-to-input", action="store_true", help="stop when the standard input is closed"
     )
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="jarvis worker: %(message)s")
     try:
+        use_file()
+        configure_logs("worker")
         worker = set_up_worker(arguments.slots)
     except JarvisError as error:
         log.error("%s", error)

@@ -1,0 +1,59 @@
+"""What becomes of a job stands in the log under its id, with the request that asked for it."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.database import JobKind, JobState
+from jarvis.server.jobs import Headway, NewJob, Outcome
+from jarvis.server.logs import about, configure_logs
+
+
+@pytest.fixture
+def json_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    monkeypatch.setenv("JARVIS_LOG_FORMAT", "json")
+    yield
+    root.handlers, root.level = before, level
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.mark.usefixtures("json_lines")
+def test_a_job_is_followed_by_its_id(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("web")
+    about(request="r-1")
+    job = jobs.submit(engine, NewJob(JobKind.ANALYZE, "a job", {}), "ada@example.org")
+    jobs.submit(engine, NewJob(JobKind.ANALYZE, "the same", {}), "ada@example.org")
+    structlog.contextvars.clear_contextvars()
+    configure_logs("worker")
+    assert jobs.claim(engine, "w") is not None
+    failed = Outcome(JobState.FAILED, "for a reason")
+    jobs.finish(engine, "w", job.id, Headway(), failed)
+    jobs.finish(engine, "w", job.id, Headway(), failed)
+    queued, begins, ended = map(_parts, capsys.readouterr().err.splitlines())
+    assert queued == {
+        "event": "job queued",
+        "request": "r-1",
+        "job": job.id,
+        "kind": "analyze",
+        "person": "ada@example.org",
+        "process": "web",
+    }
+    assert (begins["event"], begins["job"], begins["process"]) == ("job begins", job.id, "worker")
+    assert (ended["event"], ended["state"], ended["error"]) == (
+        "job ended",
+        "failed",
+        "for a reason",
+    )
+
+
+def _parts(line: str) -> dict[str, Any]:
+    parts = json.loads(line)
+    return {k: v for k, v in parts.items() if k not in ("timestamp", "level", "logger")}
