@@ -5,7 +5,7 @@ Files have keys like ``traces/3f2a/step.json.gz``. One appears under its key who
 
 import errno
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +27,11 @@ _LOCAL = ("file", "local")
 _SFTP = ("sftp", "ssh")
 _WHOLE_AT_ONCE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 """Where a file is seen when all of it has arrived; elsewhere it is written beside and moved."""
+
+_MIB = 1 << 20
+_S3_PIECES = {"chunksize": 8 * _MIB, "max_concurrency": 4}
+_PIECES: Mapping[str, Mapping[str, int]] = {"s3": _S3_PIECES, "s3a": _S3_PIECES}
+"""Large files go in pieces, several at a time; s3fs would hold 500 MB of them in memory."""
 
 _NO_SECRETS = ("endpoint_url", "key_filename", "known_hosts")
 """Options of a URL that may stand in a sentence."""
@@ -116,7 +121,7 @@ class ArtifactRoot:
         with self._connected() as (fs, root):
             target = f"{root}/{key}"
             if self.protocol in _WHOLE_AT_ONCE:
-                fs.put_file(str(source), target)
+                fs.put_file(str(source), target, **_PIECES.get(self.protocol, {}))
                 return
             self._check_there(fs, root)
             folder, name = posixpath.split(target)
@@ -138,7 +143,8 @@ class ArtifactRoot:
         told = NoOpCallback() if on_bytes is None else _Told(on_bytes)
         with self._connected() as (fs, root):
             try:
-                fs.get_file(f"{root}/{key}", str(target), callback=told)
+                pieces = _PIECES.get(self.protocol, {})
+                fs.get_file(f"{root}/{key}", str(target), callback=told, **pieces)
             except FileNotFoundError:
                 self._check_there(fs, root)
                 raise MissingArtifactError(self.label, key) from None

@@ -30,9 +30,9 @@ def place_of(key: str) -> Path:
 def address(path: Path) -> str:
     """What a job calls a file: by its key where it has one, else by its path.
 
-    Likewise the folders of all analyses, uploads or exports.
+    Likewise the folders of all analyses, uploads or exports, and what stands in them.
     """
-    key = path.name if path in _folders() else key_of(path)
+    key = path.relative_to(home()).as_posix() if _is_near(path) else key_of(path)
     return str(path) if key is None else f"{_PREFIX}{key}"
 
 
@@ -41,7 +41,7 @@ def path_at(text: str | Path) -> Path:
     if isinstance(text, Path) or not text.startswith(_PREFIX):
         return Path(text)
     key = text.removeprefix(_PREFIX)
-    if place_of(key) not in _folders() and key_of(place_of(key)) != key:
+    if not _is_near(place_of(key)) and key_of(place_of(key)) != key:
         raise ValueError(f"{text[:80]!r} names no file of a home")
     return place_of(key)
 
@@ -52,8 +52,10 @@ FilePath = Annotated[
 """A file among the parameters of a job."""
 
 
-def _folders() -> tuple[Path, ...]:
-    return analyses_dir(), uploads_dir(), exports_dir()
+def _is_near(path: Path) -> bool:
+    """Whether it is one of these folders, or stands in one."""
+    folders = (analyses_dir(), uploads_dir(), exports_dir())
+    return path in folders or (path.parent in folders and not path.name.startswith("."))
 
 
 def _is_key(key: PurePosixPath) -> bool:

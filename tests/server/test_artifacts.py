@@ -25,7 +25,7 @@ from jarvis.server.artifact_root import (
 )
 from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.database import URL_VARIABLE, database
-from jarvis.server.intake import store_upload
+from jarvis.server.intake import sample_trace, store_upload
 from jarvis.server.job_kinds import Analyze, Export, Inspect, MissingInputError, made_file
 from jarvis.server.jobs import Job
 from jarvis.server.removal import remove_analysis
@@ -446,6 +446,13 @@ def test_an_analysis_is_reused_wherever_it_was_made(
     remove_analysis(first.id)
     machines.use("second")
     assert not submit(Submission(tiny, model_name="Tiny")).is_reused
+
+
+def test_the_sample_is_computed_where_it_is_needed(machines: Machines, folder_root: Path) -> None:
+    job = jobs.submit(database(), Inspect(sample_trace()).new_job())
+    machines.use("second")
+    assert worked_off(database(), job).error is None
+    assert not list(folder_root.iterdir())
 
 
 def test_an_archive_that_is_loaded_is_there_for_all(

@@ -34,6 +34,13 @@ def test_other_files_keep_their_path(home: Path, tmp_path: Path, path: str) -> N
     assert path_at(address(given)) == given
 
 
+def test_folders_and_what_stands_in_them_are_named_from_the_home(home: Path) -> None:
+    for path in (exports_dir(), uploads_dir() / "sample.json"):
+        assert str(home) not in address(path)
+        assert path_at(address(path)) == path
+        assert key_of(path) is None
+
+
 def test_files_at_other_depths_have_no_key(home: Path) -> None:
     for path in ("sample.json", "a/b/c.json", ".half/a.json", "a/.half"):
         assert key_of(uploads_dir() / path) is None
@@ -45,7 +52,8 @@ def test_files_at_other_depths_have_no_key(home: Path) -> None:
         "home:../../etc/passwd",
         "home:traces/../x",
         "home:/etc/passwd",
-        "home:traces/a",
+        "home:traces/..",
+        "home:traces/.half",
         "home:cache/a/b",
         "home:traces/../../secret",
         "home:",

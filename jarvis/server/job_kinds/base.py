@@ -11,9 +11,11 @@ from jarvis.errors import JarvisError
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.server.artifacts import file_here, is_shared, publish_file
 from jarvis.server.database import JobKind
+from jarvis.server.intake import SAMPLE_NAME, sample_trace
 from jarvis.server.jobs import NewJob
 from jarvis.server.places import address, key_of
 from jarvis.trace import ReadProgress
+from jarvis.workspace import uploads_dir
 
 
 class MissingInputError(JarvisError):
@@ -76,10 +78,13 @@ class Request(ABC):
         return " ".join(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats)
 
     def bring_inputs(self, progress: Progress) -> None:
-        """Fetch what it reads and this machine does not have; what is missing is left to ``run``.
+        """Fetch what it reads and this machine does not have; the sample is computed everywhere.
 
-        Raises ArtifactError, MissingArtifactError.
+        Raises ArtifactError, MissingArtifactError; of other files ``run`` says that they are gone.
         """
+        sample = uploads_dir() / SAMPLE_NAME
+        if sample in self.inputs and not sample.exists():
+            sample_trace()
         for path in self.inputs if is_shared() else ():
             step = Step(f"Fetch {path.name}", 1, 1 + len(STEPS), "started")
 
