@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,8 +15,8 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.server import jobs
-from jarvis.server.catalogue import read_catalogue
-from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.catalogue import read_catalogue, set_owner
+from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
 from jarvis.server.intake import store_upload
 from jarvis.server.jobs import ABANDONED_S, Headway, NewJob
 from jarvis.server.pins import pin, pinned
@@ -23,6 +24,8 @@ from jarvis.server.submission import Kept, Submission, submit
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, analyses_dir
 from tests.builders import trace
+from tests.server.conftest import on_both_databases
+from tests.services.postgres import Postgres, postgres_programs
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "keep-analyses.md"
 
@@ -34,8 +37,11 @@ def commands(name: str) -> str:
     return found[1]
 
 
-def run(script: str, places: Mapping[str, Path]) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def run(script: str, places: Mapping[str, Path | str]) -> str:
+    programs = postgres_programs()[-1:]
+    path = os.pathsep.join(
+        [str(Path(sys.executable).parent), *map(str, programs), os.environ["PATH"]]
+    )
     environment = {**os.environ, "PATH": path} | {k: str(v) for k, v in places.items()}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
@@ -50,7 +56,7 @@ def run(script: str, places: Mapping[str, Path]) -> str:
 
 
 @pytest.fixture
-def kept(home: Path, tmp_path: Path) -> Kept:
+def kept(engine: Engine, tmp_path: Path) -> Kept:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     with built.write(tmp_path / "tiny.json").open("rb") as content:
         return submit(Submission(store_upload("tiny.json", content), model_name="Tiny"))
@@ -67,32 +73,55 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
             shutil.copytree(root, folder, dirs_exist_ok=True)
 
 
+@on_both_databases
 def test_a_server_at_work_is_backed_up_and_restored(
-    kept: Kept, engine: Engine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: Kept,
+    engine: Engine,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     pin(kept.id)
+    set_owner(kept.id, "ann")
     running = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
     assert jobs.claim(engine, "w") is not None
     is_over = Event()
     worker = Thread(target=work, args=(engine, kept.root, running.id, is_over))
     worker.start()
-    places = {"JARVIS_HOME": home, "BACKUP": tmp_path / "backup"}
+    is_file = engine.dialect.name == "sqlite"
+    kind = "" if is_file else "-postgresql"
+    places: dict[str, Path | str] = {"JARVIS_HOME": home, "BACKUP": tmp_path / "backup"}
     try:
-        run(commands("backup"), places)
+        run(commands(f"backup{kind}"), places)
     finally:
         is_over.set()
         worker.join()
 
     restored = tmp_path / "restored"
-    listed = run(commands("restore"), {**places, "JARVIS_HOME": restored})
-    assert kept.id in listed
     monkeypatch.setenv("JARVIS_HOME", str(restored))
-    with sqlite3.connect(restored / "jarvis.db") as copy:
-        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with ExitStack() as stack:
+        if not is_file:
+            server: Postgres = request.getfixturevalue("postgres")
+            url = stack.enter_context(server.fresh_database())
+            monkeypatch.setenv(URL_VARIABLE, url)
+        listed = run(commands(f"restore{kind}"), {**places, "JARVIS_HOME": restored})
+        assert kept.id in listed
+        check_restored(kept, restored)
+        if is_file:
+            with sqlite3.connect(restored / "jarvis.db") as copy:
+                assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert {job.id for job in jobs.recent(database(), limit=1000)} >= {running.id}
+        database().dispose()
+
+
+def check_restored(kept: Kept, restored: Path) -> None:
+    """Everything is as it was."""
     catalogue = read_catalogue()
     assert catalogue.broken == ()
     for entry in catalogue.entries:
         assert contents(entry.root) == contents(kept.root)
+    assert catalogue.find(kept.id).owner == "ann"
     assert pinned() == {kept.id}
     assert not list(analyses_dir().glob(".*"))
     assert submit(Submission(next(restored.glob("traces/*/*")), model_name="Tiny")).is_reused

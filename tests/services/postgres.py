@@ -118,10 +118,15 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def postgres_programs() -> list[Path]:
+    """The folders with PostgreSQL's programs, the newest version last."""
+    return sorted(PROGRAMS.glob("*/bin"), key=lambda path: int(path.parent.name))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """The server; a test that stops it starts it again."""
-    programs = sorted(PROGRAMS.glob("*/bin"), key=lambda path: int(path.parent.name))
+    programs = postgres_programs()
     if not programs or not shutil.which("setpriv"):
         skip_or_fail(f"PostgreSQL is not installed ({PROGRAMS}), or setpriv is not")
     # Not in a folder of pytest: the other user may not look into those.
