@@ -43,7 +43,7 @@ from jarvis.trace import TraceInfo
 from jarvis.wording import counted
 
 NONE, KEPT = "none", "kept analysis"
-MACHINE = "another machine"
+REMOTE = "remote"
 """The trace is analysed there and never comes here."""
 
 PAGE = "ingest"
@@ -65,11 +65,11 @@ def form() -> None:
         st.info(f"You can look at what is analysed here. {missing}", icon=":material/visibility:")
         st.button("Analyse", icon=":material/play_arrow:", disabled=True, help=missing)
         return
-    left, right = st.columns([4, 5])
+    left, right = st.columns([9, 10])
     with left.container(border=True, height="stretch"):
         st.markdown("**1 · Trace**")
         trace, info = _chosen_trace()
-        is_elsewhere = chosen_source(PAGE) == MACHINE
+        is_elsewhere = chosen_source(PAGE) == REMOTE
         remote = choose_remote(PAGE) if is_elsewhere else None
     submission: Submission | None = None
     with right.container(border=True, height="stretch"):
@@ -111,7 +111,7 @@ def form() -> None:
 def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
     """The chosen trace and what it says about itself; a refusal is shown as a sentence."""
     try:
-        trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, ADDRESS, MACHINE, SAMPLE))
+        trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE))
         info = None if trace is None else trace_info(trace)
     except JarvisError as error:
         st.error(escape(str(error)), icon=":material/error:")
@@ -216,7 +216,8 @@ def _outcome(job: Job) -> None:
             icon=":material/history:",
         )
     else:
-        st.success(f"Analysed in {took(job)}.", icon=":material/check_circle:")
+        where = f" on {escape(job.result['made_on'])}" if "made_on" in job.result else ""
+        st.success(f"Analysed in {took(job)}{where}.", icon=":material/check_circle:")
     if isinstance(request, Analyze) and request.submission.copy_to is not None:
         st.caption(f"The run also stands in {escape(str(request.submission.copy_to))}.")
     with st.container(horizontal=True):

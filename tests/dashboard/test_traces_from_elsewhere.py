@@ -1,0 +1,120 @@
+"""The ingest page: traces from addresses, and traces that are analysed on another machine."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.server.catalogue import read_catalogue
+from tests.builders import trace
+from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.server.file_server import FileServer, file_server
+
+SSH = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nexec sh -c "$3"\n'
+"""Plays ssh: what another machine would do is done here. The real one has tests of its own."""
+
+
+@pytest.fixture(autouse=True)
+def _fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    do_jobs_at_once(monkeypatch)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(tmp_path / "small.json")
+
+
+@pytest.fixture
+def server(small: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    with file_server(small.read_bytes()) as running:
+        for variable in ("JARVIS_INGEST_HOSTS", "JARVIS_INGEST_PRIVATE_HOSTS"):
+            monkeypatch.setenv(variable, f"127.0.0.1:{running.port}")
+        yield running
+
+
+def press(page: AppTest, label: str) -> AppTest:
+    return next(button for button in page.button if button.label == label).click().run()
+
+
+def test_without_settings_the_page_says_which_to_set(filed: Draw) -> None:
+    page = filed("ingest", ingest_source="address")
+    assert "JARVIS_INGEST_HOSTS" in page.info[0].value
+    page = filed("ingest", ingest_source="remote")
+    assert "JARVIS_TARGETS" in page.info[0].value
+    assert next(b for b in page.button if b.label == "Analyse").disabled
+
+
+def test_a_trace_of_an_address_is_described_and_analysed(filed: Draw, server: FileServer) -> None:
+    page = filed("ingest", ingest_source="address")
+    typed = f"http://127.0.0.1:{server.port}/small.json"
+    page.text_input(key="ingest_url").set_value(f"{typed}?token=secret").run()
+    page = press(page, "Fetch")
+    assert not page.error
+    assert server.asked[0][0] == "/small.json?token=secret"
+    assert any("small.json" in caption.value for caption in page.main.caption)
+    assert page.query_params["ingest_url"] == typed
+    assert "secret" not in str(page.query_params)
+    job = page.query_params["ingest_fetch_job"]
+    page = press(page, "Analyse")
+    (entry,) = read_catalogue().entries
+    assert entry.manifest.trace.file_name == "small.json"
+    linked = filed("ingest", ingest_source="address", ingest_url=typed, ingest_fetch_job=job)
+    assert linked.text_input(key="ingest_url").value == typed
+    assert linked.selectbox(key="ingest_platform").value
+    assert len(server.asked) == 1
+
+
+def test_an_address_that_is_not_allowed_is_refused_with_a_sentence(
+    filed: Draw, server: FileServer
+) -> None:
+    address = "http://169.254.169.254/latest/meta-data/a.json"
+    page = press(filed("ingest", ingest_source="address", ingest_url=address), "Fetch")
+    assert "that this server fetches from" in page.error[0].value
+    assert page.text_input(key="ingest_url").value == address
+    server.status = 404
+    page.text_input(key="ingest_url").set_value(f"http://127.0.0.1:{server.port}/a.json").run()
+    page = press(page, "Fetch")
+    assert "404" in page.error[0].value
+    assert any(button.label == "Retry" for button in page.button)
+
+
+def test_a_trace_is_analysed_on_another_machine(
+    filed: Draw, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    jarvis = [sys.executable, "-c", "from jarvis.cli import run; run()"]
+    lab = {
+        "host": "lab.example.org",
+        "command": jarvis,
+        "ssh": [str(ssh)],
+        "roots": [str(tmp_path)],
+    }
+    monkeypatch.setenv("JARVIS_TARGETS", json.dumps({"other": lab, "lab": lab}))
+    page = filed(
+        "ingest",
+        ingest_source="remote",
+        ingest_target="lab",
+        ingest_remote_path=str(small),
+        ingest_remote_platform="MI325X",
+        ingest_model="Far away",
+    )
+    assert page.selectbox(key="ingest_target").value == "lab"
+    assert page.selectbox(key="ingest_remote_platform").value == "MI325X"
+    page = press(page, "Analyse")
+    assert not page.error
+    (entry,) = read_catalogue().entries
+    assert entry.manifest.model_name == "Far away"
+    assert entry.manifest.hardware is not None
+    assert entry.manifest.hardware.name == "MI325X"
+    assert "on lab" in page.success[0].value
+    page.text_input(key="ingest_remote_path").set_value("/etc/shadow.json").run()
+    page = press(page, "Analyse")
+    assert "in the folders of lab that may be read" in page.error[0].value
