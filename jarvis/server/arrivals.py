@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from jarvis.errors import JarvisError
 from jarvis.reports.quantities import byte_size
+from jarvis.server.artifacts import publish_file
 from jarvis.server.intake import IntakeError, keep_upload
 from jarvis.server.uploads import (
     MOST_AT_ONCE,
@@ -115,6 +116,7 @@ class Arrival:
         """What was sent has arrived: the upload as it is now, kept where that makes it whole.
 
         Raises ChecksumError where it is not what was to arrive; the block then takes it back.
+        Raises ArtifactError where it cannot be shared; it is whole then nevertheless.
         """
         if self._checked is not None and not self._has_checksum(self._checked):
             raise ChecksumError
@@ -147,6 +149,7 @@ class Arrival:
         note_content(upload.id, sha256)  # before the move: one who is killed between finds it
         kept = keep_upload(written, upload.name, sha256)
         note_content(upload.id, sha256, is_reused=kept.is_reused)
+        publish_file(kept.path)
 
 
 def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None) -> Arrival:

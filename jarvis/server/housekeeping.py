@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
-from jarvis.server import artifacts
+from jarvis.server import artifacts, uploads
 from jarvis.server.analysis_rows import all_rows, folders_here, forget, is_copy, kept_rows
 from jarvis.server.database import ACTIVE, AUDIT, JOBS, reading, writing
 from jarvis.server.folders import remove_folder
@@ -93,6 +93,7 @@ def share_what_is_only_here(engine: Engine) -> None:
 
 def tidy(engine: Engine) -> None:
     """What a worker does every hour; several may do so at once."""
+    uploads.sweep()
     forget_expired(engine, JOBS_AT_ONCE)
     forget_gone(engine)
     if artifacts.is_shared():

@@ -21,7 +21,8 @@ from jarvis.server.audit import Via
 from jarvis.server.catalogue import Entry, analysis_root, read_catalogue
 from jarvis.server.database import Visibility, database
 from jarvis.server.intake import server_trace
-from jarvis.server.job_kinds import Analyze
+from jarvis.server.job_kinds import Analyze, Request
+from jarvis.server.job_kinds.fetches import Fetch, Wishes
 from jarvis.server.page_links import analysis_page
 from jarvis.server.submission import Submission
 from jarvis.server.uploads import UnknownUploadError, Upload
@@ -263,7 +264,10 @@ def _files(root: FilePath) -> dict[str, FilePath]:
     return {path.relative_to(root).as_posix(): path for path in found}
 
 
-def _request(person: Person, asked: NewAnalysis) -> Analyze:
+def _request(person: Person, asked: NewAnalysis) -> Request:
+    if asked.url is not None:
+        wishes = Wishes(asked.platform, asked.preset, asked.model, asked.reference)
+        return Fetch(asked.url, wishes, asked.is_again)
     submission = Submission(
         _trace(person, asked),
         platform=asked.platform,

@@ -14,6 +14,7 @@ from jarvis.server.access import ForbiddenError
 from jarvis.server.api.analysis_routes import UnknownArtifactError
 from jarvis.server.api.callers import TooManyRequestsError, UnknownCallerError
 from jarvis.server.arrivals import ChecksumError, OffsetError
+from jarvis.server.artifact_root import ArtifactError, MissingArtifactError
 from jarvis.server.catalogue import UnknownAnalysisError
 from jarvis.server.database import DatabaseError
 from jarvis.server.jobs import UnknownJobError
@@ -36,6 +37,7 @@ STATUS: Mapping[type[JarvisError], int] = {
     ForbiddenError: 403,
     UnknownUploadError: 404,
     UnknownAnalysisError: 404,
+    MissingArtifactError: 404,
     UnknownArtifactError: 404,
     UnknownJobError: 404,
     KeptError: 409,
@@ -44,6 +46,7 @@ STATUS: Mapping[type[JarvisError], int] = {
     BusyUploadError: 423,
     TooManyRequestsError: 429,
     ChecksumError: 460,
+    ArtifactError: 503,
     DatabaseError: 503,
     TooManyUploadsError: 503,
     NoSpaceError: 507,

@@ -14,6 +14,7 @@ from jarvis.server.page_links import analysis_page, job_page
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
 from tests.server.api.conftest import bearer, beginning, uploaded
+from tests.server.file_server import file_server
 
 
 @pytest.fixture
@@ -74,6 +75,21 @@ def test_a_path_is_analysed_and_removed(client: TestClient, small: Path) -> None
     ):
         assert answer.status_code == 404
         assert made in answer.json()["error"]
+
+
+def test_a_url_is_fetched_and_analysed(
+    client: TestClient, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with file_server(small.read_bytes()) as elsewhere:
+        url = f"http://127.0.0.1:{elsewhere.port}/far.json"
+        refused = client.post("/api/analyses", json={"url": url})
+        monkeypatch.setenv("JARVIS_INGEST_HOSTS", f"127.0.0.1:{elsewhere.port}")
+        monkeypatch.setenv("JARVIS_INGEST_PRIVATE_HOSTS", f"127.0.0.1:{elsewhere.port}")
+        made = analyse(client, url=url, model="Tiny")
+    found = client.get(f"/api/analyses/{made}").json()
+    assert (found["trace"], found["model"]) == ("far.json", "Tiny")
+    assert refused.status_code == 400
+    assert "JARVIS_INGEST_HOSTS" in refused.json()["error"]
 
 
 def test_the_list_comes_in_parts(client: TestClient, small: Path) -> None:
