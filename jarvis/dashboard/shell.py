@@ -22,7 +22,7 @@ def main() -> None:
     """Draw the page that the URL names."""
     st.set_page_config(
         page_title="Jarvis",
-        page_icon=":material/speed:",
+        page_icon=_tab_icon(state.palette()),
         layout="wide",
         initial_sidebar_state=_SIDEBAR_PX,
     )
@@ -72,14 +72,27 @@ def draw(body: Callable[[], None], url_path: str) -> None:
 
 
 def _logo(colours: Palette) -> str:
-    """A roofline with an operation below it, and the name."""
+    """The mark, and the name."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 118 32" width="118" height="32">'
+        f"{_mark(colours)}"
+        f'<text x="42" y="24" font-family="Source Sans, sans-serif" font-size="23" '
+        f'font-weight="700" fill="{colours.text}">Jarvis</text></svg>'
+    )
+
+
+def _tab_icon(colours: Palette) -> str:
+    """The mark, square. A named icon would be fetched from elsewhere by every browser."""
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 36 36" width="64" height="64">'
+    return f"{svg}{_mark(colours)}</svg>"
+
+
+def _mark(colours: Palette) -> str:
+    """A roofline with an operation below it."""
+    return (
         f'<path d="M3 28 L16 8 H33" fill="none" stroke="{colours.primary}" stroke-width="3.4" '
         'stroke-linecap="round" stroke-linejoin="round"/>'
         f'<circle cx="25" cy="19" r="4" fill="{colours.below_threshold}"/>'
-        f'<text x="42" y="24" font-family="Source Sans, sans-serif" font-size="23" '
-        f'font-weight="700" fill="{colours.text}">Jarvis</text></svg>'
     )
 
 
