@@ -1,6 +1,7 @@
 """The analysis that is open, and the caches over what is on disk."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
 from jarvis.server.actions import seen_root
+from jarvis.server.artifacts import is_here
 from jarvis.workspace import RunPaths
 
 CURRENT = "_analysis_id"
@@ -87,7 +89,9 @@ def kept(analysis_id: str) -> Opened:
 
     Raises as ``opened`` does.
     """
-    root = seen_root(visitor(), analysis_id)
+    waiting = nullcontext() if is_here(analysis_id) else st.spinner("Fetching the analysis")
+    with waiting:
+        root = seen_root(visitor(), analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
     return Opened(analysis_id, root, _load(str(root), stamp), stamp)
 

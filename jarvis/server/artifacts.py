@@ -111,10 +111,9 @@ def analysis_here(analysis_id: str, version: str) -> Path:
     return place
 
 
-def holds(analysis_id: str, version: str) -> bool:
-    """Whether the root has this version; ArtifactError where it does not say."""
-    root = shared_root()
-    return root is not None and root.holds(_analysis(analysis_id, version))
+def is_here(analysis_id: str) -> bool:
+    """Whether this machine has some version of an analysis, so that it can be opened at once."""
+    return not is_shared() or copies.version_here(_analysis(analysis_id)) is not None
 
 
 def remove_analysis(analysis_id: str) -> None:
