@@ -1,0 +1,133 @@
+"""Uploads from a real browser: broken off, gone on with, cancelled, dropped, by the keyboard."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
+
+from tests.browser.conftest import START_SECONDS, Server, settled
+from tests.builders import trace
+
+SLOW = {"timeout": 1000 * START_SECONDS}
+PIECES = "**/api/uploads/*"
+FIRST_PIECE = 1 << 20
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def opened(server: Server, page: Page) -> Page:
+    page.goto(server.url)
+    settled(page)
+    return page
+
+
+def built_trace(folder: Path, name: str, filler_bytes: int = 0) -> Path:
+    path = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm", us=12).write(folder / name)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**document, "filler": "x" * filler_bytes}), encoding="utf-8")
+    return path
+
+
+def choose(page: Page, file: Path) -> None:
+    page.locator("input[type=file]").first.set_input_files(file)
+
+
+def lost(page: Page) -> Locator:
+    """What is said while the connection is lost."""
+    return page.locator(".figures").filter(has_text="no connection, trying again")
+
+
+def lose_after(page: Page, pieces: int) -> None:
+    """Let so many pieces through, and then nothing that goes to an upload."""
+    passed = 0
+
+    def decide(route: Route) -> None:
+        nonlocal passed
+        passed += route.request.method == "PATCH"
+        if passed <= pieces:
+            route.continue_()
+        else:
+            route.abort("connectionreset")
+
+    page.route(PIECES, decide)
+
+
+def test_an_upload_goes_on_after_a_lost_connection_and_a_reload(
+    opened: Page, server: Server, tmp_path: Path
+) -> None:
+    page, file = opened, built_trace(tmp_path, "large.json", 6 * FIRST_PIECE)
+    lose_after(page, 2)
+    choose(page, file)
+    expect(lost(page)).to_be_visible(**SLOW)
+    expect(page.get_by_role("progressbar", name="Upload")).to_be_visible()
+    page.reload()
+    settled(page)
+    page.unroute(PIECES)
+    offsets: list[int] = []
+
+    def note(request: Request) -> None:
+        if request.method == "PATCH":
+            offsets.append(int(request.headers["upload-offset"]))
+
+    page.on("request", note)
+    choose(page, file)
+    page.get_by_text("Found in the trace").wait_for(**SLOW)
+    assert offsets[0] > FIRST_PIECE
+    (stored,) = server.home.glob("traces/*/large.json")
+    assert stored.read_bytes() == file.read_bytes()
+    page.wait_for_url("**ingest_upload=*")
+    page.reload()
+    page.get_by_text("Found in the trace").wait_for(**SLOW)
+
+
+def test_an_upload_goes_on_by_itself_and_a_cancelled_one_leaves_nothing(
+    opened: Page, server: Server, tmp_path: Path
+) -> None:
+    file = built_trace(tmp_path, "back.json", 3 * FIRST_PIECE)
+    lose_after(opened, 1)
+    choose(opened, file)
+    expect(lost(opened)).to_be_visible(**SLOW)
+    opened.unroute(PIECES)
+    opened.get_by_text("Found in the trace").wait_for(**SLOW)
+    (stored,) = server.home.glob("traces/*/back.json")
+    assert stored.read_bytes() == file.read_bytes()
+    before = set(server.home.glob("arriving/*"))
+    lose_after(opened, 1)
+    choose(opened, built_trace(tmp_path, "never.json", 3 * FIRST_PIECE))
+    expect(lost(opened)).to_be_visible(**SLOW)
+    opened.unroute(PIECES)
+    with opened.expect_response(lambda answer: answer.request.method == "DELETE"):
+        opened.get_by_role("button", name="Cancel").first.click()
+    expect(opened.get_by_role("button", name="Choose another file").first).to_be_visible()
+    assert set(server.home.glob("arriving/*")) == before
+    assert not list(server.home.glob("traces/*/never.json"))
+
+
+def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well(
+    opened: Page, tmp_path: Path
+) -> None:
+    opened.get_by_role("button", name="Choose a file").first.focus()
+    with opened.expect_file_chooser() as chooser:
+        opened.keyboard.press("Enter")
+    (tmp_path / "model.pt").write_bytes(b"x")
+    chooser.value.set_files(tmp_path / "model.pt")
+    expect(opened.get_by_role("alert").filter(has_text="model.pt is no trace")).to_be_visible()
+    content = built_trace(tmp_path, "dropped.json").read_text(encoding="utf-8")
+    opened.locator(".upload").first.evaluate(
+        """(box, content) => {
+            const dataTransfer = new DataTransfer()
+            dataTransfer.items.add(new File([content], "dropped.json"))
+            box.dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }))
+        }""",
+        content,
+    )
+    opened.get_by_text("Found in the trace").wait_for(**SLOW)
+    expect(opened.get_by_text("dropped.json").first).to_be_visible()
