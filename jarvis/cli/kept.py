@@ -56,18 +56,18 @@ def _add_ids(command: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     from jarvis.server.catalogue import read_catalogue
-    from jarvis.server.folders import folder_bytes
-    from jarvis.server.pins import pinned
 
-    catalogue, pins = read_catalogue(), pinned()
+    catalogue = read_catalogue()
     rows = [
         {
             "id": entry.id,
             "title": entry.title,
             "trace": entry.manifest.trace.file_name,
             "created": entry.manifest.created,
-            "size_bytes": folder_bytes(entry.root),
-            "is_pinned": entry.id in pins,
+            "size_bytes": entry.size_bytes,
+            "is_pinned": entry.is_pinned,
+            "owner": entry.owner,
+            "visibility": entry.visibility,
             "reference": entry.manifest.reference,
         }
         for entry in catalogue.entries
@@ -90,10 +90,10 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _pin(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, pin_analysis
-    from jarvis.server.catalogue import analysis_root
+    from jarvis.server.catalogue import kept_row
 
     for analysis_id in arguments.ids:
-        analysis_root(analysis_id)
+        kept_row(analysis_id)
     is_pinned = not arguments.off
     changed = [each for each in arguments.ids if pin_analysis(OPERATOR, each, is_pinned=is_pinned)]
     state = "not pinned" if arguments.off else "pinned"
@@ -105,12 +105,11 @@ def _pin(arguments: argparse.Namespace) -> int:
 
 def _remove(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, remove_analysis
-    from jarvis.server.folders import folder_bytes
     from jarvis.server.removal import check_removable
 
     ids = list(dict.fromkeys(arguments.ids))
-    roots = [check_removable(analysis_id) for analysis_id in ids]
-    if not is_confirmed(arguments, [f"{root.name}  {_size(folder_bytes(root))}" for root in roots]):
+    rows = [check_removable(analysis_id) for analysis_id in ids]
+    if not is_confirmed(arguments, [f"{row.id}  {_size(row.size_bytes)}" for row in rows]):
         return ExitCode.FAILED
     removed = [remove_analysis(OPERATOR, analysis_id) for analysis_id in ids]
     print_result(

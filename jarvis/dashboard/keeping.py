@@ -24,12 +24,10 @@ from jarvis.server.actions import (
 from jarvis.server.analysis_rows import AnalysisRow
 from jarvis.server.catalogue import name_of
 from jarvis.server.database import Visibility
-from jarvis.server.folders import folder_bytes
 from jarvis.server.settings import settings
 from jarvis.workspace import archive_name
 
 _ASKED, _REMOVED = "_remove_asked", "_removed_analysis"
-_KEPT_SIZES = 64
 _NAMED = 5
 _BODY_PX = 165
 _FOREIGN = "Only who owns it, or an admin, may do this."
@@ -59,7 +57,7 @@ def keep_or_remove(now: Opened) -> None:
 def _actions(now: Opened, row: AnalysisRow) -> None:
     has_pin = row.is_pinned
     foreign = None if may_change(visitor(), row) else _FOREIGN
-    st.caption(f"Analysis {now.id}, {byte_size(_size_bytes(now))} on this server.")
+    st.caption(f"Analysis {now.id}, {byte_size(row.size_bytes)} on this server.")
     if settings().access != "off":
         _sharing(now.id, row, foreign)
     st.button(
@@ -172,11 +170,6 @@ def _remove(now: Opened) -> None:
     state.close()
     st.query_params.pop(links.ANALYSIS, None)
     navigation.leave_to(navigation.INGEST)
-
-
-@st.cache_data(max_entries=_KEPT_SIZES, show_spinner=False, hash_funcs=state.HASH_OPENED)
-def _size_bytes(now: Opened) -> int:
-    return folder_bytes(now.root)
 
 
 def _archive(now: Opened) -> bytes:

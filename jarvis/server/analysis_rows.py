@@ -140,15 +140,13 @@ def kept_rows(engine: Engine) -> dict[str, AnalysisRow]:
     is_shared = settings().artifact_root is not None
     folders = folders_here()
     rows = all_rows(engine)
-    changed = {
-        name: written_ns
-        for name, written_ns in folders.items()
-        if (
-            not (is_shared and is_copy(name))
-            if name not in rows
-            else not is_shared and rows[name].written_ns != written_ns
-        )
-    }
+
+    def is_news(name: str, written_ns: int) -> bool:
+        if is_shared:  # what is here may be an old copy, or one of what was removed elsewhere
+            return name not in rows and not is_copy(name)
+        return name not in rows or rows[name].written_ns != written_ns
+
+    changed = {name: written for name, written in folders.items() if is_news(name, written)}
     if changed:
         _take_up(engine, changed)
     if pins_dir().is_dir():

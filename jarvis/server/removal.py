@@ -7,11 +7,11 @@ from pathlib import Path
 
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
-from jarvis.server.analysis_rows import forget
+from jarvis.server.analysis_rows import AnalysisRow, forget
 from jarvis.server.artifacts import remove_analysis as remove_shared
 from jarvis.server.catalogue import kept_row, read_catalogue
 from jarvis.server.database import ACTIVE, database
-from jarvis.server.folders import folder_bytes, remove_folder
+from jarvis.server.folders import remove_folder
 from jarvis.workspace import analyses_dir
 
 _MOST_JOBS = 10_000
@@ -36,8 +36,8 @@ class Removed:
     referred_to_by: tuple[str, ...]
 
 
-def check_removable(analysis_id: str) -> Path:
-    """The folder of an analysis, readable or not, that may be removed.
+def check_removable(analysis_id: str) -> AnalysisRow:
+    """The row of an analysis, readable or not, that may be removed.
 
     Raises UnknownAnalysisError where there is none, KeptError where it is pinned or a job that
     waits or runs works with it.
@@ -50,15 +50,14 @@ def check_removable(analysis_id: str) -> Path:
         raise KeptError(
             analysis_id, f"the job {job} works with it", "Wait for its end, or cancel it."
         )
-    return analyses_dir() / row.id
+    return row
 
 
 def remove_analysis(analysis_id: str) -> Removed:
     """Remove an analysis for good; raises as ``check_removable``."""
-    root = check_removable(analysis_id)
-    size = folder_bytes(root)
-    drop(root)
-    return Removed(analysis_id, size, referring_to(analysis_id))
+    row = check_removable(analysis_id)
+    drop(analyses_dir() / row.id)
+    return Removed(row.id, row.size_bytes, referring_to(row.id))
 
 
 def drop(root: Path) -> None:
