@@ -252,6 +252,7 @@ def recent_analyses() -> None:
                     "trace": entry.manifest.trace.file_name,
                     "gpu": entry.gpu,
                     "origin": entry.manifest.trace.origin,
+                    "made_on": entry.made_on,
                     "created": datetime.fromisoformat(entry.manifest.created),
                     "id": entry.id,
                 }
@@ -259,6 +260,8 @@ def recent_analyses() -> None:
             ],
             infer_schema_length=None,
         )
+        if frame["made_on"].is_null().all():
+            frame = frame.drop("made_on")
         config = st.column_config
         st.dataframe(
             frame,
@@ -271,6 +274,9 @@ def recent_analyses() -> None:
                 "trace": config.TextColumn("Trace", help="The name of the file"),
                 "gpu": config.TextColumn("GPU", help="What the trace is judged against"),
                 "origin": config.TextColumn("Origin", help="Recorded on a GPU, or simulated"),
+                "made_on": config.TextColumn(
+                    "Made on", help="The machine that analysed it, where that was not this server"
+                ),
                 "created": config.DatetimeColumn(
                     "Analysed", format="YYYY-MM-DD HH:mm", help="When the analysis was made"
                 ),

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,16 @@ from jarvis.workspace import RunPaths, analyses_dir, pins_dir
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_BYTES = 8
 _DIGEST_LETTERS = 64
+_MACHINE_LETTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Whom an analysis will belong to, and who is to see it."""
+    """Whom an analysis will belong to, who is to see it, and where it was made if not here."""
 
     owner: str | None = None
     visibility: Visibility = Visibility.TEAM
+    made_on: str | None = None
 
 
 _ANYBODY = Keeper()
@@ -67,10 +69,11 @@ class AnalysisRow:
     is_pinned: bool
     version: str
     written_ns: int
+    made_on: str | None = None
 
 
 _COLUMNS = [ANALYSES.c[field.name] for field in fields(AnalysisRow)]
-_MADE_ANEW = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns")
+_MADE_ANEW = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns", "made_on")
 """What changes when an analysis is made again; owner, visibility and pin stay."""
 
 
@@ -83,6 +86,16 @@ def is_analysis_id(text: str) -> bool:
 def kept_for(owner: str | None, visibility: Visibility = Visibility.TEAM) -> Iterator[None]:
     """Analyses that are kept in this block belong to ``owner``, where they are new."""
     token = _keeper.set(Keeper(owner, visibility))
+    try:
+        yield
+    finally:
+        _keeper.reset(token)
+
+
+@contextmanager
+def made_on(machine: str) -> Iterator[None]:
+    """Analyses that are kept in this block were made on another machine."""
+    token = _keeper.set(replace(_keeper.get(), made_on=machine[:_MACHINE_LETTERS]))
     try:
         yield
     finally:
@@ -243,6 +256,7 @@ def _row_of(root: Path, written_ns: int) -> dict[str, Any]:
         "is_pinned": False,
         "version": new_version(),
         "written_ns": written_ns,
+        "made_on": None,
     }
 
 

@@ -39,7 +39,7 @@ class Entry:
     """One kept analysis: its manifest, and its row in the table.
 
     ``version`` is another one each time it is made; ``written_ns`` is when it was made or loaded
-    here, in nanoseconds since 1970.
+    here, in nanoseconds since 1970. ``made_on`` names the machine where that was another one.
     """
 
     id: str
@@ -50,6 +50,7 @@ class Entry:
     is_pinned: bool
     size_bytes: int
     written_ns: int
+    made_on: str | None = None
 
     @property
     def root(self) -> Path:
@@ -109,6 +110,7 @@ def read_catalogue() -> Catalogue:
             row.is_pinned,
             row.size_bytes,
             row.written_ns,
+            row.made_on,
         )
         for row in rows.values()
         if (manifest := parsed.get(row.id)) is not None

@@ -196,6 +196,7 @@ ANALYSES = Table(
     Column("is_pinned", Boolean, nullable=False),
     Column("version", String(32), nullable=False),
     Column("written_ns", BigInteger, nullable=False),
+    Column("made_on", String(64)),
     Column("manifest", Text, nullable=False),
     Index("analyses_by_trace", "trace_sha256"),
 )

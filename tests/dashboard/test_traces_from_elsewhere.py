@@ -115,6 +115,7 @@ def test_a_trace_is_analysed_on_another_machine(
     assert entry.manifest.hardware is not None
     assert entry.manifest.hardware.name == "MI325X"
     assert "on lab" in page.success[0].value
+    assert page.dataframe[0].value["made_on"].to_list() == ["lab"]
     page.text_input(key="ingest_remote_path").set_value("/etc/shadow.json").run()
     page = press(page, "Analyse")
     assert "in the folders of lab that may be read" in page.error[0].value

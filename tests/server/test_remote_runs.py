@@ -16,7 +16,7 @@ from jarvis.pipeline import STEPS, Step, analyze
 from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server import jobs
 from jarvis.server.archive import save_archive, unpack_archive
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.catalogue import analysis_root, read_catalogue
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds import Made, request_of
 from jarvis.server.job_kinds.remotes import Remote
@@ -147,6 +147,8 @@ def test_a_trace_is_analysed_where_it_lies(describe: Describe, there: Path) -> N
     steps: list[Step] = []
     made = request.run(steps.append, "a1b2")
     assert made.analysis_id is not None
+    (entry,) = read_catalogue().entries
+    assert entry.made_on == "lab"
     manifest = read_manifest(analysis_root(made.analysis_id))
     assert manifest.model_name == 'T"iny $HOME'
     assert manifest.options.platform == "MI300X"

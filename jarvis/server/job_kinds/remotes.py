@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from jarvis.pipeline import Progress
+from jarvis.server.analysis_rows import made_on
 from jarvis.server.archive import ArchiveError, unpack_archive
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request
@@ -45,7 +46,8 @@ class Remote(Request):
             folder.mkdir()
             run_there(self.run_asked, packed, progress)
             _unpack(target, packed, folder)
-            kept = keep_made(folder)
+            with made_on(target):
+                kept = keep_made(folder)
         return Made(kept.id, {"is_reused": kept.is_reused, "made_on": target})
 
 

@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("is_pinned", sa.Boolean, nullable=False),
         sa.Column("version", sa.String(32), nullable=False),
         sa.Column("written_ns", sa.BigInteger, nullable=False),
+        sa.Column("made_on", sa.String(64)),
         sa.Column("manifest", sa.Text, nullable=False),
     )
     op.create_index("analyses_by_trace", "analyses", ["trace_sha256"])
