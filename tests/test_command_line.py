@@ -46,7 +46,7 @@ AS_JSON = {
 }
 """A call of each command that prints results."""
 
-WITHOUT_JSON = {"serve", "completion"}
+WITHOUT_JSON = {"serve", "worker", "completion"}
 """What runs until it is stopped, and a script for a shell."""
 
 

@@ -32,6 +32,7 @@ from jarvis.cli.serve import add_serve
 from jarvis.cli.token import add_token
 from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
+from jarvis.cli.worker import add_worker
 from jarvis.errors import JarvisError
 from jarvis.garbage import collect_rarely
 from jarvis.workspace import CONFIG_VARIABLE
@@ -140,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
     add_validate(commands)
     add_export(commands)
     add_serve(commands)
+    add_worker(commands)
     add_push(commands)
     add_config(commands)
     add_sample(commands)

@@ -15,7 +15,7 @@ from jarvis.server import jobs
 from jarvis.server.database import JobState
 from jarvis.server.jobs import Job
 
-REAL, HELD_WORKER = "jarvis.server.worker", "tests.server.held_worker"
+REAL, HELD_WORKER = "jarvis.cli worker", "tests.server.held_worker"
 ABANDONED_S = 1.0
 """How long a worker of these tests may be silent."""
 
@@ -38,7 +38,7 @@ def held_file(job_id: str) -> Path:
 @contextmanager
 def worker(module: str = REAL, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A worker at work while the block runs."""
-    command = [sys.executable, "-m", module]
+    command = [sys.executable, "-m", *module.split()]
     process = subprocess.Popen(command, env={**os.environ, **environment})
     try:
         yield process
