@@ -1,5 +1,6 @@
 """The frame around every page: menu, sidebar, the page itself, and its errors as sentences."""
 
+import logging
 from collections.abc import Callable
 
 import streamlit as st
@@ -13,6 +14,8 @@ from jarvis.dashboard.menu import menu
 from jarvis.dashboard.visitor import seen_catalogue
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import prose
+
+log = logging.getLogger(__name__)
 
 _SIDEBAR_PX = 300
 """Wide enough for the name of a trace and its GPU."""
@@ -29,8 +32,8 @@ def main() -> None:
     st.logo(_logo(state.palette()), size="large")
     try:
         _draw_page()
-    except JarvisError as error:  # the database, mostly: no page can do without it
-        st.error(prose(str(error)), icon=":material/error:")
+    except (JarvisError, OSError) as error:  # the database, mostly: no page can do without it
+        _say(error)
         st.caption("Reload the page when this is mended: it stays as its address says.")
 
 
@@ -60,8 +63,8 @@ def draw(body: Callable[[], None], url_path: str) -> None:
             sidebar.describe_analysis(catalogue)
         with keeping_slot:
             sidebar.manage_analysis(catalogue)
-    except JarvisError as error:
-        st.error(prose(str(error)), icon=":material/error:")
+    except (JarvisError, OSError) as error:
+        _say(error)
         next_steps()
     with link_slot:
         sidebar.copy_link(url_path)
@@ -69,6 +72,18 @@ def draw(body: Callable[[], None], url_path: str) -> None:
         job_chip()
     with st.sidebar:
         login.who_is_here()
+
+
+def _say(error: JarvisError | OSError) -> None:
+    """What went wrong, as a sentence; of the system's errors without the server's paths."""
+    sentence = str(error)
+    if isinstance(error, OSError):
+        log.exception("a page met an error of the system")
+        sentence = (
+            f"The server could not read or write a file: {error.strerror or error}. An admin "
+            "should see to its disk; then load the page again."
+        )
+    st.error(prose(sentence), icon=":material/error:")
 
 
 def _logo(colours: Palette) -> str:

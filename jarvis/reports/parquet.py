@@ -5,6 +5,8 @@ from pathlib import Path
 
 import polars as pl
 
+from jarvis.parquet import write_parquet
+
 
 def write_parquets(tables: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
     """One ``<table>.parquet`` each, types and lists kept."""
@@ -12,6 +14,6 @@ def write_parquets(tables: Mapping[str, pl.DataFrame], folder: Path) -> list[Pat
     written = []
     for name, frame in tables.items():
         path = folder / f"{name}.parquet"
-        frame.write_parquet(path)
+        write_parquet(frame, path)
         written.append(path)
     return written

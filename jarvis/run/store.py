@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jarvis.errors import NotARunError, OutputFolderError, RunVersionError
+from jarvis.parquet import write_parquet
 from jarvis.run.run import RESULTS, Run, read_manifest
 from jarvis.staging import staged_folder
 from jarvis.workspace import RUN_ENTRIES, RunPaths
@@ -50,6 +51,6 @@ def write_run(run: Run, root: Path) -> None:
     for name in run.manifest.tables:
         path = paths.table(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        run.table(name).write_parquet(path)
+        write_parquet(run.table(name), path)
     paths.results.write_bytes(RESULTS.dump_json(dict(run.results), indent=2))
     paths.manifest.write_text(run.manifest.model_dump_json(indent=2), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The process of a job that stops where a file in the home folder says, until it is killed."""
+"""The process of a job that stops where a file in the home folder says, while that is there."""
 
 import os
 import time
@@ -10,17 +10,18 @@ from tests.server.working import EVERY_JOB, held_file, hold_file
 
 
 def hold(step: Step) -> None:
-    """Wait for ever at the step whose number the file of this job holds."""
+    """Wait at the step whose number the file of this job, or of every analysis, holds."""
     job_id = os.environ[LABEL_VARIABLE].split("-")[1]
-    files = [file for file in (hold_file(job_id), hold_file(EVERY_JOB)) if file.exists()]
-    if step.state != "started" or step.total != len(STEPS) or not files:
+    names = (job_id, EVERY_JOB) if step.total == len(STEPS) else (job_id,)
+    files = [file for file in map(hold_file, names) if file.exists()]
+    if step.state != "started" or not files:
         return
     if int(files[0].read_text()) == step.number:
         half = held_file(f"{job_id}-half")
         half.write_text(str(os.getpid()))
         half.rename(held_file(job_id))
-        while True:
-            time.sleep(60)
+        while files[0].exists():
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,14 @@
+"""Tables as parquet files."""
+
+import errno
+from pathlib import Path
+
+import polars as pl
+
+
+def write_parquet(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table. Raises OSError where that fails, which Polars calls a failed computation."""
+    try:
+        frame.write_parquet(path)
+    except pl.exceptions.ComputeError as error:
+        raise OSError(errno.EIO, f"It could not be written ({error})", str(path)) from error

@@ -1,0 +1,128 @@
+"""The disk of the server is full: jobs and pages say so, and all goes on when there is room."""
+
+import contextlib
+import os
+import secrets
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.parquet import write_parquet
+from jarvis.pipeline import STEPS
+from jarvis.server import jobs
+from jarvis.server.database import DatabaseError, JobState
+from jarvis.server.job_kinds import Analyze, Export
+from jarvis.server.jobs import Job, NewJob
+from jarvis.server.submission import Submission
+from jarvis.workspace import HOME_VARIABLE, analyses_dir, exports_dir
+from tests.server.working import (
+    HELD_WORKER,
+    ended,
+    held_process,
+    hold_at,
+    is_done,
+    wait_for,
+    worker,
+)
+
+DISK_MB = 16
+HELD_STEPS = (1, len(STEPS) - 1, len(STEPS))
+"""Before anything is read, before reports are written, and in the midst of writing."""
+
+SENTENCE = r"No space left on device|disk is full"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home on a disk of its own, which is small."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", disk), capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk can be mounted: {mounted.stderr.decode().strip()}")
+    monkeypatch.setenv(HOME_VARIABLE, str(disk))
+    try:
+        yield disk
+    finally:
+        subprocess.run(("umount", "--lazy", disk), check=True)
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Nothing more can be written meanwhile."""
+    filler = disk / f"filler-{secrets.token_hex(4)}"
+    with filler.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def half_written() -> list[Path]:
+    folders = [folder for folder in (analyses_dir(), exports_dir()) if folder.exists()]
+    return [path for folder in folders for path in folder.glob(".*")]
+
+
+def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
+    engine: Engine, home: Path, trace_file: Path, pages_are_whole: Callable[..., None]
+) -> None:
+    with worker(HELD_WORKER, SLOTS=str(len(HELD_STEPS))):
+        kept = is_done(engine, jobs.submit(engine, new_analysis(trace_file, "kept")).id)
+        assert kept.analysis_id is not None
+        held = [
+            held_job(engine, new_analysis(trace_file, f"Step {step}"), step) for step in HELD_STEPS
+        ]
+        held.append(held_job(engine, Export(kept.analysis_id, "zip").new_job(), 1))
+        pids = [held_process(job.id) for job in held]
+        with full(home):
+            for job in held:
+                hold_at(job.id, None)
+            wait_for(lambda: not any(map(is_alive, pids)))
+            with full(home):  # what had been half written has made room
+                pages_are_whole(analysis=kept.analysis_id, job=held[0].id)
+                with pytest.raises(DatabaseError, match="disk"):
+                    jobs.submit(engine, new_analysis(trace_file, "more"))
+        for job in held:
+            failed = ended(engine, job.id)
+            assert failed.state is JobState.FAILED
+            assert "room" in (failed.error or ""), (failed.step, failed.error, failed.log)
+        wait_for(lambda: half_written() == [])
+        for job in held:
+            jobs.retry(engine, job.id)
+        assert {is_done(engine, job.id).attempts for job in held} == {2}
+    pages_are_whole(analysis=kept.analysis_id)
+
+
+def test_a_table_that_finds_no_room_is_an_error_of_the_disk() -> None:
+    with pytest.raises(OSError, match="No space left on device"):
+        write_parquet(pl.DataFrame({"m": range(100_000)}), Path("/dev/full"))
+
+
+def new_analysis(path: Path, model_name: str) -> NewJob:
+    return Analyze(Submission(path, model_name=model_name)).new_job()
+
+
+def held_job(engine: Engine, new: NewJob, step: int) -> Job:
+    """A job that stops at a step; it is not there before it is held, since a worker is at work."""
+    job = jobs.submit(engine, new)
+    hold_at(job.id, step)
+    return job
