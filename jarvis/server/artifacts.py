@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jarvis.errors import JarvisError
 from jarvis.server import artifact_copies as copies
-from jarvis.server import jobs
+from jarvis.server import jobs, shared_hardware
 from jarvis.server.analysis_rows import new_version, record
 from jarvis.server.artifact_copies import Copy
 from jarvis.server.artifact_root import (
@@ -32,7 +32,7 @@ from jarvis.server.downloads import write_zip
 from jarvis.server.places import key_of, place_of
 from jarvis.server.settings import settings
 from jarvis.staging import scratch_folder, staged_folder
-from jarvis.workspace import RunPaths, analyses_dir, home, uploads_dir
+from jarvis.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
 
 UNLISTED_S = 86_400
 """What was written less long ago may be about to come on the list."""
@@ -190,6 +190,7 @@ def tidy(versions: Mapping[str, str]) -> None:
     """
     if (root := shared_root()) is None:
         return
+    shared_hardware.follow()
     kind = analyses_dir().name
     for copy in copies.copies():
         if copy.key.startswith(f"{kind}/") and copy.key.removeprefix(f"{kind}/") not in versions:
@@ -271,7 +272,7 @@ def _make_room() -> None:
     asked = [json.dumps([job.parameters, job.id]) for job in active]
 
     def is_needed(copy: Copy) -> bool:
-        name = copy.key.split("/")[1]
-        return any(name in text for text in asked)
+        kind, name = copy.key.split("/")[:2]
+        return kind == custom_hardware_dir().name or any(name in text for text in asked)
 
     copies.make_room(limit_bytes, is_needed)

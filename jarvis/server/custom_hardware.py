@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from jarvis.errors import HardwareError
+from jarvis.errors import HardwareError, JarvisError
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.server.shared_hardware import share, unshare
 from jarvis.workspace import custom_hardware_dir, safe_name
 
 LONGEST_NAME = 60
@@ -12,7 +13,8 @@ LONGEST_NAME = 60
 def keep_hardware(spec: HardwareSpec) -> Path:
     """Keep a description; from now on it can be chosen like those of the app.
 
-    Raises HardwareError where its name is taken or cannot stand in a menu.
+    Raises HardwareError where its name is taken or cannot stand in a menu, ArtifactError where
+    other machines cannot be told.
     """
     for name in (spec.name, spec.preset):
         if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
@@ -37,6 +39,11 @@ def keep_hardware(spec: HardwareSpec) -> Path:
         raise HardwareError(
             f"The file {path.name} of another description is in the way. Choose another name."
         ) from None
+    try:
+        share(path)
+    except JarvisError:
+        path.unlink()
+        raise
     return path
 
 
@@ -48,4 +55,5 @@ def remove_hardware(spec: HardwareSpec) -> None:
     path = load_hardware().custom_file(spec)
     if path is None:
         raise HardwareError(f"{spec.title} belongs to Jarvis and cannot be deleted.")
+    unshare(path)
     path.unlink(missing_ok=True)

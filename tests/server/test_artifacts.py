@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.hardware import load_hardware
 from jarvis.run import Run
-from jarvis.server import artifact_copies, artifacts, jobs
+from jarvis.server import artifact_copies, artifacts, jobs, shared_hardware
 from jarvis.server.analysis_rows import kept_rows, version_of
 from jarvis.server.archive import load_archive, save_archive
 from jarvis.server.artifact_root import (
@@ -24,6 +25,7 @@ from jarvis.server.artifact_root import (
     artifact_root,
 )
 from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.custom_hardware import keep_hardware, remove_hardware
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.intake import sample_trace, store_upload
 from jarvis.server.job_kinds import Analyze, Export, Inspect, MissingInputError, made_file
@@ -474,3 +476,36 @@ def test_exports_and_uploads_go_where_they_are_shared(
     artifacts.remove_files([uploads[0].parent])
     assert [file.name for file in folder_root.rglob("*.json")] == ["a.json"]
     assert [upload.exists() for upload in uploads] == [False, True]
+
+
+def test_a_gpu_that_one_machine_described_is_known_to_all(
+    machines: Machines, folder_root: Path
+) -> None:
+    spec = load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"})
+    keep_hardware(spec)
+    machines.use("second")
+    shared_hardware.follow()
+    assert load_hardware().get("MI300X", "ours").preset == "ours"
+    remove_hardware(spec)
+    keep_hardware(spec.model_copy(update={"mem_bw_gbps": 1.0}))
+    os.utime(next(folder_root.rglob("*.toml")), (1, 1))
+    machines.use("first")
+    shared_hardware.follow()
+    assert load_hardware().get("MI300X", "ours").mem_bw_gbps == 1.0
+    remove_hardware(spec)
+    machines.use("second")
+    shared_hardware.follow()
+    assert "ours" not in load_hardware().presets("MI300X")
+    assert not list(folder_root.rglob("*.toml"))
+
+
+def test_gpus_described_before_there_was_a_root_are_shared(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_hardware(load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"}))
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "shared"))
+    shared_hardware.follow()
+    machines.use("second")
+    shared_hardware.follow()
+    assert "ours" in load_hardware().presets("MI300X")

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from jarvis.errors import JarvisError
 from jarvis.pipeline import STEPS, Progress, Step
+from jarvis.server import shared_hardware
 from jarvis.server.artifacts import file_here, is_shared, publish_file
 from jarvis.server.database import JobKind
 from jarvis.server.intake import SAMPLE_NAME, sample_trace
@@ -85,6 +86,7 @@ class Request(ABC):
         sample = uploads_dir() / SAMPLE_NAME
         if sample in self.inputs and not sample.exists():
             sample_trace()
+        shared_hardware.follow()
         for path in self.inputs if is_shared() else ():
             step = Step(f"Fetch {path.name}", 1, 1 + len(STEPS), "started")
 
