@@ -5,6 +5,7 @@ Names that attack are in ``tests/hostile.py``; here is what a user is told.
 
 import gzip
 import io
+import json
 import os
 import struct
 import tempfile
@@ -15,6 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import openpyxl
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from jarvis.errors import JarvisError
 from jarvis.hardware import HardwareSpec
@@ -22,6 +27,7 @@ from jarvis.perf_report.imported import typed_sheets
 from jarvis.reports.reading import read_report
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.intake import ROOTS_VARIABLE, server_trace, store_upload
+from jarvis.server.web import middleware
 from jarvis.trace import read_trace
 from jarvis.workspace import HOME_VARIABLE
 
@@ -62,6 +68,13 @@ def inputs() -> list[BadInput]:
         BadInput("An upload of a Python file", lambda _: _upload("extension.py")),
         BadInput("A GPU whose bandwidth is infinite", lambda _: _gpu(b'{"mem_bw_gbps": 1e999}')),
         BadInput("A GPU nested 100,000 levels deep", lambda _: _gpu(b"[" * 100_000)),
+        BadInput("Operators named as script, formula, link and path", _attacking_names),
+        BadInput("A request under another name that points here", lambda _: _ask(host="evil.test")),
+        BadInput(
+            "A change that a page of another site asks for",
+            lambda _: _ask(origin="http://evil.test"),
+        ),
+        BadInput("A request of 2 MB that is no upload", lambda _: _ask(content=b" " * 2 * MB)),
         BadInput("The id `../../etc` of an analysis", lambda _: analysis_root("../../etc")),
     ]
 
@@ -211,6 +224,29 @@ def _linked_sheet(folder: Path) -> None:
 
 def _upload(name: str) -> None:
     store_upload(name, io.BytesIO(_TRACE))
+
+
+def _attacking_names(folder: Path) -> None:
+    names = (
+        "<script>alert(1)</script>",
+        "=cmd|' /C calc'!A0",
+        "[x](javascript:alert(1))",
+        "../../x",
+    )
+    events = (_EVENT.replace(b'"k"', json.dumps(name).encode()) for name in names)
+    _read(folder, "t.json", b'{"traceEvents": [%s]}' % b",".join(events))
+
+
+def _ask(content: bytes = b"", **headers: str) -> None:
+    """Ask a server for a change; its answer, where that is a refusal."""
+    served = Starlette(
+        routes=[Route("/", lambda _: Response(), methods=["POST"])],
+        middleware=middleware("127.0.0.1"),
+    )
+    with TestClient(served, base_url="http://127.0.0.1") as client:
+        answer = client.post("/", content=content, headers=headers)
+    if answer.is_error:
+        raise JarvisError(answer.text.strip())
 
 
 def _gpu(content: bytes) -> None:

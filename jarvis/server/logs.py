@@ -28,11 +28,6 @@ _CHATTY = {"alembic": logging.WARNING, "websockets": logging.WARNING, "httpx": l
 def configure_logs(process: str) -> None:
     """Write the lines of this process, named ``process``, as the settings say."""
     now = settings()
-    structlog.configure(
-        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
     handler = logging.StreamHandler()
     handler.addFilter(_is_news)
     handler.setFormatter(_formatter(process, is_json=now.log_format == "json"))
@@ -112,7 +107,6 @@ _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
-    structlog.stdlib.PositionalArgumentsFormatter(),
     structlog.stdlib.ExtraAdder(),
     _without_what_says_nothing,
     structlog.processors.TimeStamper(fmt="iso", utc=True),

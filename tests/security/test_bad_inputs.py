@@ -9,6 +9,7 @@ from docs.bad_inputs import BadInput, inputs, what_is_said
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-inputs.md"
 TAKEN = {
+    "Operators named as script, formula, link and path",
     "A zip whose trace is named `../../outside.json`",
     "A trace nested 200,000 levels deep",
     "A trace with a name of 15 MB",

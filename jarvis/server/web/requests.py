@@ -23,7 +23,7 @@ _CORE = "/_stcore/"
 _QUIET = ("/static/", "/healthz", "/readyz", "/metrics", "/favicon")
 """Asked all the time by browsers and watchers: a line only where it fails, or for debugging."""
 
-log = structlog.stdlib.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 
 def name_person(scope: Scope, name: str | None) -> None:
@@ -52,7 +52,7 @@ class Requests:
             else:
                 await self._app(scope, watched.receive, watched.send)
         except Exception:
-            log.exception("request failed", path=_path(scope))
+            log.exception("request failed", extra={"path": _path(scope)})
             if watched.status is not None:
                 raise
             await refuse(
@@ -99,19 +99,18 @@ class _Watched:
         if scope["type"] == "http":
             count_request(scope, status, elapsed_s, self._received_bytes)
         client = scope.get("client")
-        log.log(
-            _level(scope, status),
-            "request",
-            method=scope.get("method", "WEBSOCKET"),
-            path=_path(scope),
-            route=route_of(scope),
-            status=status,
-            seconds=round(elapsed_s, 3),
-            received_bytes=self._received_bytes,
-            sent_bytes=self._sent_bytes,
-            client=client[0] if client else None,
-            person=scope.get(PERSON),
-        )
+        said = {
+            "method": scope.get("method", "WEBSOCKET"),
+            "path": _path(scope),
+            "route": route_of(scope),
+            "status": status,
+            "seconds": round(elapsed_s, 3),
+            "received_bytes": self._received_bytes,
+            "sent_bytes": self._sent_bytes,
+            "client": client[0] if client else None,
+            "person": scope.get(PERSON),
+        }
+        log.log(_level(scope, status), "request", extra=said)
 
 
 def _path(scope: Scope) -> str:
