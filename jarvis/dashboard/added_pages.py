@@ -10,7 +10,6 @@ from jarvis.analyses import load_analyses
 from jarvis.analyses.card import AnalysisCard
 from jarvis.dashboard import category, navigation, sidebar, system
 from jarvis.dashboard.state import opened
-from jarvis.dashboard.visitor import seen_catalogue
 from jarvis.findings import Tier
 from jarvis.server.catalogue import Catalogue
 
@@ -18,12 +17,11 @@ _ICON = ":material/extension:"
 """In place of an icon that there is not."""
 
 
-def added_pages(tier: Tier) -> list[StreamlitPage]:
+def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
     """A page for each analysis that was added to a kept run, shown where it is in the open one.
 
     The others are there too, so that the address of one holds while another run is opened.
     """
-    catalogue = seen_catalogue()
     shown = _cards_of(catalogue, sidebar.named_now(catalogue))
     all_cards = {
         card.key: card

@@ -8,25 +8,26 @@ from streamlit.navigation.page import StreamlitPage
 from jarvis.analyses import load_analyses
 from jarvis.dashboard import category, navigation, system
 from jarvis.dashboard.added_pages import added_pages
+from jarvis.server.catalogue import Catalogue
 from jarvis.server.settings import settings
 from jarvis.workspace import resource
 
 Menu = dict[str, list[StreamlitPage]]
 
 
-def menu() -> Menu:
-    """The sections of the menu with their pages."""
+def menu(catalogue: Catalogue) -> Menu:
+    """The sections of the menu with their pages, also those that the kept analyses brought."""
     return {
         "": [
             _file_page("ingest", "Ingest", "upload_file", is_default=True),
             st.Page(_to_ingest, title="Ingest", url_path="ingest", visibility="hidden"),
             _file_page("overview", "Overview", "dashboard"),
         ],
-        "Kernels": [*_analysis_pages("compute"), *added_pages("compute")],
+        "Kernels": [*_analysis_pages("compute"), *added_pages("compute", catalogue)],
         "System": [
             *_analysis_pages("system"),
             *_analysis_pages("fusion"),
-            *added_pages("system"),
+            *added_pages("system", catalogue),
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
         ],

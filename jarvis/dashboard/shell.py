@@ -14,6 +14,7 @@ from jarvis.dashboard.menu import menu
 from jarvis.dashboard.visitor import seen_catalogue
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import prose
+from jarvis.server.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
 
@@ -39,20 +40,20 @@ def main() -> None:
 
 def _draw_page() -> None:
     login.gate()
-    sections = menu()
+    catalogue = seen_catalogue()
+    sections = menu(catalogue)
     navigation.remember(page for pages in sections.values() for page in pages)
     page = st.navigation(sections, expanded=True)
     if (parameters := links.renamed()) is not None:
         st.switch_page(page, query_params=parameters)
-    draw(page.run, page.url_path)
+    draw(page.run, page.url_path, catalogue)
     keep_one_entry_per_action()
 
 
-def draw(body: Callable[[], None], url_path: str) -> None:
+def draw(body: Callable[[], None], url_path: str, catalogue: Catalogue) -> None:
     """Draw a page with the sidebar beside it; what it raises becomes a sentence."""
     links.begin_page()
     say_what_was_removed()
-    catalogue = seen_catalogue()
     with st.sidebar:
         jobs_slot = st.container()
         sidebar.choose_analysis(catalogue)

@@ -57,11 +57,13 @@ def _registered_page(key: str) -> None:
     from jarvis.analyses import load_analyses
     from jarvis.dashboard import category, navigation, shell, system
     from jarvis.dashboard.menu import menu
+    from jarvis.server.catalogue import read_catalogue
 
-    navigation.remember(page for pages in menu().values() for page in pages)
+    catalogue = read_catalogue()
+    navigation.remember(page for pages in menu(catalogue).values() for page in pages)
     analysis = load_analyses()[key]
     render = category.render if analysis.tier == "compute" else system.render
-    shell.draw(partial(render, analysis), key)
+    shell.draw(partial(render, analysis), key, catalogue)
 
 
 @pytest.fixture

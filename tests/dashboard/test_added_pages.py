@@ -65,10 +65,12 @@ def _added_page(key: str) -> None:
 
     from jarvis.dashboard import added_pages, navigation, shell
     from jarvis.dashboard.menu import menu
+    from jarvis.server.catalogue import read_catalogue
 
-    sections = menu()
+    catalogue = read_catalogue()
+    sections = menu(catalogue)
     navigation.remember(page for pages in sections.values() for page in pages)
-    shell.draw(partial(added_pages.render, key), key)
+    shell.draw(partial(added_pages.render, key), key, catalogue)
 
 
 def _menu() -> None:
@@ -76,10 +78,11 @@ def _menu() -> None:
     import streamlit as st
 
     from jarvis.dashboard.menu import menu
+    from jarvis.server.catalogue import read_catalogue
 
     shown = {
         section: [page.title for page in pages if page.visibility == "visible"]
-        for section, pages in menu().items()
+        for section, pages in menu(read_catalogue()).items()
     }
     st.json(shown)
 
