@@ -71,7 +71,8 @@ def _say_who(person: Person) -> None:
         Role.EDITOR: "You may look, analyse traces, and change what is your own.",
         Role.ADMIN: "You may see and change everything here.",
     }
-    st.markdown(f"**{escape(person.name or '')}** · {person.role}. {what.get(person.role, '')}")
+    st.text(f"{person.name} · {person.role}")
+    st.caption(what[person.role])
 
 
 def _form(person: Person) -> None:
@@ -82,7 +83,11 @@ def _form(person: Person) -> None:
             "What will use it", key=_LABEL, max_chars=MAX_LABEL_LENGTH, placeholder="nightly push"
         )
         role.selectbox(
-            "Role", roles, key=_ROLE, help="The most that it may do; not more than you may."
+            "Role",
+            roles,
+            index=min(1, len(roles) - 1),
+            key=_ROLE,
+            help="The most that it may do; not more than you may.",
         )
         expiry.selectbox("Ends after", list(_DAYS), index=1, key=_EXPIRY)
         st.form_submit_button("Make a token", icon=":material/add:", on_click=_create)

@@ -176,6 +176,8 @@ def keyed_choice(
 
     A bound box would write the label into the URL, which a later release may word anew.
     """
+    # Streamlit cannot choose among words of which some are of an enumeration.
+    labels, default = {str(name): text for name, text in labels.items()}, str(default)
     seen = f"_{key}_seen"
     check_parameter(key, lambda text: text in labels, labels[default])
     given = st.query_params.get(key)

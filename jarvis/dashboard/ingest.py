@@ -141,7 +141,7 @@ def _chosen_visibility() -> Visibility:
     chosen = keyed_choice(
         "ingest_visibility",
         "Who sees it",
-        {str(visibility): label for visibility, label in VISIBILITY_LABELS.items()},
+        VISIBILITY_LABELS,
         Visibility.TEAM,
         "Everyone who may look at this server, or only you and its admins. It can be changed later "
         "under Keep or remove.",

@@ -29,7 +29,7 @@ from jarvis.workspace import archive_name
 
 _ASKED, _REMOVED = "_remove_asked", "_removed_analysis"
 _NAMED = 5
-_BODY_PX = 165
+_BODY_PX, _SHARED_BODY_PX = 165, 290
 _FOREIGN = "Only who owns it, or an admin, may do this."
 
 
@@ -44,7 +44,8 @@ def keep_or_remove(now: Opened) -> None:
         on_change="rerun",
     )
     # The browser places it before its body is there.
-    with popover, st.container(height=_BODY_PX, border=False):
+    height = _BODY_PX if settings().access == "off" else _SHARED_BODY_PX
+    with popover, st.container(height=height, border=False):
         if not popover.open:
             return
         row = seen_analysis(visitor(), now.id)
@@ -98,7 +99,7 @@ def _actions(now: Opened, row: AnalysisRow) -> None:
 
 def _sharing(analysis_id: str, row: AnalysisRow, foreign: str | None) -> None:
     """Whose it is, and who sees it."""
-    st.caption(f"It belongs to {escape(row.owner) if row.owner else 'nobody'}.")
+    st.text(f"Owner: {row.owner or 'nobody'}")
     key = f"_keeping_visibility_{analysis_id}"
     st.session_state[key] = row.visibility
     st.segmented_control(

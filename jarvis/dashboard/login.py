@@ -3,7 +3,7 @@
 import streamlit as st
 
 from jarvis.dashboard.visitor import login_mark, visitor
-from jarvis.reports.markup import escape, prose
+from jarvis.reports.markup import prose
 from jarvis.server import audit
 from jarvis.server.access import Person, Role, may
 from jarvis.server.audit import Action, Via, Wanted
@@ -61,7 +61,7 @@ def who_is_here() -> None:
     if now.access == "off":
         return
     person = visitor()
-    st.caption(f":material/person: {escape(person.name or 'nobody')} · {person.role}")
+    st.text(f"{person.name} · {person.role}", help="Who you are here, and your role.")
     if now.access == "oidc":
         _log_out_button(person)
 

@@ -1,5 +1,6 @@
 """Who looks at the page, what they see of what is kept, and jobs in their name."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from jarvis.server.roles import UnknownPersonError, group_names, has_groups, per
 from jarvis.server.settings import Settings, settings
 from jarvis.server.userinfo import asked_of_provider
 
-VISIBILITY_LABELS = {Visibility.TEAM: "Team", Visibility.PRIVATE: "Private"}
+VISIBILITY_LABELS: Mapping[str, str] = {Visibility.TEAM: "Team", Visibility.PRIVATE: "Private"}
 
 NOBODY = Person(None, Role.NONE)
 """Somebody who has not logged in."""
