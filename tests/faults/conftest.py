@@ -21,8 +21,10 @@ Seen = Callable[..., list[str]]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    return tmp_path / "home"
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv(HOME_VARIABLE, str(folder))
+    return folder
 
 
 @pytest.fixture

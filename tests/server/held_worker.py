@@ -15,8 +15,11 @@ SILENT_S = 3.0
 
 
 def held_worker() -> worker.Worker:
-    """A worker with SLOTS, whose jobs run on a Dask cluster where that is set."""
-    jobs.ABANDONED_S = ABANDONED_S
+    """A worker with SLOTS, whose jobs run on a Dask cluster where that is set.
+
+    With ABANDONED_S it gives others up as late as that.
+    """
+    jobs.ABANDONED_S = float(os.environ.get("ABANDONED_S", ABANDONED_S))
     worker.BEAT_S, worker.SWEEP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
     scheduler, cluster = settings().dask_scheduler, None
     if scheduler is not None:

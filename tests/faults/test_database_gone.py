@@ -1,0 +1,126 @@
+"""The database does not answer for a while: no job is lost, and pages say so or wait."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.pipeline import STEPS
+from jarvis.server import jobs
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.jobs import Job, NewJob
+from jarvis.server.submission import Submission
+from jarvis.workspace import analyses_dir, database_file
+from tests.server.working import HELD_WORKER, ended, held_process, hold_at, is_done, worker
+from tests.services.postgres import Postgres
+
+GONE_S = 5.0
+"""Ten seconds, and a crowd of users, are measured by ``benchmarks/team.py``."""
+
+REAL_ABANDONED_S = str(jobs.ABANDONED_S)
+
+LOCK = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextmanager
+def locked(file: Path, seconds: float) -> Iterator[None]:
+    """Another process holds the database for so long; the block must not end before that."""
+    command = (sys.executable, "-S", "-c", LOCK, str(file), str(seconds))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield
+        process.wait(60)
+
+
+@contextmanager
+def stopped(server: Postgres, seconds: float) -> Iterator[None]:
+    """The server is gone for so long at least."""
+    begin = time.monotonic()
+    server.stop()
+    try:
+        yield
+        time.sleep(max(0.0, begin + seconds - time.monotonic()))
+    finally:
+        server.start()
+
+
+def new_analysis(path: Path, model_name: str) -> NewJob:
+    return Analyze(Submission(path, model_name=model_name)).new_job()
+
+
+def held_analysis(engine: Engine, path: Path, model_name: str, step: int) -> Job:
+    job = jobs.submit(engine, new_analysis(path, model_name))
+    hold_at(job.id, step)
+    return job
+
+
+def half_written() -> list[Path]:
+    return list(analyses_dir().glob(".*"))
+
+
+def test_a_locked_database_delays_jobs_and_pages_and_loses_none(
+    engine: Engine, trace_file: Path, pages_are_whole: Callable[..., None]
+) -> None:
+    with worker(HELD_WORKER, SLOTS="1", ABANDONED_S=REAL_ABANDONED_S):
+        running = held_analysis(engine, trace_file, "running", 3)
+        held_process(running.id)
+        with locked(database_file(), GONE_S):
+            hold_at(running.id, None)
+            asked: list[Job] = []
+            asking = Thread(
+                target=lambda: asked.append(jobs.submit(engine, new_analysis(trace_file, "new")))
+            )
+            asking.start()
+            pages_are_whole("ingest", "jobs", job=running.id)
+        asking.join()
+        assert is_done(engine, running.id).attempts == 1
+        assert is_done(engine, asked[0].id).attempts == 1
+    assert half_written() == []
+
+
+def test_a_postgresql_that_is_gone_for_a_while_loses_no_job(
+    postgres: Postgres,
+    postgres_url: str,
+    home: Path,
+    trace_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pages_are_whole: Callable[..., None],
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, postgres_url)
+    engine = database()
+    with worker(HELD_WORKER, SLOTS="2", ABANDONED_S=REAL_ABANDONED_S):
+        running = held_analysis(engine, trace_file, "running", 3)
+        ending = held_analysis(engine, trace_file, "ending", len(STEPS))
+        for job in (running, ending):
+            held_process(job.id)
+        with stopped(postgres, GONE_S):
+            hold_at(ending.id, None)
+            pages_are_whole(job=running.id)
+            with pytest.raises(DatabaseError, match="database of jobs cannot be used"):
+                jobs.submit(engine, new_analysis(trace_file, "new"))
+        hold_at(running.id, None)
+        assert is_done(engine, running.id).attempts == 1
+        end = ended(engine, ending.id)
+        if end.state is JobState.FAILED:
+            assert "try again" in (end.error or ""), end.error
+            jobs.retry(engine, ending.id)
+            end = is_done(engine, ending.id)
+        assert end.analysis_id is not None
+        assert analysis_root(end.analysis_id).is_dir()
+        pages_are_whole(job=running.id, analysis=end.analysis_id)
+    assert half_written() == []
