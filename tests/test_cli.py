@@ -363,6 +363,18 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_an_analysis_into_a_folder_needs_no_server(small: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, jarvis.cli\n"
+        "jarvis.cli.main(['analyze', sys.argv[1], '--output-dir', sys.argv[2]])\n"
+        "print([m for m in ('sqlalchemy', 'jarvis.server') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, str(small), str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (tmp_path / "run" / "manifest.json").is_file()
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_a_closed_pipe_is_no_error(small: Path) -> None:
     command = f"{sys.executable} -u -m jarvis.cli hardware | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
