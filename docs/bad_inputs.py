@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import openpyxl
 from starlette.applications import Starlette
@@ -25,8 +26,10 @@ from jarvis.errors import JarvisError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.imported import typed_sheets
 from jarvis.reports.reading import read_report
+from jarvis.server.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, address_of, machines_of
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.intake import ROOTS_VARIABLE, server_trace, store_upload
+from jarvis.server.remote_runs import check_path
 from jarvis.server.web import middleware
 from jarvis.trace import read_trace
 from jarvis.workspace import HOME_VARIABLE
@@ -35,6 +38,9 @@ MB = 1 << 20
 _EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 _TRACE = b'{"traceEvents": [%s]}' % _EVENT
 _SECRETS = ("secret.json", "secret.csv")
+_LISTED = "traces.example.org"
+_METADATA = "169.254.169.254"
+_CREDENTIALS = "me:secret"
 _TAKEN = "Taken in: nothing of it is run, written elsewhere or fetched."
 
 
@@ -76,6 +82,7 @@ def inputs() -> list[BadInput]:
         ),
         BadInput("A request of 2 MB that is no upload", lambda _: _ask(content=b" " * 2 * MB)),
         BadInput("The id `../../etc` of an analysis", lambda _: analysis_root("../../etc")),
+        *_elsewhere(),
     ]
 
 
@@ -251,3 +258,55 @@ def _ask(content: bytes = b"", **headers: str) -> None:
 
 def _gpu(content: bytes) -> None:
     HardwareSpec.parse_arch_json(content, "gpu.json")
+
+
+def _elsewhere() -> list[BadInput]:
+    """Addresses, as where somebody has allowed the host, and paths of other machines."""
+    return [
+        BadInput("An address that is no web or sftp address", _fetch("file:///etc/passwd")),
+        BadInput(
+            "An address of a host that is not allowed",
+            _fetch(f"http://{_METADATA}/latest/meta-data/"),
+        ),
+        BadInput("Another port of an allowed host", _fetch(f"http://{_LISTED}:6379/t.json")),
+        BadInput("An address with a password", _fetch(f"https://{_CREDENTIALS}@{_LISTED}/t.json")),
+        BadInput(
+            "An address whose real host stands behind an @", _fetch(f"https://{_LISTED}@evil.test/")
+        ),
+        BadInput(
+            "An address with a line break", _fetch(f"http://{_LISTED}/t.json\r\nHost: evil.test")
+        ),
+        BadInput(
+            "An allowed host that is this machine", _fetch("http://127.0.0.1/t.json", "127.0.0.1")
+        ),
+        BadInput(
+            "The same, as the number `2130706433`", _fetch("http://2130706433/t.json", "2130706433")
+        ),
+        BadInput("The same, as `0x7f.1`", _fetch("http://0x7f.1/t.json", "0x7f.1")),
+        BadInput("The same, as `0177.0.0.1`", _fetch("http://0177.0.0.1/t.json", "0177.0.0.1")),
+        BadInput(
+            "A private address inside an IPv6 one",
+            _fetch("http://[::ffff:10.0.0.1]/t.json", "::ffff:10.0.0.1"),
+        ),
+        BadInput(
+            "Where clouds hand out keys, though it is allowed",
+            _fetch(f"http://{_METADATA}/t.json", _METADATA, is_private=True),
+        ),
+        BadInput(
+            "A path on another machine that is an option", lambda _: check_path("-oProxyCommand=x")
+        ),
+        BadInput(
+            "A path there with a line break", lambda _: check_path("/traces/t.json\nrm -rf /")
+        ),
+    ]
+
+
+def _fetch(
+    address: str, host: str = _LISTED, *, is_private: bool = False
+) -> Callable[[Path], object]:
+    def give(_: Path) -> object:
+        allowed = {HOSTS_VARIABLE: host, PRIVATE_HOSTS_VARIABLE: host if is_private else ""}
+        with patch.dict(os.environ, allowed):
+            return machines_of(address_of(address))
+
+    return give

@@ -125,7 +125,7 @@ def _parsed(text: str, schemes: tuple[str, ...]) -> Address:
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise AddressError(
             "The address holds a letter that no address has. Write such letters as %XX, and a host "
-            "as xn--...."
+            "in its form with xn--."
         )
     try:
         parts = urlsplit(text)
