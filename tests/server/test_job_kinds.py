@@ -34,9 +34,12 @@ from jarvis.server.job_kinds import (
     made_file,
     request_of,
 )
+from jarvis.server.job_kinds.fetches import Fetch, Wishes
+from jarvis.server.job_kinds.remotes import Remote
 from jarvis.server.job_messages import Assignment, FailedMessage
 from jarvis.server.job_process import outcome_of
 from jarvis.server.jobs import Job
+from jarvis.server.remote_runs import RemoteRun
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths, exports_dir
 from tests.builders import trace
@@ -67,24 +70,30 @@ def content(request: Request) -> bytes:
 
 
 def test_requests_come_back_from_the_queue(
-    trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trace_file: Path, analysis: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JARVIS_INGEST_HOSTS", "traces.example.org")
+    monkeypatch.setenv("JARVIS_TARGETS__NODE__HOST", "node.example.org")
     asked = Submission(trace_file, "MI300X", None, "Tiny", copy_to=tmp_path / "out" / "copy")
     requests: list[Request] = [
         Inspect(trace_file),
         Analyze(asked, reference_trace=trace_file, is_again=True),
         Reproject("abc", "H200 SXM", None),
-        Export("abc", "json"),
-        Replay("abc", ("aten::mm", "aten::bmm"), (17,)),
-        Compare("abc", "def", 1.5, is_workbook_alone=True),
+        Export(analysis, "json"),
+        Replay(analysis, ("aten::mm", "aten::bmm"), (17,)),
+        Compare(analysis, analysis, 1.5, is_workbook_alone=True),
+        Fetch("https://traces.example.org/tiny.json", Wishes("MI300X"), is_again=True),
+        Remote(RemoteRun("node", "/data/tiny.json")),
     ]
     assert {request.kind for request in requests} == set(load_requests())
-    monkeypatch.setattr(FileRequest, "stamp", "")  # these analyses are not kept
     for request in requests:
         new = request.new_job()
         assert request_of(new.kind, new.parameters) == request
         assert new.title
     assert str(tmp_path / "out") in requests[1].new_job().folders
+    titles = [request.title for request in requests]
+    assert "Export tiny (H200 SXM) as json" in titles
+    assert "Compare tiny (H200 SXM) with tiny (H200 SXM) as a workbook" in titles
 
 
 def test_a_changed_file_is_another_request(trace_file: Path) -> None:

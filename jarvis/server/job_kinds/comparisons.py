@@ -14,7 +14,7 @@ from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import JobKind
 from jarvis.server.downloads import write_zip
 from jarvis.server.job_kinds.base import Made
-from jarvis.server.job_kinds.files import FileRequest
+from jarvis.server.job_kinds.files import FileRequest, subject_of
 from jarvis.workspace import ComparisonPaths, safe_name
 
 STEPS = ("Compare the two sides", "Write the files", "Pack them")
@@ -38,7 +38,8 @@ class Compare(FileRequest):
     def title(self) -> str:
         """Both analyses, and what is asked for where that is not all."""
         files = " as a workbook" if self.is_workbook_alone else ""
-        return f"Compare {self.target} with {self.reference}{files}"
+        target, reference = map(subject_of, self.analyses)
+        return f"Compare {target} with {reference}{files}"
 
     @property
     def analyses(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import JobKind
 from jarvis.server.downloads import write_zip
 from jarvis.server.job_kinds.base import Made
-from jarvis.server.job_kinds.files import FileRequest, file_name_of
+from jarvis.server.job_kinds.files import FileRequest, file_name_of, subject_of
 from jarvis.wording import counted
 
 WHOLE_RUN = "zip"
@@ -35,7 +35,7 @@ class Export(FileRequest):
     @property
     def title(self) -> str:
         """The format and the analysis."""
-        return f"Export {self.analysis} as {self.format_name}"
+        return f"Export {subject_of(self.analysis)} as {self.format_name}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Replay(FileRequest):
         """How many, or which one, and the analysis."""
         chosen = len(self.operators) + len(self.uids)
         named = self.operators[0] if chosen == 1 and self.operators else counted(chosen, "choice")
-        return f"Package {named} of {self.analysis} for replay"
+        return f"Package {named} of {subject_of(self.analysis)} for replay"
 
     @property
     def analyses(self) -> tuple[str, ...]:

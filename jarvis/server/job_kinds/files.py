@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from jarvis.run import Run
+from jarvis.run import Run, read_manifest
 from jarvis.server import jobs
 from jarvis.server.artifacts import find_file, publish_file
 from jarvis.server.catalogue import analysis_root, name_of
@@ -51,6 +51,13 @@ class FileRequest(Request):
         """What the job says when it has kept a file of this name."""
         publish_file(exports_dir() / job_id / name)
         return Made(self.analyses[0], {"file": f"{job_id}/{name}"})
+
+
+def subject_of(analysis: str) -> str:
+    """How a title names an analysis; UnknownAnalysisError where it is not kept."""
+    manifest = read_manifest(analysis_root(analysis))
+    gpu = manifest.hardware
+    return name_of(manifest) + (f" ({gpu.name})" if gpu else "")
 
 
 def file_name_of(run: Run, name: str) -> str:
