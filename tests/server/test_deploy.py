@@ -16,6 +16,8 @@ from jarvis import cli
 from jarvis.server.login import check_login
 from jarvis.server.settings import settings
 from jarvis.server.settings_shown import unknown_variables
+from jarvis.server.web.job_metrics import QueueFigures, figure_families
+from jarvis.server.web.metrics import REGISTRY
 from jarvis.server.web.stopping import AFTER_REQUESTS_S
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
@@ -36,17 +38,10 @@ class _Unit(configparser.RawConfigParser):
 
 
 def _is_understood(command: list[str]) -> bool:
-    """Whether the program takes these arguments; ``python -m`` stands for its module."""
+    """Whether the program takes these arguments."""
     program = Path(command[0]).name
     if program == "backup.sh":
         return (DEPLOY / program).is_file() and len(command) == 2
-    if program == "python":
-        from jarvis.server import worker
-
-        assert command[1:3] == ["-m", worker.__name__]
-        with pytest.raises(SystemExit) as ended:
-            worker.main([*command[3:], "--help"])
-        return ended.value.code == 0
     assert program == "jarvis"
     return callable(cli.parser().parse_args(command[1:]).run)
 
@@ -89,6 +84,16 @@ def test_the_settings_of_a_team_can_be_used(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("JARVIS_OIDC__COOKIE_SECRET", "c" * 40)
     check_login(settings())
     assert settings().public_url == "https://jarvis.example.org"
+
+
+def test_the_guide_names_every_file_and_every_figure() -> None:
+    guide = (DEPLOY.parent / "how-to" / "operate.md").read_text(encoding="utf-8")
+    assert [path.name for path in DEPLOY.iterdir() if f"../deploy/{path.name})" not in guide] == []
+    queue = figure_families(QueueFigures({}, 0, {}, 0, 0))
+    figures = {family.name for family in (*REGISTRY.collect(), *queue)}
+    ours = {name for name in figures if name.startswith("jarvis_")}
+    assert len(ours) > 8
+    assert [name for name in ours if f"`{name}" not in guide] == []
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)

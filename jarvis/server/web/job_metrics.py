@@ -77,23 +77,26 @@ class JobCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The figures as Prometheus takes them."""
-        figures = self._figures
-        answers = float(figures is not None)
+        answers = float(self._figures is not None)
         yield GaugeMetricFamily("jarvis_database_up", "1: the database answers", value=answers)
-        if figures is None:
-            return
-        jobs = GaugeMetricFamily("jarvis_jobs", "Jobs in the table", labels=("kind", "state"))
-        for labels, number in sorted(figures.jobs.items()):
-            jobs.add_metric(labels, number)
-        yield jobs
-        yield GaugeMetricFamily(
-            "jarvis_queue_oldest_seconds",
-            "How long the job that waits longest has waited",
-            value=figures.oldest_queued_s,
-        )
-        yield _job_times(figures)
-        yield GaugeMetricFamily("jarvis_workers", "Workers heard of lately", value=figures.workers)
-        yield GaugeMetricFamily("jarvis_slots", "Jobs that they run at once", value=figures.slots)
+        if self._figures is not None:
+            yield from figure_families(self._figures)
+
+
+def figure_families(figures: QueueFigures) -> Iterator[Metric]:
+    """The figures of the queue as Prometheus takes them."""
+    jobs = GaugeMetricFamily("jarvis_jobs", "Jobs in the table", labels=("kind", "state"))
+    for labels, number in sorted(figures.jobs.items()):
+        jobs.add_metric(labels, number)
+    yield jobs
+    yield GaugeMetricFamily(
+        "jarvis_queue_oldest_seconds",
+        "How long the job that waits longest has waited",
+        value=figures.oldest_queued_s,
+    )
+    yield _job_times(figures)
+    yield GaugeMetricFamily("jarvis_workers", "Workers heard of lately", value=figures.workers)
+    yield GaugeMetricFamily("jarvis_slots", "Jobs that they run at once", value=figures.slots)
 
 
 def _job_times(figures: QueueFigures) -> Metric:
