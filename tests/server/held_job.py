@@ -10,13 +10,11 @@ from tests.server.working import EVERY_JOB, held_file, hold_file
 
 
 def hold(step: Step) -> None:
-    """Wait at the step whose number the file of this job, or of every analysis, holds."""
+    """Wait at the step that the file of this job, or of every analysis, names."""
     job_id = os.environ[LABEL_VARIABLE].split("-")[1]
     names = (job_id, EVERY_JOB) if step.total == len(STEPS) else (job_id,)
     files = [file for file in map(hold_file, names) if file.exists()]
-    if step.state != "started" or not files:
-        return
-    if int(files[0].read_text()) == step.number:
+    if files and files[0].read_text() == f"{step.number} {step.state}":
         half = held_file(f"{job_id}-half")
         half.write_text(str(os.getpid()))
         half.rename(held_file(job_id))

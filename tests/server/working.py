@@ -79,12 +79,12 @@ def held_process(job_id: str) -> int:
     return pid
 
 
-def hold_at(job_id: str, step: int | None) -> None:
-    """Have a job stop at a step, or at none."""
+def hold_at(job_id: str, step: int | None, state: str = "started") -> None:
+    """Have a job stop at a step, when that is started, running or done, or at none."""
     if step is None:
         hold_file(job_id).unlink()
     else:
-        hold_file(job_id).write_text(str(step))
+        hold_file(job_id).write_text(f"{step} {state}")
 
 
 def is_done(engine: Engine, job_id: str) -> Job:
