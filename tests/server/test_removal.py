@@ -45,9 +45,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def by_name(made: Path, home: Path) -> dict[str, str]:
+def by_name(made: Path, home: Path, engine: Engine) -> dict[str, str]:
     """The ids of the analyses, the old one kept for 40 days and the new one for 10."""
-    shutil.copytree(made, home)
+    shutil.copytree(made, home, ignore=shutil.ignore_patterns("jarvis.db*"), dirs_exist_ok=True)
     ids = {str(e.manifest.model_name): e.id for e in read_catalogue().entries}
     for name, days in (("old", 40), ("new", 10)):
         grow_older(analysis_root(ids[name]) / "manifest.json", days)
@@ -73,6 +73,7 @@ def asked(engine: Engine, analysis_id: str) -> jobs.Job:
     return jobs.submit(engine, Export(analysis_id, "json").new_job())
 
 
+@on_both_databases
 def test_an_analysis_is_removed_with_all_its_files(by_name: dict[str, str]) -> None:
     removed = remove_analysis(by_name["new"])
     assert removed.size_bytes > 10_000
@@ -133,6 +134,7 @@ def test_without_limits_no_analysis_goes(by_name: dict[str, str]) -> None:
     assert leaving(plan(limits())) == set()
 
 
+@on_both_databases
 def test_old_analyses_go_and_take_their_uploads_with_them(by_name: dict[str, str]) -> None:
     planned = plan(limits(days=30))
     assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
@@ -157,6 +159,7 @@ def test_a_plan_changes_nothing(by_name: dict[str, str], home: Path) -> None:
     assert files() == before
 
 
+@on_both_databases
 def test_the_oldest_go_first_until_the_rest_is_small_enough(by_name: dict[str, str]) -> None:
     total = plan(limits()).total_bytes
     assert leaving(plan(limits(most=total))) == set()
@@ -174,6 +177,7 @@ def test_what_can_be_had_again_goes_before_any_analysis(by_name: dict[str, str])
     assert leaving(plan(limits(most=total - 500))) == {(Kind.EXPORT, "old.xlsx")}
 
 
+@on_both_databases
 def test_pinned_analyses_and_their_uploads_stay_whatever_the_limits(
     by_name: dict[str, str],
 ) -> None:
