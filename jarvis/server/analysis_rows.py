@@ -137,11 +137,18 @@ def new_version() -> str:
     return secrets.token_hex(_VERSION_BYTES)
 
 
-def record(engine: Engine, root: Path, version: str | None = None) -> None:
-    """Write down the analysis in ``root``, which has just been made, under its folder's name."""
+def record(engine: Engine, root: Path, version: str | None = None) -> str | None:
+    """Write down the analysis in ``root``, which has just been made, under its folder's name.
+
+    Gives the version that it replaces.
+    """
     row = _row_of(root, _written_ns(str(root))) | asdict(_keeper.get())
     with writing(engine) as connection:
+        replaced: str | None = connection.execute(
+            select(ANALYSES.c.version).where(ANALYSES.c.id == root.name).with_for_update()
+        ).scalar()
         connection.execute(_upsert(engine), row | ({"version": version} if version else {}))
+        return replaced
 
 
 def kept_rows(engine: Engine) -> dict[str, AnalysisRow]:

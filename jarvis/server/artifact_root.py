@@ -20,6 +20,7 @@ from fsspec.dircache import DirCache  # type: ignore[import-untyped]
 
 from jarvis.errors import JarvisError
 from jarvis.server.settings import settings
+from jarvis.workspace import analyses_dir
 
 ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"
 
@@ -43,6 +44,12 @@ OnBytes = Callable[[int, int], None]
 """Called with the bytes that have come and all that will, 0 where that is not known."""
 
 
+def named(key: str) -> str:
+    """What a file of the root is, for a sentence."""
+    kind, name, *rest = key.split("/")
+    return f"the analysis {name}" if kind == analyses_dir().name else (rest or [name])[-1]
+
+
 class ArtifactError(JarvisError):
     """The artifact root cannot be used."""
 
@@ -58,8 +65,8 @@ class MissingArtifactError(JarvisError):
 
     def __init__(self, root: str, key: str) -> None:
         super().__init__(
-            f"{posixpath.basename(key)} is not in the artifact root {root} any more: it was "
-            "removed. Make it, or upload it, again."
+            f"The artifact root {root} does not have {named(key)} any more: it was removed. Make "
+            "it, or upload it, again."
         )
 
 
@@ -68,10 +75,16 @@ class FullDiskError(JarvisError):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The disk of this server is full: {posixpath.basename(key)} cannot be fetched from "
-            "the artifact root. Make room (`jarvis prune --dry-run` says what may go), or lower "
+            f"The disk of this server is full: {named(key)} cannot be fetched from the artifact "
+            "root. Make room (`jarvis prune --dry-run` says what may go), or lower "
             "JARVIS_ARTIFACT_CACHE_GB, then try again."
         )
+
+
+def raise_if_full(error: OSError, key: str) -> None:
+    """FullDiskError where that is why a file was not written here."""
+    if error.errno in _DISK_FULL:
+        raise FullDiskError(key) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +162,7 @@ class ArtifactRoot:
                 self._check_there(fs, root)
                 raise MissingArtifactError(self.label, key) from None
             except OSError as error:
-                if error.errno in _DISK_FULL:
-                    raise FullDiskError(key) from error
+                raise_if_full(error, key)
                 raise
 
     def holds(self, key: str) -> bool:

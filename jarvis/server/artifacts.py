@@ -18,13 +18,15 @@ from pathlib import Path
 from jarvis.errors import JarvisError
 from jarvis.server import artifact_copies as copies
 from jarvis.server import jobs, shared_hardware
-from jarvis.server.analysis_rows import new_version, record
+from jarvis.server.analysis_rows import new_version, record, version_of
 from jarvis.server.artifact_copies import Copy
 from jarvis.server.artifact_root import (
     Artifact,
     ArtifactRoot,
     MissingArtifactError,
     OnBytes,
+    named,
+    raise_if_full,
 )
 from jarvis.server.artifact_root import artifact_root as shared_root
 from jarvis.server.database import ACTIVE, database
@@ -47,8 +49,8 @@ class DamagedArtifactError(JarvisError):
 
     def __init__(self, root: ArtifactRoot, key: str) -> None:
         super().__init__(
-            f"{key} in the artifact root {root.label} is damaged. Remove it there, then analyse, "
-            "or upload, the trace again."
+            f"In the artifact root {root.label}, {named(key)} is damaged ({key}). Remove the file "
+            "there, then analyse, or upload, the trace again."
         )
 
 
@@ -81,12 +83,13 @@ def keep_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
         make(made)
         write_zip(packed, made)
         root.put(packed, _analysis(analysis_id, version))
-        record(database(), made, version)
+        replaced = record(database(), made, version)
         with copies.only_one(_analysis(analysis_id)):
             with staged_folder(place, lambda: None) as folder:
                 shutil.copytree(made, folder, dirs_exist_ok=True)
             copies.note(_analysis(analysis_id), version)
-    _remove_other_versions(root, analysis_id, version)
+    if replaced is not None:  # only who replaced a version knows that nobody lists it any more
+        root.remove(_analysis(analysis_id, replaced))
     _make_room()
     return place
 
@@ -117,9 +120,11 @@ def is_here(analysis_id: str) -> bool:
 
 
 def remove_analysis(analysis_id: str) -> None:
-    """Remove all versions there, and the copy here."""
+    """Remove what the list names there, and the copy here."""
     if (root := shared_root()) is not None:
-        _remove_other_versions(root, analysis_id, None)
+        version = version_of(database(), analysis_id)
+        if version is not None:
+            root.remove(_analysis(analysis_id, version))
         copies.drop(_analysis(analysis_id))
 
 
@@ -229,6 +234,9 @@ def _fetch_analysis(root: ArtifactRoot, analysis_id: str, version: str) -> None:
                     packed.extractall(folder)
             except zipfile.BadZipFile as error:
                 raise DamagedArtifactError(root, key) from error
+            except OSError as error:
+                raise_if_full(error, key)
+                raise
 
 
 def _is_old(artifact: Artifact) -> bool:
@@ -254,13 +262,6 @@ def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | No
                     raise DamagedArtifactError(root, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         fetched.replace(path)
-
-
-def _remove_other_versions(root: ArtifactRoot, analysis_id: str, version: str | None) -> None:
-    """A reader that was about to fetch one of them looks at the table again."""
-    stays = None if version is None else _analysis(analysis_id, version)
-    there = root.below(_analysis(analysis_id))
-    root.remove(*(artifact.key for artifact in there if artifact.key != stays))
 
 
 def _make_room() -> None:

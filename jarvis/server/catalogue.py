@@ -178,10 +178,20 @@ def analysis_root(analysis_id: str) -> Path:
     if not is_analysis_id(analysis_id):
         raise UnknownAnalysisError(analysis_id)
     if is_shared():
-        version = version_of(database(), analysis_id)
-        if version is None:
-            raise UnknownAnalysisError(analysis_id)
-        return analysis_here(analysis_id, version)
+        return _fetched(analysis_id)
     if not RunPaths(root).manifest.is_file():
         raise UnknownAnalysisError(analysis_id)
     return root
+
+
+def _fetched(analysis_id: str) -> Path:
+    """The folder of a shared analysis; one that is replaced meanwhile is asked for anew."""
+    tried = None
+    while (version := version_of(database(), analysis_id)) is not None:
+        try:
+            return analysis_here(analysis_id, version)
+        except MissingArtifactError:
+            if version == tried:
+                raise
+            tried = version
+    raise UnknownAnalysisError(analysis_id)

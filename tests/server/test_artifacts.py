@@ -1,5 +1,6 @@
 """Machines with homes of their own share a database and an artifact root of each kind."""
 
+import errno
 import io
 import os
 import shutil
@@ -8,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from sqlalchemy import Engine
@@ -21,6 +23,7 @@ from jarvis.server.artifact_root import (
     ROOT_VARIABLE,
     ArtifactError,
     ArtifactRoot,
+    FullDiskError,
     MissingArtifactError,
     artifact_root,
 )
@@ -357,7 +360,9 @@ def test_a_version_that_is_gone_is_said_and_its_copy_is_not_taken_for_it(
     for file in folder_root.rglob("*.zip"):
         file.unlink()
     machines.use("first")
-    with pytest.raises(MissingArtifactError, match="any more"):
+    with pytest.raises(
+        MissingArtifactError, match=f"does not have the analysis {analysis} any more"
+    ):
         analysis_root(analysis)
     machines.use("third")
     with pytest.raises(MissingArtifactError):
@@ -401,7 +406,7 @@ def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
     machines.use("second")
     failed = worked_off(engine, job)
     assert failed.error is not None
-    assert "tiny.json is not in the artifact root" in failed.error
+    assert f"The artifact root {folder_root} does not have tiny.json any more" in failed.error
     away.rename(stored)
     assert worked_off(engine, jobs.retry(engine, job.id)).error is None
 
@@ -509,3 +514,62 @@ def test_gpus_described_before_there_was_a_root_are_shared(
     machines.use("second")
     shared_hardware.follow()
     assert "ours" in load_hardware().presets("MI300X")
+
+
+def test_two_machines_that_make_the_same_at_once_lose_nothing(
+    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(analysed, "before")
+    put, made = ArtifactRoot.put, threading.Barrier(6)
+
+    def all_at_once(self: ArtifactRoot, source: Path, key: str) -> None:
+        put(self, source, key)
+        made.wait(10)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArtifactRoot, "put", all_at_once)
+        threads = [threading.Thread(target=keep, args=(analysed, str(n))) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    (stored,) = folder_root.rglob("*.zip")
+    assert stored.stem == version_of(database(), analysed.name)
+    machines.use("second")
+    assert note_of(analysed.name) in set("012345")
+
+
+def test_a_version_that_is_replaced_while_it_is_fetched_is_asked_for_anew(
+    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = keep(analysed, "first")
+    get = ArtifactRoot.get
+    machines.use("second")
+
+    def replaced_before(self: ArtifactRoot, key: str, *rest: object) -> None:
+        monkeypatch.setattr(ArtifactRoot, "get", get)
+        machines.use("first")
+        keep(analysed, "second")
+        machines.use("second")
+        get(self, key, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ArtifactRoot, "get", replaced_before)
+    assert note_of(analysis) == "second"
+
+
+def test_a_disk_that_is_full_here_is_a_sentence_and_nothing_is_half(
+    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = keep(analysed)
+    home = machines.use("second")
+
+    def full(packed: ZipFile, folder: Path) -> None:
+        (folder / "manifest.json").touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ZipFile, "extractall", full)
+        with pytest.raises(FullDiskError, match=f"the analysis {analysis} cannot be fetched"):
+            analysis_root(analysis)
+    assert not list((home / "analyses").iterdir())
+    assert analysis_root(analysis).is_dir()
