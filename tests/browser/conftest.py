@@ -35,7 +35,7 @@ class Server:
 
     def __init__(self, home: Path, **settings: str) -> None:
         self.home = home
-        self._settings = settings
+        self.settings = settings
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -45,7 +45,7 @@ class Server:
     def start(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "jarvis.cli", "serve", "--port", str(self.port)],
-            env={**os.environ, "JARVIS_HOME": str(self.home), **self._settings},
+            env={**os.environ, "JARVIS_HOME": str(self.home), **self.settings},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
