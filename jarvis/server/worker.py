@@ -187,11 +187,11 @@ class Worker:
         return there if self._slots is None else min(self._slots, there)
 
     def _claim(self) -> Job | None:
-        """The next job that there is a slot for."""
-        quick = sum(_job(child).kind in QUICK for child in self._running)
-        if len(self._running) - quick < self.slots:
-            return jobs.claim(self._engine, self.id)
-        return jobs.claim(self._engine, self.id, QUICK) if quick == 0 else None
+        """The next job that there is a slot for; one slot more, so that a quick one can pass."""
+        if len(self._running) > self.slots:
+            return None
+        long = sum(_job(child).kind not in QUICK for child in self._running)
+        return jobs.claim(self._engine, self.id, () if long < self.slots else QUICK)
 
     def _beat(self) -> None:
         headway = {_job(child).id: child.headway for child in self._running}
