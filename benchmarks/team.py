@@ -11,6 +11,7 @@ when what it made cannot be opened; *half-written* counts folders in between.
 """
 
 import argparse
+import gzip
 import os
 import random
 import signal
@@ -185,8 +186,8 @@ def broken(name: str, server: Server, traces: Sequence[Path], fault: Callable[[]
 
 def many_uploads(server: Server, traces: Sequence[Path]) -> Case:
     """A few users, and uploads that all begin at once; each is analysed."""
-    before_mb = server.memory_mb()
-    with Memory(server) as memory, crowd([server], PAGE, FEW_USERS, THINK_S) as seen:
+    with crowd([server], PAGE, FEW_USERS, THINK_S) as seen, Memory(server) as memory:
+        before_mb = server.memory_mb()
         arrived = upload_all(server, traces)
         growth_mb = memory.web_mb - before_mb
         took_s = arrived.asked.settle()
@@ -296,12 +297,16 @@ def killed_web_process(home: Path, analysis: str, traces: Sequence[Path]) -> Cas
 
 
 def traces_of(folder: Path, count: int, megabytes: float, ending: str = ".json.gz") -> list[Path]:
-    """Traces of about this size, no two the same."""
+    """Traces of about this size: the same events, and bytes of which no two are the same."""
     steps = max(1, round(megabytes / MB_PER_STEP))
-    return [
-        write_sample(folder / f"{ending[1:]}-{seed}{ending}", steps, seed=seed, scale="large")
-        for seed in range(1, count + 1)
-    ]
+    text = write_sample(folder / "simulated.json", steps, scale="large").read_bytes()
+    traces = []
+    for number in range(count):
+        trace = folder / f"{ending[1:]}-{number}{ending}"
+        own = b'{"copy": %d, ' % number + text.removeprefix(b"{")
+        trace.write_bytes(gzip.compress(own, 1) if ending.endswith(".gz") else own)
+        traces.append(trace)
+    return traces
 
 
 def measured(home: Path, folder: Path, options: argparse.Namespace) -> Iterator[Case]:
