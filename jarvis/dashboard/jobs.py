@@ -75,12 +75,11 @@ def render() -> None:
         navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
         return
     st.caption(_summary(by_state))
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        wanted = _filters(sum(by_state.values()))
-        of_these = jobs.counts(engine, visitor(), kinds=wanted.kinds, owner=wanted.owner)
-        states = wanted.states or of_these
-        count = sum(of_these.get(state, 0) for state in states)
-        number = page_number(PAGE, count, str(wanted), None)
+    wanted = _filters(sum(by_state.values()))
+    of_these = jobs.counts(engine, visitor(), kinds=wanted.kinds, owner=wanted.owner)
+    states = wanted.states or of_these
+    count = sum(of_these.get(state, 0) for state in states)
+    number = page_number(PAGE, count, str(wanted), None)
     _settle_chosen()
     if any(by_state.get(state) for state in ACTIVE):
         _live(wanted, number)
@@ -89,17 +88,21 @@ def render() -> None:
 
 
 def _filters(count: int) -> _Wanted:
-    """Which jobs to list; by kind and owner where there are more than a page shows."""
-    state = choice("jobs_state", "Show", list(_STATES), "Jobs in this state only.")
+    """Which jobs to list; by kind and owner where there are many."""
+    by_state, by_kind, by_owner = st.columns([3.4, 2, 2])
+    with by_state:
+        state = choice("jobs_state", "Show", list(_STATES), "Jobs in this state only.")
     if count <= _MANY:
         return _Wanted(_STATES[state])
-    kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Jobs that do this only.")
+    with by_kind:
+        kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Jobs that do this only.")
     kinds = () if kind == _ALL else (JobKind(kind),)
     names = jobs.owners(database(), visitor())
     if len(names) < 2:
         return _Wanted(_STATES[state], kinds)
     people = {_ALL: "Everybody", **{name: name for name in names}}
-    owner = keyed_choice("jobs_owner", "Owner", people, _ALL, "Jobs that this person asked for.")
+    with by_owner:
+        owner = keyed_choice("jobs_owner", "Owner", people, _ALL, "Jobs of this person only.")
     return _Wanted(_STATES[state], kinds, None if owner == _ALL else owner)
 
 

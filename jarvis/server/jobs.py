@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Engine,
-    Text,
     Select,
+    Text,
     and_,
     case,
     delete,
@@ -156,12 +156,17 @@ def recent(
     limit: int = 100,
     offset: int = 0,
 ) -> list[Job]:
-    """Jobs that a person may see, those that wait or run first, then the newest.
+    """Jobs that a person may see: those that run, those that wait as they came, then the newest.
 
     Of some states, kinds or one owner only where given. That a trace was read is no news: such jobs
     are left out when they are done.
     """
-    order = case((_is_active(), 0), else_=1), JOBS.c.created.desc(), JOBS.c.id
+    order = (
+        case((JOBS.c.state == JobState.RUNNING, 0), (_is_waiting(), 1), else_=2),
+        case((_is_waiting(), JOBS.c.created)),
+        JOBS.c.created.desc(),
+        JOBS.c.id,
+    )
     wanted = select(JOBS).where(_is_listed(person, kinds, owner)).order_by(*order)
     if states:
         wanted = wanted.where(JOBS.c.state.in_(states))

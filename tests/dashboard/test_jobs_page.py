@@ -58,8 +58,8 @@ def test_every_state_has_its_row_and_its_progress(
     page = filed("jobs")
     assert not page.exception
     rows = page.dataframe[0].value.set_index("id")
-    assert list(rows.index) == [waiting.id, running.id, failed.id]
-    assert [state.split()[1] for state in rows["state"]] == ["waiting", "running", "failed"]
+    assert list(rows.index) == [running.id, waiting.id, failed.id]
+    assert [state.split()[1] for state in rows["state"]] == ["running", "waiting", "failed"]
     assert rows.loc[running.id, "percent"] == 25.0
     assert rows.loc[running.id, "step"] == "GPU timeline"
     assert rows.loc[waiting.id, "owner"] == "ann@example.com"

@@ -188,14 +188,17 @@ def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
     assert (taken.id, taken.step, taken.attempts) == (job.id, None, 2)
 
 
-def test_active_jobs_are_listed_first_then_the_newest(engine: Engine) -> None:
-    ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(4)]
-    jobs.cancel(engine, ids[2])
-    jobs.cancel(engine, ids[3])
-    assert [job.id for job in jobs.recent(engine)] == [ids[1], ids[0], ids[3], ids[2]]
-    assert [job.id for job in jobs.recent(engine, limit=2, offset=1)] == [ids[0], ids[3]]
+def test_what_runs_is_listed_first_then_what_waits_then_the_newest(engine: Engine) -> None:
+    ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(5)]
+    running, first, second, *ended = ids
+    jobs.claim(engine, "w")
+    for job_id in ended:
+        jobs.cancel(engine, job_id)
+    newest = ended[::-1]
+    assert [job.id for job in jobs.recent(engine)] == [running, first, second, *newest]
+    assert [job.id for job in jobs.recent(engine, limit=2, offset=2)] == [second, newest[0]]
     cancelled = jobs.recent(engine, states=[JobState.CANCELLED])
-    assert [job.id for job in cancelled] == [ids[3], ids[2]]
+    assert [job.id for job in cancelled] == newest
 
 
 def test_an_unknown_job_is_a_sentence(engine: Engine) -> None:
