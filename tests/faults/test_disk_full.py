@@ -14,7 +14,8 @@ from sqlalchemy import Engine
 
 from jarvis.parquet import write_parquet
 from jarvis.pipeline import STEPS
-from jarvis.server import jobs
+from jarvis.server import jobs, uploads
+from jarvis.server.arrivals import arriving
 from jarvis.server.database import DatabaseError, JobState
 from jarvis.server.job_kinds import Analyze, Export
 from jarvis.server.jobs import Job, NewJob
@@ -34,7 +35,8 @@ DISK_MB = 16
 HELD_STEPS = (1, len(STEPS) - 1, len(STEPS))
 """Before anything is read, before reports are written, and in the midst of writing."""
 
-SENTENCE = r"No space left on device|disk is full"
+PIECE_BYTES = 1 << 16
+"""As a web server hands them on."""
 
 
 @pytest.fixture
@@ -55,14 +57,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @contextmanager
-def full(disk: Path) -> Iterator[None]:
-    """Nothing more can be written meanwhile."""
+def full(disk: Path, but_bytes: int = 0) -> Iterator[None]:
+    """Nothing more than so many bytes can be written meanwhile."""
     filler = disk / f"filler-{secrets.token_hex(4)}"
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             with contextlib.suppress(OSError):
                 while True:
                     file.write(bytes(size))
+    os.truncate(filler, filler.stat().st_size - but_bytes)
     try:
         yield
     finally:
@@ -126,3 +129,25 @@ def held_job(engine: Engine, new: NewJob, step: int) -> Job:
     job = jobs.submit(engine, new)
     hold_at(job.id, step)
     return job
+
+
+def test_an_upload_keeps_what_has_arrived_and_goes_on_with_room(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "FREE_BYTES", 0)
+    content = os.urandom(3 << 20)
+    begun = uploads.create("large.json.gz", len(content), None)
+    with full(home, but_bytes=1 << 20), pytest.raises(uploads.NoSpaceError, match="room"):
+        send(begun.id, 0, content)
+    arrived = uploads.find(begun.id).offset_bytes
+    assert 0 < arrived < len(content)
+    trace = send(begun.id, arrived, content[arrived:]).trace
+    assert trace is not None
+    assert trace.read_bytes() == content
+
+
+def send(upload_id: str, offset: int, content: bytes) -> uploads.Upload:
+    with arriving(upload_id, offset, None) as arrival:
+        for start in range(0, len(content), PIECE_BYTES):
+            arrival.write(content[start : start + PIECE_BYTES])
+        return arrival.end()

@@ -1,0 +1,33 @@
+"""The web process is killed while a job runs: the next one goes on with it by itself."""
+
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.catalogue import analysis_root
+from jarvis.server.database import JobState
+from jarvis.server.intake import sample_trace
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.submission import Submission
+from jarvis.workspace import analyses_dir
+from tests.browser.conftest import Server
+from tests.server.working import is_done, wait_for
+
+
+def test_a_job_goes_on_after_the_web_process_was_killed(engine: Engine, home: Path) -> None:
+    server = Server(home)
+    try:
+        server.start()
+        job = jobs.submit(engine, Analyze(Submission(sample_trace())).new_job())
+        wait_for(lambda: jobs.find(engine, job.id).step)
+        server.kill()
+        wait_for(lambda: jobs.find(engine, job.id).state is JobState.QUEUED)
+        assert list(analyses_dir().glob("*")) == []
+        server.start()
+        done = is_done(engine, job.id)
+        assert done.attempts == 2
+        assert done.analysis_id is not None
+        assert analysis_root(done.analysis_id).is_dir()
+    finally:
+        server.stop()
