@@ -141,6 +141,8 @@ def _where(job: Job) -> str:
     parts = [f"{escape(job.step)} ({job.step_number} of {job.step_count})"]
     if job.bytes_total:
         parts.append(f"{byte_size(job.bytes_done or 0)} of {byte_size(job.bytes_total)}")
+    elif job.bytes_done:
+        parts.append(byte_size(job.bytes_done))
     return " · ".join(parts)
 
 

@@ -14,6 +14,7 @@ from jarvis.dashboard.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.links import note_control, notice
 from jarvis.dashboard.polling import polled
 from jarvis.dashboard.row_order import PAGE_ROWS, page_number
+from jarvis.dashboard.trace_fetch import SOURCE
 from jarvis.dashboard.visitor import visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
@@ -281,6 +282,14 @@ def _ended(job: Job) -> None:
     if job.result.get("is_reused"):
         st.info("This was made before; the kept analysis is as good.", icon=":material/history:")
     offer_file(job)
+    if "trace" in job.result:
+        navigation.link(
+            navigation.INGEST,
+            "Go on with the trace",
+            icon=":material/upload_file:",
+            ingest_source=SOURCE,
+            ingest_fetch_job=job.id,
+        )
     if job.analysis_id is not None:
         navigation.link(
             navigation.OVERVIEW,

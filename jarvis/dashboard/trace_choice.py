@@ -6,12 +6,12 @@ from pathlib import Path
 import streamlit as st
 
 from jarvis.dashboard.controls import choice, text_input
-from jarvis.dashboard.trace_fetch import fetched_trace
+from jarvis.dashboard.trace_fetch import SOURCE, fetched_trace
 from jarvis.dashboard.upload import uploaded_trace
 from jarvis.server.intake import sample_trace, server_trace, trace_roots
 from jarvis.workspace import home
 
-UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", "address", "sample"
+UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", SOURCE, "sample"
 
 
 def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:

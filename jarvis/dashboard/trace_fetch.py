@@ -16,6 +16,9 @@ from jarvis.server.jobs import Job
 from jarvis.server.places import path_at
 from jarvis.server.settings import settings
 
+SOURCE = "address"
+"""The choice of the ingest page that this is."""
+
 
 def fetched_trace(prefix: str) -> Path | None:
     """The trace that was fetched last on this page, or None while there is none."""
@@ -53,7 +56,7 @@ def _fetch(prefix: str, address: str) -> None:
 
 def _kept(job: Job) -> Path:
     """The trace of a job that is done."""
-    again = " The same bytes were here before." if job.result.get("is_reused") else ""
+    again = " The same bytes were here before." if job.result.get("was_here") else ""
     st.caption(f":material/check_circle: {escape(job.title)}: done.{again}")
     return path_at(job.result["trace"])
 

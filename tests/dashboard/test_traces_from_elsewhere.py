@@ -70,6 +70,14 @@ def test_a_trace_of_an_address_is_described_and_analysed(filed: Draw, server: Fi
     assert len(server.asked) == 1
 
 
+def test_the_page_of_jobs_leads_on_from_a_fetched_trace(filed: Draw, server: FileServer) -> None:
+    address = f"http://127.0.0.1:{server.port}/small.json"
+    page = press(filed("ingest", ingest_source="address", ingest_url=address), "Fetch")
+    page = filed("jobs", job=page.query_params["ingest_fetch_job"])
+    assert not page.exception
+    assert "Go on with the trace" in [link.proto.label for link in page.get("page_link")]
+
+
 def test_an_address_that_is_not_allowed_is_refused_with_a_sentence(
     filed: Draw, server: FileServer
 ) -> None:

@@ -10,7 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class FileServer:
-    """What is sent; ``breaks`` says after how many bytes each of the next answers is cut off."""
+    """What is sent, and where it goes wrong.
+
+    ``breaks`` says after how many bytes each of the next answers is cut off, ``sends_only`` how
+    many bytes of the rest are sent as a part of it, and ``holds_after`` when an answer stops.
+    """
 
     content: bytes
     port: int = 0
@@ -20,7 +24,10 @@ class FileServer:
     status: int = 200
     location: str | None = None
     disposition: str | None = None
+    sends_only: int | None = None
+    holds_after: int | None = None
     breaks: list[int] = field(default_factory=list)
+    let_go: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
 
@@ -41,6 +48,7 @@ def file_server(content: bytes, tls: ssl.SSLContext | None = None) -> Iterator[F
     try:
         yield described
     finally:
+        described.let_go.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -64,11 +72,15 @@ class _Handler(BaseHTTPRequestHandler):
         if given.disposition is not None:
             headers["Content-Disposition"] = given.disposition
         if start:
-            end = len(given.content)
-            headers["Content-Range"] = f"bytes {start}-{end - 1}/{end}"
+            body = body[: given.sends_only]
+            end = start + len(body)
+            headers["Content-Length"] = str(len(body))
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(given.content)}"
         self._answer(206 if start else given.status, headers)
         cut = given.breaks.pop(0) if given.breaks else None
-        self.wfile.write(body[:cut])
+        self.wfile.write(body[: given.holds_after if cut is None else cut])
+        if given.holds_after is not None:
+            given.let_go.wait()
         self.close_connection = True
 
     def _start(self) -> int:

@@ -13,19 +13,22 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from sqlalchemy import Engine
 
 from jarvis.pipeline import STEPS, Step
 from jarvis.run import read_manifest
-from jarvis.server import fetching
+from jarvis.server import fetching, jobs
 from jarvis.server.catalogue import analysis_root
+from jarvis.server.database import JobState
 from jarvis.server.fetching import AddressError, FetchError, fetch_trace, over_http, over_sftp
 from jarvis.server.intake import IntakeError, KeptTrace
 from jarvis.server.job_kinds import request_of
-from jarvis.server.job_kinds.fetches import Fetch, Wishes
+from jarvis.server.job_kinds.fetches import FETCH_STEP, Fetch, Wishes
 from jarvis.server.places import path_at
 from jarvis.workspace import uploads_dir
 from tests.builders import trace
 from tests.server.file_server import FileServer, file_server
+from tests.server.working import ended, wait_for, worker
 from tests.services.sshd import Sshd, make_key, node
 
 __all__ = ["node"]
@@ -96,6 +99,12 @@ def test_where_the_rest_cannot_be_had_all_comes_again(
     server.breaks = [300_000]
     kept, _ = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
     assert kept.path.read_bytes() == CONTENT
+
+
+def test_a_part_that_is_not_all_of_the_rest_is_refused(server: FileServer, tmp_path: Path) -> None:
+    server.breaks, server.sends_only = [300_000], 10
+    with pytest.raises(FetchError, match="the answer was 206"):
+        fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
 
 
 def test_a_file_that_changed_meanwhile_comes_whole(server: FileServer, tmp_path: Path) -> None:
@@ -371,6 +380,7 @@ def test_a_job_fetches_and_says_where_the_trace_is(server: FileServer, home: Pat
     steps: list[Step] = []
     made = asked.run(steps.append, "a1b2")
     assert made.analysis_id is None
+    assert not made.result["was_here"]
     assert path_at(made.result["trace"]).read_bytes() == CONTENT
     assert [step.state for step in steps][:2] == ["started", "running"]
     assert steps[-1].state == "done"
@@ -405,3 +415,14 @@ def test_a_job_that_was_asked_for_is_not_done_when_the_setting_changed(
     with pytest.raises(AddressError):
         asked.run(lambda _: None, "a1b2")
     assert not server.asked
+
+
+def test_a_cancelled_job_leaves_nothing(server: FileServer, engine: Engine) -> None:
+    server.holds_after = 300_000
+    with worker():
+        job = jobs.submit(engine, Fetch(f"http://127.0.0.1:{server.port}/a.json").new_job())
+        wait_for(lambda: jobs.find(engine, job.id).step == FETCH_STEP and server.asked)
+        assert list(uploads_dir().glob(".*"))
+        jobs.cancel(engine, job.id)
+        assert ended(engine, job.id, 3).state is JobState.CANCELLED
+        wait_for(lambda: not list(uploads_dir().glob(".*")), 3)

@@ -1,6 +1,7 @@
 """A file by http or https, whose every hop is checked before it is asked."""
 
 import logging
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from jarvis.server.fetching.base import (
 MAX_REDIRECTS = 5
 
 _WEAK = "W/"
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 _REMEDIES = {
     HTTPStatus.UNAUTHORIZED: "It wants to know who asks: give a signed address, or upload the file",
     HTTPStatus.FORBIDDEN: "The address may have run out: give a new one, or upload the file",
@@ -63,9 +65,7 @@ class HttpFile:
 
     def _opened(self, address: Address, response: httpx.Response, offset: int) -> Opened:
         status, headers = response.status_code, response.headers
-        is_rest = status == HTTPStatus.PARTIAL_CONTENT and headers.get(
-            "content-range", ""
-        ).startswith(f"bytes {offset}-")
+        is_rest = status == HTTPStatus.PARTIAL_CONTENT and _is_rest(headers, offset)
         if not is_rest and status != HTTPStatus.OK:
             raise FetchError(_refusal(self._address, status))
         tag = headers.get("etag", _WEAK)
@@ -143,6 +143,12 @@ def _pieces(address: Address, response: httpx.Response) -> Iterator[bytes]:
             f"{address.host_and_port} stopped sending: {shortened(one_line(str(error)), 200)}. "
             "Try again."
         ) from error
+
+
+def _is_rest(headers: httpx.Headers, offset: int) -> bool:
+    """Whether what is sent begins where it was asked to, and goes on to the end of the file."""
+    sent = _RANGE.fullmatch(headers.get("content-range", ""))
+    return sent is not None and int(sent[1]) == offset > 0 and int(sent[2]) + 1 == int(sent[3])
 
 
 def _attached(headers: httpx.Headers) -> str:

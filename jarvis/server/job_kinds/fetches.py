@@ -56,11 +56,12 @@ class Fetch(Request):
         return (uploads_dir(), *(() if self.wishes is None else self._analysis(Path()).folders))
 
     def run(self, progress: Progress, job_id: str) -> Made:
-        """Gives ``trace``, its address here, or the analysis."""
+        """Gives the analysis, or ``trace``, as other machines find it too; ``was_here`` where the
+        same bytes were kept before."""
         total = 1 if self.wishes is None else 1 + len(STEPS)
         kept = self._fetched(progress, total)
         if self.wishes is None:
-            return Made(None, {"trace": address(kept.path), "is_reused": kept.is_reused})
+            return Made(None, {"trace": address(kept.path), "was_here": kept.is_reused})
         return self._analysis(kept.path).run(as_part(progress, 1, total), job_id)
 
     def _analysis(self, trace: Path) -> Analyze:
