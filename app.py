@@ -1,6 +1,7 @@
 """The dashboard as a web application: ``streamlit run app.py``."""
 
 import streamlit as st
+from streamlit import config
 
 from jarvis.dashboard import MAIN
 from jarvis.server.login import login_secrets
@@ -9,11 +10,13 @@ from jarvis.server.settings import settings
 from jarvis.server.web import middleware, routes
 from jarvis.server.web.lifespan import lifespan
 
+if (public_url := settings().public_url) is not None:  # where a proxy changes the host
+    config.set_option("server.corsAllowedOrigins", [public_url])
 app = st.App(
     MAIN,
     secrets=login_secrets(settings()),
     lifespan=lifespan,
     routes=routes(),
-    middleware=middleware(st.get_option("server.address") or ""),
+    middleware=middleware(),
 )
 configure_logs("web")  # last: Streamlit sets up lines of its own

@@ -77,7 +77,7 @@ def inputs() -> list[BadInput]:
         BadInput("Operators named as script, formula, link and path", _attacking_names),
         BadInput("A request under another name that points here", lambda _: _ask(host="evil.test")),
         BadInput(
-            "A change that a page of another site asks for",
+            "A request that a page of another site sends",
             lambda _: _ask(origin="http://evil.test"),
         ),
         BadInput("A request of 2 MB that is no upload", lambda _: _ask(content=b" " * 2 * MB)),
@@ -248,7 +248,7 @@ def _ask(content: bytes = b"", **headers: str) -> None:
     """Ask a server for a change; its answer, where that is a refusal."""
     served = Starlette(
         routes=[Route("/", lambda _: Response(), methods=["POST"])],
-        middleware=middleware("127.0.0.1"),
+        middleware=middleware(),
     )
     with TestClient(served, base_url="http://127.0.0.1") as client:
         answer = client.post("/", content=content, headers=headers)

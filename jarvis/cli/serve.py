@@ -59,6 +59,7 @@ def _slots(text: str) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from jarvis.server.login import check_login, check_reach
     from jarvis.server.settings import PREFIX, settings
+    from jarvis.server.web.hosts import ADDRESS_VARIABLE
 
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
@@ -82,8 +83,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     os.environ[HOME_VARIABLE] = str(home().resolve())
     app = resource("app.py")
     os.chdir(app.parent)
-    os.environ["STREAMLIT_SERVER_PORT"] = str(arguments.port)
-    os.environ["STREAMLIT_SERVER_ADDRESS"] = arguments.host
+    os.environ[ADDRESS_VARIABLE] = arguments.host
     command = [sys.executable, "-m", "uvicorn", f"{app.stem}:app", *_options(arguments)]
     os.execv(sys.executable, command)  # so that a signal reaches the server itself
 

@@ -1,5 +1,6 @@
 """What the web server does beside drawing pages: its own routes, and what wraps requests."""
 
+import os
 from collections.abc import Sequence
 
 from starlette.middleware import Middleware
@@ -9,7 +10,7 @@ from jarvis.server.settings import settings
 from jarvis.server.web.bodies import BodyLimits
 from jarvis.server.web.headers import SecureHeaders
 from jarvis.server.web.health import HEALTH_ROUTES
-from jarvis.server.web.hosts import AllowedHosts, answered_names
+from jarvis.server.web.hosts import ADDRESS_VARIABLE, AllowedHosts, answered_names
 from jarvis.server.web.metrics import METRICS_ROUTES
 from jarvis.server.web.proxies import TrustedProxies
 from jarvis.server.web.requests import Requests
@@ -22,13 +23,10 @@ def routes() -> Sequence[BaseRoute]:
     return [*HEALTH_ROUTES, *METRICS_ROUTES, Mount(PREFIX, app=api())]
 
 
-def middleware(bound_to: str) -> Sequence[Middleware]:
-    """What wraps every request and websocket, the outermost first.
-
-    ``bound_to`` is the address that the server listens on.
-    """
+def middleware() -> Sequence[Middleware]:
+    """What wraps every request and websocket, the outermost first."""
     now = settings()
-    names = answered_names(now, bound_to)
+    names = answered_names(now, os.environ.get(ADDRESS_VARIABLE, ""))
     return [
         Middleware(TrustedProxies),
         Middleware(SecureHeaders, public_url=now.public_url),

@@ -13,9 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from jarvis.server.settings import Settings
 from jarvis.server.web.refusals import header, refuse
 
+ADDRESS_VARIABLE = "STREAMLIT_SERVER_ADDRESS"
+"""The address that the server listens on, by which Streamlit's own command takes it too."""
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ANY = "*"
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def host_of(netloc: str) -> str | None:
 
 
 class AllowedHosts:
-    """Refuses requests under other names, and changes that pages of other sites ask for."""
+    """Refuses requests under other names, and those of pages of other sites."""
 
     def __init__(self, app: ASGIApp, names: HostNames, public_url: str | None) -> None:
         self._app = app
@@ -97,9 +99,8 @@ class AllowedHosts:
             await self._app(scope, receive, send)
 
     def _is_foreign(self, scope: Scope, host: str | None) -> bool:
-        """Whether a page of another site asks for more than a look."""
-        if scope["type"] == "http" and scope["method"] in _SAFE_METHODS:
-            return False
+        """Whether a page of another site asks; one that only shows a link or a picture to here does
+        not say so, and gets no more than that."""
         origin = header(scope, "origin")
         if origin is None:  # a program; browsers always say
             return False

@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from jarvis.server import jobs
 from jarvis.server.database import DatabaseError, JobKind, JobState
@@ -130,10 +132,22 @@ def test_requests_are_counted_by_route_not_by_address(served: Serving) -> None:
     labels = (("method", "GET"), ("route", "/healthz"), ("status", "200"))
     assert figures["jarvis_http_requests_total", labels] >= 1
     assert figures["jarvis_http_request_seconds_count", labels[:2]] >= 1
-    assert figures["jarvis_sessions", ()] == 0
     assert figures["process_resident_memory_bytes", ()] > 10e6
     assert figures["jarvis_database_up", ()] == 1
     assert figures["jarvis_workers", ()] == 1
+
+
+def test_an_open_page_is_counted_while_it_is_open(served: Serving) -> None:
+    def sessions() -> float:
+        return _figures(served.client.get("/metrics").text)["jarvis_sessions", ()]
+
+    address = f"ws://127.0.0.1:{served.port}/_stcore/stream"
+    with connect(address, subprotocols=[Subprotocol("streamlit")]):
+        assert sessions() == 1
+    deadline = time.monotonic() + 5
+    while sessions() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert sessions() == 0
 
 
 def test_the_queue_is_counted(engine: Engine) -> None:

@@ -57,6 +57,7 @@ def _websocket(served: Serving, origin: str | None, host: str | None = None) -> 
 def test_a_websocket_of_our_own_page_is_opened(served: Serving) -> None:
     _websocket(served, None)
     _websocket(served, served.url)
+    _websocket(served, "https://jarvis.example.org")  # behind a proxy that changes the host
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://"])
@@ -73,8 +74,8 @@ def test_a_websocket_under_another_name_is_not(served: Serving) -> None:
     assert refused.value.response.status_code == 400
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_changes_that_another_page_asks_for_are_refused(served: Serving, method: str) -> None:
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def test_what_another_page_asks_for_is_refused(served: Serving, method: str) -> None:
     headers = {"Origin": "http://evil.example", "Content-Type": "text/plain"}
     answer = served.client.request(method, "/api/analyses", headers=headers, content="{}")
     assert answer.status_code == 403
