@@ -69,8 +69,8 @@ class DatabaseError(JarvisError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"The database of jobs cannot be used: {reason}. Check that it runs and may be written "
-            f"({URL_VARIABLE}, by default a file in JARVIS_HOME), then try again."
+            f"The database of this server cannot be used: {reason}. Check that it runs and may be "
+            f"written ({URL_VARIABLE}, by default a file in JARVIS_HOME), then try again."
         )
 
 

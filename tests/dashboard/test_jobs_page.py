@@ -186,4 +186,4 @@ def test_a_database_that_is_gone_is_a_sentence_on_every_page(
     monkeypatch.setenv("JARVIS_DATABASE_URL", "sqlite:////proc/nothing/jarvis.db")
     page = filed(name, analysis=sample_id)
     assert not page.exception
-    assert "database of jobs cannot be used" in page.error[0].value
+    assert "database of this server cannot be used" in page.error[0].value

@@ -111,7 +111,7 @@ def test_a_postgresql_that_is_gone_for_a_while_loses_no_job(
         with stopped(postgres, GONE_S):
             hold_at(ending.id, None)
             pages_are_whole(job=running.id)
-            with pytest.raises(DatabaseError, match="database of jobs cannot be used"):
+            with pytest.raises(DatabaseError, match="database of this server cannot be used"):
                 jobs.submit(engine, new_analysis(trace_file, "new"))
         hold_at(running.id, None)
         assert is_done(engine, running.id).attempts == 1

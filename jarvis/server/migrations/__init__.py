@@ -20,8 +20,8 @@ class NewerDatabaseError(JarvisError):
 
     def __init__(self, found: str) -> None:
         super().__init__(
-            f"The database of jobs has version {found}, this Jarvis knows version {HEAD}: a newer "
-            "Jarvis made it. Use that one, or another database."
+            f"The database of this server has version {found}, this Jarvis knows version {HEAD}: "
+            "a newer Jarvis made it. Use that one, or another database."
         )
 
 
