@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -116,6 +117,8 @@ class LocalChild(JobChild):
 
     def assign(self, assignment: Assignment) -> None:
         """Let it do what ``give`` would give it."""
+        where = f"process {self._process.pid} on {socket.gethostname()}"
+        self._log(f"{datetime.now(UTC):%H:%M:%S} Job {assignment.job_id}, {where}")
         with suppress(BrokenPipeError):
             self._input.write(to_line(assignment))
             self._input.flush()

@@ -83,6 +83,7 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
         assert done.analysis_id is not None
         assert Run.load(analysis_root(done.analysis_id)).manifest.trace.file_name == "tiny.json"
         assert [step.name for step in done.steps] == list(STEPS)
+        assert f"Job {done.id}, process " in done.log.splitlines()[0]
         assert f"{STEPS[-1]} ({len(STEPS)} of {len(STEPS)})" in done.log
         assert (done.percent, done.result) == (100.0, {"is_reused": False})
 
