@@ -11,7 +11,7 @@ from jarvis.dashboard.visitor import visitor
 from jarvis.reports.quantities import MISSING, count
 from jarvis.server.access import Role, may
 from jarvis.server.actions import count_audit, read_audit
-from jarvis.server.audit import Action, AuditEntry, Via, Wanted
+from jarvis.server.audit import LOGIN_MARK, Action, AuditEntry, Via, Wanted
 from jarvis.server.database import database
 
 _PAGE = "access"
@@ -103,5 +103,6 @@ def _table(lines: list[AuditEntry]) -> None:
 
 
 def _row(line: AuditEntry) -> tuple[str | datetime | None, ...]:
-    more = ", ".join(f"{name}: {value}" for name, value in line.detail.items())
+    told = {name: value for name, value in line.detail.items() if name != LOGIN_MARK}
+    more = ", ".join(f"{name}: {value}" for name, value in told.items())
     return (line.moment, line.person, str(line.action), line.subject, str(line.via), more or None)

@@ -6,7 +6,7 @@ from jarvis.dashboard.visitor import login_mark, visitor
 from jarvis.reports.markup import prose
 from jarvis.server import audit
 from jarvis.server.access import Person, Role, may
-from jarvis.server.audit import Action, Via, Wanted
+from jarvis.server.audit import LOGIN_MARK, Action, Via, Wanted
 from jarvis.server.database import database
 from jarvis.server.roles import UnknownPersonError
 from jarvis.server.settings import settings
@@ -105,6 +105,6 @@ def _note_login(person: Person) -> None:
     newest = next(
         (e for e in audit.recent(engine, asked, limit=1) if e.person == person.name), None
     )
-    if newest is None or newest.detail.get("login") != mark:
-        name = person.name or ""
-        audit.record(engine, person, Via.PAGE, Action.LOG_IN, name, role=person.role, login=mark)
+    if newest is None or newest.detail.get(LOGIN_MARK) != mark:
+        detail = {"role": person.role, LOGIN_MARK: mark}
+        audit.record(engine, person, Via.PAGE, Action.LOG_IN, person.name or "", **detail)

@@ -12,6 +12,8 @@ from jarvis.server.access import Person
 from jarvis.server.database import AUDIT, reading, writing
 
 MAX_SUBJECT_LENGTH = 300
+LOGIN_MARK = "login"
+"""The detail that tells one login from the next; it says nothing to people."""
 
 
 class Via(StrEnum):

@@ -12,6 +12,7 @@ from jarvis.errors import JarvisError
 from jarvis.reports.markup import one_line, shortened
 from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
+from jarvis.server.settings import settings
 from jarvis.trace import SUFFIXES
 from jarvis.workspace import home, safe_name, uploads_dir
 
@@ -40,12 +41,12 @@ def server_trace(text: str) -> Path:
     """The trace, or report, that a path names; relative ones are looked up in each root in turn.
 
     Raises IntakeError where the path is empty, leaves the roots (also through a link), or names
-    no file of SUFFIXES and no folder of a report. What lies outside the roots is refused without
-    looking.
+    no file of SUFFIXES and no folder of a report. What lies outside the roots, or with people
+    logged in among what is kept for them, is refused without looking.
     """
     if not text.strip():
         raise IntakeError("Type the path of a trace on the server.")
-    candidates = _within_roots(text)
+    candidates = [path for path in _within_roots(text) if not _is_others(path)]
     found = next((path for path in candidates if _is_given(path)), None)
     if found is None:
         raise IntakeError(f"There is no file {_shown(text)} in {_listed_roots()}. Check the path.")
@@ -55,6 +56,11 @@ def server_trace(text: str) -> Path:
         for sheet in found.iterdir():
             _within_roots(str(sheet))
     return found
+
+
+def _is_others(path: Path) -> bool:
+    """Whether it is among what this server keeps for people, who may keep it private."""
+    return settings().access != "off" and path.is_relative_to(home().resolve())
 
 
 def output_folder(text: str) -> Path:
