@@ -10,6 +10,7 @@ from pathlib import Path
 
 HOME_VARIABLE = "JARVIS_HOME"
 CONFIG_VARIABLE = "JARVIS_CONFIG"
+ARTIFACT_ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"
 LONGEST_FILE_NAME = 200
 """Bytes of a name; file systems take 255, and an ending is put behind it."""
 

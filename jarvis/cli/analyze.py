@@ -16,12 +16,13 @@ from jarvis.cli.shared import (
     add_gpu,
     add_json,
     check_gpu,
+    kept_folder,
     note,
     print_result,
     run_directory,
     warn,
 )
-from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir, kept_run
+from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir
 
 if TYPE_CHECKING:
     from jarvis.run import Run
@@ -141,7 +142,7 @@ def _written(arguments: argparse.Namespace) -> Path:
 def _reference(arguments: argparse.Namespace) -> str | None:
     """The run to compare with, so that it is found from any folder."""
     given: str | None = arguments.reference
-    if given is None or kept_run(given):
+    if given is None or kept_folder(given):
         return given
     return str(run_directory(given).resolve())
 

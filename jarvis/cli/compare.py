@@ -15,6 +15,7 @@ from jarvis.cli.shared import (
     Commands,
     add_flag,
     add_json,
+    kept_folder,
     note,
     print_result,
     print_step,
@@ -23,7 +24,7 @@ from jarvis.cli.shared import (
 from jarvis.errors import OutputFolderError
 from jarvis.sheet_groups import ALL, GROUPS
 from jarvis.staging import staged_folder
-from jarvis.workspace import ComparisonPaths, RunPaths, kept_run
+from jarvis.workspace import ComparisonPaths, RunPaths
 
 if TYPE_CHECKING:
     from jarvis.comparison import Comparison
@@ -171,7 +172,7 @@ def _opened(given: str, platform: str | None, folder: Path) -> "Run":
     from jarvis.pipeline import analyze, reproject
     from jarvis.run import Run
 
-    path = kept_run(given) or Path(given)
+    path = kept_folder(given) or Path(given)
     if RunPaths(path).manifest.is_file():
         if platform is None:
             return Run.load(path)

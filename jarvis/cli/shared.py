@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.errors import NotARunError, UnknownRunError
-from jarvis.workspace import CONFIG_VARIABLE, RunPaths, kept_run
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, kept_run
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
@@ -88,12 +89,21 @@ def print_result(
         print(line, file=arguments.stdout)
 
 
+def kept_folder(given: str) -> Path | None:
+    """The folder of a kept analysis that ``given`` is the id of, fetched where it is shared."""
+    if any(os.environ.get(name) for name in (ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE)):
+        from jarvis.server.catalogue import is_kept  # slow to import
+
+        is_kept(given)
+    return kept_run(given)
+
+
 def run_directory(given: str) -> Path:
     """The run directory that a path or the id of a kept analysis names.
 
     Raises UnknownRunError where it names neither, NotARunError for another folder.
     """
-    kept = kept_run(given)
+    kept = kept_folder(given)
     root = Path(given) if kept is None else kept
     if not root.exists():
         raise UnknownRunError(given)

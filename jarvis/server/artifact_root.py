@@ -20,9 +20,7 @@ from fsspec.dircache import DirCache  # type: ignore[import-untyped]
 
 from jarvis.errors import JarvisError
 from jarvis.server.settings import settings
-from jarvis.workspace import analyses_dir
-
-ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
 
 _LOCAL = ("file", "local")
 _SFTP = ("sftp", "ssh")
@@ -56,7 +54,7 @@ class ArtifactError(JarvisError):
     def __init__(self, root: str, reason: str) -> None:
         super().__init__(
             f"The artifact root {root} cannot be used: {reason}. Check that it is there, can be "
-            f"reached and may be written by this server ({ROOT_VARIABLE}), then try again."
+            f"reached and may be written by this server ({ARTIFACT_ROOT_VARIABLE}), then try again."
         )
 
 

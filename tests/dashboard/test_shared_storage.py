@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from jarvis.server import artifacts
-from jarvis.server.artifact_root import ROOT_VARIABLE
 from jarvis.server.database import URL_VARIABLE, database
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
 from tests.dashboard.conftest import Draw
 
 
@@ -16,7 +16,7 @@ def shared_id(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.Mo
     """An analysis that another machine has put into the shared folder."""
     made = home / "analyses" / sample_id
     (tmp_path / "shared").mkdir()
-    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "shared"))
+    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
     monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path / 'shared.db'}")
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "first"))
     artifacts.keep_analysis(

@@ -14,13 +14,13 @@ from zipfile import ZipFile
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
-from jarvis.server import artifact_copies, artifacts, jobs, shared_hardware
+from jarvis.server import artifact_copies, artifacts, intake, jobs, shared_hardware
 from jarvis.server.analysis_rows import kept_rows, version_of
 from jarvis.server.archive import load_archive, save_archive
 from jarvis.server.artifact_root import (
-    ROOT_VARIABLE,
     ArtifactError,
     ArtifactRoot,
     FullDiskError,
@@ -31,11 +31,18 @@ from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_ca
 from jarvis.server.custom_hardware import keep_hardware, remove_hardware
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.intake import sample_trace, store_upload
-from jarvis.server.job_kinds import Analyze, Export, Inspect, MissingInputError, made_file
+from jarvis.server.job_kinds import (
+    Analyze,
+    Export,
+    Inspect,
+    MissingInputError,
+    made_file,
+    request_of,
+)
 from jarvis.server.jobs import Job
 from jarvis.server.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths, analyses_dir
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths, analyses_dir
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
 from tests.services.sshd import Sshd
@@ -74,7 +81,7 @@ def root(
 ) -> ArtifactRoot:
     """A root of each kind."""
     url = _url(request, tmp_path)
-    monkeypatch.setenv(ROOT_VARIABLE, url)
+    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, url)
     found = artifact_root()
     assert found is not None
     return found
@@ -85,7 +92,7 @@ def folder_root(machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """A folder that is shared: what does not depend on the kind."""
     folder = tmp_path / "shared"
     folder.mkdir()
-    monkeypatch.setenv(ROOT_VARIABLE, str(folder))
+    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(folder))
     return folder
 
 
@@ -345,7 +352,7 @@ def test_an_analysis_from_before_there_was_a_root_is_shared_when_it_is_opened(
 ) -> None:
     analysis = keep(analysed, "old")
     (tmp_path / "shared").mkdir()
-    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "shared"))
+    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
     assert note_of(analysis) == "old"
     machines.use("second")
     assert note_of(analysis) == "old"
@@ -455,10 +462,19 @@ def test_an_analysis_is_reused_wherever_it_was_made(
     assert not submit(Submission(tiny, model_name="Tiny")).is_reused
 
 
-def test_the_sample_is_computed_where_it_is_needed(machines: Machines, folder_root: Path) -> None:
-    job = jobs.submit(database(), Inspect(sample_trace()).new_job())
-    machines.use("second")
-    assert worked_off(database(), job).error is None
+def test_the_sample_is_computed_where_it_is_needed(
+    machines: Machines, folder_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_little(path: Path) -> Path:
+        path.write_bytes(b"{}")
+        return path
+
+    monkeypatch.setattr(intake, "write_sample", write_little)
+    asked = Inspect(sample_trace()).new_job()
+    home = machines.use("second")
+    request = request_of(asked.kind, asked.parameters)
+    request.bring_inputs(lambda _: None)
+    assert [path.is_relative_to(home) and path.is_file() for path in request.inputs] == [True]
     assert not list(folder_root.iterdir())
 
 
@@ -509,7 +525,7 @@ def test_gpus_described_before_there_was_a_root_are_shared(
 ) -> None:
     keep_hardware(load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"}))
     (tmp_path / "shared").mkdir()
-    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "shared"))
+    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
     shared_hardware.follow()
     machines.use("second")
     shared_hardware.follow()
@@ -573,3 +589,14 @@ def test_a_disk_that_is_full_here_is_a_sentence_and_nothing_is_half(
             analysis_root(analysis)
     assert not list((home / "analyses").iterdir())
     assert analysis_root(analysis).is_dir()
+
+
+def test_commands_take_the_id_of_an_analysis_of_another_machine(
+    machines: Machines, folder_root: Path, analysed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifacts.keep_analysis(
+        analysed.name, lambda folder: shutil.copytree(analysed, folder, dirs_exist_ok=True)
+    )
+    machines.use("second")
+    assert main(["validate", analysed.name]) == 0
+    assert main(["validate", "not-there"]) != 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.server import jobs
-from jarvis.server.artifact_root import ROOT_VARIABLE, MissingArtifactError
+from jarvis.server.artifact_root import MissingArtifactError
 from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue, set_owner
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.housekeeping import tidy
@@ -16,7 +16,7 @@ from jarvis.server.job_kinds import Inspect
 from jarvis.server.removal import remove_analysis
 from jarvis.server.retention import Kind, Limits, plan, prune
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import analyses_dir
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
 from tests.builders import trace
 
 
@@ -37,7 +37,7 @@ class Machines:
     def share(self) -> None:
         """Set the artifact root."""
         self.root.mkdir()
-        self._patch.setenv(ROOT_VARIABLE, str(self.root))
+        self._patch.setenv(ARTIFACT_ROOT_VARIABLE, str(self.root))
 
 
 @pytest.fixture

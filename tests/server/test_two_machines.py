@@ -8,7 +8,6 @@ from sqlalchemy import Engine
 
 from jarvis.run import Run
 from jarvis.server import jobs
-from jarvis.server.artifact_root import ROOT_VARIABLE
 from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.database import JobState
 from jarvis.server.intake import store_upload
@@ -16,6 +15,7 @@ from jarvis.server.job_kinds import Analyze, Export, made_file
 from jarvis.server.jobs import Job
 from jarvis.server.removal import remove_analysis
 from jarvis.server.submission import Submission
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
 from tests.builders import trace
 from tests.server.working import ended, is_done, worker
 from tests.services.ports import free_port
@@ -24,7 +24,7 @@ from tests.services.ports import free_port
 @pytest.fixture
 def asked(engine: Engine, s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """A job about an upload of this machine, whose home no worker sees."""
-    monkeypatch.setenv(ROOT_VARIABLE, s3_root)
+    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, s3_root)
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     content = io.BytesIO(built.write(tmp_path / "tiny.json").read_bytes())
     return jobs.submit(engine, Analyze(Submission(store_upload("tiny.json", content))).new_job())
