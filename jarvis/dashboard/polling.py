@@ -6,8 +6,10 @@ from typing import ParamSpec
 
 import streamlit as st
 
+from jarvis.dashboard.visitor import visitor
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import prose
+from jarvis.server.access import Role, may
 
 _P = ParamSpec("_P")
 
@@ -23,6 +25,8 @@ def polled(seconds: float) -> Callable[[Callable[_P, None]], Callable[_P, None]]
         @wraps(part)
         def drawn(*args: _P.args, **kwargs: _P.kwargs) -> None:
             try:
+                if not may(visitor(), Role.VIEWER):
+                    st.rerun()  # the login is over: the whole page asks for another one
                 part(*args, **kwargs)
             except JarvisError as error:
                 st.error(prose(str(error)), icon=":material/error:")
