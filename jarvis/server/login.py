@@ -1,6 +1,7 @@
 """How people log in: what must be set up before a server is reached, and what Streamlit needs."""
 
 import ipaddress
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -63,6 +64,11 @@ def login_secrets(now: Settings) -> dict[str, Any] | None:
 
 
 def _check_oidc(now: Settings) -> None:
+    if find_spec("authlib") is None:
+        raise SettingsError(
+            f"{PREFIX}ACCESS is oidc, but authlib is not installed: "
+            'pip install "jarvis-perf[oidc]".'
+        )
     oidc = now.oidc
     needed = {
         "OIDC__ISSUER": oidc.issuer,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from jarvis.server import login
 from jarvis.server.access import Role
 from jarvis.server.login import check_login, check_reach, login_secrets
 from jarvis.server.roles import UnknownPersonError, group_names, person_named
@@ -108,6 +109,12 @@ def test_an_unsafe_login_is_refused(
     with pytest.raises(SettingsError, match=reason) as refusal:
         check_login(_settings(monkeypatch, OIDC | {name: value}))
     assert f"{PREFIX}{name}" in str(refusal.value)
+
+
+def test_a_login_without_its_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "find_spec", lambda _: None)
+    with pytest.raises(SettingsError, match="authlib is not installed"):
+        check_login(_settings(monkeypatch, OIDC))
 
 
 @pytest.mark.parametrize("url", ["http://localhost:8501", "http://127.0.0.1", "http://[::1]:8501"])
