@@ -101,13 +101,22 @@ def check_path(path: str) -> None:
         raise RemoteError("Give the whole path of the trace on that machine, from / on.")
 
 
+def check_asked(asked: RemoteRun) -> None:
+    """Refuse what cannot be asked for: an unknown machine, no path, names that are no text."""
+    target_named(asked.target)
+    check_path(asked.path)
+    names = (asked.platform, asked.preset, asked.model_name)
+    if not all(len(name) <= _LONGEST_PATH and name.isprintable() for name in names if name):
+        raise RemoteError("Give names without line breaks and control characters.")
+
+
 def run_there(asked: RemoteRun, out: Path, progress: Progress) -> None:
     """Analyse a trace on another machine, and write the archive of the analysis to ``out``.
 
     Raises RemoteError, with what to do, where the machine cannot be reached, has no Jarvis that
     suits ours, or cannot analyse the trace.
     """
-    check_path(asked.path)
+    check_asked(asked)
     machine = _Machine(asked.target, target_named(asked.target))
     total = len(STEPS) + 2
     connecting = Step(CONNECT_STEP, 1, total, "started")

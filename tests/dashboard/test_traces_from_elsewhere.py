@@ -1,13 +1,14 @@
 """The ingest page: traces from addresses, and traces that are analysed on another machine."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.run import SCHEMA_VERSION
+from jarvis.server.archive import save_archive
 from jarvis.server.catalogue import read_catalogue
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
@@ -16,6 +17,16 @@ from tests.server.file_server import FileServer, file_server
 
 SSH = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nexec sh -c "$3"\n'
 """Plays ssh: what another machine would do is done here. The real one has tests of its own."""
+
+JARVIS = f"""\
+#!/bin/sh
+case "$1" in
+--version) echo "jarvis 0.1.0, layout {SCHEMA_VERSION}" ;;
+analyze) echo "$@" > "$0.asked" ;;
+archive) cp "$0.zip" "$5" ;;
+esac
+"""
+"""Plays the Jarvis there: what it sends back is the analysed sample."""
 
 
 @pytest.fixture(autouse=True)
@@ -93,24 +104,21 @@ def test_an_address_that_is_not_allowed_is_refused_with_a_sentence(
 
 
 def test_a_trace_is_analysed_on_another_machine(
-    filed: Draw, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filed: Draw, home: Path, sample_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ssh = tmp_path / "ssh"
-    ssh.write_text(SSH)
-    ssh.chmod(0o755)
-    jarvis = [sys.executable, "-c", "from jarvis.cli import run; run()"]
-    lab = {
-        "host": "lab.example.org",
-        "command": jarvis,
-        "ssh": [str(ssh)],
-        "roots": [str(tmp_path)],
-    }
+    save_archive(home / "analyses" / sample_id, tmp_path / "jarvis.zip")
+    for name, program in (("ssh", SSH), ("jarvis", JARVIS)):
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    jarvis, ssh = str(tmp_path / "jarvis"), str(tmp_path / "ssh")
+    lab = {"host": "lab.example.org", "command": [jarvis], "ssh": [ssh], "roots": [str(tmp_path)]}
     monkeypatch.setenv("JARVIS_TARGETS", json.dumps({"other": lab, "lab": lab}))
+    (tmp_path / "far.json").touch()
     page = filed(
         "ingest",
         ingest_source="remote",
         ingest_target="lab",
-        ingest_remote_path=str(small),
+        ingest_remote_path=str(tmp_path / "far.json"),
         ingest_remote_platform="MI325X",
         ingest_model="Far away",
     )
@@ -118,10 +126,10 @@ def test_a_trace_is_analysed_on_another_machine(
     assert page.selectbox(key="ingest_remote_platform").value == "MI325X"
     page = press(page, "Analyse")
     assert not page.error
-    (entry,) = read_catalogue().entries
-    assert entry.manifest.model_name == "Far away"
-    assert entry.manifest.hardware is not None
-    assert entry.manifest.hardware.name == "MI325X"
+    asked = (tmp_path / "jarvis.asked").read_text()
+    assert "--platform=MI325X --preset=reference --model=Far away" in asked
+    assert f" {tmp_path}/far.json " in asked
+    assert [entry.id for entry in read_catalogue().entries] == [sample_id]
     assert "on lab" in page.success[0].value
     assert page.dataframe[0].value["made_on"].to_list() == ["lab"]
     page.text_input(key="ingest_remote_path").set_value("/etc/shadow.json").run()

@@ -162,12 +162,6 @@ def test_a_trace_is_analysed_where_it_lies(describe: Describe, there: Path) -> N
     assert not list(analyses_dir().glob(".*"))
 
 
-def test_what_was_analysed_before_is_kept_as_it_is(fake: Path) -> None:
-    first, again = done(asked("/a.json")), done(asked("/a.json"))
-    assert first.analysis_id == again.analysis_id
-    assert (first.result["is_reused"], again.result["is_reused"]) == (False, True)
-
-
 def test_a_run_in_a_container(fake: Path, describe: Describe, there: Path) -> None:
     """A script plays ``docker exec -i``: there is no container here."""
     docker = there / "docker"
@@ -177,8 +171,11 @@ def test_a_run_in_a_container(fake: Path, describe: Describe, there: Path) -> No
     inside = {"command": [str(fake)], "container_command": [str(docker), "exec", "-i"]}
     describe(**inside, container="profiling box")
     path = "/data/it's $(touch hit).json"
-    assert done(asked(path)).analysis_id
+    first = done(asked(path))
     assert (there / "analysed").read_text() == f"{path}\n"
+    again = done(asked(path))
+    assert first.analysis_id == again.analysis_id
+    assert (first.result["is_reused"], again.result["is_reused"]) == (False, True)
 
 
 def test_what_a_container_lacks_is_said(fake: Path, describe: Describe, there: Path) -> None:
@@ -231,6 +228,9 @@ def test_only_known_machines_and_whole_paths_are_asked_for(describe: Describe) -
     for path in ("a.json", "-oProxyCommand=x", "", "/a\nb.json", "/a\0.json", "/" + "x" * 4_000):
         with pytest.raises(RemoteError, match="Give the whole path"):
             asked(path).new_job()
+    for name in ("a\0b", "a\nb", "x" * 5_000):
+        with pytest.raises(RemoteError, match="names without line breaks"):
+            asked("/a.json", model_name=name).new_job()
 
 
 def test_traces_lie_in_the_allowed_folders(fake: Path, describe: Describe, there: Path) -> None:

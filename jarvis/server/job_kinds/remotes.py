@@ -9,7 +9,7 @@ from jarvis.server.archive import ArchiveError, unpack_archive
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request
 from jarvis.server.remote_refusals import RemoteError
-from jarvis.server.remote_runs import RemoteRun, check_path, run_there, target_named
+from jarvis.server.remote_runs import RemoteRun, check_asked, run_there
 from jarvis.server.submission import keep_made
 from jarvis.staging import scratch_folder
 from jarvis.validation import Verdict, validate
@@ -28,8 +28,7 @@ class Remote(Request):
     def title(self) -> str:
         """The file and the machine; RemoteError where it cannot be asked for."""
         asked = self.run_asked
-        target_named(asked.target)
-        check_path(asked.path)
+        check_asked(asked)
         named = f" ({asked.model_name})" if asked.model_name else ""
         return f"Analyse {PurePosixPath(asked.path).name}{named} on {asked.target}"
 
