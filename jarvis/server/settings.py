@@ -178,7 +178,7 @@ class Settings(BaseSettings):
         description="key that sftp logs in with; by default those of ~/.ssh and of the ssh agent",
     )
     sftp_known_hosts: Path | None = Field(
-        None, description="keys of the hosts of sftp; by default those in ~/.ssh/known_hosts"
+        None, description="keys of the hosts of sftp; by default those that ssh knows"
     )
     max_upload_gb: float = Field(
         20.0, gt=0, allow_inf_nan=False, description="largest file taken from a browser or API"

@@ -3,7 +3,7 @@
 import getpass
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,12 +88,14 @@ def _connected(address: Address) -> "SSHClient":
     """A connection to a machine of the host, which has shown that it is the known one."""
     import paramiko
 
+    from jarvis.server.sftp_hosts import KNOWN_HOSTS
+
     client = paramiko.SSHClient()  # refuses machines that are not known
-    known, key = settings().sftp_known_hosts, settings().sftp_key
-    known = known or Path.home() / ".ssh" / "known_hosts"
+    given, key = settings().sftp_known_hosts, settings().sftp_key
+    known = [file.expanduser() for file in (KNOWN_HOSTS if given is None else (given,))]
     try:
-        if known.exists():
-            client.load_host_keys(str(known))
+        for file in filter(Path.is_file, known):
+            client.load_system_host_keys(str(file))
         client.connect(
             address.host,
             address.port,
@@ -139,14 +141,14 @@ def _opened(sftp: "SFTPClient", address: Address) -> tuple["SFTPFile", int, int]
     return file, found.st_size or 0, found.st_mtime or 0
 
 
-def _refused(address: Address, known: Path, error: Exception) -> FetchError:
+def _refused(address: Address, known: Sequence[Path], error: Exception) -> FetchError:
     """Why nobody was logged in, and what to do about it."""
     import paramiko
 
-    where = address.host_and_port
+    where, files = address.host_and_port, " or ".join(map(str, known))
     if isinstance(error, paramiko.BadHostKeyException):
         return FetchError(
-            f"{where} shows another key than the one in {known}: it was set up anew, or somebody "
+            f"{where} shows another key than the one in {files}: it was set up anew, or somebody "
             "stands between. Nothing was fetched. Ask who runs it, then mend that file."
         )
     if isinstance(error, paramiko.AuthenticationException):
@@ -157,7 +159,7 @@ def _refused(address: Address, known: Path, error: Exception) -> FetchError:
         )
     if "not found in known_hosts" in str(error):
         return FetchError(
-            f"The key of {where} is not known here. Whoever runs this server adds it to {known} "
+            f"The key of {where} is not known here. Whoever runs this server adds it to {files} "
             f"({KNOWN_HOSTS_VARIABLE}), once it is sure that it is the right one."
         )
     return InterruptedFetchError(f"{where} cannot be reached: {_said(error)}. Try again.")
