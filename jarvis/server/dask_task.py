@@ -20,6 +20,7 @@ from jarvis.server.database import JobState, database
 from jarvis.server.job_child import LocalChild
 from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import Headway, Outcome, UnknownJobError
+from jarvis.server.leftovers import clear_leftovers
 from jarvis.server.places import path_at
 from jarvis.staging import clear_staged
 
@@ -132,6 +133,7 @@ def begin(place: str, order: Order) -> None:
         ) from error
     if not is_first:  # Dask starts the task of a worker that died again, on another one
         raise RefusedError(DIED)
+    clear_leftovers(database())
 
 
 def _share_bytes(worker: Worker) -> int:

@@ -16,6 +16,7 @@ from jarvis.server import artifacts, uploads
 from jarvis.server.analysis_rows import all_rows, folders_here, forget, is_copy, kept_rows
 from jarvis.server.database import ACTIVE, AUDIT, JOBS, reading, writing
 from jarvis.server.folders import remove_folder
+from jarvis.server.leftovers import clear_leftovers
 from jarvis.server.settings import settings
 from jarvis.workspace import analyses_dir, exports_dir
 
@@ -94,6 +95,7 @@ def share_what_is_only_here(engine: Engine) -> None:
 def tidy(engine: Engine) -> None:
     """What a worker does every hour; several may do so at once."""
     uploads.sweep()
+    clear_leftovers(engine)
     forget_expired(engine, JOBS_AT_ONCE)
     forget_gone(engine)
     if artifacts.is_shared():

@@ -23,6 +23,7 @@ from jarvis.server import dask_task, jobs
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.dask_messages import Order, Report, storage_mark
 from jarvis.server.database import JobState
+from jarvis.server.intake import store_upload
 from jarvis.server.job_kinds import Analyze, Inspect
 from jarvis.server.job_messages import Assignment
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
@@ -34,6 +35,7 @@ from jarvis.workspace import analyses_dir
 from tests.builders import trace
 from tests.server.working import (
     HELD_WORKER,
+    HOLDS_VARIABLE,
     ended,
     held_process,
     hold_at,
@@ -48,20 +50,39 @@ CANCEL_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all tests here, since the Dask workers are started with it."""
-    return tmp_path_factory.mktemp("dask")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all tests here keep things, since the Dask workers are started once."""
+    place = tmp_path_factory.mktemp("dask")
+    (place / "root").mkdir()
+    return place
+
+
+def shared(place: Path) -> dict[str, str]:
+    """The settings that the server and the machines of the cluster share; their homes differ."""
+    return {
+        "JARVIS_DATABASE_URL": f"sqlite:///{place}/jarvis.db",
+        "JARVIS_ARTIFACT_ROOT": str(place / "root"),
+        HOLDS_VARIABLE: str(place),
+    }
 
 
 @pytest.fixture
-def home(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JARVIS_HOME", str(shared_home))
-    return shared_home
+def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, value in shared(place).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("JARVIS_HOME", str(place / "server"))
+    return place / "server"
+
+
+@pytest.fixture
+def node(place: Path) -> Path:
+    """The home of the machines of the cluster."""
+    return place / "node"
 
 
 @pytest.fixture(scope="module")
-def dask(shared_home: Path) -> Iterator[Dask]:
-    cluster = Dask(shared_home, JARVIS_HOME=str(shared_home))
+def dask(place: Path) -> Iterator[Dask]:
+    cluster = Dask(place, JARVIS_HOME=str(place / "node"), **shared(place))
     try:
         cluster.start()
         for _ in range(2):
@@ -73,8 +94,10 @@ def dask(shared_home: Path) -> Iterator[Dask]:
 
 @pytest.fixture
 def trace_file(home: Path, tmp_path: Path) -> Path:
+    """An upload, which the machines of the cluster fetch."""
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
-    return built.write(tmp_path / "tiny.json")
+    with built.write(tmp_path / "tiny.json").open("rb") as content:
+        return store_upload("tiny.json", content)
 
 
 @contextmanager
@@ -139,7 +162,7 @@ def test_jobs_run_at_once_are_cancelled_fail_and_are_retried(
 
 
 def test_a_dask_worker_that_dies_or_falls_silent_fails_its_job_once(
-    engine: Engine, dask: Dask, trace_file: Path
+    engine: Engine, dask: Dask, trace_file: Path, node: Path
 ) -> None:
     killed, silent = (
         jobs.submit(engine, new_analysis(trace_file, name)) for name in ("killed", "silent")
@@ -148,7 +171,7 @@ def test_a_dask_worker_that_dies_or_falls_silent_fails_its_job_once(
         hold_at(job.id, len(STEPS))
     with dask_worker(dask):
         pids = {job.id: held_process(job.id) for job in (killed, silent)}
-        assert len(half_written()) == 2
+        assert len(half_written(node)) == 2
         parents = {job_id: parent(pid) for job_id, pid in pids.items()}
         os.kill(parents[killed.id], signal.SIGKILL)
         os.kill(parents[silent.id], signal.SIGSTOP)
@@ -160,13 +183,13 @@ def test_a_dask_worker_that_dies_or_falls_silent_fails_its_job_once(
         finally:
             os.kill(parents[silent.id], signal.SIGCONT)
         wait_for(lambda: not any(map(is_alive, pids.values())))
-        wait_for(lambda: half_written() == [])
+        wait_for(lambda: len(half_written(node)) <= 1)  # of the one that was killed
         for job in (killed, silent):
             hold_at(job.id, None)
 
 
 def test_a_worker_that_is_killed_takes_its_jobs_on_the_cluster_along(
-    engine: Engine, dask: Dask, trace_file: Path
+    engine: Engine, dask: Dask, trace_file: Path, node: Path
 ) -> None:
     job = jobs.submit(engine, new_analysis(trace_file, "orphan"))
     hold_at(job.id, 3)
@@ -180,6 +203,7 @@ def test_a_worker_that_is_killed_takes_its_jobs_on_the_cluster_along(
         assert "worker that ran this job died" in (failed.error or "")
         jobs.retry(engine, job.id)
         assert is_done(engine, job.id).attempts == 2
+    assert half_written(node) == [], "the next job cleared away what the killed one had left"
 
 
 def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
@@ -222,7 +246,7 @@ def test_a_dask_worker_that_is_set_up_otherwise_begins_nothing(
         dask_task.check_version("tcp://a:1", "99.9")
     with pytest.raises(JarvisError, match="uses another database than this server"):
         dask_task.begin("tcp://a:1", order)
-    monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
+    monkeypatch.setenv("JARVIS_ARTIFACT_ROOT", str(tmp_path))
     with pytest.raises(JarvisError, match="keeps analyses elsewhere than this server"):
         dask_task.begin("tcp://a:1", order)
 
@@ -273,9 +297,9 @@ def test_without_the_extra_the_worker_says_what_to_install(
         set_up_worker(None)
 
 
-def half_written() -> list[str]:
-    """What is beside the analyses for now."""
-    return sorted(entry.name for entry in analyses_dir().iterdir() if entry.name.startswith("."))
+def half_written(node: Path) -> list[Path]:
+    """What is beside the analyses of a machine for now."""
+    return sorted((node / analyses_dir().name).glob(".*"))
 
 
 def parent(pid: int) -> int:

@@ -25,14 +25,22 @@ EVERY_JOB = "every-job"
 """In place of the id of one job, for ``hold_at``."""
 
 
+HOLDS_VARIABLE = "HOLDS"
+"""The folder of these files, for machines that do not share a home."""
+
+
 def hold_file(job_id: str) -> Path:
     """Where it stands at which step a job is to stop."""
-    return Path(os.environ["JARVIS_HOME"]) / f"hold-{job_id}"
+    return _holds() / f"hold-{job_id}"
 
 
 def held_file(job_id: str) -> Path:
     """Where it stands which process has stopped there."""
-    return Path(os.environ["JARVIS_HOME"]) / f"held-{job_id}"
+    return _holds() / f"held-{job_id}"
+
+
+def _holds() -> Path:
+    return Path(os.environ.get(HOLDS_VARIABLE) or os.environ["JARVIS_HOME"])
 
 
 @contextmanager

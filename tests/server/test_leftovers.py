@@ -1,0 +1,38 @@
+"""What is cleared away of jobs whose machine died, and what is left alone."""
+
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.database import JobKind, JobState
+from jarvis.server.jobs import Headway, NewJob, Outcome
+from jarvis.server.leftovers import clear_leftovers
+from jarvis.workspace import analyses_dir
+
+
+def staged(name: str, label: str, kind: str = "new") -> Path:
+    folder = analyses_dir() / f".{name}.{kind}-{label}0123abcd"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_only_attempts_that_run_no_more_are_cleared_away(engine: Engine) -> None:
+    running, ended = (
+        jobs.submit(engine, NewJob(JobKind.ANALYZE, name, {"trace": name})) for name in "ab"
+    )
+    for _ in range(2):
+        jobs.claim(engine, "w")
+    jobs.finish(engine, "w", ended.id, Headway(), Outcome(JobState.FAILED, "It failed."))
+    kept = staged("a", f"job-{running.id}-1-"), staged("other", "")
+    gone = (
+        staged("a", f"job-{running.id}-0-"),
+        staged("b", f"job-{ended.id}-1-"),
+        staged("c", "job-0123456789-1-"),
+    )
+    replaced = staged("d", f"job-{ended.id}-1-", "old")
+    clear_leftovers(engine)
+    assert all(folder.is_dir() for folder in kept)
+    assert not any(folder.exists() for folder in gone)
+    assert not replaced.exists()
+    assert (analyses_dir() / "d").is_dir(), "the only copy of what was being replaced"
