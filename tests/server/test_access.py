@@ -18,6 +18,7 @@ from jarvis.server.access import (
 )
 from jarvis.server.database import JobKind, JobState, Visibility
 from jarvis.server.jobs import NewJob
+from tests.server.conftest import on_both_databases
 
 ADA, BOB = "ada@example.org", "bob@example.org"
 PEOPLE = [Person(name, role) for name in (ADA, BOB) for role in Role]
@@ -55,6 +56,7 @@ def test_a_refusal_says_which_role_is_missing() -> None:
     require(Person(ADA, Role.EDITOR), Role.EDITOR, "analyse traces")
 
 
+@on_both_databases
 def test_the_queue_shows_to_each_what_they_may_see(engine: Engine) -> None:
     for number, (owner, visibility) in enumerate(
         itertools.product((ADA, BOB, None), (Visibility.TEAM, Visibility.PRIVATE))

@@ -14,7 +14,7 @@ from jarvis.server.access import LOCAL, ForbiddenError, Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.analysis_rows import PrivateAnalysisError, kept_for, kept_rows, record
 from jarvis.server.audit import Action, Via, Wanted
-from jarvis.server.catalogue import UnknownAnalysisError, read_catalogue
+from jarvis.server.catalogue import UnknownAnalysisError, read_catalogue, set_owner
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.job_kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
 from jarvis.server.jobs import Headway, NewJob, Outcome, UnknownJobError
@@ -22,6 +22,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.server.tokens import TokenError
 from jarvis.workspace import exports_dir
 from tests.builders import trace
+from tests.server.conftest import on_both_databases
 
 ADA = Actor(Person("ada@example.org", Role.EDITOR), Via.PAGE)
 BOB = Actor(Person("bob@example.org", Role.EDITOR), Via.API)
@@ -150,9 +151,11 @@ def test_a_job_about_a_private_analysis_is_private(ids: dict[str, str], engine: 
     assert actions.retry_job(engine, ROOT, job.id).state is JobState.QUEUED
 
 
+@on_both_databases
 def test_jobs_about_an_analysis_are_seen_by_who_sees_it(
     ids: dict[str, str], engine: Engine
 ) -> None:
+    set_owner(ids["shared"], ADA.person.name)  # a new database does not know it
     job = actions.submit_job(engine, ADA, Export(ids["shared"], "json"))
     new = NewJob(JobKind.EXPORT, "Export another one", {"analysis": ids["shared"][:-1]})
     other = jobs.submit(engine, new, BOB.person.name)
@@ -218,6 +221,7 @@ def test_what_somebody_keeps_private_is_not_given_to_another(
     assert (row.owner, row.visibility) == (ADA.person.name, Visibility.PRIVATE)
 
 
+@on_both_databases
 def test_a_private_analysis_is_private_from_its_first_moment(
     made: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,9 @@ from sqlalchemy import Engine
 from jarvis.server import audit
 from jarvis.server.access import LOCAL, Person, Role
 from jarvis.server.audit import MAX_SUBJECT_LENGTH, Action, Via, Wanted
+from tests.server.conftest import on_both_databases
 
+pytestmark = on_both_databases
 ADA = Person("ada@example.org", Role.EDITOR)
 
 

@@ -9,6 +9,9 @@ from jarvis.server import tokens
 from jarvis.server.access import Person, Role
 from jarvis.server.database import TOKENS, reading, writing
 from jarvis.server.tokens import TokenError, TokenState
+from tests.server.conftest import on_both_databases
+
+pytestmark = on_both_databases
 
 
 def test_a_token_stands_for_its_owner_with_its_own_role(engine: Engine) -> None:
