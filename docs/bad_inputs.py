@@ -19,7 +19,7 @@ from unittest.mock import patch
 import openpyxl
 from starlette.applications import Starlette
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from jarvis.errors import JarvisError
@@ -27,9 +27,13 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.imported import typed_sheets
 from jarvis.reports.reading import read_report
 from jarvis.server.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, address_of, machines_of
+from jarvis.server.api import PREFIX, api
+from jarvis.server.arrivals import arriving
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.intake import ROOTS_VARIABLE, server_trace, store_upload
 from jarvis.server.remote_runs import check_path
+from jarvis.server.tickets import ticket_holder
+from jarvis.server.uploads import create, find
 from jarvis.server.web import middleware
 from jarvis.trace import read_trace
 from jarvis.workspace import HOME_VARIABLE
@@ -82,6 +86,7 @@ def inputs() -> list[BadInput]:
         ),
         BadInput("A request of 2 MB that is no upload", lambda _: _ask(content=b" " * 2 * MB)),
         BadInput("The id `../../etc` of an analysis", lambda _: analysis_root("../../etc")),
+        *_arriving(),
         *_elsewhere(),
     ]
 
@@ -258,6 +263,47 @@ def _ask(content: bytes = b"", **headers: str) -> None:
 
 def _gpu(content: bytes) -> None:
     HardwareSpec.parse_arch_json(content, "gpu.json")
+
+
+def _arriving() -> list[BadInput]:
+    """Uploads in pieces, and what programs send to the API."""
+    large = 5 * 10**12
+    return [
+        BadInput("An upload that is said to have 5 TB", lambda _: create("t.json", large, None)),
+        BadInput("More bytes than an upload was said to have", lambda _: _piece(_TRACE, size=9)),
+        BadInput("Bytes for the middle of an upload", lambda _: _piece(_TRACE, offset=5)),
+        BadInput("An upload whose id is `../../etc`", lambda _: find("../../etc")),
+        BadInput(
+            "A ticket to upload that was made up",
+            lambda _: ticket_holder("eyJyb2xlIjoiYWRtaW4ifQ.00"),
+        ),
+        BadInput(
+            "A question to the API nested 100,000 levels deep", lambda _: _json(b"[" * 100_000)
+        ),
+        BadInput(
+            "A question that names a field there is not",
+            lambda _: _json(b'{"path": "t.json", "copy_to": "/etc"}'),
+        ),
+        BadInput(
+            "A question with a path outside the folders",
+            lambda _: _json(b'{"path": "/etc/passwd"}'),
+        ),
+    ]
+
+
+def _piece(content: bytes, size: int = len(_TRACE), offset: int = 0) -> None:
+    """Send a piece of an upload that was said to have so many bytes."""
+    with arriving(create("t.json", size, None).id, offset) as arrival:
+        arrival.write(content)
+
+
+def _json(content: bytes) -> None:
+    """Ask the API for an analysis; its answer, where that is a refusal."""
+    with TestClient(Starlette(routes=[Mount(PREFIX, app=api())])) as client:
+        sent = {"Content-Type": "application/json"}
+        answer = client.post(f"{PREFIX}/analyses", content=content, headers=sent)
+    if answer.is_error:
+        raise JarvisError(answer.json()["error"])
 
 
 def _elsewhere() -> list[BadInput]:
