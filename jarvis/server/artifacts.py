@@ -22,6 +22,7 @@ from jarvis.server.analysis_rows import new_version, record, version_of
 from jarvis.server.artifact_copies import Copy
 from jarvis.server.artifact_root import (
     Artifact,
+    ArtifactError,
     ArtifactRoot,
     MissingArtifactError,
     OnBytes,
@@ -89,7 +90,8 @@ def keep_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
                 shutil.copytree(made, folder, dirs_exist_ok=True)
             copies.note(_analysis(analysis_id), version)
     if replaced is not None:  # only who replaced a version knows that nobody lists it any more
-        root.remove(_analysis(analysis_id, replaced))
+        with suppress(ArtifactError):  # then ``tidy`` removes it
+            root.remove(_analysis(analysis_id, replaced))
     _make_room()
     return place
 
@@ -137,6 +139,7 @@ def publish_file(path: Path) -> bool:
     if root is None or key is None:
         return False
     if copies.version_here(key) is not None:
+        copies.use(key)
         return True
     with copies.only_one(key):
         if not root.holds(key):

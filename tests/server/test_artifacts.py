@@ -316,6 +316,21 @@ def test_what_cannot_be_published_leaves_everything_as_it_was(
     assert not list(analyses_dir().glob(".*"))
 
 
+def test_an_old_version_that_cannot_be_removed_is_no_failure(
+    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = keep(analysed, "first")
+
+    def refuse(*_: object) -> None:
+        raise ArtifactError("s3://bucket", "Access Denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArtifactRoot, "remove", refuse)
+        keep(analysed, "second")
+    assert note_of(analysis) == "second"
+    assert len(list(folder_root.rglob("*.zip"))) == 2
+
+
 def test_a_machine_that_died_before_the_row_has_changed_nothing(
     machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
