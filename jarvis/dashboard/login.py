@@ -13,6 +13,8 @@ from jarvis.server.settings import settings
 
 _NOTED = "_login_noted"
 _PLACE = "jarvis_wanted_page"
+_LOGINS_LOOKED_AT = 50
+"""More logins of one person than this are hardly open at once."""
 
 _REMEMBER = f"""
 export default () => sessionStorage.setItem("{_PLACE}", location.pathname + location.search)
@@ -102,9 +104,9 @@ def _note_login(person: Person) -> None:
     st.session_state[_NOTED] = person
     engine, mark = database(), login_mark()
     asked = Wanted(person=person.name, action=Action.LOG_IN)
-    newest = next(
-        (e for e in audit.recent(engine, asked, limit=1) if e.person == person.name), None
-    )
-    if newest is None or newest.detail.get(LOGIN_MARK) != mark:
+    lines = audit.recent(engine, asked, limit=_LOGINS_LOOKED_AT)
+    if not any(
+        line.person == person.name and line.detail.get(LOGIN_MARK) == mark for line in lines
+    ):
         detail = {"role": person.role, LOGIN_MARK: mark}
         audit.record(engine, person, Via.PAGE, Action.LOG_IN, person.name or "", **detail)
