@@ -105,8 +105,7 @@ def _note_login(person: Person) -> None:
     engine, mark = database(), login_mark()
     asked = Wanted(person=person.name, action=Action.LOG_IN)
     lines = audit.recent(engine, asked, limit=_LOGINS_LOOKED_AT)
-    if not any(
-        line.person == person.name and line.detail.get(LOGIN_MARK) == mark for line in lines
-    ):
+    noted = {line.detail.get(LOGIN_MARK) for line in lines if line.person == person.name}
+    if mark not in noted:
         detail = {"role": person.role, LOGIN_MARK: mark}
         audit.record(engine, person, Via.PAGE, Action.LOG_IN, person.name or "", **detail)
