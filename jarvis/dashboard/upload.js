@@ -65,6 +65,7 @@ class Transfer {
   }
 
   async goOn() {
+    await this.check()
     let upload = await this.begun()
     this.id = upload.id
     this.sent = upload.offset_bytes
@@ -73,14 +74,13 @@ class Transfer {
     while (!upload.is_whole) {
       const begin = performance.now()
       const end = Math.min(this.sent + size, this.file.size)
-      const piece = await this.bytes(this.sent, end)
       const answer = await this.ask("PATCH", `${this.root}/${this.id}`, {
         headers: {
           ...TUS,
           "Content-Type": "application/offset+octet-stream",
           "Upload-Offset": `${this.sent}`,
         },
-        body: piece,
+        body: this.file.slice(this.sent, end),
       })
       const tookMs = Math.max(performance.now() - begin, 1)
       this.moved(Number(answer.headers.get("Upload-Offset")), tookMs)
@@ -117,9 +117,10 @@ class Transfer {
     return (await this.ask("GET", `${this.root}/${this.id}`, {})).json()
   }
 
-  async bytes(begin, end) {
+  // A file that was changed or moved looks like a lost connection.
+  async check() {
     try {
-      return await this.file.slice(begin, end).arrayBuffer()
+      await this.file.slice(0, 1).arrayBuffer()
     } catch {
       throw new Refused(0, "The file cannot be read: it was changed or moved. Choose it again.")
     }

@@ -1,4 +1,4 @@
-"""Who asks the API: by a token, or for an upload by the ticket of a page; and how often."""
+"""Who asks the API: by a token, or for one thing by the ticket of a page; and how often."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -6,7 +6,7 @@ from math import ceil
 from time import time
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Query, Request
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
@@ -16,7 +16,7 @@ from jarvis.server import tokens
 from jarvis.server.access import LOCAL, Person, Role, require
 from jarvis.server.database import database
 from jarvis.server.settings import settings
-from jarvis.server.tickets import TicketError, ticket_holder
+from jarvis.server.tickets import UPLOAD, TicketError, file_purpose, ticket_holder
 from jarvis.server.tokens import TokenError
 from jarvis.server.web.requests import name_person
 
@@ -53,18 +53,31 @@ class TooManyRequestsError(JarvisError):
 
 def _caller(request: Request) -> Person:
     """Who asks by a token; UnknownCallerError, TokenError and TooManyRequestsError otherwise."""
-    return _known(request, {TOKEN})
+    return _known(request, _credentials(request))
 
 
 def _uploader(request: Request) -> Person:
     """Who uploads, by a token or a ticket; ForbiddenError where the role is too small."""
-    person = _known(request, {TOKEN, TICKET})
+    person = _known(request, _credentials(request), UPLOAD)
     require(person, Role.EDITOR, "upload traces")
     return person
 
 
+def _taker(
+    request: Request,
+    job_id: Annotated[str, Path(max_length=64)],
+    ticket: Annotated[
+        str | None, Query(description="of a page, in place of a token", max_length=2000)
+    ] = None,
+) -> Person:
+    """Who takes home what a job made, by a token, or by the ticket in a link of a page."""
+    given = _credentials(request) if ticket is None else _Credentials(TICKET, ticket)
+    return _known(request, given, file_purpose(job_id))
+
+
 Caller = Annotated[Person, Depends(_caller)]
 Uploader = Annotated[Person, Depends(_uploader)]
+Taker = Annotated[Person, Depends(_taker)]
 
 
 def within_rate(request: Request) -> None:
@@ -72,16 +85,18 @@ def within_rate(request: Request) -> None:
     _count(_address(request))
 
 
-def _known(request: Request, schemes: set[str]) -> Person:
+def _known(
+    request: Request, given: _Credentials | None, ticket_purpose: str | None = None
+) -> Person:
+    """Who asks; a ticket is taken only where it has a purpose here."""
     if settings().access == "off":
         _count(_address(request))
         return LOCAL
-    given = _credentials(request)
     try:
-        if given is None or given.scheme not in schemes:
+        if given is not None and given.scheme == TICKET and ticket_purpose is not None:
+            person = ticket_holder(given.text, ticket_purpose)
+        elif given is None or given.scheme != TOKEN:
             raise UnknownCallerError
-        if given.scheme == TICKET:
-            person = ticket_holder(given.text)
         else:
             person = tokens.person_of(database(), given.text)
     except (UnknownCallerError, TicketError, TokenError):

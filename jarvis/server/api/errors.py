@@ -13,6 +13,7 @@ from jarvis.errors import JarvisError
 from jarvis.server.access import ForbiddenError
 from jarvis.server.api.analysis_routes import UnknownArtifactError
 from jarvis.server.api.callers import TooManyRequestsError, UnknownCallerError
+from jarvis.server.api.job_routes import UnknownFileError
 from jarvis.server.arrivals import ChecksumError, OffsetError
 from jarvis.server.artifact_root import ArtifactError, MissingArtifactError
 from jarvis.server.catalogue import UnknownAnalysisError
@@ -40,6 +41,7 @@ STATUS: Mapping[type[JarvisError], int] = {
     MissingArtifactError: 404,
     UnknownArtifactError: 404,
     UnknownJobError: 404,
+    UnknownFileError: 404,
     KeptError: 409,
     OffsetError: 409,
     TooLargeUploadError: 413,
@@ -70,6 +72,7 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _of_request)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(OSError, _of_disk)
+    app.add_exception_handler(Exception, _of_fault)
 
 
 def status_of(error: JarvisError) -> int:
@@ -111,6 +114,15 @@ async def _of_disk(_: Request, error: Exception) -> JSONResponse:
     log.error("the disk refused what the API was asked for", exc_info=error)
     reason = error.strerror or "it failed"
     return problem(507, f"The server's disk did not do it: {reason}. Tell its admin.")
+
+
+async def _of_fault(_: Request, __: Exception) -> JSONResponse:
+    """A fault of ours: what wraps the application writes it down with the number."""
+    return problem(
+        500,
+        "Something went wrong in Jarvis. Try again; if it stays, tell the one who runs this server "
+        "the number of this request, which is in the header X-Request-ID.",
+    )
 
 
 def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -3,21 +3,33 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
+from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
+from jarvis.errors import JarvisError
 from jarvis.server import actions
 from jarvis.server.access import Role, require
 from jarvis.server.actions import Actor
-from jarvis.server.api.callers import Caller
+from jarvis.server.api.callers import Caller, Taker
 from jarvis.server.audit import Via
 from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.job_kinds import made_file
 from jarvis.server.jobs import Job
 from jarvis.server.page_links import page_of
 
 JobId = Annotated[str, Path(description="id of a job", max_length=64)]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+
+class UnknownFileError(JarvisError):
+    """A job has no file."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"The job {job_id} has no file: it made none, or it was removed since. Ask for it anew."
+        )
 
 
 class StepView(BaseModel, title="Step"):
@@ -54,6 +66,16 @@ def show(person: Caller, job_id: JobId) -> JobView:
     """Its state, how far it is, and how it ended."""
     require(person, Role.VIEWER, "look at jobs")
     return job_view(actions.seen_job(database(), person, job_id))
+
+
+@router.get("/{job_id}/file", summary="The file that a job made", response_class=FileResponse)
+def file(person: Taker, job_id: JobId) -> Response:
+    """Its bytes, to be saved, as of an export; 404 where it made none, or it was removed since."""
+    require(person, Role.VIEWER, "look at jobs")
+    path = made_file(actions.seen_job(database(), person, job_id).result)
+    if path is None or not path.is_file():
+        raise UnknownFileError(job_id)
+    return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job")

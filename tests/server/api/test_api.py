@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from jarvis.dashboard import job_view, links, navigation
 from jarvis.server import audit
 from jarvis.server.access import Role
+from jarvis.server.api import analysis_routes
 from jarvis.server.database import database
 from jarvis.server.intake import ROOTS_VARIABLE
 from jarvis.server.page_links import analysis_page, job_page
@@ -170,6 +171,20 @@ def test_what_is_not_there_is_said_in_json(client: TestClient) -> None:
     assert client.get("/api/nothing").json()["error"].startswith("There is nothing")
     assert client.put("/api/analyses").status_code == 405
     assert client.put("/api/analyses").json()["error"].startswith("This address")
+
+
+def test_a_fault_is_a_sentence_and_no_stack_trace(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ValueError("a secret")
+
+    monkeypatch.setattr(analysis_routes, "read_catalogue", broken)
+    with TestClient(client.app, raise_server_exceptions=False) as asked:
+        answer = asked.get("/api/analyses")
+    assert answer.status_code == 500
+    assert answer.json()["error"].startswith("Something went wrong")
+    assert "secret" not in answer.text
 
 
 def test_too_many_requests_wait_and_uploads_go_on(

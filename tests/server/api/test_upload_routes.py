@@ -180,7 +180,7 @@ def test_only_who_may_upload_can_begin(client: TestClient) -> None:
 def test_a_ticket_of_a_page_uploads_and_does_nothing_else(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticket = tickets.ticket_of(Person("ada", Role.EDITOR))
+    ticket = tickets.ticket_of(Person("ada", Role.EDITOR), tickets.UPLOAD)
     headers = {"Authorization": f"Ticket {ticket}"}
     place = begin(client, **headers)
     assert uploads.find(place.rpartition("/")[2]).owner == "ada"
@@ -188,7 +188,8 @@ def test_a_ticket_of_a_page_uploads_and_does_nothing_else(
     assert (entry.person, entry.action, entry.subject) == ("ada", audit.Action.UPLOAD, "a.json")
     assert client.get("/api/analyses", headers=headers).status_code == 401
     monkeypatch.setattr(tickets, "VALID_S", -1)
-    late = {"Authorization": f"Ticket {tickets.ticket_of(Person('ada', Role.ADMIN))}"}
+    ticket = tickets.ticket_of(Person("ada", Role.ADMIN), tickets.UPLOAD)
+    late = {"Authorization": f"Ticket {ticket}"}
     answer = client.post("/api/uploads", headers={**beginning("a.json", 5), **late})
     assert answer.status_code == 401
     assert "Load it again" in answer.json()["error"]
@@ -196,19 +197,19 @@ def test_a_ticket_of_a_page_uploads_and_does_nothing_else(
 
 @pytest.mark.parametrize("change", ["x", ".", "=", "é"])
 def test_a_changed_ticket_is_worth_nothing(home: Path, change: str) -> None:
-    ticket = tickets.ticket_of(Person("ada", Role.VIEWER))
-    assert tickets.ticket_holder(ticket) == Person("ada", Role.VIEWER)
+    ticket = tickets.ticket_of(Person("ada", Role.VIEWER), tickets.UPLOAD)
+    assert tickets.ticket_holder(ticket, tickets.UPLOAD) == Person("ada", Role.VIEWER)
     for forged in (change + ticket, ticket + change, ticket.partition(".")[0], change):
         with pytest.raises(tickets.TicketError):
-            tickets.ticket_holder(forged)
+            tickets.ticket_holder(forged, tickets.UPLOAD)
     other = base64.urlsafe_b64encode(b'{"name": "ada", "role": "admin", "expires": 9e9}').decode()
     with pytest.raises(tickets.TicketError):
-        tickets.ticket_holder(f"{other}.{ticket.partition('.')[2]}")
+        tickets.ticket_holder(f"{other}.{ticket.partition('.')[2]}", tickets.UPLOAD)
 
 
 def test_the_secret_is_for_this_user_alone_and_stays(home: Path) -> None:
-    ticket = tickets.ticket_of(Person(None, Role.ADMIN))
+    ticket = tickets.ticket_of(Person(None, Role.ADMIN), tickets.UPLOAD)
     (secret,) = home.glob("secret*")
     assert secret.stat().st_mode & 0o077 == 0
-    assert tickets.ticket_holder(ticket).role is Role.ADMIN
+    assert tickets.ticket_holder(ticket, tickets.UPLOAD).role is Role.ADMIN
     assert [path for path in home.iterdir() if path.name.startswith(".secret")] == []

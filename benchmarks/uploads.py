@@ -1,0 +1,134 @@
+"""A large trace comes in: how fast, and how much the memory of the web server grows.
+
+python -m benchmarks.uploads [--megabytes 1000] [--page FILE]
+
+A trace of so many megabytes of JSON, two simulated steps again and again, goes to a server of its
+own, from a real browser and by ``jarvis push``. Jobs are left to workers elsewhere, so that nothing
+but the upload is measured:
+from the choice of the file until the server has stored it under its digest. *Peak* is the
+high-water mark of the server's resident memory, counted anew when the upload begins.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.in_browser import browser_page, settled
+from benchmarks.page import table, write_part
+from benchmarks.servers import Server, dashboards
+from jarvis.sample import write_sample
+
+MOST_GROWTH_MB = 200
+EVENTS = b'"traceEvents":[\n'
+"""What the events of a trace stand behind."""
+
+LONGEST_MS = 600_000
+RESET_PEAK = "5"
+
+WORDS = ("case", "MB sent", "s", "MB/s", "before MB", "peak MB", "growth MB", "required")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One upload, measured."""
+
+    name: str
+    sent_mb: float
+    took_s: float
+    before_mb: float
+    peak_mb: float
+
+    def cells(self) -> list[str]:
+        """A row of the table."""
+        growth = self.peak_mb - self.before_mb
+        verdict = "ok" if growth < MOST_GROWTH_MB else "too much"
+        figures = (self.sent_mb, self.took_s, self.sent_mb / self.took_s)
+        memory = (self.before_mb, self.peak_mb, growth)
+        numbers = [f"{figure:,.1f}" for figure in figures] + [f"{mb:.0f}" for mb in memory]
+        return [self.name, *numbers, f"growth < {MOST_GROWTH_MB} MB: {verdict}"]
+
+
+def main() -> int:
+    """Measure, print the table, and write it where ``--page`` says; 1 where memory grows more."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--megabytes", type=int, default=1000, help="JSON of the trace")
+    parser.add_argument("--page", type=Path, help="page to write the table into")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = _simulated(Path(folder), arguments.megabytes)
+        cases = [
+            _measured(name, send, trace, Path(folder) / name)
+            for name, send in (("browser", _by_browser), ("jarvis push", _by_push))
+        ]
+    page = table(WORDS, [case.cells() for case in cases])
+    print(page)
+    if arguments.page:
+        write_part(arguments.page, "uploads", page)
+    return int(any(case.peak_mb - case.before_mb >= MOST_GROWTH_MB for case in cases))
+
+
+def _simulated(folder: Path, megabytes: int) -> Path:
+    """A trace of at least this size: the events of a small one again and again."""
+    text = write_sample(folder / "small.json", scale="large").read_bytes()
+    head, mark, rest = text.partition(EVENTS)
+    events, end, tail = rest.rpartition(b"\n]")
+    trace = folder / "large.json"
+    with trace.open("wb") as file:
+        file.write(head + mark + events)
+        while file.tell() < megabytes * 1e6:
+            file.write(b",\n" + events)
+        file.write(end + tail)
+    return trace
+
+
+def _measured(
+    name: str, send: Callable[[Server, Path, Callable[[], None]], None], trace: Path, home: Path
+) -> Case:
+    """One way of sending to a server of its own, which has drawn its page before."""
+    begin = before_mb = 0.0
+    with dashboards(home, "", JARVIS_JOB_SLOTS="0") as (server,):
+
+        def begins() -> None:
+            nonlocal begin, before_mb
+            Path(f"/proc/{server.pid}/clear_refs").write_text(RESET_PEAK, encoding="ascii")
+            before_mb, begin = server.memory_mb(), time.perf_counter()
+
+        send(server, trace, begins)
+        took_s = time.perf_counter() - begin
+        (stored,) = home.glob(f"traces/*/{trace.name}")
+        assert stored.stat().st_size == trace.stat().st_size
+        return Case(name, trace.stat().st_size / 1e6, took_s, before_mb, _peak_mb(server))
+
+
+def _by_browser(server: Server, trace: Path, begins: Callable[[], None]) -> None:
+    with browser_page() as page:
+        page.goto(server.url)
+        settled(page)
+        begins()
+        page.locator("input[type=file]").first.set_input_files(trace)
+        page.wait_for_url("**ingest_upload=*", timeout=LONGEST_MS)
+
+
+def _by_push(server: Server, trace: Path, begins: Callable[[], None]) -> None:
+    with browser_page() as page:  # so that the server has loaded what pages need
+        page.goto(server.url)
+        settled(page)
+    begins()
+    command = [sys.executable, "-m", "jarvis.cli", "push", str(trace), "--server", server.url]
+    subprocess.run(command, check=True, env=dict(os.environ), stdout=subprocess.DEVNULL)
+
+
+def _peak_mb(server: Server) -> float:
+    status = Path(f"/proc/{server.pid}/status").read_text(encoding="utf-8")
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
