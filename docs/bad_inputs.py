@@ -32,7 +32,7 @@ from jarvis.server.arrivals import arriving
 from jarvis.server.catalogue import analysis_root
 from jarvis.server.intake import ROOTS_VARIABLE, server_trace, store_upload
 from jarvis.server.remote_runs import check_path
-from jarvis.server.tickets import ticket_holder
+from jarvis.server.tickets import UPLOAD, ticket_holder
 from jarvis.server.uploads import create, find
 from jarvis.server.web import middleware
 from jarvis.trace import read_trace
@@ -275,7 +275,7 @@ def _arriving() -> list[BadInput]:
         BadInput("An upload whose id is `../../etc`", lambda _: find("../../etc")),
         BadInput(
             "A ticket to upload that was made up",
-            lambda _: ticket_holder("eyJyb2xlIjoiYWRtaW4ifQ.00"),
+            lambda _: ticket_holder("eyJyb2xlIjoiYWRtaW4ifQ.00", UPLOAD),
         ),
         BadInput(
             "A question to the API nested 100,000 levels deep", lambda _: _json(b"[" * 100_000)

@@ -100,15 +100,17 @@ def _asked(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
 
 
 def _wait(remote: "Remote", job: dict[str, Any]) -> dict[str, Any]:
-    """The job when it has ended; its steps go to stderr as they begin."""
-    said = None
-    while job["state"] in ("queued", "running"):
-        if job["step"] and job["step"] != said:
-            said = job["step"]
-            print(f"[{job['step_number']}/{job['step_count']}] {said}", file=sys.stderr)
+    """The job when it has ended; its steps go to stderr as they end."""
+    said = 0
+    while True:
+        for step in job["steps"][said:]:
+            said += 1
+            place = f"[{said}/{job['step_count']}]"
+            print(f"{place} {step['name']}: {step['elapsed_s']:.1f} s", file=sys.stderr)
+        if job["state"] not in ("queued", "running"):
+            return job
         time.sleep(POLL_S)
         job = remote.get(f"/api/jobs/{job['id']}")
-    return job
 
 
 def _print_headway(text: str, *, is_last: bool) -> None:

@@ -15,7 +15,7 @@ from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.reports.reading import WORKBOOK
 from jarvis.server import uploads
-from jarvis.server.tickets import ticket_of
+from jarvis.server.tickets import UPLOAD, ticket_of
 from jarvis.server.uploads import UnknownUploadError, Upload, most_bytes
 
 _ENDINGS = (".json", ".gz", ".zip", WORKBOOK)
@@ -55,7 +55,7 @@ def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
         key=key,
         data={
             "key": key,
-            "ticket": ticket_of(visitor()),
+            "ticket": ticket_of(visitor(), UPLOAD),
             "endings": ",".join(endings),
             "most_bytes": most_bytes(),
             "too_large": f"This server takes up to {byte_size(most_bytes())}. Compress the file, "

@@ -15,6 +15,11 @@ def job_page(job_id: str) -> str:
     return f"/jobs?{urlencode({'job': job_id})}"
 
 
+def file_link(job_id: str, ticket: str) -> str:
+    """What a job made, to be saved, from the root of the server."""
+    return f"/api/jobs/{job_id}/file?{urlencode({'ticket': ticket})}"
+
+
 def page_of(job: Job) -> str:
     """What a job has made, or else the job."""
     return job_page(job.id) if job.analysis_id is None else analysis_page(job.analysis_id)

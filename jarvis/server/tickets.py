@@ -1,4 +1,4 @@
-"""Tickets: a page lets its visitor's browser upload, for a while, without any login of its own.
+"""Tickets: a page lets its visitor's browser do one thing, for a while, without a login of its own.
 
 A ticket is signed with a secret of this server's home, so that every web process on the same home
 believes it and nobody else can write one.
@@ -21,6 +21,9 @@ from jarvis.workspace import secret_file
 VALID_S = 3600
 """A page that is drawn again gives a new one; an upload that has begun needs none."""
 
+UPLOAD = "upload"
+"""The purpose of a ticket that uploads."""
+
 _SECRET_BYTES = 32
 _LONGEST = 2000
 
@@ -29,24 +32,32 @@ class TicketError(JarvisError):
     """A ticket cannot be used."""
 
     def __init__(self) -> None:
-        super().__init__("The page has been open for too long. Load it again, then upload.")
+        super().__init__("The page has been open for too long. Load it again, then try again.")
 
 
 class _Ticket(BaseModel):
     name: str | None
     role: Role
+    purpose: str
     expires: float
 
 
-def ticket_of(person: Person) -> str:
-    """A ticket of a person, valid for VALID_S."""
-    made = _Ticket(name=person.name, role=person.role, expires=time.time() + VALID_S)
+def file_purpose(job_id: str) -> str:
+    """The purpose of a ticket that takes home what a job made."""
+    return f"file {job_id}"
+
+
+def ticket_of(person: Person, purpose: str) -> str:
+    """A ticket of a person for one purpose, valid for VALID_S."""
+    expires = time.time() + VALID_S
+    made = _Ticket(name=person.name, role=person.role, purpose=purpose, expires=expires)
     text = base64.urlsafe_b64encode(made.model_dump_json().encode()).decode()
     return f"{text}.{_signature(text)}"
 
 
-def ticket_holder(text: str) -> Person:
-    """Who a ticket was made for; TicketError where it is too old, or none of this server's."""
+def ticket_holder(text: str, purpose: str) -> Person:
+    """Who a ticket was made for; TicketError where it is too old, for something else, or none of
+    this server's."""
     content, _, signature = text.partition(".")
     if len(text) > _LONGEST or not text.isascii():
         raise TicketError
@@ -56,7 +67,7 @@ def ticket_holder(text: str) -> Person:
         ticket = _Ticket.model_validate_json(base64.urlsafe_b64decode(content))
     except (ValueError, ValidationError):
         raise TicketError from None
-    if ticket.expires < time.time():
+    if ticket.expires < time.time() or ticket.purpose != purpose:
         raise TicketError
     return Person(ticket.name, ticket.role)
 
