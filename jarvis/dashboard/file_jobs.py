@@ -7,13 +7,15 @@ is not made again.
 import streamlit as st
 
 from jarvis.dashboard.job_view import follow, remember_job, remembered_job
-from jarvis.dashboard.visitor import ask_for_made_file, missing_role
+from jarvis.dashboard.visitor import ask_for_made_file, missing_role, visitor
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds import FileRequest, made_file, request_of
 from jarvis.server.jobs import Job
+from jarvis.server.page_links import file_link
+from jarvis.server.tickets import file_purpose, ticket_of
 
 _REFUSED = "_file_refused"
 
@@ -58,7 +60,7 @@ def file_job(page: str, *offered: FileRequest) -> None:
 def offer_file(job: Job) -> None:
     """The file that a job has made, to be taken home; a word where it has made none, or it is gone.
 
-    The browser gets it on a click.
+    The browser gets it block by block, so that the server holds none of it.
     """
     file = made_file(job.result)
     if file is None:
@@ -66,14 +68,11 @@ def offer_file(job: Job) -> None:
     if not file.is_file():
         st.warning("The file was removed since; ask for it again.", icon=":material/delete:")
         return
-    st.download_button(
+    st.link_button(
         f"{file.name} ({byte_size(file.stat().st_size)})",
-        data=file.read_bytes,
-        file_name=file.name,
-        key=f"_download_{job.id}",
+        file_link(job.id, ticket_of(visitor(), file_purpose(job.id))),
         type="primary",
         icon=":material/download:",
-        on_click="ignore",
     )
 
 

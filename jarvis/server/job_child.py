@@ -41,7 +41,9 @@ dropped by the system at any time."""
 
 def assignment_of(job: Job) -> Assignment:
     """What a process is told of its job."""
-    return Assignment(job.id, job.kind, job.parameters, job.attempt_label, job.owner)
+    return Assignment(
+        job.id, job.kind, job.parameters, job.attempt_label, job.owner, job.visibility
+    )
 
 
 def outcome_after(message: MadeMessage | FailedMessage) -> Outcome:

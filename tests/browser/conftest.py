@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from tests.conftest import skip_or_fail
 
@@ -96,3 +96,10 @@ def settled(page: Page) -> None:
     page.wait_for_selector(IDLE, timeout=START_SECONDS * 1000)
     page.locator("[data-testid=stStatusWidget]").wait_for(state="detached")
     page.locator("[data-testid=stSkeleton]").first.wait_for(state="detached")
+
+
+def saved_from_link(page: Page, link: Locator) -> tuple[str, bytes]:
+    """The name and the content of a file behind a link, when that is there."""
+    with page.expect_download(timeout=START_SECONDS * 1000) as waiting:
+        link.click(timeout=START_SECONDS * 1000)
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()

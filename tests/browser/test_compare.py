@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jarvis.server.submission import Submission, submit
-from tests.browser.conftest import Server, settled
+from tests.browser.conftest import Server, saved_from_link, settled
 from tests.builders import trace
 
 VIEWPORT = {"width": 1440, "height": 1000}
@@ -94,10 +94,13 @@ def test_the_files_are_made_when_asked_for(page: Page) -> None:
         button = page.get_by_role("button", name=label, exact=True)
         if made is not None:  # by a job
             button.click()
-            button = page.get_by_role("button", name=made)
-        with page.expect_download(timeout=60_000) as waiting:
-            button.click(timeout=60_000)
-        found[waiting.value.suggested_filename] = Path(waiting.value.path()).read_bytes()
+            name, content = saved_from_link(page, page.get_by_role("link", name=made))
+        else:
+            with page.expect_download(timeout=60_000) as waiting:
+                button.click(timeout=60_000)
+            name = waiting.value.suggested_filename
+            content = Path(waiting.value.path()).read_bytes()
+        found[name] = content
     names = ("comparative_analysis_fair.md", "comparison.xlsx", "comparison.zip")
     assert list(found) == [f"MI300X_against_H100_SXM_{name}" for name in names]
     fair, *archives = found.values()

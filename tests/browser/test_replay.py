@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -12,7 +11,7 @@ from jarvis.replay import offers
 from jarvis.run import Run
 from jarvis.server.intake import sample_trace
 from jarvis.server.submission import Submission, submit
-from tests.browser.conftest import Server, settled
+from tests.browser.conftest import Server, saved_from_link, settled
 
 
 def test_a_selection_is_downloaded_as_one_package(browser: Browser, server: Server) -> None:
@@ -28,10 +27,9 @@ def test_a_selection_is_downloaded_as_one_package(browser: Browser, server: Serv
     page.wait_for_url(f"**replay_ops={first.uids[0]}-{second.uids[0]}")
     settled(page)
     page.get_by_role("button", name="Replay package …", exact=True).click()
-    with page.expect_download(timeout=60_000) as waiting:
-        page.get_by_role("button", name="2_operators_replay_package.zip").click(timeout=60_000)
-    assert waiting.value.suggested_filename == "Sample_model_2_operators_replay_package.zip"
-    content = Path(waiting.value.path()).read_bytes()
+    link = page.get_by_role("link", name="2_operators_replay_package.zip")
+    name, content = saved_from_link(page, link)
+    assert name == "Sample_model_2_operators_replay_package.zip"
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = json.loads(archive.read("replay_ir.json"))
         assert "batched_replay.py" in archive.namelist()

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from jarvis.server.intake import sample_trace
 from jarvis.server.submission import Submission, submit
-from tests.browser.conftest import Server, settled
+from tests.browser.conftest import Server, saved_from_link, settled
 
 VIEWPORT = {"width": 1280, "height": 900}
 
@@ -34,9 +34,8 @@ def downloaded(page: Page, label: str) -> tuple[str, bytes]:
 def made(page: Page, label: str, ending: str) -> bytes:
     """A file that a job makes; the page offers it when it is there."""
     page.get_by_role("button", name=f"{label} …", exact=True).click()
-    with page.expect_download(timeout=60_000) as waiting:
-        page.get_by_role("button", name=re.compile(rf"\.{ending} \(")).click(timeout=60_000)
-    return Path(waiting.value.path()).read_bytes()
+    link = page.get_by_role("link", name=re.compile(rf"\.{ending} \("))
+    return saved_from_link(page, link)[1]
 
 
 @pytest.fixture(scope="module")

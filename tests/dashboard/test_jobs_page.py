@@ -162,8 +162,9 @@ def test_an_export_is_taken_home_from_its_job(
     work_off(engine)
     page = filed("jobs", job=job.id)
     assert not page.exception
-    (download,) = [b for b in page.get("download_button") if b.proto.label.startswith("Sample")]
-    assert ".json (" in download.proto.label
+    (link,) = page.get("link_button")
+    assert ".json (" in link.proto.label
+    assert link.proto.url.startswith(f"/api/jobs/{job.id}/file?ticket=")
     (file,) = (home / "exports" / job.id).iterdir()
     file.unlink()
     assert "was removed" in filed("jobs", job=job.id).warning[0].value

@@ -55,8 +55,8 @@ def test_a_link_selects_operators_and_a_job_packages_them(
     assert not page.exception
     page.button(key="replay_make_Replay package").click().run()
     assert not page.exception
-    (button,) = page.get("download_button")
-    assert button.label.startswith("Sample_model_aten_mm_replay_package.zip (")
+    (link,) = page.get("link_button")
+    assert link.proto.label.startswith("Sample_model_aten_mm_replay_package.zip (")
     assert "aten_mm_replay_package.zip replay" in page.code[0].value
     assert "`aten::_foreach_sqrt`" in page.warning[-1].value
     calls = page.dataframe[1].value

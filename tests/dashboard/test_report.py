@@ -165,7 +165,7 @@ def test_large_files_are_made_by_jobs_and_taken_home(
         job = jobs.find(database(), page.query_params["report_job"])
         file = made_file(job.result)
         assert file is not None
-        assert any(b.label.startswith(file.name) for b in page.get("download_button"))
+        assert any(b.proto.label.startswith(file.name) for b in page.get("link_button"))
         files[label] = file
     document = json.loads(files["JSON"].read_bytes())
     assert set(document) == {"manifest", "results", "tables", "tables_left_out"}

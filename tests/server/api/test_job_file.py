@@ -1,0 +1,66 @@
+"""What a job made is taken home block by block: by a token, or by the link of a page."""
+
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+
+from jarvis.server import jobs, tickets
+from jarvis.server.access import Person, Role
+from jarvis.server.database import JobKind, JobState, Visibility, database
+from jarvis.server.jobs import Headway, NewJob, Outcome
+from jarvis.server.page_links import file_link
+from jarvis.workspace import exports_dir
+from tests.server.api.conftest import bearer
+
+CONTENT = b"bytes of an export" * 10_000
+
+
+def exported(owner: str | None = None, visibility: Visibility = Visibility.TEAM) -> str:
+    """The id of a job that has made a file."""
+    engine = database()
+    job = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {}), owner, visibility)
+    jobs.claim(engine, "w")
+    file = exports_dir() / job.id / "run.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(CONTENT)
+    done = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"})
+    jobs.finish(engine, "w", job.id, Headway(), done)
+    return job.id
+
+
+def link(job_id: str, person: Person, purpose: Callable[[str], str] = tickets.file_purpose) -> str:
+    return file_link(job_id, tickets.ticket_of(person, purpose(job_id)))
+
+
+def test_a_file_is_saved_and_not_shown(client: TestClient) -> None:
+    answer = client.get(f"/api/jobs/{exported()}/file")
+    assert answer.content == CONTENT
+    assert answer.headers["content-disposition"] == 'attachment; filename="run.json"'
+    assert answer.headers["content-type"] == "application/octet-stream"
+
+
+def test_a_job_without_its_file_says_so(client: TestClient) -> None:
+    job_id = exported()
+    (exports_dir() / job_id / "run.json").unlink()
+    answer = client.get(f"/api/jobs/{job_id}/file")
+    assert answer.status_code == 404
+    assert "removed since" in answer.json()["error"]
+    assert client.get("/api/jobs/nothing/file").status_code == 404
+
+
+@pytest.mark.usefixtures("asked_who")
+def test_the_link_of_a_page_is_for_one_file_and_one_person(client: TestClient) -> None:
+    private = exported("ada", Visibility.PRIVATE)
+    shared = exported("ada")
+    ada, bob = Person("ada", Role.VIEWER), Person("bob", Role.VIEWER)
+    assert client.get(link(private, ada)).content == CONTENT
+    assert client.get(link(shared, bob)).content == CONTENT
+    assert client.get(link(private, bob)).status_code == 404
+    assert client.get(f"/api/jobs/{shared}/file").status_code == 401
+    other = link(private, ada).replace(private, shared)
+    assert client.get(other).status_code == 401, "a ticket for another file"
+    assert client.get(link(shared, ada, lambda _: tickets.UPLOAD)).status_code == 401
+    assert client.get(f"/api/jobs/{shared}/file", headers=bearer("bob", Role.VIEWER)).is_success
+    nobody = link(shared, Person("eve", Role.NONE))
+    assert client.get(nobody).status_code == 403
