@@ -165,7 +165,8 @@ def test_large_files_are_made_by_jobs_and_taken_home(
         job = jobs.find(database(), page.query_params["report_job"])
         file = made_file(job.result)
         assert file is not None
-        assert any(b.proto.label.startswith(file.name) for b in page.get("link_button"))
+        labels = [link.proto.label for link in page.get("link_button")]
+        assert any(text.startswith(file.name) for text in labels)
         files[label] = file
     document = json.loads(files["JSON"].read_bytes())
     assert set(document) == {"manifest", "results", "tables", "tables_left_out"}
@@ -174,7 +175,7 @@ def test_large_files_are_made_by_jobs_and_taken_home(
         names = set(archive.namelist())
     assert names == {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
     again = filed("report", analysis=sample_id, report_job=page.query_params["report_job"])
-    assert any(b.label.startswith(file.name) for b in again.get("download_button"))
+    assert any(b.proto.label.startswith(file.name) for b in again.get("link_button"))
 
 
 def test_a_job_of_another_analysis_is_let_go_of(
