@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit import config
 
 from jarvis.dashboard import MAIN
-from jarvis.server.login import login_secrets
+from jarvis.server.access.login import login_secrets
 from jarvis.server.logs import configure_logs
 from jarvis.server.settings import settings
 from jarvis.server.web import middleware, routes

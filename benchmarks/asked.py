@@ -7,10 +7,10 @@ from pathlib import Path
 
 from jarvis.run import read_manifest
 from jarvis.server import jobs
-from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import DatabaseError, JobState, database
 from jarvis.server.job_kinds import Analyze
 from jarvis.server.jobs import Job
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission
 
 SETTLED_S = 600

@@ -31,8 +31,8 @@ from benchmarks.crowd import Seen, crowd
 from benchmarks.page import table, write_part
 from benchmarks.servers import Server, analysed, dashboards
 from jarvis.sample import write_sample
-from jarvis.server.catalogue import read_catalogue
 from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.storage.catalogue import read_catalogue
 from jarvis.workspace import HOME_VARIABLE, analyses_dir, database_file
 from tests.services.postgres import PROGRAMS, Postgres
 
@@ -223,7 +223,7 @@ def kill_workers(server: Server) -> Callable[[], str]:
 
 def worker_pids(web: int) -> list[int]:
     """The worker that a web process has started."""
-    return [pid for pid in below(web) if "jarvis.server.worker" in command_line(pid)]
+    return [pid for pid in below(web) if "jarvis.server.workers.worker" in command_line(pid)]
 
 
 def command_line(pid: int) -> str:

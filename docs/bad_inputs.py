@@ -26,14 +26,19 @@ from jarvis.errors import JarvisError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.imported import typed_sheets
 from jarvis.reports.reading import read_report
-from jarvis.server.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, address_of, machines_of
 from jarvis.server.api import PREFIX, api
-from jarvis.server.arrivals import arriving
-from jarvis.server.catalogue import analysis_root
-from jarvis.server.intake import ROOTS_VARIABLE, server_trace, store_upload
-from jarvis.server.remote_runs import check_path
-from jarvis.server.tickets import UPLOAD, ticket_holder
-from jarvis.server.uploads import create, find
+from jarvis.server.arrivals.addresses import (
+    HOSTS_VARIABLE,
+    PRIVATE_HOSTS_VARIABLE,
+    address_of,
+    machines_of,
+)
+from jarvis.server.arrivals.arriving import arriving
+from jarvis.server.arrivals.intake import ROOTS_VARIABLE, server_trace, store_upload
+from jarvis.server.arrivals.remote_runs import check_path
+from jarvis.server.arrivals.tickets import UPLOAD, ticket_holder
+from jarvis.server.arrivals.uploads import create, find
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.web import middleware
 from jarvis.trace import read_trace
 from jarvis.workspace import HOME_VARIABLE

@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 from playwright.sync_api import Browser, sync_playwright
 
 from jarvis.analyses import load_analyses
-from jarvis.server.intake import sample_trace
+from jarvis.server.arrivals.intake import sample_trace
 from tests.browser.conftest import CHROMIUM, FLAGS, Server, settled
 
 HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ import pytest
 
 from jarvis.cli import main
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.server.catalogue import analysis_root, read_catalogue
-from jarvis.server.pins import pinned
+from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.pins import pinned
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 

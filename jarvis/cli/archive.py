@@ -43,7 +43,7 @@ def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _save(arguments: argparse.Namespace) -> int:
     from jarvis.run import read_manifest
-    from jarvis.server.archive import save_archive
+    from jarvis.server.storage.archive import save_archive
 
     root = run_directory(arguments.directory)
     out = arguments.output or Path(archive_name(read_manifest(root).analysis_id))

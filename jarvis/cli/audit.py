@@ -10,7 +10,7 @@ from jarvis.cli.prune import age_s
 from jarvis.cli.shared import Commands, add_json, note, print_result
 
 if TYPE_CHECKING:
-    from jarvis.server.audit import AuditEntry
+    from jarvis.server.access.audit import AuditEntry
 
 _LIMIT = 100
 
@@ -44,8 +44,8 @@ def _positive(text: str) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from jarvis.server import audit
-    from jarvis.server.audit import Action, Wanted
+    from jarvis.server.access import audit
+    from jarvis.server.access.audit import Action, Wanted
     from jarvis.server.database import database
 
     if arguments.action is not None and arguments.action not in list(Action):

@@ -49,7 +49,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _problems() -> list[str]:
     """What a server could not work with, the first of each kind."""
-    from jarvis.server.login import check_login
+    from jarvis.server.access.login import check_login
     from jarvis.server.settings import settings, use_file
     from jarvis.server.web.needs import check_database, check_storage
 

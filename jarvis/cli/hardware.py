@@ -121,7 +121,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _add(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline import read_arch_json
-    from jarvis.server.custom_hardware import keep_hardware
+    from jarvis.server.storage.custom_hardware import keep_hardware
 
     kept = keep_hardware(read_arch_json(arguments.file))
     print_result(arguments, {"file": kept}, [kept])
@@ -130,7 +130,7 @@ def _add(arguments: argparse.Namespace) -> int:
 
 def _remove(arguments: argparse.Namespace) -> int:
     from jarvis.hardware import load_hardware
-    from jarvis.server.custom_hardware import remove_hardware
+    from jarvis.server.storage.custom_hardware import remove_hardware
 
     spec = load_hardware().get(arguments.gpu, arguments.preset)
     remove_hardware(spec)

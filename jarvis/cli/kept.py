@@ -55,7 +55,7 @@ def _add_ids(command: argparse.ArgumentParser) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from jarvis.server.catalogue import read_catalogue
+    from jarvis.server.storage.catalogue import read_catalogue
 
     catalogue = read_catalogue()
     rows = [
@@ -90,7 +90,7 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _pin(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, pin_analysis
-    from jarvis.server.catalogue import kept_row
+    from jarvis.server.storage.catalogue import kept_row
 
     for analysis_id in arguments.ids:
         kept_row(analysis_id)
@@ -105,7 +105,7 @@ def _pin(arguments: argparse.Namespace) -> int:
 
 def _remove(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, remove_analysis
-    from jarvis.server.removal import check_removable
+    from jarvis.server.storage.removal import check_removable
 
     ids = list(dict.fromkeys(arguments.ids))
     rows = [check_removable(analysis_id) for analysis_id in ids]

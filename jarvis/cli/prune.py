@@ -11,7 +11,7 @@ from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_flag, add_json, note, print_result, warn
 
 if TYPE_CHECKING:
-    from jarvis.server.retention import Leaving, Plan
+    from jarvis.server.storage.retention import Leaving, Plan
 
 OLDER_VARIABLE = "JARVIS_PRUNE_OLDER_THAN"
 UNDER_VARIABLE = "JARVIS_PRUNE_KEEP_UNDER"
@@ -56,7 +56,7 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _prune(arguments: argparse.Namespace) -> int:
-    from jarvis.server.retention import Limits, plan, prune
+    from jarvis.server.storage.retention import Limits, plan, prune
 
     planned = plan(Limits(arguments.older_than, arguments.keep_under))
     gone: list[Leaving] = []
@@ -84,7 +84,7 @@ def _lines(arguments: argparse.Namespace, planned: "Plan", gone: "list[Leaving]"
 
 
 def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
-    from jarvis.server.retention import age_words
+    from jarvis.server.storage.retention import age_words
 
     for one in leaving:
         stored = one.stored
@@ -94,7 +94,7 @@ def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
 
 def _records(planned: "Plan") -> Iterator[str]:
     """What goes and is no file."""
-    from jarvis.server.retention import keep_words
+    from jarvis.server.storage.retention import keep_words
     from jarvis.wording import counted
 
     old = planned.expired

@@ -57,7 +57,7 @@ def _slots(text: str) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from jarvis.server.login import check_login, check_reach
+    from jarvis.server.access.login import check_login, check_reach
     from jarvis.server.settings import PREFIX, settings
     from jarvis.server.web.hosts import ADDRESS_VARIABLE
 
@@ -70,8 +70,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     check_reach(now, arguments.host, is_open=arguments.open)
     _check_names(now, arguments.host)
     import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
+    from jarvis.server.arrivals.intake import ROOTS_VARIABLE, sample_trace
     from jarvis.server.database import database
-    from jarvis.server.intake import ROOTS_VARIABLE, sample_trace
     from jarvis.server.submission import Submission, submit
 
     database()  # so that one that cannot be used is said here, not on a page

@@ -92,7 +92,7 @@ def print_result(
 def kept_folder(given: str) -> Path | None:
     """The folder of a kept analysis that ``given`` is the id of, fetched where it is shared."""
     if any(os.environ.get(name) for name in (ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE)):
-        from jarvis.server.catalogue import is_kept  # slow to import
+        from jarvis.server.storage.catalogue import is_kept  # slow to import
 
         is_kept(given)
     return kept_run(given)

@@ -10,7 +10,7 @@ from jarvis.cli.prune import age_s
 from jarvis.cli.shared import Commands, add_json, note, print_result
 
 if TYPE_CHECKING:
-    from jarvis.server.tokens import Token
+    from jarvis.server.access.tokens import Token
 
 _NEVER = "never"
 _ROLES = ("viewer", "editor", "admin")
@@ -61,11 +61,11 @@ def _expiry_s(text: str) -> float | None:
 
 
 def _create(arguments: argparse.Namespace) -> int:
-    from jarvis.server import audit, tokens
-    from jarvis.server.access import LOCAL, Role
-    from jarvis.server.audit import Action, Via
+    from jarvis.server.access import audit, tokens
+    from jarvis.server.access.audit import Action, Via
+    from jarvis.server.access.rights import LOCAL, Role
+    from jarvis.server.access.roles import normal_name
     from jarvis.server.database import database
-    from jarvis.server.roles import normal_name
 
     owner = None if arguments.owner is None else normal_name(arguments.owner)
     lasts_s = arguments.expires
@@ -80,9 +80,9 @@ def _create(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from jarvis.server import tokens
+    from jarvis.server.access import tokens
+    from jarvis.server.access.roles import normal_name
     from jarvis.server.database import database
-    from jarvis.server.roles import normal_name
 
     owners = () if arguments.owner is None else (normal_name(arguments.owner),)
     found = tokens.listed(database(), *owners)

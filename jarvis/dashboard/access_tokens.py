@@ -10,11 +10,11 @@ from jarvis.dashboard.refusals import said_as_toast
 from jarvis.dashboard.visitor import actor, visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
-from jarvis.server.access import Person, Role, may
+from jarvis.server.access.rights import Person, Role, may
+from jarvis.server.access.tokens import DEFAULT_DAYS, MAX_LABEL_LENGTH, Token, TokenState
 from jarvis.server.actions import create_token, revoke_token, seen_tokens
 from jarvis.server.database import database
 from jarvis.server.settings import settings
-from jarvis.server.tokens import DEFAULT_DAYS, MAX_LABEL_LENGTH, Token, TokenState
 
 _LABEL, _ROLE, _EXPIRY = "_access_label", "_access_role", "_access_expiry"
 _NEW, _TABLE = "_access_new_token", "_access_tokens"

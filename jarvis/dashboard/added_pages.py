@@ -11,7 +11,7 @@ from jarvis.analyses.card import AnalysisCard
 from jarvis.dashboard import category, navigation, sidebar, system
 from jarvis.dashboard.state import opened
 from jarvis.findings import Tier
-from jarvis.server.catalogue import Catalogue
+from jarvis.server.storage.catalogue import Catalogue
 
 _ICON = ":material/extension:"
 """In place of an icon that there is not."""

@@ -8,8 +8,8 @@ from jarvis.dashboard.visitor import actor, missing_role
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.server.actions import load_analysis
-from jarvis.server.archive import Loaded
-from jarvis.server.uploads import Upload
+from jarvis.server.arrivals.uploads import Upload
+from jarvis.server.storage.archive import Loaded
 from jarvis.workspace import archive_name
 
 PARAMETER = "archive_upload"

@@ -9,9 +9,9 @@ from jarvis.dashboard.controls import keyed_choice, text_input
 from jarvis.dashboard.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.visitor import visitor
 from jarvis.reports.quantities import MISSING, count
-from jarvis.server.access import Role, may
+from jarvis.server.access.audit import LOGIN_MARK, Action, AuditEntry, Via, Wanted
+from jarvis.server.access.rights import Role, may
 from jarvis.server.actions import count_audit, read_audit
-from jarvis.server.audit import LOGIN_MARK, Action, AuditEntry, Via, Wanted
 from jarvis.server.database import database
 
 _PAGE = "access"

@@ -13,7 +13,7 @@ from jarvis.dashboard.state import Opened
 from jarvis.pipeline import compare
 from jarvis.reports.markup import escape
 from jarvis.run import Manifest
-from jarvis.server.catalogue import Catalogue, Entry, name_of
+from jarvis.server.storage.catalogue import Catalogue, Entry, name_of
 from jarvis.wording import arguments
 
 REFERENCE = "reference"

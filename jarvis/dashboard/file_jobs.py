@@ -11,11 +11,11 @@ from jarvis.dashboard.visitor import ask_for_made_file, missing_role, visitor
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
+from jarvis.server.arrivals.tickets import file_purpose, ticket_of
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds import FileRequest, made_file, request_of
 from jarvis.server.jobs import Job
 from jarvis.server.page_links import file_link
-from jarvis.server.tickets import file_purpose, ticket_of
 
 _REFUSED = "_file_refused"
 

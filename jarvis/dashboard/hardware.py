@@ -16,7 +16,7 @@ from jarvis.reports.quantities import percent
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
-from jarvis.server.catalogue import UnknownAnalysisError
+from jarvis.server.storage.catalogue import UnknownAnalysisError
 
 ALL_VENDORS, NOTHING = "all", "nothing"
 IN_USE, OWN = "open analysis", "your own"

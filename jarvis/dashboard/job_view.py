@@ -11,7 +11,7 @@ from jarvis.dashboard.visitor import actor, visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server import jobs
-from jarvis.server.access import may_change
+from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, retry_job, seen_job
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import RETRYABLE, Job, UnknownJobError

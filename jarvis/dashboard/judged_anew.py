@@ -11,9 +11,9 @@ from jarvis.dashboard.state import Opened
 from jarvis.dashboard.visitor import ask_for_job, missing_role
 from jarvis.hardware import Hardware, HardwareSpec
 from jarvis.reports.markup import escape
-from jarvis.server.catalogue import name_of
 from jarvis.server.job_kinds import Reproject
 from jarvis.server.jobs import Job
+from jarvis.server.storage.catalogue import name_of
 
 _PAGE = "hardware"
 

@@ -12,7 +12,7 @@ from jarvis.dashboard.visitor import VISIBILITY_LABELS, actor, missing_role, vis
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
-from jarvis.server.access import may_change
+from jarvis.server.access.rights import may_change
 from jarvis.server.actions import (
     pin_analysis,
     referring_to,
@@ -21,10 +21,10 @@ from jarvis.server.actions import (
     seen_analysis,
     share_analysis,
 )
-from jarvis.server.analysis_rows import AnalysisRow
-from jarvis.server.catalogue import name_of
 from jarvis.server.database import Visibility
 from jarvis.server.settings import settings
+from jarvis.server.storage.analysis_rows import AnalysisRow
+from jarvis.server.storage.catalogue import name_of
 from jarvis.workspace import archive_name
 
 _ASKED, _REMOVED = "_remove_asked", "_removed_analysis"

@@ -4,11 +4,11 @@ import streamlit as st
 
 from jarvis.dashboard.visitor import login_mark, visitor
 from jarvis.reports.markup import prose
-from jarvis.server import audit
-from jarvis.server.access import Person, Role, may
-from jarvis.server.audit import LOGIN_MARK, Action, Via, Wanted
+from jarvis.server.access import audit
+from jarvis.server.access.audit import LOGIN_MARK, Action, Via, Wanted
+from jarvis.server.access.rights import Person, Role, may
+from jarvis.server.access.roles import UnknownPersonError
 from jarvis.server.database import database
-from jarvis.server.roles import UnknownPersonError
 from jarvis.server.settings import settings
 
 _NOTED = "_login_noted"

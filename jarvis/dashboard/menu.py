@@ -8,8 +8,8 @@ from streamlit.navigation.page import StreamlitPage
 from jarvis.analyses import load_analyses
 from jarvis.dashboard import category, navigation, system
 from jarvis.dashboard.added_pages import added_pages
-from jarvis.server.catalogue import Catalogue
 from jarvis.server.settings import settings
+from jarvis.server.storage.catalogue import Catalogue
 from jarvis.workspace import resource
 
 Menu = dict[str, list[StreamlitPage]]

@@ -9,7 +9,7 @@ import streamlit as st
 from jarvis.dashboard.visitor import visitor
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import prose
-from jarvis.server.access import Role, may
+from jarvis.server.access.rights import Role, may
 
 _P = ParamSpec("_P")
 

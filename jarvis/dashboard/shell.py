@@ -14,7 +14,7 @@ from jarvis.dashboard.menu import menu
 from jarvis.dashboard.visitor import seen_catalogue
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import prose
-from jarvis.server.catalogue import Catalogue
+from jarvis.server.storage.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from jarvis.dashboard.keeping import keep_or_remove
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import tb_per_s, tflops_per_s
 from jarvis.run import Run
-from jarvis.server.catalogue import Catalogue, name_of
+from jarvis.server.storage.catalogue import Catalogue, name_of
 
 _CHOICE = "analysis_choice"
 _SEEN = "_analysis_parameter"

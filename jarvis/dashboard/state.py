@@ -17,7 +17,7 @@ from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
 from jarvis.server.actions import seen_root
-from jarvis.server.artifacts import is_here
+from jarvis.server.storage.artifacts import is_here
 from jarvis.workspace import RunPaths
 
 CURRENT = "_analysis_id"

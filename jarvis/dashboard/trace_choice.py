@@ -8,7 +8,7 @@ import streamlit as st
 from jarvis.dashboard.controls import choice, text_input
 from jarvis.dashboard.trace_fetch import SOURCE, fetched_trace
 from jarvis.dashboard.upload import uploaded_trace
-from jarvis.server.intake import sample_trace, server_trace, trace_roots
+from jarvis.server.arrivals.intake import sample_trace, server_trace, trace_roots
 from jarvis.workspace import home
 
 UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", SOURCE, "sample"

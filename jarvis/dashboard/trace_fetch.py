@@ -9,12 +9,12 @@ from jarvis.dashboard.links import note_control
 from jarvis.dashboard.visitor import ask_for_job
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
-from jarvis.server.addresses import HOSTS_VARIABLE, without_secrets
+from jarvis.server.arrivals.addresses import HOSTS_VARIABLE, without_secrets
 from jarvis.server.database import JobState, Visibility
 from jarvis.server.job_kinds.fetches import Fetch
 from jarvis.server.jobs import Job
-from jarvis.server.places import path_at
 from jarvis.server.settings import settings
+from jarvis.server.storage.places import path_at
 
 SOURCE = "address"
 """The choice of the ingest page that this is."""

@@ -6,16 +6,16 @@ from typing import Any
 
 import streamlit as st
 
-from jarvis.server.access import LOCAL, Person, Role, lacking
+from jarvis.server.access.audit import Via
+from jarvis.server.access.rights import LOCAL, Person, Role, lacking
+from jarvis.server.access.roles import UnknownPersonError, group_names, has_groups, person_named
+from jarvis.server.access.userinfo import asked_of_provider
 from jarvis.server.actions import Actor, ask_for_file, submit_job
-from jarvis.server.audit import Via
-from jarvis.server.catalogue import Catalogue, read_catalogue
 from jarvis.server.database import Visibility, database
 from jarvis.server.job_kinds import FileRequest, Request
 from jarvis.server.jobs import Job
-from jarvis.server.roles import UnknownPersonError, group_names, has_groups, person_named
 from jarvis.server.settings import Settings, settings
-from jarvis.server.userinfo import asked_of_provider
+from jarvis.server.storage.catalogue import Catalogue, read_catalogue
 
 VISIBILITY_LABELS: Mapping[str, str] = {Visibility.TEAM: "Team", Visibility.PRIVATE: "Private"}
 

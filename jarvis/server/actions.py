@@ -12,8 +12,10 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from jarvis.hardware import HardwareSpec
-from jarvis.server import audit, custom_hardware, jobs, pins, removal, tokens
-from jarvis.server.access import (
+from jarvis.server import jobs
+from jarvis.server.access import audit, tokens
+from jarvis.server.access.audit import Action, AuditEntry, Via, Wanted
+from jarvis.server.access.rights import (
     LOCAL,
     ForbiddenError,
     Person,
@@ -23,15 +25,20 @@ from jarvis.server.access import (
     may_see,
     require,
 )
-from jarvis.server.analysis_rows import AnalysisRow, kept_for, kept_rows
-from jarvis.server.archive import Loaded, load_archive, save_archive
-from jarvis.server.audit import Action, AuditEntry, Via, Wanted
-from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, kept_row, set_visibility
+from jarvis.server.access.tokens import NewToken, Token, TokenError
 from jarvis.server.database import JobKind, Visibility, database
 from jarvis.server.job_kinds import FileRequest, Request, made_before
 from jarvis.server.jobs import Job, NewJob, UnknownJobError
-from jarvis.server.removal import Removed, texts_in
-from jarvis.server.tokens import NewToken, Token, TokenError
+from jarvis.server.storage import custom_hardware, pins, removal
+from jarvis.server.storage.analysis_rows import AnalysisRow, kept_for, kept_rows
+from jarvis.server.storage.archive import Loaded, load_archive, save_archive
+from jarvis.server.storage.catalogue import (
+    UnknownAnalysisError,
+    analysis_root,
+    kept_row,
+    set_visibility,
+)
+from jarvis.server.storage.removal import Removed, texts_in
 
 _ASKED: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,

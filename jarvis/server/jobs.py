@@ -28,7 +28,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from jarvis.errors import JarvisError
-from jarvis.server.access import LOCAL, Person, is_visible
+from jarvis.server.access.rights import LOCAL, Person, is_visible
 from jarvis.server.database import (
     ACTIVE,
     JOBS,

@@ -24,11 +24,11 @@ from jarvis.run import (
     read_manifest,
     staged,
 )
-from jarvis.server.analysis_rows import check_joinable, kept_rows, reserved
-from jarvis.server.artifacts import keep_analysis
-from jarvis.server.catalogue import analysis_root, is_kept
 from jarvis.server.database import database
-from jarvis.server.places import FilePath
+from jarvis.server.storage.analysis_rows import check_joinable, kept_rows, reserved
+from jarvis.server.storage.artifacts import keep_analysis
+from jarvis.server.storage.catalogue import analysis_root, is_kept
+from jarvis.server.storage.places import FilePath
 from jarvis.staging import staged_folder
 from jarvis.workspace import analyses_dir
 

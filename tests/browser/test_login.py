@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from jarvis.server import audit
-from jarvis.server.analysis_rows import kept_for
-from jarvis.server.audit import Action
+from jarvis.server.access import audit
+from jarvis.server.access.audit import Action
 from jarvis.server.database import Visibility, database
+from jarvis.server.storage.analysis_rows import kept_for
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import HOME_VARIABLE
 from tests.browser.conftest import START_SECONDS, Server, settled

@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
 from jarvis.run import Run
-from jarvis.server.catalogue import analysis_root
-from jarvis.server.intake import sample_trace
+from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 
 SECONDS = 30
@@ -57,7 +57,7 @@ def _registered_page(key: str) -> None:
     from jarvis.analyses import load_analyses
     from jarvis.dashboard import category, navigation, shell, system
     from jarvis.dashboard.menu import menu
-    from jarvis.server.catalogue import read_catalogue
+    from jarvis.server.storage.catalogue import read_catalogue
 
     catalogue = read_catalogue()
     navigation.remember(page for pages in menu(catalogue).values() for page in pages)

@@ -8,9 +8,9 @@ from sqlalchemy import Engine
 
 from jarvis.pipeline import Step
 from jarvis.server import jobs
-from jarvis.server.job_child import assignment_of, outcome_after
-from jarvis.server.job_process import outcome_of
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob
+from jarvis.server.workers.job_child import assignment_of, outcome_after
+from jarvis.server.workers.job_process import outcome_of
 
 WORKER = "inline"
 

@@ -9,15 +9,16 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.keeping import popover_key
-from jarvis.server import audit, jobs, tokens
-from jarvis.server.access import Person, Role
+from jarvis.server import jobs
+from jarvis.server.access import audit, tokens
+from jarvis.server.access.audit import Action, Via
+from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor, submit_job
-from jarvis.server.analysis_rows import kept_for
-from jarvis.server.audit import Action, Via
-from jarvis.server.catalogue import kept_row
+from jarvis.server.arrivals.intake import ROOTS_VARIABLE, IntakeError, server_trace
 from jarvis.server.database import JobState, Visibility, database
-from jarvis.server.intake import ROOTS_VARIABLE, IntakeError, server_trace
 from jarvis.server.job_kinds import Export
+from jarvis.server.storage.analysis_rows import kept_for
+from jarvis.server.storage.catalogue import kept_row
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
 from tests.builders import trace

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.pipeline import analyze
 from jarvis.run import Run
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS
@@ -65,7 +65,7 @@ def _added_page(key: str) -> None:
 
     from jarvis.dashboard import added_pages, navigation, shell
     from jarvis.dashboard.menu import menu
-    from jarvis.server.catalogue import read_catalogue
+    from jarvis.server.storage.catalogue import read_catalogue
 
     catalogue = read_catalogue()
     sections = menu(catalogue)
@@ -78,7 +78,7 @@ def _menu() -> None:
     import streamlit as st
 
     from jarvis.dashboard.menu import menu
-    from jarvis.server.catalogue import read_catalogue
+    from jarvis.server.storage.catalogue import read_catalogue
 
     shown = {
         section: [page.title for page in pages if page.visibility == "visible"]

@@ -9,10 +9,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.archive_form import PARAMETER
-from jarvis.server.archive import ArchiveError, load_archive, save_archive
-from jarvis.server.catalogue import analysis_root, read_catalogue
-from jarvis.server.pins import is_pinned, pin, unpin
-from jarvis.server.removal import remove_analysis
+from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.pins import is_pinned, pin, unpin
+from jarvis.server.storage.removal import remove_analysis
 from tests.dashboard.conftest import Draw
 from tests.dashboard.uploading import uploaded
 

@@ -16,9 +16,9 @@ from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.server import jobs
-from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import database
 from jarvis.server.job_kinds import Compare, made_file, request_of
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import Draw

@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.run import Run
-from jarvis.server.custom_hardware import keep_hardware, remove_hardware
-from jarvis.server.intake import sample_trace
+from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.storage.custom_hardware import keep_hardware, remove_hardware
 from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import custom_hardware_dir
 from tests.dashboard.conftest import Draw

@@ -7,9 +7,9 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
 from jarvis.run import Run
-from jarvis.server.catalogue import read_catalogue
-from jarvis.server.intake import ROOTS_VARIABLE
-from jarvis.server.uploads import create
+from jarvis.server.arrivals.intake import ROOTS_VARIABLE
+from jarvis.server.arrivals.uploads import create
+from jarvis.server.storage.catalogue import read_catalogue
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once

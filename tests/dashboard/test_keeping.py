@@ -10,11 +10,11 @@ from streamlit.testing.v1 import AppTest
 from jarvis.dashboard.keeping import popover_key
 from jarvis.run import read_manifest
 from jarvis.server import jobs
-from jarvis.server.catalogue import analysis_root, read_catalogue
 from jarvis.server.database import database
 from jarvis.server.job_kinds import Export
-from jarvis.server.pins import is_pinned, pin
-from jarvis.server.removal import remove_analysis
+from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.pins import is_pinned, pin
+from jarvis.server.storage.removal import remove_analysis
 from tests.dashboard.conftest import Draw
 
 Keep = Callable[..., str]

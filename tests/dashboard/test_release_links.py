@@ -19,7 +19,7 @@ from jarvis.dashboard import links
 from jarvis.dashboard.compare_sides import REFERENCE
 from jarvis.dashboard.links import ANALYSIS, current_name
 from jarvis.run import Run
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.workspace import resource
 from tests.dashboard.conftest import Draw
 from tests.dashboard.linked_trace import TRACE, keep_linked

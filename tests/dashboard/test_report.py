@@ -13,9 +13,9 @@ from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server import jobs
-from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import database
 from jarvis.server.job_kinds import Export, made_file
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
 from tests.builders import trace

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.server import artifacts
 from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.storage import artifacts
 from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
 from tests.dashboard.conftest import Draw
 

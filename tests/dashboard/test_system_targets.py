@@ -8,7 +8,7 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import Draw

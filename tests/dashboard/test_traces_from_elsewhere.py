@@ -8,8 +8,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.run import SCHEMA_VERSION
-from jarvis.server.archive import save_archive
-from jarvis.server.catalogue import read_catalogue
+from jarvis.server.storage.archive import save_archive
+from jarvis.server.storage.catalogue import read_catalogue
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once

@@ -13,10 +13,10 @@ from sqlalchemy import Engine
 
 from jarvis.pipeline import STEPS
 from jarvis.server import jobs
-from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
 from jarvis.server.job_kinds import Analyze
 from jarvis.server.jobs import Job, NewJob
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission
 from jarvis.workspace import analyses_dir, database_file
 from tests.server.working import HELD_WORKER, ended, held_process, hold_at, is_done, worker

@@ -14,8 +14,9 @@ from sqlalchemy import Engine
 
 from jarvis.parquet import write_parquet
 from jarvis.pipeline import STEPS
-from jarvis.server import jobs, uploads
-from jarvis.server.arrivals import arriving
+from jarvis.server import jobs
+from jarvis.server.arrivals import uploads
+from jarvis.server.arrivals.arriving import arriving
 from jarvis.server.database import DatabaseError, JobState
 from jarvis.server.job_kinds import Analyze, Export
 from jarvis.server.jobs import Job, NewJob

@@ -14,7 +14,7 @@ from jarvis.server.job_kinds import Compare, Export, Replay, made_file
 from jarvis.server.job_kinds.base import Request
 from jarvis.server.job_kinds.comparisons import STEPS as COMPARE_STEPS
 from jarvis.server.job_kinds.fetches import Fetch
-from jarvis.server.places import path_at
+from jarvis.server.storage.places import path_at
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import exports_dir, uploads_dir
 from tests.server.file_server import file_server

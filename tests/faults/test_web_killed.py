@@ -5,10 +5,10 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from jarvis.server import jobs
-from jarvis.server.catalogue import analysis_root
+from jarvis.server.arrivals.intake import sample_trace
 from jarvis.server.database import JobState
-from jarvis.server.intake import sample_trace
 from jarvis.server.job_kinds import Analyze
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission
 from jarvis.workspace import analyses_dir
 from tests.browser.conftest import Server

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.server import jobs
-from jarvis.server.access import (
+from jarvis.server.access.rights import (
     LOCAL,
     ForbiddenError,
     Person,

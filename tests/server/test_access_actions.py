@@ -9,17 +9,19 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.hardware import load_hardware
-from jarvis.server import actions, artifacts, audit, jobs, submission, tokens
-from jarvis.server.access import LOCAL, ForbiddenError, Person, Role
+from jarvis.server import actions, jobs, submission
+from jarvis.server.access import audit, tokens
+from jarvis.server.access.audit import Action, Via, Wanted
+from jarvis.server.access.rights import LOCAL, ForbiddenError, Person, Role
+from jarvis.server.access.tokens import TokenError
 from jarvis.server.actions import Actor
-from jarvis.server.analysis_rows import PrivateAnalysisError, kept_for, kept_rows, record
-from jarvis.server.audit import Action, Via, Wanted
-from jarvis.server.catalogue import UnknownAnalysisError, read_catalogue, set_owner
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.job_kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
 from jarvis.server.jobs import Headway, NewJob, Outcome, UnknownJobError
+from jarvis.server.storage import artifacts
+from jarvis.server.storage.analysis_rows import PrivateAnalysisError, kept_for, kept_rows, record
+from jarvis.server.storage.catalogue import UnknownAnalysisError, read_catalogue, set_owner
 from jarvis.server.submission import Submission, submit
-from jarvis.server.tokens import TokenError
 from jarvis.workspace import exports_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases

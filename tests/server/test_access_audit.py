@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Engine
 
-from jarvis.server import audit
-from jarvis.server.access import LOCAL, Person, Role
-from jarvis.server.audit import MAX_SUBJECT_LENGTH, Action, Via, Wanted
+from jarvis.server.access import audit
+from jarvis.server.access.audit import MAX_SUBJECT_LENGTH, Action, Via, Wanted
+from jarvis.server.access.rights import LOCAL, Person, Role
 from tests.server.conftest import on_both_databases
 
 pytestmark = on_both_databases

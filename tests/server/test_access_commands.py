@@ -9,11 +9,11 @@ from sqlalchemy import Engine
 
 from jarvis.cli import main
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.server import audit, tokens
-from jarvis.server.access import Person, Role
-from jarvis.server.audit import Action, Via
+from jarvis.server.access import audit, tokens
+from jarvis.server.access.audit import Action, Via
+from jarvis.server.access.rights import Person, Role
+from jarvis.server.access.tokens import TokenError
 from jarvis.server.submission import Submission, submit
-from jarvis.server.tokens import TokenError
 from tests.builders import trace
 
 

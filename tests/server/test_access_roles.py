@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from jarvis.server import login
-from jarvis.server.access import Role
-from jarvis.server.login import check_login, check_reach, login_secrets
-from jarvis.server.roles import UnknownPersonError, group_names, person_named
+from jarvis.server.access import login
+from jarvis.server.access.login import check_login, check_reach, login_secrets
+from jarvis.server.access.rights import Role
+from jarvis.server.access.roles import UnknownPersonError, group_names, person_named
 from jarvis.server.settings import PREFIX, Settings, SettingsError, settings
 
 LISTS = {

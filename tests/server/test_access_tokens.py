@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, event, select, text, update
 
-from jarvis.server import tokens
-from jarvis.server.access import Person, Role
+from jarvis.server.access import tokens
+from jarvis.server.access.rights import Person, Role
+from jarvis.server.access.tokens import TokenError, TokenState
 from jarvis.server.database import TOKENS, reading, writing
-from jarvis.server.tokens import TokenError, TokenState
 from tests.server.conftest import on_both_databases
 
 pytestmark = on_both_databases

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from jarvis.run import Run
-from jarvis.server.archive import ArchiveError, load_archive, save_archive
-from jarvis.server.catalogue import analysis_root, read_catalogue
-from jarvis.server.pins import is_pinned, pin, pinned
+from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import Kept, Submission, submit
 from jarvis.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
 from jarvis.workspace import analyses_dir

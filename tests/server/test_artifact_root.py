@@ -9,7 +9,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from jarvis.server.artifact_root import (
+from jarvis.server.storage.artifact_root import (
     ArtifactError,
     ArtifactRoot,
     FullDiskError,

@@ -17,20 +17,10 @@ from sqlalchemy import Engine
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
-from jarvis.server import artifact_copies, artifacts, intake, jobs, shared_hardware
-from jarvis.server.analysis_rows import kept_rows, version_of
-from jarvis.server.archive import load_archive, save_archive
-from jarvis.server.artifact_root import (
-    ArtifactError,
-    ArtifactRoot,
-    FullDiskError,
-    MissingArtifactError,
-    artifact_root,
-)
-from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
-from jarvis.server.custom_hardware import keep_hardware, remove_hardware
+from jarvis.server import jobs
+from jarvis.server.arrivals import intake
+from jarvis.server.arrivals.intake import sample_trace, store_upload
 from jarvis.server.database import URL_VARIABLE, database
-from jarvis.server.intake import sample_trace, store_upload
 from jarvis.server.job_kinds import (
     Analyze,
     Export,
@@ -40,7 +30,19 @@ from jarvis.server.job_kinds import (
     request_of,
 )
 from jarvis.server.jobs import Job
-from jarvis.server.removal import remove_analysis
+from jarvis.server.storage import artifact_copies, artifacts, shared_hardware
+from jarvis.server.storage.analysis_rows import kept_rows, version_of
+from jarvis.server.storage.archive import load_archive, save_archive
+from jarvis.server.storage.artifact_root import (
+    ArtifactError,
+    ArtifactRoot,
+    FullDiskError,
+    MissingArtifactError,
+    artifact_root,
+)
+from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.custom_hardware import keep_hardware, remove_hardware
+from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths, analyses_dir
 from tests.builders import trace

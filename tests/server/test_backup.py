@@ -15,11 +15,11 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.server import jobs
-from jarvis.server.catalogue import read_catalogue, set_owner
+from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
-from jarvis.server.intake import store_upload
 from jarvis.server.jobs import ABANDONED_S, Headway, NewJob
-from jarvis.server.pins import pin, pinned
+from jarvis.server.storage.catalogue import read_catalogue, set_owner
+from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import Kept, Submission, submit
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, analyses_dir

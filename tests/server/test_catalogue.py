@@ -10,20 +10,20 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.run import read_manifest
-from jarvis.server import analysis_rows, catalogue
-from jarvis.server.access import LOCAL, Person, Role
-from jarvis.server.analysis_rows import kept_for, kept_rows, record
-from jarvis.server.catalogue import (
+from jarvis.server.access.rights import LOCAL, Person, Role
+from jarvis.server.database import Visibility
+from jarvis.server.storage import analysis_rows, catalogue
+from jarvis.server.storage.analysis_rows import kept_for, kept_rows, record
+from jarvis.server.storage.catalogue import (
     Entry,
     UnknownAnalysisError,
     read_catalogue,
     set_owner,
     set_visibility,
 )
-from jarvis.server.database import Visibility
-from jarvis.server.folders import folder_bytes
-from jarvis.server.housekeeping import forget_gone
-from jarvis.server.pins import is_pinned, pin, pinned
+from jarvis.server.storage.folders import folder_bytes
+from jarvis.server.storage.housekeeping import forget_gone
+from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths, analyses_dir, pins_dir
 from tests.builders import trace

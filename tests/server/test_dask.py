@@ -19,18 +19,19 @@ from jarvis.errors import JarvisError
 from jarvis.pipeline import STEPS
 from jarvis.product import product_version
 from jarvis.run import Run
-from jarvis.server import dask_task, jobs
-from jarvis.server.catalogue import analysis_root
-from jarvis.server.dask_messages import Order, Report, storage_mark
+from jarvis.server import jobs
+from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import JobState
-from jarvis.server.intake import store_upload
 from jarvis.server.job_kinds import Analyze, Inspect
-from jarvis.server.job_messages import Assignment
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
 from jarvis.server.settings import SettingsError
+from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission
-from jarvis.server.worker import set_up_worker
-from jarvis.server.worker_watch import job_slots, worker_command
+from jarvis.server.workers import dask_task
+from jarvis.server.workers.dask_messages import Order, Report, storage_mark
+from jarvis.server.workers.job_messages import Assignment
+from jarvis.server.workers.worker import set_up_worker
+from jarvis.server.workers.worker_watch import job_slots, worker_command
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
 from tests.server.working import (
@@ -281,7 +282,7 @@ def test_without_the_extra_the_worker_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("JARVIS_DASK_SCHEDULER", "tcp://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "jarvis.server.dask_jobs", raising=False)
+    monkeypatch.delitem(sys.modules, "jarvis.server.workers.dask_jobs", raising=False)
     with pytest.raises(SettingsError, match=r"distributed is not installed: .*jarvis-perf\[dask\]"):
         set_up_worker(None)
 

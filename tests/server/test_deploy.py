@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis import cli
-from jarvis.server.login import check_login
+from jarvis.server.access.login import check_login
 from jarvis.server.settings import settings
 from jarvis.server.settings_shown import unknown_variables
 from jarvis.server.web.job_metrics import QueueFigures, figure_families

@@ -17,14 +17,21 @@ from sqlalchemy import Engine
 
 from jarvis.pipeline import STEPS, Step
 from jarvis.run import read_manifest
-from jarvis.server import fetching, jobs
-from jarvis.server.catalogue import analysis_root
+from jarvis.server import jobs
+from jarvis.server.arrivals import fetching
+from jarvis.server.arrivals.fetching import (
+    AddressError,
+    FetchError,
+    fetch_trace,
+    over_http,
+    over_sftp,
+)
+from jarvis.server.arrivals.intake import IntakeError, KeptTrace
 from jarvis.server.database import JobState
-from jarvis.server.fetching import AddressError, FetchError, fetch_trace, over_http, over_sftp
-from jarvis.server.intake import IntakeError, KeptTrace
 from jarvis.server.job_kinds import request_of
 from jarvis.server.job_kinds.fetches import FETCH_STEP, Fetch, Wishes
-from jarvis.server.places import path_at
+from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.places import path_at
 from jarvis.workspace import uploads_dir
 from tests.builders import trace
 from tests.server.file_server import FileServer, file_server

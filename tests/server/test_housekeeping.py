@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 
 from jarvis.server import jobs
-from jarvis.server.artifact_root import MissingArtifactError
-from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue, set_owner
+from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import URL_VARIABLE, database
-from jarvis.server.housekeeping import tidy
-from jarvis.server.intake import store_upload
 from jarvis.server.job_kinds import Inspect
-from jarvis.server.removal import remove_analysis
-from jarvis.server.retention import Kind, Limits, plan, prune
+from jarvis.server.storage.artifact_root import MissingArtifactError
+from jarvis.server.storage.catalogue import (
+    UnknownAnalysisError,
+    analysis_root,
+    read_catalogue,
+    set_owner,
+)
+from jarvis.server.storage.housekeeping import tidy
+from jarvis.server.storage.removal import remove_analysis
+from jarvis.server.storage.retention import Kind, Limits, plan, prune
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
 from tests.builders import trace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.server.intake import (
+from jarvis.server.arrivals.intake import (
     ROOTS_VARIABLE,
     IntakeError,
     keep_upload,

@@ -14,10 +14,10 @@ from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
 from jarvis.server import jobs
-from jarvis.server.access import LOCAL
+from jarvis.server.access.audit import Via
+from jarvis.server.access.rights import LOCAL
 from jarvis.server.actions import Actor, ask_for_file
-from jarvis.server.audit import Via
-from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.arrivals.remote_runs import RemoteRun
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds import (
     WHOLE_RUN,
@@ -36,11 +36,11 @@ from jarvis.server.job_kinds import (
 )
 from jarvis.server.job_kinds.fetches import Fetch, Wishes
 from jarvis.server.job_kinds.remotes import Remote
-from jarvis.server.job_messages import Assignment, FailedMessage
-from jarvis.server.job_process import outcome_of
 from jarvis.server.jobs import Job
-from jarvis.server.remote_runs import RemoteRun
+from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.submission import Submission, submit
+from jarvis.server.workers.job_messages import Assignment, FailedMessage
+from jarvis.server.workers.job_process import outcome_of
 from jarvis.workspace import RunPaths, exports_dir
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from jarvis.server import jobs
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import Headway, NewJob, Outcome
-from jarvis.server.leftovers import clear_leftovers
+from jarvis.server.workers.leftovers import clear_leftovers
 from jarvis.workspace import analyses_dir
 
 

@@ -15,13 +15,13 @@ from sqlalchemy import Engine
 from jarvis.pipeline import STEPS, Step, analyze
 from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server import jobs
-from jarvis.server.archive import save_archive, unpack_archive
-from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server.arrivals.remote_refusals import RemoteError
+from jarvis.server.arrivals.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds import Made, request_of
 from jarvis.server.job_kinds.remotes import Remote
-from jarvis.server.remote_refusals import RemoteError
-from jarvis.server.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
+from jarvis.server.storage.archive import save_archive, unpack_archive
+from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
 from tests.server.working import ended, wait_for, worker

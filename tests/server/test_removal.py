@@ -10,16 +10,18 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis import read_trace
-from jarvis.server import audit, housekeeping, jobs
-from jarvis.server.access import LOCAL
-from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server import jobs
+from jarvis.server.access import audit
+from jarvis.server.access.rights import LOCAL
+from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
-from jarvis.server.intake import store_upload
 from jarvis.server.job_kinds import Analyze, Export
 from jarvis.server.jobs import Headway, NewJob, Outcome
-from jarvis.server.pins import is_pinned, pin, pinned, unpin
-from jarvis.server.removal import KeptError, remove_analysis
-from jarvis.server.retention import Kind, Limits, Plan, age_words, plan, prune
+from jarvis.server.storage import housekeeping
+from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
+from jarvis.server.storage.removal import KeptError, remove_analysis
+from jarvis.server.storage.retention import Kind, Limits, Plan, age_words, plan, prune
 from jarvis.server.submission import Kept, Submission, submit
 from jarvis.trace import sidecar
 from jarvis.workspace import analyses_dir, exports_dir, kept_traces_dir, uploads_dir
@@ -251,7 +253,7 @@ def test_what_was_left_half_made_goes_after_a_day(by_name: dict[str, str]) -> No
 def test_a_loaded_analysis_is_as_young_as_its_loading(
     by_name: dict[str, str], tmp_path: Path
 ) -> None:
-    from jarvis.server.archive import load_archive, save_archive
+    from jarvis.server.storage.archive import load_archive, save_archive
 
     save_archive(analysis_root(by_name["old"]), tmp_path / "old.zip")
     remove_analysis(by_name["old"])

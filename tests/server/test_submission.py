@@ -7,8 +7,8 @@ import pytest
 from jarvis.errors import OutputFolderError
 from jarvis.pipeline import Step
 from jarvis.run import Run
-from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
-from jarvis.server.downloads import zipped
+from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.downloads import zipped
 from jarvis.server.submission import CopyError, Kept, Submission, submit
 from tests.builders import trace
 

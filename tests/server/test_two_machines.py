@@ -8,12 +8,12 @@ from sqlalchemy import Engine
 
 from jarvis.run import Run
 from jarvis.server import jobs
-from jarvis.server.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import JobState
-from jarvis.server.intake import store_upload
 from jarvis.server.job_kinds import Analyze, Export, made_file
 from jarvis.server.jobs import Job
-from jarvis.server.removal import remove_analysis
+from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission
 from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
 from tests.builders import trace

@@ -13,16 +13,17 @@ from sqlalchemy import Engine, select, update
 
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
-from jarvis.server import jobs, worker_watch
-from jarvis.server.catalogue import analysis_root, read_catalogue
+from jarvis.server import jobs
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
-from jarvis.server.job_child import LocalChild
 from jarvis.server.job_kinds import Analyze, Inspect
-from jarvis.server.job_memory import memory_limit_bytes
 from jarvis.server.jobs import NewJob, Outcome
 from jarvis.server.settings import SettingsError
+from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.submission import Submission
-from jarvis.server.worker import SWEEP_S
+from jarvis.server.workers import worker_watch
+from jarvis.server.workers.job_child import LocalChild
+from jarvis.server.workers.job_memory import memory_limit_bytes
+from jarvis.server.workers.worker import SWEEP_S
 from jarvis.trace import TraceInfo
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
@@ -239,7 +240,7 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: En
 
 def test_a_web_server_that_is_killed_takes_its_worker_along(engine: Engine) -> None:
     script = (
-        "import time\nfrom jarvis.server import worker_watch as watch\n"
+        "import time\nfrom jarvis.server.workers import worker_watch as watch\n"
         "with watch.watched_worker(watch.worker_command(1)): time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as server:

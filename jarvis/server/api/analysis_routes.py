@@ -12,20 +12,21 @@ from jarvis.errors import JarvisError
 from jarvis.hardware import load_hardware
 from jarvis.reports.quantities import byte_size
 from jarvis.run import Run
-from jarvis.server import actions, uploads
-from jarvis.server.access import Person, Role, require
+from jarvis.server import actions
+from jarvis.server.access.audit import Via
+from jarvis.server.access.rights import Person, Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.api.callers import Caller
 from jarvis.server.api.job_routes import JobView, job_view
-from jarvis.server.audit import Via
-from jarvis.server.catalogue import Entry, analysis_root, read_catalogue
+from jarvis.server.arrivals import uploads
+from jarvis.server.arrivals.intake import server_trace
+from jarvis.server.arrivals.uploads import UnknownUploadError, Upload
 from jarvis.server.database import Visibility, database
-from jarvis.server.intake import server_trace
 from jarvis.server.job_kinds import Analyze, Request
 from jarvis.server.job_kinds.fetches import Fetch, Wishes
 from jarvis.server.page_links import analysis_page
+from jarvis.server.storage.catalogue import Entry, analysis_root, read_catalogue
 from jarvis.server.submission import Submission
-from jarvis.server.uploads import UnknownUploadError, Upload
 
 MOST_LISTED = 200
 """Analyses of one answer."""

@@ -12,12 +12,12 @@ from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
 from jarvis.errors import JarvisError
-from jarvis.server import tokens
-from jarvis.server.access import LOCAL, Person, Role, require
+from jarvis.server.access import tokens
+from jarvis.server.access.rights import LOCAL, Person, Role, require
+from jarvis.server.access.tokens import TokenError
+from jarvis.server.arrivals.tickets import UPLOAD, TicketError, file_purpose, ticket_holder
 from jarvis.server.database import database
 from jarvis.server.settings import settings
-from jarvis.server.tickets import UPLOAD, TicketError, file_purpose, ticket_holder
-from jarvis.server.tokens import TokenError
 from jarvis.server.web.requests import name_person
 
 TOKEN, TICKET = "Bearer", "Ticket"

@@ -10,25 +10,25 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from jarvis.errors import JarvisError
-from jarvis.server.access import ForbiddenError
+from jarvis.server.access.rights import ForbiddenError
+from jarvis.server.access.tokens import TokenError
 from jarvis.server.api.analysis_routes import UnknownArtifactError
 from jarvis.server.api.callers import TooManyRequestsError, UnknownCallerError
 from jarvis.server.api.job_routes import UnknownFileError
-from jarvis.server.arrivals import ChecksumError, OffsetError
-from jarvis.server.artifact_root import ArtifactError, MissingArtifactError
-from jarvis.server.catalogue import UnknownAnalysisError
-from jarvis.server.database import DatabaseError
-from jarvis.server.jobs import UnknownJobError
-from jarvis.server.removal import KeptError
-from jarvis.server.tickets import TicketError
-from jarvis.server.tokens import TokenError
-from jarvis.server.uploads import (
+from jarvis.server.arrivals.arriving import ChecksumError, OffsetError
+from jarvis.server.arrivals.tickets import TicketError
+from jarvis.server.arrivals.uploads import (
     BusyUploadError,
     NoSpaceError,
     TooLargeUploadError,
     TooManyUploadsError,
     UnknownUploadError,
 )
+from jarvis.server.database import DatabaseError
+from jarvis.server.jobs import UnknownJobError
+from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
+from jarvis.server.storage.catalogue import UnknownAnalysisError
+from jarvis.server.storage.removal import KeptError
 
 REFUSED = 400
 STATUS: Mapping[type[JarvisError], int] = {

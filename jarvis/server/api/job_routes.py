@@ -9,10 +9,10 @@ from pydantic import BaseModel, Field
 
 from jarvis.errors import JarvisError
 from jarvis.server import actions
-from jarvis.server.access import Role, require
+from jarvis.server.access.audit import Via
+from jarvis.server.access.rights import Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.api.callers import Caller, Taker
-from jarvis.server.audit import Via
 from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.job_kinds import made_file
 from jarvis.server.jobs import Job

@@ -17,14 +17,14 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from jarvis.errors import JarvisError
-from jarvis.server import uploads
+from jarvis.server.access.audit import Action, Via, record
 from jarvis.server.api.callers import Uploader, within_rate
 from jarvis.server.api.errors import problem, status_of
-from jarvis.server.arrivals import CHECKSUMS, Checksum, arriving
-from jarvis.server.audit import Action, Via, record
+from jarvis.server.arrivals import uploads
+from jarvis.server.arrivals.arriving import CHECKSUMS, Checksum, arriving
+from jarvis.server.arrivals.intake import IntakeError
+from jarvis.server.arrivals.uploads import UnknownUploadError, Upload, most_bytes
 from jarvis.server.database import database
-from jarvis.server.intake import IntakeError
-from jarvis.server.uploads import UnknownUploadError, Upload, most_bytes
 
 TUS = "1.0.0"
 PIECE_TYPE = "application/offset+octet-stream"

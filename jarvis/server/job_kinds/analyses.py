@@ -7,7 +7,7 @@ from jarvis.hardware import load_hardware
 from jarvis.pipeline import STEPS, Progress
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request, as_part
-from jarvis.server.places import FilePath
+from jarvis.server.storage.places import FilePath
 from jarvis.server.submission import Kept, Submission, resubmit, submit
 from jarvis.workspace import analyses_dir
 

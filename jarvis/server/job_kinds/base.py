@@ -9,12 +9,12 @@ from pydantic import TypeAdapter
 
 from jarvis.errors import JarvisError
 from jarvis.pipeline import STEPS, Progress, Step
-from jarvis.server import shared_hardware
-from jarvis.server.artifacts import file_here, is_shared, publish_file
+from jarvis.server.arrivals.intake import SAMPLE_NAME, sample_trace
 from jarvis.server.database import JobKind
-from jarvis.server.intake import SAMPLE_NAME, sample_trace
 from jarvis.server.jobs import NewJob
-from jarvis.server.places import address, key_of
+from jarvis.server.storage import shared_hardware
+from jarvis.server.storage.artifacts import file_here, is_shared, publish_file
+from jarvis.server.storage.places import address, key_of
 from jarvis.trace import ReadProgress
 from jarvis.workspace import uploads_dir
 

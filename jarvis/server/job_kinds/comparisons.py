@@ -10,11 +10,11 @@ from jarvis.pipeline import Progress, compare
 from jarvis.pipeline.steps import step
 from jarvis.reports.comparative.folder import write_folder, write_sheets
 from jarvis.run import Run
-from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import JobKind
-from jarvis.server.downloads import write_zip
 from jarvis.server.job_kinds.base import Made
 from jarvis.server.job_kinds.files import FileRequest, subject_of
+from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.downloads import write_zip
 from jarvis.workspace import ComparisonPaths, safe_name
 
 STEPS = ("Compare the two sides", "Write the files", "Pack them")

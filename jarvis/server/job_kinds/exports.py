@@ -10,11 +10,11 @@ from jarvis.pipeline.steps import step
 from jarvis.replay import select
 from jarvis.reports import reporter
 from jarvis.run import Run
-from jarvis.server.catalogue import analysis_root
 from jarvis.server.database import JobKind
-from jarvis.server.downloads import write_zip
 from jarvis.server.job_kinds.base import Made
 from jarvis.server.job_kinds.files import FileRequest, file_name_of, subject_of
+from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.downloads import write_zip
 from jarvis.wording import counted
 
 WHOLE_RUN = "zip"

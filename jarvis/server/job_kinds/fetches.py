@@ -6,14 +6,14 @@ from time import perf_counter
 
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.reports.markup import one_line, shortened
-from jarvis.server.addresses import address_of
-from jarvis.server.artifacts import publish_file
+from jarvis.server.arrivals.addresses import address_of
+from jarvis.server.arrivals.fetching import fetch_trace
+from jarvis.server.arrivals.intake import KeptTrace
 from jarvis.server.database import JobKind
-from jarvis.server.fetching import fetch_trace
-from jarvis.server.intake import KeptTrace
 from jarvis.server.job_kinds.analyses import Analyze
 from jarvis.server.job_kinds.base import Made, Request, as_part
-from jarvis.server.places import address
+from jarvis.server.storage.artifacts import publish_file
+from jarvis.server.storage.places import address
 from jarvis.server.submission import Submission
 from jarvis.staging import scratch_folder
 from jarvis.trace import ReadProgress

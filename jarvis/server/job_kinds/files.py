@@ -11,11 +11,11 @@ from sqlalchemy import Engine
 
 from jarvis.run import Run, read_manifest
 from jarvis.server import jobs
-from jarvis.server.artifacts import find_file, publish_file
-from jarvis.server.catalogue import analysis_root, name_of
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds.base import Made, Request
 from jarvis.server.jobs import Job, NewJob
+from jarvis.server.storage.artifacts import find_file, publish_file
+from jarvis.server.storage.catalogue import analysis_root, name_of
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, exports_dir, safe_name
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from jarvis.pipeline import Progress
-from jarvis.server.analysis_rows import made_on
-from jarvis.server.archive import ArchiveError, unpack_archive
+from jarvis.server.arrivals.remote_refusals import RemoteError
+from jarvis.server.arrivals.remote_runs import RemoteRun, check_asked, run_there
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request
-from jarvis.server.remote_refusals import RemoteError
-from jarvis.server.remote_runs import RemoteRun, check_asked, run_there
+from jarvis.server.storage.analysis_rows import made_on
+from jarvis.server.storage.archive import ArchiveError, unpack_archive
 from jarvis.server.submission import keep_made
 from jarvis.staging import scratch_folder
 from jarvis.validation import Verdict, validate

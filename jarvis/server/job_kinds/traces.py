@@ -6,7 +6,7 @@ from pathlib import Path
 from jarvis.pipeline import STEPS, Progress, Step, read_info
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request
-from jarvis.server.places import FilePath
+from jarvis.server.storage.places import FilePath
 from jarvis.trace import ReadProgress
 
 

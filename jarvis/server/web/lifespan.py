@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from jarvis.server.logs import take_over_loggers
 from jarvis.server.settings import settings
 from jarvis.server.web.stopping import AFTER_REQUESTS_S, bounded_stop
-from jarvis.server.worker_watch import worker_at_work
+from jarvis.server.workers.worker_watch import worker_at_work
 
 
 @asynccontextmanager

@@ -3,9 +3,10 @@
 import os
 
 from jarvis.errors import JarvisError
-from jarvis.server import artifacts, jobs
+from jarvis.server import jobs
 from jarvis.server.database import database, reading
 from jarvis.server.migrations import HEAD, version
+from jarvis.server.storage import artifacts
 from jarvis.workspace import home
 
 PROBE = ".readiness"

@@ -8,10 +8,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from jarvis.server.access import Role
+from jarvis.server.access.rights import Role
+from jarvis.server.access.tokens import create
 from jarvis.server.api import PREFIX, api, callers
 from jarvis.server.database import database
-from jarvis.server.tokens import create
 
 TUS = {"Tus-Resumable": "1.0.0"}
 PIECE = {**TUS, "Content-Type": "application/offset+octet-stream"}

@@ -6,11 +6,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from jarvis.dashboard import job_view, links, navigation
-from jarvis.server import audit
-from jarvis.server.access import Role
+from jarvis.server.access import audit
+from jarvis.server.access.rights import Role
 from jarvis.server.api import analysis_routes
+from jarvis.server.arrivals.intake import ROOTS_VARIABLE
 from jarvis.server.database import database
-from jarvis.server.intake import ROOTS_VARIABLE
 from jarvis.server.page_links import analysis_page, job_page
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off

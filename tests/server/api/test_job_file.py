@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 from starlette.testclient import TestClient
 
-from jarvis.server import jobs, tickets
-from jarvis.server.access import Person, Role
+from jarvis.server import jobs
+from jarvis.server.access.rights import Person, Role
+from jarvis.server.arrivals import tickets
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.jobs import Headway, NewJob, Outcome
 from jarvis.server.page_links import file_link

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from jarvis.server import arrivals, audit, tickets, uploads
-from jarvis.server.access import Person, Role
+from jarvis.server.access import audit
+from jarvis.server.access.rights import Person, Role
+from jarvis.server.arrivals import arriving as arrivals
+from jarvis.server.arrivals import tickets, uploads
+from jarvis.server.arrivals.intake import KeptTrace
 from jarvis.server.database import database
-from jarvis.server.intake import KeptTrace
 from tests.server.api.conftest import PIECE, TUS, bearer, beginning, uploaded
 
 BYTES = b'{"traceEvents": []}'

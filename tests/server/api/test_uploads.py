@@ -11,16 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from jarvis.server import arrivals, uploads
-from jarvis.server.arrivals import (
+from jarvis.server.arrivals import arriving as arrivals
+from jarvis.server.arrivals import uploads
+from jarvis.server.arrivals.arriving import (
     Checksum,
     ChecksumError,
     OffsetError,
     TooMuchError,
     arriving,
 )
-from jarvis.server.intake import IntakeError
-from jarvis.server.uploads import (
+from jarvis.server.arrivals.intake import IntakeError
+from jarvis.server.arrivals.uploads import (
     BusyUploadError,
     NoSpaceError,
     TooLargeUploadError,

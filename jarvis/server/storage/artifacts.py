@@ -1,0 +1,283 @@
+"""Analyses, traces and exports where several machines share them; ``JARVIS_HOME`` is a cache then.
+
+Without an artifact root everything stays in the home, and nothing here does anything. With one, an
+analysis is one zip there, ``analyses/<id>/<version>.zip``: it is there whole before its row of the
+table names its version, and no version is ever changed. Traces and exports keep the names that they
+have in the home.
+"""
+
+import hashlib
+import json
+import shutil
+import time
+import zipfile
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from jarvis.errors import JarvisError
+from jarvis.server import jobs
+from jarvis.server.database import ACTIVE, database
+from jarvis.server.settings import settings
+from jarvis.server.storage import artifact_copies as copies
+from jarvis.server.storage import shared_hardware
+from jarvis.server.storage.analysis_rows import new_version, record, version_of
+from jarvis.server.storage.artifact_copies import Copy
+from jarvis.server.storage.artifact_root import (
+    Artifact,
+    ArtifactError,
+    ArtifactRoot,
+    MissingArtifactError,
+    OnBytes,
+    named,
+    raise_if_full,
+)
+from jarvis.server.storage.artifact_root import artifact_root as shared_root
+from jarvis.server.storage.downloads import write_zip
+from jarvis.server.storage.places import key_of, place_of
+from jarvis.staging import scratch_folder, staged_folder
+from jarvis.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
+
+UNLISTED_S = 86_400
+"""What was written less long ago may be about to come on the list."""
+
+_GB = 1e9
+_SCRATCH = "shared"
+_MOST_JOBS = 10_000
+
+
+class DamagedArtifactError(JarvisError):
+    """A file of the artifact root is not what was put there."""
+
+    def __init__(self, root: ArtifactRoot, key: str) -> None:
+        super().__init__(
+            f"In the artifact root {root.label}, {named(key)} is damaged ({key}). Remove the file "
+            "there, then analyse, or upload, the trace again."
+        )
+
+
+def is_shared() -> bool:
+    """Whether other machines share what is kept here."""
+    return shared_root() is not None
+
+
+def check() -> None:
+    """Write to the root, read from it, remove that again; ArtifactError where that fails."""
+    if (root := shared_root()) is not None:
+        root.check()
+
+
+def keep_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
+    """Keep the analysis that ``make`` writes into a folder; gives its place in the home.
+
+    It comes on the list with the version that others will find. Where the root cannot be written
+    nothing has happened: what was kept before is kept still.
+    """
+    place = analyses_dir() / analysis_id
+    root = shared_root()
+    if root is None:
+        make(place)
+        record(database(), place)
+        return place
+    version = new_version()
+    with scratch_folder(analyses_dir(), _SCRATCH) as scratch:
+        made, packed = scratch / analysis_id, scratch / "packed"
+        make(made)
+        write_zip(packed, made)
+        root.put(packed, _analysis(analysis_id, version))
+        replaced = record(database(), made, version)
+        with copies.only_one(_analysis(analysis_id)):
+            with staged_folder(place, lambda: None) as folder:
+                shutil.copytree(made, folder, dirs_exist_ok=True)
+            copies.note(_analysis(analysis_id), version)
+    if replaced is not None:  # only who replaced a version knows that nobody lists it any more
+        with suppress(ArtifactError):  # then ``tidy`` removes it
+            root.remove(_analysis(analysis_id, replaced))
+    _make_room()
+    return place
+
+
+def analysis_here(analysis_id: str, version: str) -> Path:
+    """The folder of an analysis, fetched where this machine has none of this version.
+
+    One that was kept before there was a root is put there.
+    """
+    key, root = _analysis(analysis_id), shared_root()
+    place = place_of(key)
+    if root is None:
+        return place
+    if copies.version_here(key) == version:
+        copies.use(key)
+        return place
+    with copies.only_one(key):
+        if copies.version_here(key) != version:
+            _fetch_analysis(root, analysis_id, version)
+            copies.note(key, version)
+    _make_room()
+    return place
+
+
+def is_here(analysis_id: str) -> bool:
+    """Whether this machine has some version of an analysis, so that it can be opened at once."""
+    return not is_shared() or copies.version_here(_analysis(analysis_id)) is not None
+
+
+def remove_analysis(analysis_id: str) -> None:
+    """Remove what the list names there, and the copy here."""
+    if (root := shared_root()) is not None:
+        version = version_of(database(), analysis_id)
+        if version is not None:
+            root.remove(_analysis(analysis_id, version))
+        copies.drop(_analysis(analysis_id))
+
+
+def publish_file(path: Path) -> bool:
+    """Put an upload or an export where others find it; at once where it is there already.
+
+    Whether it is there now: not without a root, other files, and what this machine does not have.
+    """
+    key, root = key_of(path), shared_root()
+    if root is None or key is None:
+        return False
+    if copies.version_here(key) is not None:
+        copies.use(key)
+        return True
+    with copies.only_one(key):
+        if not root.holds(key):
+            if not path.is_file():
+                return False
+            root.put(path, key)
+        if path.is_file():
+            copies.note(key)
+    _make_room()
+    return True
+
+
+def file_here(path: Path, on_bytes: OnBytes | None = None) -> Path:
+    """An upload or an export, fetched where this machine does not have it.
+
+    Raises MissingArtifactError where the root has none either; other files are left to the caller.
+    """
+    key, root = key_of(path), shared_root()
+    if root is None or key is None:
+        return path
+    if not path.is_file():
+        with copies.only_one(key):
+            if not path.is_file():
+                _fetch_file(root, key, path, on_bytes)
+                copies.note(key)
+        _make_room()
+    copies.use(key)
+    return path
+
+
+def find_file(path: Path) -> Path:
+    """As ``file_here``; what is nowhere is left to the caller."""
+    with suppress(MissingArtifactError):
+        file_here(path)
+    return path
+
+
+def remove_files(folders: Collection[Path]) -> None:
+    """Remove what the root has of folders of uploads or exports, and the copies here."""
+    if (root := shared_root()) is None:
+        return
+    names = {folder.relative_to(home()).as_posix() for folder in folders}
+    kinds = {name.partition("/")[0] for name in names}
+    there = [artifact.key for kind in kinds for artifact in root.below(kind)]
+    gone = [key for key in there if key.rpartition("/")[0] in names]
+    root.remove(*gone)
+    for key in gone:
+        copies.drop(key)
+
+
+def tidy(versions: Mapping[str, str]) -> None:
+    """Remove what no row names: ``versions`` are those of the analyses that are kept, by id.
+
+    Copies here of what was removed elsewhere go at once; in the root what was half written, or
+    never came on the list, when it is a day old.
+    """
+    if (root := shared_root()) is None:
+        return
+    shared_hardware.follow()
+    kind = analyses_dir().name
+    for copy in copies.copies():
+        if copy.key.startswith(f"{kind}/") and copy.key.removeprefix(f"{kind}/") not in versions:
+            copies.drop(copy.key)
+    listed = {_analysis(name, version) for name, version in versions.items()}
+    root.remove(
+        *(
+            artifact.key
+            for artifact in (*root.below(kind), *root.below(uploads_dir().name))
+            if _is_old(artifact) and (artifact.is_half or _is_unlisted(artifact, listed))
+        )
+    )
+
+
+def _analysis(analysis_id: str, version: str | None = None) -> str:
+    """The key of an analysis, or of one version of it."""
+    folder = f"{analyses_dir().name}/{analysis_id}"
+    return folder if version is None else f"{folder}/{version}.zip"
+
+
+def _fetch_analysis(root: ArtifactRoot, analysis_id: str, version: str) -> None:
+    key = _analysis(analysis_id, version)
+    place = analyses_dir() / analysis_id
+    with scratch_folder(analyses_dir(), _SCRATCH) as scratch:
+        try:
+            root.get(key, scratch / "packed")
+        except MissingArtifactError:
+            if not RunPaths(place).manifest.is_file() or _was_shared(analysis_id):
+                raise
+            write_zip(scratch / "packed", place)
+            root.put(scratch / "packed", key)
+            return
+        with staged_folder(place, lambda: None) as folder:
+            try:
+                with zipfile.ZipFile(scratch / "packed") as packed:
+                    packed.extractall(folder)
+            except zipfile.BadZipFile as error:
+                raise DamagedArtifactError(root, key) from error
+            except OSError as error:
+                raise_if_full(error, key)
+                raise
+
+
+def _is_old(artifact: Artifact) -> bool:
+    return artifact.written is not None and time.time() - artifact.written > UNLISTED_S
+
+
+def _is_unlisted(artifact: Artifact, listed: Collection[str]) -> bool:
+    return artifact.key.startswith(f"{analyses_dir().name}/") and artifact.key not in listed
+
+
+def _was_shared(analysis_id: str) -> bool:
+    return copies.version_here(_analysis(analysis_id)) is not None
+
+
+def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | None) -> None:
+    """A trace lies in a folder that its digest begins with."""
+    with scratch_folder(home() / key.split("/", 1)[0], _SCRATCH) as scratch:
+        fetched = scratch / path.name
+        root.get(key, fetched, on_bytes)
+        if path.is_relative_to(uploads_dir()):
+            with fetched.open("rb") as file:
+                if not hashlib.file_digest(file, "sha256").hexdigest().startswith(path.parent.name):
+                    raise DamagedArtifactError(root, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fetched.replace(path)
+
+
+def _make_room() -> None:
+    """Keep the copies within ``artifact_cache_gb``; what a job is about stays."""
+    limit_bytes = settings().artifact_cache_gb * _GB
+    if sum(copy.size_bytes for copy in copies.copies()) <= limit_bytes:
+        return
+    active = jobs.recent(database(), states=ACTIVE, limit=_MOST_JOBS)
+    asked = [json.dumps([job.parameters, job.id]) for job in active]
+
+    def is_needed(copy: Copy) -> bool:
+        kind, name = copy.key.split("/")[:2]
+        return kind == custom_hardware_dir().name or any(name in text for text in asked)
+
+    copies.make_room(limit_bytes, is_needed)

@@ -1,0 +1,59 @@
+"""GPUs that users described: kept beside the analyses, one file each, never over another one."""
+
+from pathlib import Path
+
+from jarvis.errors import HardwareError, JarvisError
+from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.server.storage.shared_hardware import share, unshare
+from jarvis.workspace import custom_hardware_dir, safe_name
+
+LONGEST_NAME = 60
+
+
+def keep_hardware(spec: HardwareSpec) -> Path:
+    """Keep a description; from now on it can be chosen like those of the app.
+
+    Raises HardwareError where its name is taken or cannot stand in a menu, ArtifactError where
+    other machines cannot be told.
+    """
+    for name in (spec.name, spec.preset):
+        if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
+            raise HardwareError(
+                f"{name[:LONGEST_NAME]!r} cannot be the name of a GPU or preset: take up to "
+                f"{LONGEST_NAME} visible characters, without spaces around them."
+            )
+    hardware = load_hardware()
+    if spec.name in hardware.names() and spec.preset in hardware.presets(spec.name):
+        owner = "you" if hardware.custom_file(hardware.get(spec.name, spec.preset)) else "Jarvis"
+        raise HardwareError(
+            f"{spec.title} is described by {owner} already. Choose another preset name, or delete "
+            "your own description first."
+        )
+    hardware.check_new(spec)
+    path = custom_hardware_dir() / f"{safe_name(f'{spec.name}-{spec.preset}')}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(spec.to_toml())
+    except FileExistsError:
+        raise HardwareError(
+            f"The file {path.name} of another description is in the way. Choose another name."
+        ) from None
+    try:
+        share(path)
+    except JarvisError:
+        path.unlink()
+        raise
+    return path
+
+
+def remove_hardware(spec: HardwareSpec) -> None:
+    """Delete a user's own description; analyses made with it keep its figures.
+
+    Raises HardwareError for a GPU that the app describes.
+    """
+    path = load_hardware().custom_file(spec)
+    if path is None:
+        raise HardwareError(f"{spec.title} belongs to Jarvis and cannot be deleted.")
+    unshare(path)
+    path.unlink(missing_ok=True)
