@@ -6,7 +6,9 @@ that change them and the words for a file beyond them stand nowhere else.
 
 import io
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,10 @@ ALWAYS_ALLOWED_BYTES = 64 << 20
 
 MAX_DIRECTORY_BYTES = 4 << 20
 """The list of files of a zip; some 50,000 names, each of which takes memory before any is read."""
+
+
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error)
+"""What reading a zip raises that is damaged, encrypted, or packed in a way that is not known."""
 
 
 class TooLargeError(ValueError):

@@ -98,9 +98,9 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
         held.append(held_job(engine, Export(kept.analysis_id, "zip").new_job(), 1))
         pids = [held_process(job.id) for job in held]
         with full(home):
-            for job in held:
-                hold_at(job.id, None)
-            wait_for(lambda: not any(map(is_alive, pids)))
+            for job, pid in zip(reversed(held), reversed(pids), strict=True):
+                hold_at(job.id, None)  # one by one, the smallest first: what one leaves is room
+                wait_for(lambda pid=pid: not is_alive(pid))
             with full(home):  # what had been half written has made room
                 pages_are_whole(analysis=kept.analysis_id, job=held[0].id)
                 with pytest.raises(DatabaseError, match="disk"):

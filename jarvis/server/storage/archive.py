@@ -5,12 +5,11 @@ came from a stranger: it is checked against that list, lands whole or not at all
 outside its folder.
 """
 
+import errno
 import hashlib
 import re
 import stat
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from jarvis.server.storage.artifacts import is_shared, keep_analysis
 from jarvis.server.storage.catalogue import is_kept
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.staging import staged_folder
-from jarvis.unpacking import TooLargeError, check_unpacked_size, open_archive
+from jarvis.unpacking import DAMAGE, TooLargeError, check_unpacked_size, open_archive
 from jarvis.workspace import RunPaths, analyses_dir
 
 FORMAT_VERSION = 1
@@ -47,8 +46,6 @@ _PACKED = (".parquet", ".xlsx", ".zip", ".png")
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 """One part of a path inside a run directory; nothing hidden, and no way up."""
-
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, struct.error)
 
 
 class ArchiveError(JarvisError):
@@ -164,8 +161,13 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Contents]]:
             yield archive, _contents(path, archive)
     except TooLargeError as error:
         raise ArchiveError(path, str(error), _FETCH_AGAIN) from error
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise ArchiveError(path, f"the file is damaged ({error})", _FETCH_AGAIN) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        # It names a place before its own beginning.
+        raise ArchiveError(path, "the file is damaged", _FETCH_AGAIN) from error
 
 
 def _member(name: str) -> zipfile.ZipInfo:

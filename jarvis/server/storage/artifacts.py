@@ -36,6 +36,7 @@ from jarvis.server.storage.artifact_root import artifact_root as shared_root
 from jarvis.server.storage.downloads import write_zip
 from jarvis.server.storage.places import key_of, place_of
 from jarvis.staging import scratch_folder, staged_folder
+from jarvis.unpacking import DAMAGE
 from jarvis.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
 
 UNLISTED_S = 86_400
@@ -236,7 +237,7 @@ def _fetch_analysis(root: ArtifactRoot, analysis_id: str, version: str) -> None:
             try:
                 with zipfile.ZipFile(scratch / "packed") as packed:
                     packed.extractall(folder)
-            except zipfile.BadZipFile as error:
+            except DAMAGE as error:
                 raise DamagedArtifactError(root, key) from error
             except OSError as error:
                 raise_if_full(error, key)

@@ -1,12 +1,12 @@
 """A body without a declared length is counted while it arrives."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from jarvis.server.web.bodies import BodyLimits
+from tests.server.web.awaiting import awaited
 
 PIECES = [{"type": "http.request", "body": b"x" * 60, "more_body": True}] * 3
 
@@ -42,7 +42,7 @@ def _status(app: Callable[..., Awaitable[None]], path: str) -> int:
         sent.append(message)
 
     scope = {"type": "http", "path": path, "method": "POST", "headers": []}
-    asyncio.run(BodyLimits(app, most_bytes=150)(scope, receive, send))
+    awaited(BodyLimits(app, most_bytes=150)(scope, receive, send))
     statuses = [message["status"] for message in sent if message["type"] == "http.response.start"]
     assert len(statuses) == 1
     return int(statuses[0])

@@ -19,6 +19,7 @@ from jarvis.server.jobs import Headway, NewJob, Outcome
 from jarvis.server.web import health, needs, routes
 from jarvis.server.web.job_metrics import queue_figures
 from jarvis.server.web.patience import FRESH_S, Patience
+from tests.server.web.awaiting import awaited
 from tests.services.serving import Serving
 
 
@@ -108,7 +109,7 @@ def test_an_answer_serves_all_who_ask_at_once() -> None:
         patience = Patience(ask, 1)
         return [*(await asyncio.gather(*(patience.answer() for _ in range(20))))]
 
-    assert asyncio.run(many()) == [7] * 20
+    assert awaited(many()) == [7] * 20
     assert len(asked) == 1
 
 

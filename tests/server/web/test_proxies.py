@@ -1,12 +1,12 @@
 """Headers that name the person: from a trusted proxy they arrive, from anybody else they do not."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from jarvis.server.web.proxies import TrustedProxies
+from tests.server.web.awaiting import awaited
 
 CLAIMS = (
     (b"x-forwarded-user", b"root@example.org"),
@@ -37,7 +37,7 @@ def _arrives(client: tuple[str, int] | None, kind: str = "http") -> dict[str, An
         "scheme": scheme,
         "headers": [HARMLESS, *CLAIMS],
     }
-    asyncio.run(TrustedProxies(inner)(scope, never, never))
+    awaited(TrustedProxies(inner)(scope, never, never))
     return dict(seen[0])
 
 
