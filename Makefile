@@ -10,7 +10,7 @@ PORT ?= 8501
 PYTEST_ARGS ?= -n logical --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard bench-team fuzz clean replays
+.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard bench-team bench-uploads fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -67,6 +67,9 @@ bench-dashboard: setup ## measure the dashboard through a browser and many sessi
 
 bench-team: setup ## measure a team at work: jobs while many browse, uploads, things that break
 	$(BIN)/python -m benchmarks.team --page benchmarks/README.md
+
+bench-uploads: setup ## measure a trace of 1 GB that comes in by a browser and by jarvis push
+	$(BIN)/python -m benchmarks.uploads --page benchmarks/README.md
 
 fuzz: setup ## read 100,000 broken traces, every index checked (about 15 minutes)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.trace.fuzz
