@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -20,6 +21,7 @@ from jarvis.server.database import (
     URL_VARIABLE,
     DatabaseError,
     JobKind,
+    Visibility,
     database,
     database_url,
     reading,
@@ -137,3 +139,31 @@ def test_a_locked_database_can_be_read_and_says_that_it_is_locked(
         other.rollback()
     assert jobs.submit(impatient, NewJob(JobKind.EXPORT, "Export", {})).is_active
     impatient.dispose()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_database_of_the_version_before_keeps_its_jobs(
+    kind: str, request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{home.parent / 'old.db'}"
+    if kind == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    monkeypatch.setenv(URL_VARIABLE, url)
+    old = create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    with old.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        values = {
+            "id": "'one'", "kind": "'analyze'", "state": "'done'", "title": "'Analyse a.json'",
+            "parameters": "'{}'", "fingerprint": "'f'", "folders": "'[]'", "step_number": "8",
+            "step_count": "8", "percent": "100", "steps": "'[]'", "log": "''", "attempts": "1",
+            "is_cancel_requested": "false", "created": "'2026-11-01 10:00:00'",
+        }  # fmt: skip
+        names, row = ", ".join(values), ", ".join(values.values())
+        connection.execute(text(f"INSERT INTO jobs ({names}) VALUES ({row})"))
+    old.dispose()
+    (job,) = jobs.recent(database())
+    assert (job.id, job.title, job.visibility) == ("one", "Analyse a.json", Visibility.TEAM)
+    database().dispose()
