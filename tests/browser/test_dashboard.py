@@ -11,7 +11,7 @@ from jarvis.analyses import load_analyses
 from jarvis.charts import PALETTES
 from jarvis.server.arrivals.intake import SAMPLE_NAME
 from jarvis.workspace import resource
-from tests.browser.conftest import Server, settled
+from tests.browser.conftest import START_SECONDS, Server, settled
 
 STEPS_DOWN = 7
 ONE_OF_EACH_KIND = ("Ingest", "GEMM", "Multi-kernel", "Report")
@@ -30,11 +30,11 @@ def overview_url(server: Server, browser: Browser) -> str:
     settled(page)
     page.get_by_role("radio", name="sample").click()
     button = page.get_by_test_id("stBaseButton-primary")
-    expect(button).to_be_enabled()
+    expect(button).to_be_enabled(timeout=START_SECONDS * 1000)  # once the worker has read it
     settled(page)
     button.click()
     link = page.get_by_role("link", name="Open the overview")
-    link.wait_for()
+    link.wait_for(timeout=START_SECONDS * 1000)
     link.click()
     page.wait_for_url("**/overview?analysis=*")
     settled(page)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 
 @pytest.mark.parametrize(
@@ -15,8 +16,9 @@ from tests.dashboard.conftest import Draw
     ],
 )
 def test_a_platform_is_offered_with_bandwidth_peak_and_memory(
-    filed: Draw, platform: str, figures: tuple[str, ...]
+    filed: Draw, platform: str, figures: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    do_jobs_at_once(monkeypatch)
     page = filed("ingest", ingest_source="sample")
     assert platform in page.selectbox(key="ingest_platform").options
     page.selectbox(key="ingest_platform").set_value(platform).run()
