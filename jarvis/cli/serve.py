@@ -113,6 +113,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "log-level": now.log_level,
         "http": "h11",  # which limits how long headers may be
         "ws": "websockets-sansio",
+        "ws-per-message-deflate": "false",  # as Streamlit starts it; pages would wait for it
         "ws-max-size": MESSAGE_BYTES,
     }
     flags = ("--no-access-log", "--no-server-header", "--no-use-colors", "--no-proxy-headers")
