@@ -143,26 +143,22 @@ def find(upload_id: str) -> Upload:
     """An upload; UnknownUploadError where there is none, or no more."""
     folder = _folder(upload_id)
     record = _read(folder)
-    trace = record.sha256 and kept_upload(record.name, record.sha256)
-    if trace and trace.is_file():
-        offset, changed = record.size_bytes, (folder / _RECORD).stat().st_mtime
-    else:
-        trace = None
-        try:
-            stat = (folder / _DATA).stat()
-        except FileNotFoundError:
-            raise UnknownUploadError from None
-        offset, changed = stat.st_size, stat.st_mtime
+    trace = kept_upload(record.name, record.sha256) if record.sha256 else None
+    is_whole = trace is not None and trace.is_file()
+    try:
+        stat = (folder / (_RECORD if is_whole else _DATA)).stat()
+    except FileNotFoundError:
+        raise UnknownUploadError from None
     return Upload(
         id=upload_id,
         name=record.name,
         size_bytes=record.size_bytes,
-        offset_bytes=offset,
+        offset_bytes=record.size_bytes if is_whole else stat.st_size,
         owner=record.owner,
-        expires=datetime.fromtimestamp(changed, UTC) + EXPIRES_AFTER,
+        expires=datetime.fromtimestamp(stat.st_mtime, UTC) + EXPIRES_AFTER,
         sha256=record.sha256,
         is_reused=record.is_reused,
-        trace=trace or None,
+        trace=trace if is_whole else None,
     )
 
 
@@ -178,8 +174,11 @@ def sweep() -> None:
     before = time.time() - EXPIRES_AFTER.total_seconds()
     root = arriving_dir()
     for folder in root.iterdir() if root.is_dir() else ():
-        changes = [path.stat().st_mtime for path in (folder, *folder.glob("*"))]
-        if max(changes, default=0) < before:
+        try:
+            changed = max(path.stat().st_mtime for path in (folder, *folder.glob("*")))
+        except FileNotFoundError:
+            continue  # somebody is at work on it
+        if changed < before:
             shutil.rmtree(folder, ignore_errors=True)
 
 

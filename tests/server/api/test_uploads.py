@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +36,7 @@ from jarvis.server.arrivals.uploads import (
 )
 from jarvis.workspace import arriving_dir
 
+SENDERS, TURNS = 8, 15
 BYTES = b'{"traceEvents": []}'
 
 
@@ -211,6 +213,22 @@ def test_what_gets_no_byte_for_a_day_goes(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UnknownUploadError):
         find(old.id)
     assert find(young.id).offset_bytes == 0
+
+
+def test_many_begin_and_end_at_once() -> None:
+    """Each looks at the files of the others, which are replaced and removed meanwhile."""
+
+    def begin_and_end(number: int) -> None:
+        for turn in range(TURNS):
+            begun = create(f"{number}.json", len(BYTES), None)
+            if turn % 2:
+                uploads.note_content(begun.id, "a" * 64)
+            else:
+                remove(begun.id)
+
+    with ThreadPoolExecutor(SENDERS) as senders:
+        for ended in [senders.submit(begin_and_end, number) for number in range(SENDERS)]:
+            ended.result()
 
 
 def test_a_removed_upload_leaves_nothing_but_what_is_kept() -> None:
