@@ -15,6 +15,7 @@ from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import custom_hardware_dir
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 ARCH = {
     "name": "X100",
@@ -105,8 +106,9 @@ def filled(page: AppTest, **changed: object) -> AppTest:
 
 
 def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
-    filed: Draw, sample_id: str
+    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    do_jobs_at_once(monkeypatch)
     page = filled(filed("hardware", analysis=sample_id))
     assert not page.exception
     assert "is kept" in page.success[0].value
