@@ -14,12 +14,20 @@ from sqlalchemy import Engine
 from jarvis.pipeline import STEPS
 from jarvis.server import jobs
 from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
-from jarvis.server.job_kinds import Analyze
-from jarvis.server.jobs import Job, NewJob
+from jarvis.server.jobs import Job
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.server.submission import Submission
 from jarvis.workspace import analyses_dir, database_file
-from tests.server.working import HELD_WORKER, ended, held_process, hold_at, is_done, worker
+from tests.server.working import (
+    HELD_WORKER,
+    ended,
+    half_written,
+    held_process,
+    hold_at,
+    is_done,
+    new_analysis,
+    submit_held,
+    worker,
+)
 from tests.services.postgres import Postgres
 
 GONE_S = 5.0
@@ -59,25 +67,11 @@ def stopped(server: Postgres, seconds: float) -> Iterator[None]:
         server.start()
 
 
-def new_analysis(path: Path, model_name: str) -> NewJob:
-    return Analyze(Submission(path, model_name=model_name)).new_job()
-
-
-def held_analysis(engine: Engine, path: Path, model_name: str, step: int) -> Job:
-    job = jobs.submit(engine, new_analysis(path, model_name))
-    hold_at(job.id, step)
-    return job
-
-
-def half_written() -> list[Path]:
-    return list(analyses_dir().glob(".*"))
-
-
 def test_a_locked_database_delays_jobs_and_pages_and_loses_none(
     engine: Engine, trace_file: Path, pages_are_whole: Callable[..., None]
 ) -> None:
     with worker(HELD_WORKER, SLOTS="1", ABANDONED_S=REAL_ABANDONED_S):
-        running = held_analysis(engine, trace_file, "running", 3)
+        running = submit_held(engine, new_analysis(trace_file, "running"), 3)
         held_process(running.id)
         with locked(database_file(), GONE_S):
             hold_at(running.id, None)
@@ -90,7 +84,7 @@ def test_a_locked_database_delays_jobs_and_pages_and_loses_none(
         asking.join()
         assert is_done(engine, running.id).attempts == 1
         assert is_done(engine, asked[0].id).attempts == 1
-    assert half_written() == []
+    assert half_written(analyses_dir()) == []
 
 
 def test_a_postgresql_that_is_gone_for_a_while_loses_no_job(
@@ -104,8 +98,8 @@ def test_a_postgresql_that_is_gone_for_a_while_loses_no_job(
     monkeypatch.setenv(URL_VARIABLE, postgres_url)
     engine = database()
     with worker(HELD_WORKER, SLOTS="2", ABANDONED_S=REAL_ABANDONED_S):
-        running = held_analysis(engine, trace_file, "running", 3)
-        ending = held_analysis(engine, trace_file, "ending", len(STEPS))
+        running = submit_held(engine, new_analysis(trace_file, "running"), 3)
+        ending = submit_held(engine, new_analysis(trace_file, "ending"), len(STEPS))
         for job in (running, ending):
             held_process(job.id)
         with stopped(postgres, GONE_S):
@@ -123,4 +117,4 @@ def test_a_postgresql_that_is_gone_for_a_while_loses_no_job(
         assert end.analysis_id is not None
         assert analysis_root(end.analysis_id).is_dir()
         pages_are_whole(job=running.id, analysis=end.analysis_id)
-    assert half_written() == []
+    assert half_written(analyses_dir()) == []

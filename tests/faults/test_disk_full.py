@@ -18,16 +18,18 @@ from jarvis.server import jobs
 from jarvis.server.arrivals import uploads
 from jarvis.server.arrivals.arriving import arriving
 from jarvis.server.database import DatabaseError, JobState
-from jarvis.server.job_kinds import Analyze, Export
-from jarvis.server.jobs import Job, NewJob
-from jarvis.server.submission import Submission
+from jarvis.server.job_kinds import Export
 from jarvis.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from tests.server.working import (
     HELD_WORKER,
     ended,
+    half_written,
     held_process,
     hold_at,
+    is_alive,
     is_done,
+    new_analysis,
+    submit_held,
     wait_for,
     worker,
 )
@@ -73,19 +75,6 @@ def full(disk: Path, but_bytes: int = 0) -> Iterator[None]:
         filler.unlink()
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def half_written() -> list[Path]:
-    folders = [folder for folder in (analyses_dir(), exports_dir()) if folder.exists()]
-    return [path for folder in folders for path in folder.glob(".*")]
-
-
 def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
     engine: Engine, home: Path, trace_file: Path, pages_are_whole: Callable[..., None]
 ) -> None:
@@ -93,9 +82,10 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
         kept = is_done(engine, jobs.submit(engine, new_analysis(trace_file, "kept")).id)
         assert kept.analysis_id is not None
         held = [
-            held_job(engine, new_analysis(trace_file, f"Step {step}"), step) for step in HELD_STEPS
+            submit_held(engine, new_analysis(trace_file, f"Step {step}"), step)
+            for step in HELD_STEPS
         ]
-        held.append(held_job(engine, Export(kept.analysis_id, "zip").new_job(), 1))
+        held.append(submit_held(engine, Export(kept.analysis_id, "zip").new_job(), 1))
         pids = [held_process(job.id) for job in held]
         with full(home):
             for job, pid in zip(reversed(held), reversed(pids), strict=True):
@@ -109,7 +99,7 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
             failed = ended(engine, job.id)
             assert failed.state is JobState.FAILED
             assert "room" in (failed.error or ""), (failed.step, failed.error, failed.log)
-        wait_for(lambda: half_written() == [])
+        wait_for(lambda: half_written(analyses_dir(), exports_dir()) == [])
         for job in held:
             jobs.retry(engine, job.id)
         assert {is_done(engine, job.id).attempts for job in held} == {2}
@@ -119,17 +109,6 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
 def test_a_table_that_finds_no_room_is_an_error_of_the_disk() -> None:
     with pytest.raises(OSError, match="No space left on device"):
         write_parquet(pl.DataFrame({"m": range(100_000)}), Path("/dev/full"))
-
-
-def new_analysis(path: Path, model_name: str) -> NewJob:
-    return Analyze(Submission(path, model_name=model_name)).new_job()
-
-
-def held_job(engine: Engine, new: NewJob, step: int) -> Job:
-    """A job that stops at a step; it is not there before it is held, since a worker is at work."""
-    job = jobs.submit(engine, new)
-    hold_at(job.id, step)
-    return job
 
 
 def test_an_upload_keeps_what_has_arrived_and_goes_on_with_room(

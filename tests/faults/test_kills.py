@@ -21,6 +21,7 @@ from tests.server.file_server import file_server
 from tests.server.working import (
     HELD_WORKER,
     ended,
+    half_written,
     held_process,
     hold_at,
     is_done,
@@ -29,10 +30,6 @@ from tests.server.working import (
 )
 
 Stage = tuple[int, str]
-
-
-def half_written() -> list[Path]:
-    return [path for root in (exports_dir(), uploads_dir()) for path in root.glob(".*")]
 
 
 def stages(analysis: str, other: str, url: str) -> list[tuple[Request, Stage]]:
@@ -61,7 +58,9 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
         with worker(HELD_WORKER, SLOTS=str(len(held))) as killed:
             for job in held:
                 held_process(job.id)
-            assert len(half_written()) == len(COMPARE_STEPS) - 1, "the first writes nothing"
+            assert len(half_written(exports_dir(), uploads_dir())) == len(COMPARE_STEPS) - 1, (
+                "the first writes nothing"
+            )
             killed.kill()
         for job in held:
             hold_at(job.id, None)
@@ -70,7 +69,7 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
                 failed = ended(engine, job.id)
                 assert failed.state is JobState.FAILED
                 assert "worker that ran this job died" in (failed.error or "")
-            wait_for(lambda: half_written() == [])
+            wait_for(lambda: half_written(exports_dir(), uploads_dir()) == [])
             for job in held[: -len(COMPARE_STEPS) + 1]:  # one comparison is enough
                 assert jobs.retry(engine, job.id).state is JobState.QUEUED
                 done = is_done(engine, job.id)

@@ -22,11 +22,10 @@ from jarvis.run import Run
 from jarvis.server import jobs
 from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Analyze, Inspect
-from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+from jarvis.server.job_kinds import Inspect
+from jarvis.server.jobs import FinishedStep, Headway, Job, Outcome
 from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.server.submission import Submission
 from jarvis.server.workers import dask_task
 from jarvis.server.workers.dask_messages import Order, Report, storage_mark
 from jarvis.server.workers.job_messages import Assignment
@@ -38,9 +37,12 @@ from tests.server.working import (
     HELD_WORKER,
     HOLDS_VARIABLE,
     ended,
+    half_written,
     held_process,
     hold_at,
+    is_alive,
     is_done,
+    new_analysis,
     wait_for,
     worker,
 )
@@ -76,9 +78,9 @@ def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def node(place: Path) -> Path:
-    """The home of the machines of the cluster."""
-    return place / "node"
+def analyses_there(place: Path) -> Path:
+    """The folder of analyses of the machines of the cluster."""
+    return place / "node" / analyses_dir().name
 
 
 @pytest.fixture(scope="module")
@@ -106,18 +108,6 @@ def dask_worker(dask: Dask, **environment: str) -> Iterator["subprocess.Popen[by
     """A Jarvis worker that has its jobs done by the cluster."""
     with worker(HELD_WORKER, JARVIS_DASK_SCHEDULER=dask.address, **environment) as process:
         yield process
-
-
-def new_analysis(path: Path, model_name: str) -> NewJob:
-    return Analyze(Submission(path, model_name=model_name)).new_job()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def place_of(engine: Engine, job: Job) -> str:
@@ -158,7 +148,7 @@ def test_jobs_run_at_once_are_cancelled_and_retried(
 
 
 def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
-    engine: Engine, dask: Dask, trace_file: Path, node: Path
+    engine: Engine, dask: Dask, trace_file: Path, analyses_there: Path
 ) -> None:
     killed, silent = (
         jobs.submit(engine, new_analysis(trace_file, name)) for name in ("killed", "silent")
@@ -167,7 +157,7 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
         hold_at(job.id, len(STEPS))
     with dask_worker(dask) as jarvis_worker:
         pids = {job.id: held_process(job.id) for job in (killed, silent)}
-        assert len(half_written(node)) == 2
+        assert len(half_written(analyses_there)) == 2
         parents = {job_id: parent(pid) for job_id, pid in pids.items()}
         os.kill(parents[killed.id], signal.SIGKILL)
         os.kill(parents[silent.id], signal.SIGSTOP)
@@ -179,12 +169,12 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
         finally:
             os.kill(parents[silent.id], signal.SIGCONT)
         wait_for(lambda: not any(map(is_alive, pids.values())))
-        wait_for(lambda: len(half_written(node)) <= 1)  # of the one that was killed
+        wait_for(lambda: len(half_written(analyses_there)) <= 1)  # of the one that was killed
 
         hold_at(silent.id, 3)
         jobs.retry(engine, silent.id)
         pid = held_process(silent.id)
-        left = [path for path in half_written(node) if killed.id in path.name]
+        left = [path for path in half_written(analyses_there) if killed.id in path.name]
         assert left == [], "a job clears away what others had left"
         jarvis_worker.kill()
         wait_for(lambda: not is_alive(pid))
@@ -285,11 +275,6 @@ def test_without_the_extra_the_worker_says_what_to_install(
     monkeypatch.delitem(sys.modules, "jarvis.server.workers.dask_jobs", raising=False)
     with pytest.raises(SettingsError, match=r"distributed is not installed: .*jarvis-perf\[dask\]"):
         set_up_worker(None)
-
-
-def half_written(node: Path) -> list[Path]:
-    """What is beside the analyses of a machine for now."""
-    return sorted((node / analyses_dir().name).glob(".*"))
 
 
 def parent(pid: int) -> int:

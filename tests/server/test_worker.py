@@ -15,11 +15,10 @@ from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server import jobs
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
-from jarvis.server.job_kinds import Analyze, Inspect
+from jarvis.server.job_kinds import Inspect
 from jarvis.server.jobs import NewJob, Outcome
 from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
-from jarvis.server.submission import Submission
 from jarvis.server.workers import worker_watch
 from jarvis.server.workers.job_child import LocalChild
 from jarvis.server.workers.job_memory import memory_limit_bytes
@@ -32,7 +31,9 @@ from tests.server.working import (
     ended,
     held_process,
     hold_at,
+    is_alive,
     is_done,
+    new_analysis,
     wait_for,
     worker,
 )
@@ -47,10 +48,6 @@ def trace_file(home: Path, tmp_path: Path) -> Path:
     return built.write(tmp_path / "tiny.json")
 
 
-def new_analysis(path: Path, **options: str) -> NewJob:
-    return Analyze(Submission(path, **options)).new_job()  # type: ignore[arg-type]
-
-
 def in_analyses() -> list[str]:
     """Everything in the folder of analyses, half-written or not."""
     return (
@@ -61,14 +58,6 @@ def in_analyses() -> list[str]:
 def worker_ids(engine: Engine) -> set[str]:
     with reading(engine) as connection:
         return set(connection.execute(select(WORKERS.c.id)).scalars())
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_jobs_are_done_said_reused_or_fail_with_a_sentence(

@@ -13,7 +13,9 @@ from sqlalchemy import Engine
 
 from jarvis.server import jobs
 from jarvis.server.database import JobState
-from jarvis.server.jobs import Job
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.jobs import Job, NewJob
+from jarvis.server.submission import Submission
 
 REAL, HELD_WORKER = "jarvis.cli worker", "tests.server.held_worker"
 ABANDONED_S = 1.0
@@ -23,7 +25,6 @@ SECONDS = 60
 
 EVERY_JOB = "every-job"
 """In place of the id of one job, for ``hold_at``."""
-
 
 HOLDS_VARIABLE = "HOLDS"
 """The folder of these files, for machines that do not share a home."""
@@ -100,3 +101,29 @@ def is_done(engine: Engine, job_id: str) -> Job:
     job = ended(engine, job_id)
     assert job.state is JobState.DONE, (job.error, job.log)
     return job
+
+
+def new_analysis(path: Path, model_name: str | None = None) -> NewJob:
+    """To analyse a trace; other names make other analyses."""
+    return Analyze(Submission(path, model_name=model_name)).new_job()
+
+
+def submit_held(engine: Engine, new: NewJob, step: int) -> Job:
+    """A job that stops when this step is started, also where a worker is at work already."""
+    job = jobs.submit(engine, new)
+    hold_at(job.id, step)
+    return job
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def half_written(*folders: Path) -> list[Path]:
+    """What is beside the whole things of these folders for now."""
+    return [path for folder in folders for path in folder.glob(".*")]
