@@ -52,6 +52,17 @@ def every_run_is_valid() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def components_found_once() -> Iterator[None]:
+    """Streamlit looks through all installed packages for components once, not for every AppTest."""
+    from streamlit.components.v2 import manifest_scanner
+
+    found = manifest_scanner.scan_component_manifests()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", lambda: found)
+        yield
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that write what tests compare with."""
     parser.addoption("--update-golden", action="store_true", help="re-make tests/golden")

@@ -32,7 +32,7 @@ def sample_id(home: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _uses_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _uses_home(home: Path, components_found_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(home))
 
 

@@ -39,7 +39,7 @@ def trace_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pages_are_whole() -> Callable[..., None]:
+def pages_are_whole(components_found_once: None) -> Callable[..., None]:
     """Draws pages, with URL parameters; no page may show a stack trace."""
 
     def draw(*names: str, **parameters: str) -> None:
