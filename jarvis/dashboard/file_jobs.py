@@ -13,7 +13,7 @@ from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server.arrivals.tickets import file_purpose, ticket_of
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import FileRequest, made_file, request_of
+from jarvis.server.job_kinds import FileRequest, OutdatedJobError, made_file, request_of
 from jarvis.server.jobs import Job
 from jarvis.server.page_links import file_link
 
@@ -46,7 +46,13 @@ def file_job(page: str, *offered: FileRequest) -> None:
     job = remembered_job(page)
     if job is None:
         return
-    if request_of(job.kind, job.parameters) not in offered:
+    try:
+        asked = request_of(job.kind, job.parameters)
+    except OutdatedJobError as error:
+        said = f"{job.title}: {error} The button above makes the file again."
+        st.warning(escape(said), icon=":material/history:")
+        return
+    if asked not in offered:
         remember_job(page, None)
         return
     with st.container(border=True):

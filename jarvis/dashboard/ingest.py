@@ -34,7 +34,7 @@ from jarvis.reports.quantities import MISSING, byte_size, count, milliseconds
 from jarvis.server.arrivals.intake import output_folder
 from jarvis.server.arrivals.remote_runs import RemoteRun
 from jarvis.server.database import Visibility
-from jarvis.server.job_kinds import Analyze, Request, request_of
+from jarvis.server.job_kinds import Analyze, OutdatedJobError, Request, request_of
 from jarvis.server.job_kinds.remotes import Remote
 from jarvis.server.jobs import Job
 from jarvis.server.settings import settings
@@ -208,7 +208,7 @@ def _outcome(job: Job) -> None:
         del st.session_state[_AWAITED]
         state.open_next(job.analysis_id)
         st.rerun()  # so that the sidebar names the new analysis
-    request = request_of(job.kind, job.parameters)
+    request = _request(job)
     is_reused = job.result.get("is_reused", False)
     if is_reused:
         st.info(
@@ -235,6 +235,14 @@ def _outcome(job: Job) -> None:
                 on_click=_queue,
                 args=(replace(request, is_again=True),),
             )
+
+
+def _request(job: Job) -> Request | None:
+    """What was asked for, None where another version of Jarvis was asked."""
+    try:
+        return request_of(job.kind, job.parameters)
+    except OutdatedJobError:
+        return None
 
 
 def recent_analyses() -> None:

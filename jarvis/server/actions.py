@@ -27,7 +27,7 @@ from jarvis.server.access.rights import (
 )
 from jarvis.server.access.tokens import NewToken, Token, TokenError
 from jarvis.server.database import JobKind, Visibility, database
-from jarvis.server.job_kinds import FileRequest, Request, made_before
+from jarvis.server.job_kinds import FileRequest, Request, made_before, request_of
 from jarvis.server.jobs import Job, NewJob, UnknownJobError
 from jarvis.server.storage import custom_hardware, pins, removal
 from jarvis.server.storage.analysis_rows import AnalysisRow, kept_for, kept_rows
@@ -119,8 +119,10 @@ def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
 
 
 def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
-    """Queue a failed or cancelled job again; raises as ``cancel_job``."""
-    job = jobs.retry(engine, _changeable_job(engine, actor, job_id, "retry").id)
+    """Queue a failed or cancelled job again; raises as ``cancel_job``, and OutdatedJobError."""
+    old = _changeable_job(engine, actor, job_id, "retry")
+    request_of(old.kind, old.parameters)
+    job = jobs.retry(engine, old.id)
     _record(engine, actor, Action.RETRY, job.title, job=job.id)
     return job
 

@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from jarvis.pipeline import Step
 from jarvis.server import jobs
+from jarvis.server.database import JOBS, writing
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob
 from jarvis.server.workers.job_child import assignment_of, outcome_after
 from jarvis.server.workers.job_process import outcome_of
@@ -27,6 +28,15 @@ def work_off(engine: Engine) -> None:
 
         outcome = outcome_after(outcome_of(assignment_of(job), note))
         jobs.finish(engine, WORKER, job.id, headway, outcome)
+
+
+def outdated(engine: Engine, job: Job) -> Job:
+    """A job as another version of Jarvis has asked for it."""
+    with writing(engine) as connection:
+        asked = update(JOBS).where(JOBS.c.id == job.id)
+        otherwise = {"parameters": {"asked": "otherwise"}, "fingerprint": job.id}
+        connection.execute(asked.values(otherwise))
+    return jobs.find(engine, job.id)
 
 
 def do_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
 from jarvis.run import Run
+from jarvis.server import jobs
 from jarvis.server.arrivals.intake import ROOTS_VARIABLE
 from jarvis.server.arrivals.uploads import create
+from jarvis.server.database import database
 from jarvis.server.storage.catalogue import read_catalogue
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS, Draw
-from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 from tests.dashboard.uploading import uploaded
 
 
@@ -177,6 +179,10 @@ def test_the_same_trace_again_is_reused_and_can_be_made_anew(filed: Draw, fresh_
     page = analyse(filed("ingest", ingest_source="server path", ingest_path="small.json"))
     analyse(page)
     assert any("analysed with these options before" in note.value for note in page.info)
+    old = outdated(database(), jobs.find(database(), page.query_params["ingest_job"]))
+    linked = filed("ingest", ingest_job=old.id)
+    assert not linked.exception
+    assert "Analyse again" not in [button.label for button in linked.button]
     next(b for b in page.button if b.label == "Analyse again").click().run()
     assert "Analysed in" in page.success[0].value
     assert len(read_catalogue().entries) == 1

@@ -12,7 +12,7 @@ from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.job_kinds import Export
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
 from tests.dashboard.conftest import Draw
-from tests.dashboard.inline_jobs import work_off
+from tests.dashboard.inline_jobs import outdated, work_off
 
 Queue = Callable[[str], Job]
 
@@ -26,7 +26,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
 @pytest.fixture
 def queue(engine: Engine) -> Queue:
     def submit(name: str) -> Job:
-        new = NewJob(JobKind.ANALYZE, f"Analyse {name}", {"trace": name})
+        new = NewJob(JobKind.ANALYZE, f"Analyse {name}", {"submission": {"trace": name}})
         return jobs.submit(engine, new, "ann@example.com")
 
     return submit
@@ -83,6 +83,17 @@ def test_a_link_shows_a_failed_job_with_reason_and_log_and_retries_it(
     assert not page.exception
     assert jobs.find(engine, job.id).state is JobState.QUEUED
     assert not page.error
+
+
+def test_a_job_of_another_version_is_not_retried_and_says_why(
+    filed: Draw, engine: Engine, queue: Queue
+) -> None:
+    job = outdated(engine, jobs.cancel(engine, queue("old.json").id))
+    page = filed("jobs", job=job.id)
+    next(b for b in page.button if b.label == "Retry").click().run()
+    assert not page.exception
+    assert "another version of Jarvis" in page.toast[0].value
+    assert jobs.find(engine, job.id).state is JobState.CANCELLED
 
 
 def test_a_running_job_shows_its_steps_and_can_be_cancelled(

@@ -20,7 +20,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
-from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 
 PREVIEWS = ("fair", "rough", "analysis")
 
@@ -186,6 +186,21 @@ def test_a_job_of_another_analysis_is_let_go_of(
     page = filed("report", analysis=sample_id, report_job=job.id)
     assert not page.exception
     assert "report_job" not in page.query_params
+
+
+def test_a_file_of_another_version_is_said_and_made_again(
+    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    made = jobs.submit(database(), Export(sample_id, "json").new_job())
+    old = outdated(database(), made)
+    page = filed("report", analysis=sample_id, report_job=old.id)
+    assert not page.exception
+    assert any("another version of Jarvis" in warning.value for warning in page.warning)
+    page.button(key="report_make_JSON").click().run()
+    assert page.query_params["report_job"] != old.id
+    assert not page.warning
+    assert page.get("link_button")
 
 
 def test_a_choice_belongs_to_its_analysis_and_waits_for_its_return(

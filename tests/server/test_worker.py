@@ -22,6 +22,7 @@ from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.workers import worker_watch
 from jarvis.server.workers.job_child import LocalChild
 from jarvis.server.workers.job_memory import memory_limit_bytes
+from jarvis.server.workers.job_messages import Assignment
 from jarvis.server.workers.worker import SWEEP_S
 from jarvis.trace import TraceInfo
 from jarvis.workspace import analyses_dir
@@ -89,8 +90,7 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
         odd = NewJob(JobKind.ANALYZE, "Analyse what no release asks for", {"wrong": 1})
         failed = ended(engine, jobs.submit(engine, odd).id)
         assert failed.state is JobState.FAILED
-        assert "unexpected error" in (failed.error or "")
-        assert "Traceback" in failed.log
+        assert "another version of Jarvis" in (failed.error or "")
     assert worker_ids(engine) == set(), "a worker that is stopped leaves in order"
 
 
@@ -127,6 +127,22 @@ def test_a_job_that_takes_too_long_is_told_so(engine: Engine, trace_file: Path) 
     assert failed.state is JobState.FAILED
     assert "took longer than its 0.02 minutes" in (failed.error or "")
     assert (failed.elapsed_s or 0) > 1.2
+
+
+def test_an_unexpected_error_is_said_and_its_traceback_kept() -> None:
+    code = "import sys; sys.stdin.readline(); raise ValueError('odd')"
+    child = LocalChild(8 << 30, (sys.executable, "-S", "-c", code))
+    child.assign(Assignment("a1b2", JobKind.INSPECT, {}, "job-a1b2-1-"))
+
+    def outcome() -> Outcome | None:
+        child.listen()
+        return child.outcome
+
+    failed = wait_for(outcome)
+    child.end(failed)
+    assert failed.state is JobState.FAILED
+    assert "unexpected error (ValueError: odd)" in failed.error
+    assert "Traceback" in child.headway.log
 
 
 def test_what_a_job_has_started_ends_with_it(tmp_path: Path) -> None:

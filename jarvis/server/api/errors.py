@@ -25,6 +25,7 @@ from jarvis.server.arrivals.uploads import (
     UnknownUploadError,
 )
 from jarvis.server.database import DatabaseError
+from jarvis.server.job_kinds import OutdatedJobError
 from jarvis.server.jobs import UnknownJobError
 from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
 from jarvis.server.storage.catalogue import UnknownAnalysisError
@@ -43,6 +44,7 @@ STATUS: Mapping[type[JarvisError], int] = {
     UnknownJobError: 404,
     UnknownFileError: 404,
     KeptError: 409,
+    OutdatedJobError: 409,
     OffsetError: 409,
     TooLargeUploadError: 413,
     BusyUploadError: 423,

@@ -10,9 +10,9 @@ from inspect import isabstract, isclass
 from pkgutil import iter_modules
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from jarvis.errors import RegistrationError
+from jarvis.errors import JarvisError, RegistrationError
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.analyses import Analyze, Reproject
 from jarvis.server.job_kinds.base import Made, MissingInputError, Request
@@ -30,6 +30,7 @@ __all__ = [
     "Inspect",
     "Made",
     "MissingInputError",
+    "OutdatedJobError",
     "Replay",
     "Reproject",
     "Request",
@@ -38,6 +39,16 @@ __all__ = [
     "made_file",
     "request_of",
 ]
+
+
+class OutdatedJobError(JarvisError):
+    """A row of the queue does not say what a request of its kind has to say."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This job was asked for in another version of Jarvis, in a way that this one does not "
+            "understand, so ask for it anew."
+        )
 
 
 @cache
@@ -54,6 +65,9 @@ def load_requests() -> Mapping[JobKind, type[Request]]:
 
 
 def request_of(kind: JobKind, parameters: Mapping[str, Any]) -> Request:
-    """The request that a row of the queue holds."""
-    request: Request = TypeAdapter(load_requests()[kind]).validate_python(dict(parameters))
+    """The request that a row of the queue holds; OutdatedJobError where it holds another one."""
+    try:
+        request: Request = TypeAdapter(load_requests()[kind]).validate_python(dict(parameters))
+    except ValidationError as error:
+        raise OutdatedJobError from error
     return request

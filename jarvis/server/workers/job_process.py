@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from time import monotonic
 
 from jarvis.analyses import load_registry
@@ -67,14 +68,16 @@ def outcome_of(
     assignment: Assignment, progress: Callable[[Step], None]
 ) -> MadeMessage | FailedMessage:
     """Do what a job asks for; what cannot be done is a sentence, and a fault of ours is raised."""
-    request = request_of(JobKind(assignment.kind), assignment.parameters)
+    inputs: tuple[Path, ...] = ()
     try:
+        request = request_of(JobKind(assignment.kind), assignment.parameters)
+        inputs = request.inputs
         with kept_for(assignment.owner, Visibility(assignment.visibility)):
             request.bring_inputs(progress)
             made = request.run(progress, assignment.job_id)
     except JarvisError as error:
         sentence = str(error)
-        for path in request.inputs:  # where the server keeps it means nothing to who sent it
+        for path in inputs:  # where the server keeps it means nothing to who sent it
             sentence = sentence.replace(f"{path.parent}{os.sep}", "")
         return FailedMessage(sentence)
     except OSError as error:

@@ -6,6 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from jarvis.dashboard import job_view, links, navigation
+from jarvis.server import jobs
 from jarvis.server.access import audit
 from jarvis.server.access.rights import Role
 from jarvis.server.api import analysis_routes
@@ -13,7 +14,7 @@ from jarvis.server.arrivals.intake import ROOTS_VARIABLE
 from jarvis.server.database import database
 from jarvis.server.page_links import analysis_page, job_page
 from tests.builders import trace
-from tests.dashboard.inline_jobs import work_off
+from tests.dashboard.inline_jobs import outdated, work_off
 from tests.server.api.conftest import bearer, beginning, uploaded
 from tests.server.file_server import file_server
 
@@ -102,6 +103,16 @@ def test_the_list_comes_in_parts(client: TestClient, small: Path) -> None:
     assert [one["id"] for part in parts for one in part] == [o["id"] for o in whole["analyses"]]
     for asked in ("limit=201", "limit=0", "offset=-1", "limit=x"):
         assert client.get(f"/api/analyses?{asked}").status_code == 422
+
+
+def test_a_job_of_another_version_is_shown_and_not_retried(client: TestClient, small: Path) -> None:
+    job = client.post("/api/analyses", json={"path": "small.json"}).json()
+    client.post(f"/api/jobs/{job['id']}/cancel")
+    outdated(database(), jobs.find(database(), job["id"]))
+    refused = client.post(f"/api/jobs/{job['id']}/retry")
+    assert refused.status_code == 409
+    assert "another version of Jarvis" in refused.json()["error"]
+    assert client.get(f"/api/jobs/{job['id']}").json()["state"] == "cancelled"
 
 
 def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None:
