@@ -1,11 +1,24 @@
-"""How often Python searches for garbage while an analysis runs."""
+"""How often Python searches for garbage, and where."""
 
 import gc
 
 NEW_OBJECTS = 100_000
-"""New objects between two searches; imports and analyses make many and drop few."""
+"""New objects between two searches of an analysis; it and its imports make many and drop few."""
+
+SERVER_NEW_OBJECTS = 10_000
+"""The same for the web server, whose sessions leave garbage behind."""
 
 
 def collect_rarely() -> None:
     """Search less often, in this process, from now on."""
     gc.set_threshold(NEW_OBJECTS)
+
+
+def collect_for_server() -> None:
+    """Search less often, and never again among what has been imported by now.
+
+    A search of everything stops all sessions for as long as there are objects to look at.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(SERVER_NEW_OBJECTS)
