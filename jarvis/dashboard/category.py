@@ -13,7 +13,7 @@ from jarvis.dashboard.method_note import method_note
 from jarvis.dashboard.metrics_table import metrics_table
 from jarvis.dashboard.operation_details import operation_details
 from jarvis.dashboard.page_head import page_head
-from jarvis.dashboard.panels import panel_card
+from jarvis.dashboard.panels import panel_chart
 from jarvis.dashboard.projection import judged, operation_columns, reprojected, saved_ms
 from jarvis.dashboard.state import Opened, call_path_of, opened, rows_of, timeline_of
 from jarvis.findings import AnalysisResult, Status
@@ -106,15 +106,13 @@ def _figures(
         is_below.sum(), us=pl.col("kernel_time_us").filter(is_below).sum()
     ).row(0)
     known = result.efficiency_pct
-    places = st.columns(5)
-    with places[0]:
+    with st.container(horizontal=True):
         figure(
             f"{analysis.title} time",
             milliseconds(result.gpu_time_ms),
             f"{percent(result.percent_of_compute)} of compute",
             help_text="GPU busy time of these operations, and its share of compute time.",
         )
-    with places[1]:
         figure(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
@@ -122,21 +120,18 @@ def _figures(
             help_text="Roofline time / measured time, weighted by time; rows above the peak left "
             f"out. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
         )
-    with places[2]:
         figure(
             f"Saving at {controls.target_pct}%",
             milliseconds(saving),
             f"{percent(share_pct(saving, total_ms))} of GPU time",
             help_text="What all operations below the target would save if they reached it.",
         )
-    with places[3]:
         figure(
             f"Below {controls.below_pct}%",
             count(below),
             f"of {count(rows.height)} · {milliseconds(below_us / 1000)}",
             help_text="Operations below the highlight threshold, and their GPU time.",
         )
-    with places[4]:
         figure(
             "Calls",
             count(result.invocation_count),
@@ -152,10 +147,12 @@ def _charts(analysis: Analysis, rows: pl.DataFrame, controls: Controls) -> int |
     clicked: int | None = None
     for first in range(0, len(analysis.panels), 2):
         pair = analysis.panels[first : first + 2]
-        places = st.columns([3, 2] if len(pair) > 1 and not first else len(pair))
-        for offset, (place, panel) in enumerate(zip(places, pair, strict=True)):
+        widths = [3, 2] if len(pair) > 1 and not first else len(pair)
+        for offset, (place, panel) in enumerate(
+            zip(st.columns(widths, border=True), pair, strict=True)
+        ):
             with place:
-                picked = panel_card(
+                picked = panel_chart(
                     panel,
                     rows,
                     columns,

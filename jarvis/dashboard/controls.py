@@ -51,30 +51,24 @@ class Controls:
 
 def category_controls(page: str) -> Controls:
     """The control card of a category page."""
-    with st.container(border=True):
-        target, below, bound, share, search = st.columns([2.4, 2.4, 3.1, 1.8, 2.2])
-        with target:
-            target_pct = target_slider(page)
-        with below:
-            below_pct = percent_slider(
-                f"{page}_below",
-                "Highlight below",
-                BOTTLENECK_EFFICIENCY_PCT,
-                "Operations with less efficiency than this are marked.",
-            )
-        with bound:
-            chosen_bound = choice(
-                f"{page}_bound", "Bound", BOUNDS, "What limits the operation by the roofline."
-            )
-        with share:
-            min_share = share_input(f"{page}_min")
-        with search:
-            text = text_input(
-                f"{page}_search",
-                "Search",
-                "name or shape",
-                "Part of an operation's name, shapes, kernel, module or category.",
-            )
+    with st.container(border=True, horizontal=True):
+        target_pct = target_slider(page)
+        below_pct = percent_slider(
+            f"{page}_below",
+            "Highlight below",
+            BOTTLENECK_EFFICIENCY_PCT,
+            "Operations with less efficiency than this are marked.",
+        )
+        chosen_bound = choice(
+            f"{page}_bound", "Bound", BOUNDS, "What limits the operation by the roofline."
+        )
+        min_share = share_input(f"{page}_min")
+        text = text_input(
+            f"{page}_search",
+            "Search",
+            "name or shape",
+            "Part of an operation's name, shapes, kernel, module or category.",
+        )
     return Controls(target_pct, below_pct, chosen_bound, min_share, text)
 
 

@@ -1,6 +1,7 @@
 """Findings as cards: what is slow, what it would gain, and both paths."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import streamlit as st
 
@@ -67,11 +68,9 @@ def finding_cards(
 
 def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:
     st.markdown(prose(finding.issue))
-    model, kernel = st.columns(2)
-    with model.container(border=True, height="stretch"):
-        st.markdown(f"**Change the model**  \n{prose(finding.algorithmic)}")
-    with kernel.container(border=True, height="stretch"):
-        st.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
+    model, kernel = st.columns(2, border=True)
+    model.markdown(f"**Change the model**  \n{prose(finding.algorithmic)}")
+    kernel.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
     notes = [
@@ -109,23 +108,33 @@ def _value(value: float | int | str) -> str:
 
 def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
     """A button for each operation of the finding that selects its row on the page."""
-    with st.container(horizontal=True, gap="small"):
-        for reference in finding.operations[:OPERATIONS_SHOWN]:
-            st.button(
-                f"{_named(reference)} · {counted(reference.operation_count, 'call')}",
-                key=f"{key}_{reference.uid}",
-                icon=":material/table_rows:",
-                type="tertiary",
-                help="Select its row in the table below",
-                on_click=select,
-                args=(finding, reference),
-            )
-        hidden = len(finding.operations) - OPERATIONS_SHOWN
-        if hidden > 0:
-            st.caption(f"and {counted(hidden, 'more row')}")
+    shown = {reference.uid: reference for reference in finding.operations[:OPERATIONS_SHOWN]}
+    total = len(finding.operations)
+    which = (
+        counted(total, "operation")
+        if total == len(shown)
+        else f"{len(shown)} of {count(total)} operations"
+    )
+    key = f"{key}_operations"
+    st.pills(
+        f"{which.capitalize()}: press one to select its row in the table below",
+        list(shown),
+        format_func=lambda uid: _named(shown[uid]),
+        key=key,
+        on_change=partial(_follow, key, finding, shown, select),
+    )
+
+
+def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Select) -> None:
+    """Do what the pressed button says; it does not stay pressed, since other rows are selected."""
+    uid = st.session_state[key]
+    st.session_state[key] = None
+    if uid is not None:
+        select(finding, shown[uid])
 
 
 def _named(reference: OpRef) -> str:
-    """What tells one operation of a finding from the others: its shapes."""
+    """What tells one operation of a finding from the others: its shapes, and how often it runs."""
     shapes = (reference.input_dims or "").replace(_NO_TENSOR, "")
-    return code(shortened(shapes or reference.name, _SHAPES_LENGTH))
+    name = code(shortened(shapes or reference.name, _SHAPES_LENGTH))
+    return f"{name} · {counted(reference.operation_count, 'call')}"

@@ -10,28 +10,27 @@ from jarvis.dashboard.panel_titles import panel_title
 from jarvis.dashboard.state import palette
 
 
-def panel_card(
+def panel_chart(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float, key: str
 ) -> int | None:
-    """A card with the panel's chart; the ``uid`` of the operation that was clicked on it."""
-    with st.container(border=True, height="stretch"):
-        drawing = draw(panel, rows, columns, target_pct)
-        if drawing is None:
-            st.markdown(f"**{panel.title}**")
-            st.caption(_WHY_EMPTY[panel.kind])
-            return None
-        st.markdown(panel_title(panel, rows, columns))
-        if panel.kind in _OF_POINTS and (hidden := rows.height - charts.MAX_POINTS) > 0:
-            st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
-        if panel.kind != "roofline":
-            drawn(drawing, panel.title, key=key)
-            return None
-        picked = drawn(
-            drawing,
-            f"{panel.title}: achieved rate of each operation under the peaks",
-            key=key,
-            selection=charts.PICKED,
-        )
+    """The panel's chart, inside a card; the ``uid`` of the operation that was clicked on it."""
+    drawing = draw(panel, rows, columns, target_pct)
+    if drawing is None:
+        st.markdown(f"**{panel.title}**")
+        st.caption(_WHY_EMPTY[panel.kind])
+        return None
+    st.markdown(panel_title(panel, rows, columns))
+    if panel.kind in _OF_POINTS and (hidden := rows.height - charts.MAX_POINTS) > 0:
+        st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
+    if panel.kind != "roofline":
+        drawn(drawing, panel.title, key=key)
+        return None
+    picked = drawn(
+        drawing,
+        f"{panel.title}: achieved rate of each operation under the peaks",
+        key=key,
+        selection=charts.PICKED,
+    )
     return int(picked[0]["uid"]) if picked else None
 
 

@@ -14,7 +14,7 @@ from jarvis.dashboard.finding_cards import finding_cards
 from jarvis.dashboard.fusion import fusion_section
 from jarvis.dashboard.multi_kernel import multi_kernel_section
 from jarvis.dashboard.page_head import page_head
-from jarvis.dashboard.panels import panel_card
+from jarvis.dashboard.panels import panel_chart
 from jarvis.dashboard.projection import recovered
 from jarvis.dashboard.state import Opened, opened
 from jarvis.findings import AnalysisResult, Status
@@ -82,11 +82,11 @@ def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     if not analysis.panels:
         return
     for number, (place, panel) in enumerate(
-        zip(st.columns(len(analysis.panels)), analysis.panels, strict=True)
+        zip(st.columns(len(analysis.panels), border=True), analysis.panels, strict=True)
     ):
         rows, columns = now.run.table(panel.source), charts.columns_of(TABLES[panel.source])
         with place:
-            panel_card(panel, rows, columns, TARGET_PCT, f"{analysis.key}_panel_{number}")
+            panel_chart(panel, rows, columns, TARGET_PCT, f"{analysis.key}_panel_{number}")
 
 
 _SECTIONS: Mapping[str, Callable[[Analysis, Opened, AnalysisResult], None]] = {

@@ -322,7 +322,7 @@ def test_a_selected_row_shows_its_working_and_kernels(
 def test_a_button_of_a_finding_selects_its_row(page: AppTest, found: Comparison) -> None:
     finding = found.findings[0]
     uid = finding.operations[0].uid
-    page.button(key=f"compare_finding_0_{uid}").click().run()
+    page.button_group(key="compare_finding_0_operations").set_value(uid).run()
     assert not page.exception
     pair = found.operations.filter(pl.col("uid") == uid)["pair"][0]
     assert link(page)["compare_matched_op"] == str(pair)

@@ -164,7 +164,7 @@ def test_a_button_of_a_finding_selects_its_row(registered: Draw, sample_run: Run
     uid = finding.operations[0].uid
     page = registered("gemm")
     number = sample_run.results["gemm"].findings.index(finding)
-    page.button(key=f"gemm_finding_{number}_{uid}").click().run()
+    page.button_group(key=f"gemm_finding_{number}_operations").set_value(uid).run()
     (place,) = selected_places(page)
     assert sample_run.category_operations("gemm")["uid"][place] == uid
 
