@@ -167,12 +167,12 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
         Axis(
             "flops_per_byte",
             "Arithmetic intensity (FLOP/byte)",
-            _log_range([*points["flops_per_byte"], *ridges]),
+            _log_range([*_ends(points["flops_per_byte"]), *ridges]),
         ),
         Axis(
             "tflops_per_s",
             "Achieved (TFLOPS/s)",
-            _log_range([*points["tflops_per_s"], *(c.peak for c in ceilings if c.peak)]),
+            _log_range([*_ends(points["tflops_per_s"]), *(c.peak for c in ceilings if c.peak)]),
         ),
     )
     slope = next((c.slope for c in ceilings if c.slope), None)
@@ -185,8 +185,10 @@ def over_size(rows: pl.DataFrame) -> Placed:
     peaks = points["peak_tb_per_s"].drop_nulls().unique(maintain_order=True)
     ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
     plane = Plane(
-        Axis("bytes", "Bytes moved by one call (modelled)", _log_range(points["bytes"]), "~s"),
-        Axis("tb_per_s", "Achieved (TB/s)", _log_range([*points["tb_per_s"], *peaks])),
+        Axis(
+            "bytes", "Bytes moved by one call (modelled)", _log_range(_ends(points["bytes"])), "~s"
+        ),
+        Axis("tb_per_s", "Achieved (TB/s)", _log_range([*_ends(points["tb_per_s"]), *peaks])),
     )
     return Placed(points, plane, ceilings)
 
@@ -204,6 +206,11 @@ def suits_intensity(rows: pl.DataFrame) -> bool:
 def _heaviest(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
     drawable = rows.lazy().filter((pl.col(x) > 0) & (pl.col(y) > 0))
     return drawable.sort("kernel_time_us", descending=True).head(MAX_POINTS).collect()
+
+
+def _ends(values: pl.Series) -> list[float]:
+    """Least and greatest; nothing of nothing."""
+    return [end for end in (values.min(), values.max()) if isinstance(end, int | float)]
 
 
 def _log_range(values: Iterable[float]) -> tuple[float, float]:

@@ -269,7 +269,7 @@ def settings() -> Settings:
 
     Raises SettingsError, which names each setting that cannot be used, or the file.
     """
-    given = frozenset(pair for pair in os.environ.items() if pair[0].startswith(PREFIX))
+    given = frozenset((name, os.environ[name]) for name in os.environ if name.startswith(PREFIX))
     return _settings(given)
 
 
