@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 import socket
 import subprocess
 import sys
@@ -53,14 +52,22 @@ class Server:
 
     def memory_mb(self) -> float:
         """Resident memory of the process."""
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+        return self._status_mb("VmRSS:")
+
+    def peak_memory_mb(self) -> float:
+        """The most resident memory that the process has had."""
+        return self._status_mb("VmHWM:")
 
     def cpu_s(self) -> float:
         """CPU time that the process has used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
         user, system = fields.split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def _status_mb(self, name: str) -> float:
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines()
+        kilobytes = next(line.split()[1] for line in lines if line.startswith(name))
+        return int(kilobytes) / 1024
 
 
 def analysed(home: Path, rows: int) -> str:

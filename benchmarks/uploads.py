@@ -11,7 +11,6 @@ high-water mark of the server's resident memory, counted anew when the upload be
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -104,7 +103,7 @@ def _measured(
         took_s = time.perf_counter() - begin
         (stored,) = home.glob(f"traces/*/{trace.name}")
         assert stored.stat().st_size == trace.stat().st_size
-        return Case(name, trace.stat().st_size / 1e6, took_s, before_mb, _peak_mb(server))
+        return Case(name, trace.stat().st_size / 1e6, took_s, before_mb, server.peak_memory_mb())
 
 
 def _by_browser(server: Server, trace: Path, begins: Callable[[], None]) -> None:
@@ -123,11 +122,6 @@ def _by_push(server: Server, trace: Path, begins: Callable[[], None]) -> None:
     begins()
     command = [sys.executable, "-m", "jarvis.cli", "push", str(trace), "--server", server.url]
     subprocess.run(command, check=True, env=dict(os.environ), stdout=subprocess.DEVNULL)
-
-
-def _peak_mb(server: Server) -> float:
-    status = Path(f"/proc/{server.pid}/status").read_text(encoding="utf-8")
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
 if __name__ == "__main__":

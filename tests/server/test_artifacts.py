@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -284,10 +285,10 @@ def test_many_fetch_at_once_and_one_transfer_serves_all(
     fetched: list[str] = []
     get = ArtifactRoot.get
 
-    def counted(self: ArtifactRoot, key: str, *rest: object) -> None:
+    def counted(self: ArtifactRoot, key: str, *rest: Any) -> None:
         fetched.append(key)
         time.sleep(0.1)
-        get(self, key, *rest)  # type: ignore[arg-type]
+        get(self, key, *rest)
 
     monkeypatch.setattr(ArtifactRoot, "get", counted)
     seen: list[str] = []
@@ -579,12 +580,12 @@ def test_a_version_that_is_replaced_while_it_is_fetched_is_asked_for_anew(
     get = ArtifactRoot.get
     machines.use("second")
 
-    def replaced_before(self: ArtifactRoot, key: str, *rest: object) -> None:
+    def replaced_before(self: ArtifactRoot, key: str, *rest: Any) -> None:
         monkeypatch.setattr(ArtifactRoot, "get", get)
         machines.use("first")
         keep(analysed, "second")
         machines.use("second")
-        get(self, key, *rest)  # type: ignore[arg-type]
+        get(self, key, *rest)
 
     monkeypatch.setattr(ArtifactRoot, "get", replaced_before)
     assert note_of(analysis) == "second"

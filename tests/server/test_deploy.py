@@ -27,9 +27,12 @@ UNITS = sorted(DEPLOY.glob("*.service"))
 class _Unit(configparser.RawConfigParser):
     """A unit; of a line that comes again all values are kept."""
 
+    def optionxform(self, optionstr: str) -> str:
+        """Names as they are written."""
+        return optionstr
+
     def __init__(self, path: Path) -> None:
         super().__init__(strict=False, interpolation=None, delimiters=("=",))
-        self.optionxform = str  # type: ignore[assignment,method-assign]
         self.read(path, encoding="utf-8")
         lines = path.read_text(encoding="utf-8").splitlines()
         self.environment = [

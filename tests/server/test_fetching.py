@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -212,9 +213,9 @@ def test_a_name_is_looked_up_once_for_a_connection(
     looked_up: list[str] = []
     real = socket.getaddrinfo
 
-    def look_up(host: str, port: int, *rest: object, **more: object) -> object:
+    def look_up(host: str, port: int, *rest: Any, **more: Any) -> object:
         if host != NAME:
-            return real(host, port, *rest, **more)  # type: ignore[arg-type]
+            return real(host, port, *rest, **more)
         looked_up.append(host)
         machine = "127.0.0.1" if len(looked_up) == 1 else "169.254.169.254"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (machine, port))]
@@ -332,8 +333,8 @@ def test_the_rest_comes_by_sftp_after_a_broken_connection(
 ) -> None:
     connect, clients = over_sftp._connected, []
 
-    def connected(*given: object) -> object:
-        clients.append(connect(*given))  # type: ignore[arg-type]
+    def connected(*given: Any) -> object:
+        clients.append(connect(*given))
         return clients[-1]
 
     starts: list[int] = []

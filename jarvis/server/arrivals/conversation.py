@@ -64,14 +64,14 @@ class Conversation:
         assert process.stdout is not None
         assert process.stderr is not None
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            selector.register(process.stderr, selectors.EVENT_READ)
+            for stream in (process.stdout, process.stderr):
+                selector.register(stream, selectors.EVENT_READ, stream)
             while selector.get_map():
                 for key, _ in selector.select(_LOOK_S):
-                    chunk = key.fileobj.read1(_CHUNK_BYTES)  # type: ignore[union-attr]
+                    chunk = key.data.read1(_CHUNK_BYTES)
                     if not chunk:
-                        selector.unregister(key.fileobj)
-                    if key.fileobj is process.stderr:
+                        selector.unregister(key.data)
+                    if key.data is process.stderr:
                         self._hear(chunk, is_taken)
                     elif chunk:
                         self._pass(chunk, take)

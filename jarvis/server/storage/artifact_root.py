@@ -151,7 +151,7 @@ class ArtifactRoot:
 
         ``on_bytes`` hears how many of how many have come, where the file system tells.
         """
-        told = NoOpCallback() if on_bytes is None else _Told(on_bytes)
+        told = _told(on_bytes)
         with self._connected() as (fs, root):
             try:
                 pieces = _PIECES.get(self.protocol, {})
@@ -244,16 +244,11 @@ class ArtifactRoot:
         return " ".join(said.split()).rstrip(".")[:300]
 
 
-class _Told(Callback):  # type: ignore[misc]
-    """Passes on how far a transfer is."""
-
-    def __init__(self, on_bytes: OnBytes) -> None:
-        super().__init__()
-        self._on_bytes = on_bytes
-
-    def call(self, *_: object, **__: object) -> None:
-        """Called by the file system after each block."""
-        self._on_bytes(self.value, self.size or 0)
+def _told(on_bytes: OnBytes | None) -> Any:
+    """What a file system tells after each block how far a transfer is."""
+    if on_bytes is None:
+        return NoOpCallback()
+    return Callback(hooks={"bytes": lambda size, value, **_: on_bytes(value, size or 0)})
 
 
 def artifact_root() -> ArtifactRoot | None:

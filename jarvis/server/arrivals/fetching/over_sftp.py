@@ -128,7 +128,9 @@ def _socket(address: Address) -> socket.socket:
 
 def _opened(sftp: "SFTPClient", address: Address) -> tuple["SFTPFile", int, int]:
     """The file, its size in bytes and when it was changed."""
-    sftp.get_channel().settimeout(SILENCE_S)  # type: ignore[union-attr]
+    channel = sftp.get_channel()
+    assert channel is not None
+    channel.settimeout(SILENCE_S)
     try:
         file = sftp.open(unquote(address.path), "rb")
         found = file.stat()
