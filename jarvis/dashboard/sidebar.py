@@ -69,12 +69,15 @@ def describe_analysis(catalogue: Catalogue) -> None:
     if state.current_id() in {entry.id for entry in catalogue.entries}:
         now = state.opened()
         run = now.run
-        st.caption(f"{escape(name_of(run.manifest))} · {now.id}")
-        st.caption(_hardware_line(now))
-        if run.manifest.trace.origin == "simulated":
-            st.badge("simulated sample", icon=":material/science:", color="violet")
-        else:
-            st.badge("recorded trace", icon=":material/fiber_manual_record:", color="gray")
+        is_simulated = run.manifest.trace.origin == "simulated"
+        lines = (
+            f"{escape(name_of(run.manifest))} · {now.id}",
+            _hardware_line(now),
+            ":violet-badge[:material/science: simulated sample]"
+            if is_simulated
+            else ":gray-badge[:material/fiber_manual_record: recorded trace]",
+        )
+        st.caption("\n\n".join(lines))
     for name, reason in load_registry().failures.items():
         st.warning(escape(f"The analysis {name} of another package cannot be used: {reason}"))
 
