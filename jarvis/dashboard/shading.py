@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-
 Css = Mapping[str, str]
 """Properties of a cell's style and their values; none for a plain cell."""
 

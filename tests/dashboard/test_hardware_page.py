@@ -15,7 +15,6 @@ from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import custom_hardware_dir
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
-from tests.dashboard.inline_jobs import do_jobs_at_once
 
 ARCH = {
     "name": "X100",
