@@ -1,7 +1,6 @@
 """The built wheel works outside the checkout: it analyses a trace and serves the dashboard."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.services.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 START_SECONDS = 180
@@ -77,9 +78,7 @@ def test_the_wheel_analyses_a_trace(installed: Path) -> None:
 
 
 def test_the_wheel_serves(installed: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [installed / "venv" / "bin" / "jarvis", "serve", "--port", str(port)]
     server = subprocess.Popen(
         command,

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.conftest import skip_or_fail
+from tests.services.ports import free_port
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (
@@ -36,9 +36,7 @@ class Server:
     def __init__(self, home: Path, **settings: str) -> None:
         self.home = home
         self.settings = settings
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -50,13 +48,13 @@ class Server:
             stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and self._process.poll() is None:
             try:
                 with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2):
                     return
             except (urllib.error.URLError, ConnectionError):
                 time.sleep(0.1)
-        raise TimeoutError(f"the server did not answer within {START_SECONDS} s")
+        raise TimeoutError(f"the server ended or did not answer within {START_SECONDS} s")
 
     def stop(self) -> None:
         if self._process is not None:

@@ -1,17 +1,23 @@
 """Ports of this machine."""
 
+import secrets
 import socket
 import time
+from contextlib import suppress
 
 SECONDS = 30
+
+_OURS = range(20_000, 32_000)
+"""Below the ports that connections get: none of them takes that of a server which restarts."""
 
 
 def free_port() -> int:
     """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = secrets.choice(_OURS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until_open(port: int, seconds: float = SECONDS) -> None:

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from sqlalchemy import event
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
 from tests.conftest import skip_or_fail
+from tests.services.ports import free_port
 
 PROGRAMS = Path("/usr/lib/postgresql")
 """Where Debian has them, by version; they are on no path."""
@@ -37,7 +37,7 @@ class Postgres:
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.programs = programs
-        self.port = _free_port()
+        self.port = free_port()
         self._data = folder / "data"
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -110,12 +110,6 @@ class Postgres:
         changed = other if os.getuid() == 0 else ()
         command = ("setpriv", "--pdeathsig", "QUIT", *changed, self.programs / program)
         return [str(part) for part in (*command, *arguments)]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def postgres_programs() -> list[Path]:
