@@ -72,10 +72,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
     from jarvis.server.arrivals.intake import ROOTS_VARIABLE, sample_trace
     from jarvis.server.database import database
-    from jarvis.server.submission import Submission, submit
 
     database()  # so that one that cannot be used is said here, not on a page
     if arguments.with_sample:
+        from jarvis.server.submission import Submission, submit
+
         kept = submit(Submission(sample_trace()), print_step)
         print(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}", flush=True)
     # The server runs in the app's folder; paths stay relative to where the user stands.
