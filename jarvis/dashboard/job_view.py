@@ -10,7 +10,7 @@ from jarvis.dashboard.refusals import said_as_toast
 from jarvis.dashboard.visitor import actor, visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, retry_job, seen_job
 from jarvis.server.database import JobState, database
@@ -109,21 +109,21 @@ def took(job: Job) -> str:
 
 def _waiting(job: Job) -> None:
     engine = database()
-    if not jobs.has_worker(engine):
+    if not claims.has_worker(engine):
         st.warning(
             "Waiting: no worker is at work. It begins as soon as one is started; `jarvis serve` "
             "does that, unless it has `--job-slots 0`.",
             icon=":material/hourglass_disabled:",
         )
         return
-    if jobs.slots(engine) == 0:
+    if claims.slots(engine) == 0:
         st.warning(
             "Waiting: the Dask cluster that is to run it cannot be reached, or has no workers. It "
             "begins as soon as one has joined.",
             icon=":material/hourglass_disabled:",
         )
         return
-    order = jobs.waiting(engine)
+    order = claims.waiting(engine)
     place = order.index(job.id) + 1 if job.id in order else 1
     running = jobs.counts(engine).get(JobState.RUNNING, 0)
     if place > 1:

@@ -18,7 +18,7 @@ from jarvis.dashboard.trace_fetch import SOURCE
 from jarvis.dashboard.visitor import visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.actions import seen_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.jobs import Job, UnknownJobError
@@ -130,7 +130,7 @@ def _list_and_job(wanted: _Wanted, number: int) -> None:
         offset=offset,
     )
     if listed:
-        _table(listed, chosen, jobs.waiting(engine))
+        _table(listed, chosen, claims.waiting(engine))
     else:
         st.caption("No job is like this: show all of them.")
     if chosen is None:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis.pipeline import Step
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import JOBS, writing
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob
 from jarvis.server.workers.job_child import assignment_of, outcome_after
@@ -18,7 +18,7 @@ WORKER = "inline"
 
 def work_off(engine: Engine) -> None:
     """Do every job that waits, in this process, as a worker would."""
-    while job := jobs.claim(engine, WORKER):
+    while job := claims.claim(engine, WORKER):
         headway = Headway(log=f"{datetime.now(UTC):%H:%M:%S} done inline\n")
 
         def note(step: Step, far: Headway = headway) -> None:
@@ -27,7 +27,7 @@ def work_off(engine: Engine) -> None:
                 far.steps.append(FinishedStep(step.name, step.elapsed_s))
 
         outcome = outcome_after(outcome_of(assignment_of(job), note))
-        jobs.finish(engine, WORKER, job.id, headway, outcome)
+        claims.finish(engine, WORKER, job.id, headway, outcome)
 
 
 def outdated(engine: Engine, job: Job) -> Job:

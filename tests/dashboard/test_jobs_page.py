@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.job_kinds import Export
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
@@ -34,11 +34,11 @@ def queue(engine: Engine) -> Queue:
 
 def run(engine: Engine, job: Job) -> Headway:
     """Let a worker be in the middle of a job."""
-    taken = jobs.claim(engine, "w")
+    taken = claims.claim(engine, "w")
     assert taken is not None
     assert taken.id == job.id
     far = Headway("GPU timeline", 3, 8, 25.0, None, None, [FinishedStep("Read", 0.5)], "12:00 Read")
-    jobs.beat(engine, "w", 1, {job.id: far})
+    claims.beat(engine, "w", 1, {job.id: far})
     return far
 
 
@@ -53,7 +53,7 @@ def test_every_state_has_its_row_and_its_progress(
 ) -> None:
     failed, running, waiting = (queue(name) for name in ("bad.json", "now.json", "later.json"))
     far = run(engine, failed)
-    jobs.finish(engine, "w", failed.id, far, Outcome(JobState.FAILED, "The disk is full."))
+    claims.finish(engine, "w", failed.id, far, Outcome(JobState.FAILED, "The disk is full."))
     run(engine, running)
     page = filed("jobs")
     assert not page.exception
@@ -73,7 +73,7 @@ def test_a_link_shows_a_failed_job_with_reason_and_log_and_retries_it(
 ) -> None:
     job = queue("bad.json")
     far = run(engine, job)
-    jobs.finish(engine, "w", job.id, far, Outcome(JobState.FAILED, "The disk is full."))
+    claims.finish(engine, "w", job.id, far, Outcome(JobState.FAILED, "The disk is full."))
     page = filed("jobs", job=job.id)
     assert "The disk is full." in page.error[0].value
     assert "GPU timeline" in page.error[0].value
@@ -104,7 +104,7 @@ def test_a_running_job_shows_its_steps_and_can_be_cancelled(
     page = filed("jobs", job=job.id)
     assert [s.label for s in page.get("status")] == ["Read · 0.50 s", "GPU timeline (3 of 8)"]
     next(b for b in page.button if b.label == "Cancel").click().run()
-    assert jobs.orders(engine, "w") == {job.id: True}
+    assert claims.orders(engine, "w") == {job.id: True}
     assert next(b for b in page.button if b.label == "Being cancelled").disabled
 
 
@@ -114,9 +114,9 @@ def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
     job = queue("later.json")
     page = filed("jobs", job=job.id)
     assert "no worker is at work" in page.warning[0].value
-    jobs.beat(engine, "w", 0, {})
+    claims.beat(engine, "w", 0, {})
     assert "Dask cluster" in filed("jobs", job=job.id).warning[0].value
-    jobs.beat(engine, "w", 1, {})
+    claims.beat(engine, "w", 1, {})
     seen = filed("jobs", job=job.id)
     assert not seen.warning
     assert "begins in a moment" in seen.main.caption[-1].value

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.pipeline import STEPS
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
 from jarvis.server.jobs import Job
 from jarvis.server.storage.catalogue import analysis_root
@@ -33,7 +33,7 @@ from tests.services.postgres import Postgres
 GONE_S = 5.0
 """Ten seconds, and a crowd of users, are measured by ``benchmarks/team.py``."""
 
-REAL_ABANDONED_S = str(jobs.ABANDONED_S)
+REAL_ABANDONED_S = str(claims.ABANDONED_S)
 
 LOCK = """
 import sqlite3, sys, time

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from jarvis.server import jobs
+from jarvis.server import claims
 from jarvis.server.database import database
 from jarvis.server.settings import settings
 from jarvis.server.workers import worker
@@ -20,7 +20,7 @@ def held_worker() -> worker.Worker:
 
     With ABANDONED_S it gives others up as late as that.
     """
-    jobs.ABANDONED_S = float(os.environ.get("ABANDONED_S", ABANDONED_S))
+    claims.ABANDONED_S = float(os.environ.get("ABANDONED_S", ABANDONED_S))
     worker.BEAT_S, worker.SWEEP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
     scheduler, cluster = settings().dask_scheduler, None
     if scheduler is not None:

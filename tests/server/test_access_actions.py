@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.hardware import load_hardware
-from jarvis.server import actions, jobs, submission
+from jarvis.server import actions, claims, jobs, submission
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Via, Wanted
 from jarvis.server.access.rights import LOCAL, ForbiddenError, Person, Role
@@ -174,12 +174,12 @@ def test_a_file_is_made_once_for_those_who_may_have_it(ids: dict[str, str], engi
     job = actions.ask_for_file(engine, ADA, request)
     with pytest.raises(UnknownAnalysisError):
         actions.ask_for_file(engine, BOB, request)
-    assert jobs.claim(engine, "worker") is not None
+    assert claims.claim(engine, "worker") is not None
     file = exports_dir() / job.id / "run.json"
     file.parent.mkdir(parents=True)
     file.write_text("{}")
     made = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"}, analysis_id=ids["private"])
-    jobs.finish(engine, "worker", job.id, Headway(), made)
+    claims.finish(engine, "worker", job.id, Headway(), made)
     assert actions.ask_for_file(engine, ADA, request).id == job.id
     actions.share_analysis(ADA, ids["private"], Visibility.TEAM)
     assert actions.seen_job(engine, BOB.person, job.id).result["file"]

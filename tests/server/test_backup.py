@@ -14,10 +14,11 @@ from threading import Event, Thread
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.arrivals.intake import store_upload
+from jarvis.server.claims import ABANDONED_S
 from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
-from jarvis.server.jobs import ABANDONED_S, Headway, NewJob
+from jarvis.server.jobs import Headway, NewJob
 from jarvis.server.storage.catalogue import read_catalogue, set_owner
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import Kept, Submission, submit
@@ -67,7 +68,7 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
     for number in range(100_000):
         if is_over.is_set():
             return
-        jobs.beat(engine, "w", 1, {job_id: Headway("Step", number, 9, 1.0, log="x" * 1000)})
+        claims.beat(engine, "w", 1, {job_id: Headway("Step", number, 9, 1.0, log="x" * 1000)})
         jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse", {"trace": str(number)}))
         with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)
@@ -85,7 +86,7 @@ def test_a_server_at_work_is_backed_up_and_restored(
     pin(kept.id)
     set_owner(kept.id, "ann")
     running = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
-    assert jobs.claim(engine, "w") is not None
+    assert claims.claim(engine, "w") is not None
     is_over = Event()
     worker = Thread(target=work, args=(engine, kept.root, running.id, is_over))
     worker.start()
@@ -137,16 +138,16 @@ def test_a_job_that_ran_during_the_backup_can_be_retried(
 ) -> None:
     running = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
     waiting = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "b"}))
-    assert jobs.claim(engine, "w") is not None
+    assert claims.claim(engine, "w") is not None
     places = {"JARVIS_HOME": home, "BACKUP": tmp_path / "backup"}
     run(commands("backup"), places)
     restored = tmp_path / "restored"
     run(commands("restore"), {**places, "JARVIS_HOME": restored})
     monkeypatch.setenv("JARVIS_HOME", str(restored))
-    monkeypatch.setattr(jobs, "ABANDONED_S", -1)
+    monkeypatch.setattr(claims, "ABANDONED_S", -1)
     assert ABANDONED_S < 30
     copy = database()
-    assert [job.id for job in jobs.give_up_abandoned(copy)] == [running.id]
+    assert [job.id for job in claims.give_up_abandoned(copy)] == [running.id]
     assert jobs.find(copy, running.id).state is JobState.FAILED
     assert jobs.retry(copy, running.id).state is JobState.QUEUED
     assert jobs.find(copy, waiting.id).state is JobState.QUEUED

@@ -19,7 +19,7 @@ from jarvis.errors import JarvisError
 from jarvis.pipeline import STEPS
 from jarvis.product import product_version
 from jarvis.run import Run
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds import Inspect
@@ -203,7 +203,7 @@ def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
         assert f"The Dask scheduler at {dask.address} cannot be reached" in (failed.error or "")
         wait_for(lambda: not is_alive(pid))
         assert jobs.find(engine, waiting.id).state is JobState.QUEUED
-        wait_for(lambda: jobs.slots(engine) == 0)
+        wait_for(lambda: claims.slots(engine) == 0)
         quick = jobs.submit(engine, Inspect(trace_file).new_job())
         assert is_done(engine, quick.id).place is None, "done here when the cluster is not there"
         dask.start()
@@ -233,14 +233,14 @@ def test_a_dask_worker_that_is_set_up_otherwise_begins_nothing(
 
 def test_an_attempt_begins_once(engine: Engine, trace_file: Path) -> None:
     job = jobs.submit(engine, new_analysis(trace_file, "once"))
-    assert not jobs.begin_at(engine, job.id, 1, "tcp://a:1"), "nobody has taken it"
-    taken = jobs.claim(engine, "a worker")
+    assert not claims.begin_at(engine, job.id, 1, "tcp://a:1"), "nobody has taken it"
+    taken = claims.claim(engine, "a worker")
     assert taken is not None
     assert taken.id == job.id
-    assert not jobs.begin_at(engine, job.id, 2, "tcp://a:1"), "another attempt"
-    assert jobs.begin_at(engine, job.id, 1, "tcp://a:1")
-    assert not jobs.begin_at(engine, job.id, 1, "tcp://b:1"), "it has begun elsewhere"
-    jobs.finish(engine, "a worker", job.id, Headway(), Outcome(JobState.CANCELLED))
+    assert not claims.begin_at(engine, job.id, 2, "tcp://a:1"), "another attempt"
+    assert claims.begin_at(engine, job.id, 1, "tcp://a:1")
+    assert not claims.begin_at(engine, job.id, 1, "tcp://b:1"), "it has begun elsewhere"
+    claims.finish(engine, "a worker", job.id, Headway(), Outcome(JobState.CANCELLED))
 
 
 def test_reports_and_orders_arrive_as_they_were_sent(order: Order) -> None:

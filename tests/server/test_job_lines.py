@@ -9,7 +9,7 @@ import pytest
 import structlog
 from sqlalchemy import Engine
 
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import Headway, NewJob, Outcome
 from jarvis.server.logs import about, configure_logs
@@ -33,10 +33,10 @@ def test_a_job_is_followed_by_its_id(engine: Engine, capsys: pytest.CaptureFixtu
     jobs.submit(engine, NewJob(JobKind.ANALYZE, "the same", {}), "ada@example.org")
     structlog.contextvars.clear_contextvars()
     configure_logs("worker")
-    assert jobs.claim(engine, "w") is not None
+    assert claims.claim(engine, "w") is not None
     failed = Outcome(JobState.FAILED, "for a reason")
-    jobs.finish(engine, "w", job.id, Headway(), failed)
-    jobs.finish(engine, "w", job.id, Headway(), failed)
+    claims.finish(engine, "w", job.id, Headway(), failed)
+    claims.finish(engine, "w", job.id, Headway(), failed)
     queued, begins, ended = map(_parts, capsys.readouterr().err.splitlines())
     assert queued == {
         "event": "job queued",

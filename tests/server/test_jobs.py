@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, update
 
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState
 from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
 from tests.server.conftest import on_both_databases
@@ -19,12 +19,12 @@ pytestmark = on_both_databases
 
 CLAIM_ALL = """
 import sys
-from jarvis.server import jobs
+from jarvis.server import claims
 from jarvis.server.database import database
 engine = database()
 print("ready", flush=True)
 sys.stdin.readline()
-while job := jobs.claim(engine, sys.argv[1]):
+while job := claims.claim(engine, sys.argv[1]):
     print(job.id)
 """
 
@@ -45,17 +45,17 @@ def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
     job = jobs.submit(engine, new_job(), owner="ann@example.com")
     assert (job.state, job.attempts, job.started) == (JobState.QUEUED, 0, None)
     assert job.elapsed_s is None
-    taken = jobs.claim(engine, "w")
+    taken = claims.claim(engine, "w")
     assert taken is not None
     assert (taken.id, taken.state, taken.attempts) == (job.id, JobState.RUNNING, 1)
-    assert jobs.claim(engine, "v") is None
+    assert claims.claim(engine, "v") is None
     far = Headway("Analyses", 2, 4, 37.5, 10, 40, [FinishedStep("Read", 0.5)], "a line")
-    jobs.beat(engine, "w", 1, {job.id: far})
+    claims.beat(engine, "w", 1, {job.id: far})
     seen = jobs.find(engine, job.id)
     assert (seen.step, seen.percent, seen.bytes_total, seen.log) == ("Analyses", 37.5, 40, "a line")
     assert seen.steps == (FinishedStep("Read", 0.5),)
     outcome = Outcome(JobState.DONE, result={"is_reused": False}, analysis_id="abc")
-    jobs.finish(engine, "w", job.id, far, outcome)
+    claims.finish(engine, "w", job.id, far, outcome)
     done = jobs.find(engine, job.id)
     assert (done.state, done.analysis_id, done.result) == (
         JobState.DONE,
@@ -70,7 +70,7 @@ def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
 
 def test_jobs_are_taken_in_the_order_they_came(engine: Engine) -> None:
     ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(4)]
-    assert [job.id for job in iter(lambda: jobs.claim(engine, "w"), None) if job] == ids
+    assert [job.id for job in iter(lambda: claims.claim(engine, "w"), None) if job] == ids
 
 
 def names(taken: list[Job]) -> list[str]:
@@ -85,58 +85,58 @@ def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) ->
         jobs.submit(engine, new_job(name), owner="bob")
     jobs.submit(engine, new_job("nobody"))
     expected = ["ann-1", "bob-1", "nobody", "ann-2", "bob-2", "ann-3", "ann-4"]
-    assert names([jobs.find(engine, i) for i in jobs.waiting(engine)]) == expected
-    first = jobs.claim(engine, "w")
+    assert names([jobs.find(engine, i) for i in claims.waiting(engine)]) == expected
+    first = claims.claim(engine, "w")
     assert first is not None
     jobs.submit(engine, new_job("cleo"), owner="cleo")
-    said = names([jobs.find(engine, i) for i in jobs.waiting(engine)])
+    said = names([jobs.find(engine, i) for i in claims.waiting(engine)])
     assert said == ["bob-1", "nobody", "cleo", "ann-2", "bob-2", "ann-3", "ann-4"]
-    taken = [job for job in iter(lambda: jobs.claim(engine, "w"), None) if job]
+    taken = [job for job in iter(lambda: claims.claim(engine, "w"), None) if job]
     assert names(taken) == said
-    assert jobs.waiting(engine) == []
+    assert claims.waiting(engine) == []
 
 
 def test_reading_a_trace_costs_nobody_their_turn(engine: Engine) -> None:
     jobs.submit(engine, NewJob(JobKind.INSPECT, "Read t", {"trace": "t"}), owner="bob")
-    assert jobs.claim(engine, "w", jobs.QUICK) is not None
+    assert claims.claim(engine, "w", claims.QUICK) is not None
     jobs.submit(engine, new_job("ann-1"), owner="ann")
-    assert jobs.claim(engine, "w") is not None
+    assert claims.claim(engine, "w") is not None
     jobs.submit(engine, new_job("ann-2"), owner="ann")
     jobs.submit(engine, new_job("bob-1"), owner="bob")
-    taken = [job for job in iter(lambda: jobs.claim(engine, "w"), None) if job]
+    taken = [job for job in iter(lambda: claims.claim(engine, "w"), None) if job]
     assert names(taken) == ["bob-1", "ann-2"]
 
 
 def test_the_same_request_is_one_job_while_it_waits_or_runs(engine: Engine) -> None:
     first = jobs.submit(engine, new_job())
     assert jobs.submit(engine, new_job()).id == first.id
-    jobs.claim(engine, "w")
+    claims.claim(engine, "w")
     assert jobs.submit(engine, new_job()).id == first.id
     changed = NewJob(JobKind.ANALYZE, "Analyse a.json", {"trace": "a.json"}, stamp="later")
     assert jobs.submit(engine, changed).id != first.id
-    jobs.finish(engine, "w", first.id, Headway(), Outcome(JobState.DONE))
+    claims.finish(engine, "w", first.id, Headway(), Outcome(JobState.DONE))
     assert jobs.submit(engine, new_job()).id != first.id
 
 
 def test_a_waiting_job_is_cancelled_at_once_a_running_one_by_its_worker(engine: Engine) -> None:
     waiting = jobs.cancel(engine, jobs.submit(engine, new_job()).id)
     assert waiting.state is JobState.CANCELLED
-    assert jobs.claim(engine, "w") is None
+    assert claims.claim(engine, "w") is None
     running = jobs.submit(engine, new_job("b.json"))
-    jobs.claim(engine, "w")
-    assert jobs.orders(engine, "w") == {running.id: False}
+    claims.claim(engine, "w")
+    assert claims.orders(engine, "w") == {running.id: False}
     assert jobs.cancel(engine, running.id).state is JobState.RUNNING
-    assert jobs.orders(engine, "w") == {running.id: True}
-    jobs.finish(engine, "w", running.id, Headway(), Outcome(JobState.CANCELLED))
+    assert claims.orders(engine, "w") == {running.id: True}
+    claims.finish(engine, "w", running.id, Headway(), Outcome(JobState.CANCELLED))
     assert jobs.cancel(engine, running.id).state is JobState.CANCELLED
-    assert jobs.orders(engine, "w") == {}
+    assert claims.orders(engine, "w") == {}
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
 def test_what_failed_or_was_cancelled_can_be_tried_again(engine: Engine, state: JobState) -> None:
     job = jobs.submit(engine, new_job())
-    jobs.claim(engine, "w")
-    jobs.finish(engine, "w", job.id, Headway("Read", 1, 8, 5.0), Outcome(state, error="no disk"))
+    claims.claim(engine, "w")
+    claims.finish(engine, "w", job.id, Headway("Read", 1, 8, 5.0), Outcome(state, error="no disk"))
     again = jobs.retry(engine, job.id)
     assert (again.state, again.error, again.percent, again.attempts) == (
         JobState.QUEUED,
@@ -144,7 +144,7 @@ def test_what_failed_or_was_cancelled_can_be_tried_again(engine: Engine, state: 
         0.0,
         1,
     )
-    taken = jobs.claim(engine, "w")
+    taken = claims.claim(engine, "w")
     assert taken is not None
     assert (taken.id, taken.attempts) == (job.id, 2)
     assert jobs.retry(engine, job.id).state is JobState.RUNNING
@@ -161,29 +161,29 @@ def test_a_second_try_joins_the_one_that_is_under_way(engine: Engine) -> None:
 def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine: Engine) -> None:
     lost, stopped = (jobs.submit(engine, new_job(name)) for name in ("a", "b"))
     for _ in range(2):
-        jobs.claim(engine, "dead")
-    jobs.beat(engine, "dead", 1, {})
+        claims.claim(engine, "dead")
+    claims.beat(engine, "dead", 1, {})
     jobs.cancel(engine, stopped.id)
-    assert jobs.give_up_abandoned(engine) == []
-    assert jobs.has_worker(engine)
-    grown_old(engine, jobs.ABANDONED_S + 1)
-    given_up = {job.id: job for job in jobs.give_up_abandoned(engine)}
+    assert claims.give_up_abandoned(engine) == []
+    assert claims.has_worker(engine)
+    grown_old(engine, claims.ABANDONED_S + 1)
+    given_up = {job.id: job for job in claims.give_up_abandoned(engine)}
     assert given_up[lost.id].state is JobState.FAILED
     assert "worker" in (given_up[lost.id].error or "")
     assert (given_up[stopped.id].state, given_up[stopped.id].error) == (JobState.CANCELLED, None)
-    assert not jobs.has_worker(engine)
-    jobs.finish(engine, "dead", lost.id, Headway(), Outcome(JobState.DONE))
+    assert not claims.has_worker(engine)
+    claims.finish(engine, "dead", lost.id, Headway(), Outcome(JobState.DONE))
     assert jobs.find(engine, lost.id).state is JobState.FAILED, "a worker given up has no say"
     assert jobs.retry(engine, lost.id).state is JobState.QUEUED
 
 
 def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
     job = jobs.submit(engine, new_job())
-    jobs.claim(engine, "w")
-    jobs.beat(engine, "w", 1, {job.id: Headway("Read", 1, 8, 5.0)})
-    jobs.leave(engine, "w", [job.id])
-    assert not jobs.has_worker(engine)
-    taken = jobs.claim(engine, "next")
+    claims.claim(engine, "w")
+    claims.beat(engine, "w", 1, {job.id: Headway("Read", 1, 8, 5.0)})
+    claims.leave(engine, "w", [job.id])
+    assert not claims.has_worker(engine)
+    taken = claims.claim(engine, "next")
     assert taken is not None
     assert (taken.id, taken.step, taken.attempts) == (job.id, None, 2)
 
@@ -191,7 +191,7 @@ def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
 def test_what_runs_is_listed_first_then_what_waits_then_the_newest(engine: Engine) -> None:
     ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(5)]
     running, first, second, *ended = ids
-    jobs.claim(engine, "w")
+    claims.claim(engine, "w")
     for job_id in ended:
         jobs.cancel(engine, job_id)
     newest = ended[::-1]

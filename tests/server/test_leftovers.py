@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import Headway, NewJob, Outcome
 from jarvis.server.workers.leftovers import clear_leftovers
@@ -22,8 +22,8 @@ def test_only_attempts_that_run_no_more_are_cleared_away(engine: Engine) -> None
         jobs.submit(engine, NewJob(JobKind.ANALYZE, name, {"trace": name})) for name in "ab"
     )
     for _ in range(2):
-        jobs.claim(engine, "w")
-    jobs.finish(engine, "w", ended.id, Headway(), Outcome(JobState.FAILED, "It failed."))
+        claims.claim(engine, "w")
+    claims.finish(engine, "w", ended.id, Headway(), Outcome(JobState.FAILED, "It failed."))
     kept = staged("a", f"job-{running.id}-1-"), staged("other", "")
     gone = (
         staged("a", f"job-{running.id}-0-"),

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis import read_trace
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.access import audit
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.arrivals.intake import store_upload
@@ -125,10 +125,10 @@ def test_an_analysis_that_a_job_works_with_stays_until_the_job_has_ended(
     job = asked(engine, by_name["old"])
     with pytest.raises(KeptError, match=job.id):
         remove_analysis(by_name["old"])
-    assert jobs.claim(engine, "w") is not None
+    assert claims.claim(engine, "w") is not None
     with pytest.raises(KeptError, match=job.id):
         remove_analysis(by_name["old"])
-    jobs.finish(engine, "w", job.id, Headway(), Outcome(JobState.DONE))
+    claims.finish(engine, "w", job.id, Headway(), Outcome(JobState.DONE))
     remove_analysis(by_name["old"])
 
 

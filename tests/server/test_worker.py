@@ -13,7 +13,7 @@ from sqlalchemy import Engine, select, update
 
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
 from jarvis.server.job_kinds import Inspect
 from jarvis.server.jobs import NewJob, Outcome
@@ -197,7 +197,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
 
 def test_the_death_of_a_worker_is_noticed_within_half_a_minute() -> None:
     slowest_start_s = worker_watch.FIRST_PAUSE_S + 5
-    assert jobs.ABANDONED_S + SWEEP_S + slowest_start_s < 30
+    assert claims.ABANDONED_S + SWEEP_S + slowest_start_s < 30
 
 
 def test_a_running_job_is_cancelled_soon_and_others_go_on(engine: Engine, trace_file: Path) -> None:

@@ -10,8 +10,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine, func, select
 
+from jarvis.server.claims import ABANDONED_S
 from jarvis.server.database import JOBS, WORKERS, DatabaseError, JobState, database, reading
-from jarvis.server.jobs import ABANDONED_S
 
 RECENT = timedelta(hours=1)
 """How long a job may have ended ago to count in the times that jobs take."""

@@ -3,7 +3,7 @@
 import os
 
 from jarvis.errors import JarvisError
-from jarvis.server import jobs
+from jarvis.server import claims
 from jarvis.server.database import database, reading
 from jarvis.server.migrations import HEAD, version
 from jarvis.server.storage import artifacts
@@ -37,9 +37,9 @@ def check_storage() -> str:
 
 def check_worker() -> str:
     """A worker was heard of lately."""
-    if not jobs.has_worker(database()):
+    if not claims.has_worker(database()):
         raise NotReadyError(
-            f"No worker was heard of in the last {jobs.ABANDONED_S} s: jobs wait. Start one "
+            f"No worker was heard of in the last {claims.ABANDONED_S} s: jobs wait. Start one "
             "(`jarvis worker`, or `jarvis serve` with JARVIS_JOB_SLOTS above 0)."
         )
     return "at work"

@@ -14,7 +14,7 @@ from distributed import Worker, get_worker
 
 from jarvis.errors import JarvisError
 from jarvis.product import product_version
-from jarvis.server import jobs
+from jarvis.server import claims
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import Headway, Outcome, UnknownJobError
 from jarvis.server.storage.places import path_at
@@ -125,7 +125,7 @@ def begin(place: str, order: Order) -> None:
         )
     job_id = order.assignment.job_id
     try:
-        is_first = jobs.begin_at(database(), job_id, order.attempt, place)
+        is_first = claims.begin_at(database(), job_id, order.attempt, place)
     except UnknownJobError as error:
         raise RefusedError(
             f"The Dask worker at {place} uses another database than this server. Start it with the "

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from jarvis.errors import JarvisError
-from jarvis.server import jobs
+from jarvis.server import claims
+from jarvis.server.claims import QUICK
 from jarvis.server.database import DatabaseError, JobState, database
-from jarvis.server.jobs import QUICK, Job, Outcome
+from jarvis.server.jobs import Job, Outcome
 from jarvis.server.logs import configure_logs
 from jarvis.server.settings import SettingsError, settings, use_file
 from jarvis.server.storage.housekeeping import tidy
@@ -152,13 +153,13 @@ class Worker:
     def _look(self) -> None:
         """End what is to be cancelled, write down what has ended, take what waits."""
         if self._running:
-            orders = jobs.orders(self._engine, self.id)
+            orders = claims.orders(self._engine, self.id)
             for child in list(self._running):
                 job = _job(child)
                 if child.outcome is None and orders.get(job.id, True):
                     self._end(child, Outcome(JobState.CANCELLED))
                 if child.outcome is not None:
-                    jobs.finish(self._engine, self.id, job.id, child.headway, child.outcome)
+                    claims.finish(self._engine, self.id, job.id, child.headway, child.outcome)
                     self._running.remove(child)
         if self._waiting is not None and (taken := self._claim()) is not None:
             child = self._child_for(taken)
@@ -192,15 +193,15 @@ class Worker:
         if len(self._running) > self.slots:
             return None
         long = sum(_job(child).kind not in QUICK for child in self._running)
-        return jobs.claim(self._engine, self.id, () if long < self.slots else QUICK)
+        return claims.claim(self._engine, self.id, () if long < self.slots else QUICK)
 
     def _beat(self) -> None:
         headway = {_job(child).id: child.headway for child in self._running}
-        jobs.beat(self._engine, self.id, self.slots, headway)
+        claims.beat(self._engine, self.id, self.slots, headway)
         self._has_news = False
 
     def _sweep(self) -> None:
-        for job in jobs.give_up_abandoned(self._engine):
+        for job in claims.give_up_abandoned(self._engine):
             log.warning("job %s was given up: its worker %s is silent", job.id, job.worker)
             _clear(job, job.attempt_label)
 
@@ -236,8 +237,8 @@ class Worker:
             for child in self._running:
                 job, outcome = _job(child), child.outcome
                 if outcome is not None and job.id not in unfinished:
-                    jobs.finish(self._engine, self.id, job.id, child.headway, outcome)
-            jobs.leave(self._engine, self.id, unfinished)
+                    claims.finish(self._engine, self.id, job.id, child.headway, outcome)
+            claims.leave(self._engine, self.id, unfinished)
         except DatabaseError as error:
             log.warning("jobs cannot be put back, and will be given up: %s", error)
 

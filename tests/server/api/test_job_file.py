@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from starlette.testclient import TestClient
 
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.arrivals import tickets
 from jarvis.server.database import JobKind, JobState, Visibility, database
@@ -21,12 +21,12 @@ def exported(owner: str | None = None, visibility: Visibility = Visibility.TEAM)
     """The id of a job that has made a file."""
     engine = database()
     job = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {}), owner, visibility)
-    jobs.claim(engine, "w")
+    claims.claim(engine, "w")
     file = exports_dir() / job.id / "run.json"
     file.parent.mkdir(parents=True)
     file.write_bytes(CONTENT)
     done = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"})
-    jobs.finish(engine, "w", job.id, Headway(), done)
+    claims.finish(engine, "w", job.id, Headway(), done)
     return job.id
 
 

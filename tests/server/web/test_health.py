@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from jarvis.server import jobs
+from jarvis.server import claims, jobs
 from jarvis.server.database import DatabaseError, JobKind, JobState
 from jarvis.server.jobs import Headway, NewJob, Outcome
 from jarvis.server.web import health, needs, routes
@@ -52,7 +52,7 @@ def test_without_a_worker_it_is_not_ready_but_alive(client: TestClient, engine: 
     assert [name for name, part in parts.items() if not part["ready"]] == ["worker"]
     assert "No worker was heard of" in parts["worker"]["detail"]
     assert client.get("/healthz").status_code == 200
-    jobs.beat(engine, "w", 1, {})
+    claims.beat(engine, "w", 1, {})
     time.sleep(FRESH_S)
     assert client.get("/readyz").status_code == 200
 
@@ -154,12 +154,12 @@ def test_an_open_page_is_counted_while_it_is_open(served: Serving) -> None:
 def test_the_queue_is_counted(engine: Engine) -> None:
     for number in range(4):
         jobs.submit(engine, NewJob(JobKind.ANALYZE, f"job {number}", {"n": number}))
-    jobs.beat(engine, "w", 3, {})
+    claims.beat(engine, "w", 3, {})
     for _ in range(2):
-        taken = jobs.claim(engine, "w")
+        taken = claims.claim(engine, "w")
         assert taken is not None
-        jobs.finish(engine, "w", taken.id, Headway(), Outcome(JobState.DONE))
-    jobs.claim(engine, "w")
+        claims.finish(engine, "w", taken.id, Headway(), Outcome(JobState.DONE))
+    claims.claim(engine, "w")
     figures = queue_figures(engine)
     assert figures.jobs == {
         ("analyze", "done"): 2,
