@@ -22,6 +22,9 @@ PRIORITY_COLOURS = {
 """Streamlit's colour names; the word always stands in the badge."""
 
 _SHAPES_LENGTH = 44
+_EVIDENCE_LENGTH = 100
+"""Names of kernels can have a thousand letters; the details of a row have them whole."""
+
 _NO_TENSOR = ", ()"
 """How an argument that is no tensor stands among the shapes of a call."""
 
@@ -102,7 +105,7 @@ def priority_badge(priority: Priority) -> str:
 
 def _value(value: float | int | str) -> str:
     if isinstance(value, str):
-        return prose(value)
+        return prose(shortened(value, _EVIDENCE_LENGTH))
     return count(value) if isinstance(value, int) else decimal(value)
 
 

@@ -12,7 +12,7 @@ from streamlit.testing.v1.element_tree import Dataframe
 from jarvis import impact
 from jarvis.analyses import load_analyses
 from jarvis.charts import LIGHT
-from jarvis.findings import Status
+from jarvis.findings import Finding, Status
 from jarvis.reports.quantities import milliseconds
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
@@ -312,3 +312,20 @@ def test_a_trace_without_communication_and_copies_says_so(registered: Draw, tmp_
     assert not page.exception
     assert not page.get("vega_lite_chart")
     assert any("no communication and no memory copies" in c.value for c in page.caption)
+
+
+def test_a_long_kernel_name_leaves_room_for_the_other_evidence(sample_run: Run) -> None:
+    known = next(iter(sample_run.results["gemm"].findings))
+    finding = known.model_copy(update={"evidence": {"Main kernel": f"first_{'x' * 1000}_last"}})
+
+    def page(finding: "Finding") -> None:
+        from jarvis.dashboard.finding_cards import finding_cards
+
+        finding_cards((finding,), lambda _: None)
+
+    drawn = AppTest.from_function(page, args=(finding,)).run()
+    (notes,) = [caption.value for caption in drawn.caption]
+    evidence = notes.partition("**Evidence**")[2]
+    assert "first" in evidence
+    assert "last" in evidence
+    assert len(evidence) < 200
