@@ -15,7 +15,7 @@ Columns = Mapping[str, Column]
 MAX_POINTS = 1000
 """Operations drawn as points, those with most time; a browser slows down with more."""
 
-LINEAR = ",.3~f"
+LINEAR = ",.6~r"
 """Axis labels: plain numbers, thousands separated, no trailing zeros."""
 
 LABEL_LENGTH = 44
