@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import altair as alt
@@ -315,3 +316,12 @@ def test_a_specification_is_the_same_while_another_session_has_the_theme_off() -
     before = specification(chart)
     with alt.theme.enable("none"):
         assert specification(chart) == before
+
+
+def test_an_axis_of_very_short_times_has_different_labels() -> None:
+    convert = pytest.importorskip("vl_convert")
+    parts = pl.DataFrame({"kind": ["D2D"], "part": ["exposed"], "time_ms": [0.00076]})
+    drawn = convert.vegalite_to_svg(charts.exposure(parts, charts.LIGHT).to_dict())
+    labels = re.findall(r">(0\.\d+)<", drawn)
+    assert len(labels) > 2
+    assert len(set(labels)) == len(labels)
