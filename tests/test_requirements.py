@@ -14,9 +14,9 @@ from jarvis.pipeline import analyze
 from tests.requirements.conftest import busy_trace
 
 ROOT = Path(__file__).parent.parent
-REQUIREMENTS = 241
+REQUIREMENTS = 288
 WIDTH = 5
-NAMED = (ast.FunctionDef, ast.ClassDef)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
 from jarvis.server import claims, jobs
@@ -106,6 +108,28 @@ def test_a_running_job_shows_its_steps_and_can_be_cancelled(
     next(b for b in page.button if b.label == "Cancel").click().run()
     assert claims.orders(engine, "w") == {job.id: True}
     assert next(b for b in page.button if b.label == "Being cancelled").disabled
+
+
+def test_the_page_looks_again_by_itself_only_while_something_runs(
+    filed: Draw, engine: Engine, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[float] = []
+    enqueue = ScriptRunContext.enqueue
+
+    def noted(context: ScriptRunContext, message: ForwardMsg) -> None:
+        if message.HasField("auto_rerun"):
+            timers.append(message.auto_rerun.interval)
+        enqueue(context, message)
+
+    monkeypatch.setattr(ScriptRunContext, "enqueue", noted)
+    job = queue("now.json")
+    far = run(engine, job)
+    filed("jobs", job=job.id)
+    assert timers
+    claims.finish(engine, "w", job.id, far, Outcome(JobState.DONE))
+    timers.clear()
+    filed("jobs", job=job.id)
+    assert timers == []
 
 
 def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
