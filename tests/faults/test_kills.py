@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.pipeline import REPROJECTION_STEPS, STEPS
 from jarvis.server import jobs
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Compare, Export, Replay, made_file
+from jarvis.server.job_kinds import Compare, Export, Replay, Reproject, made_file
 from jarvis.server.job_kinds.base import Request
 from jarvis.server.job_kinds.comparisons import STEPS as COMPARE_STEPS
-from jarvis.server.job_kinds.fetches import Fetch
+from jarvis.server.job_kinds.fetches import Fetch, Wishes
 from jarvis.server.storage.places import path_at
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import exports_dir, uploads_dir
+from jarvis.workspace import RunPaths, analyses_dir, exports_dir, uploads_dir
 from tests.server.file_server import file_server
 from tests.server.working import (
     HELD_WORKER,
@@ -39,6 +40,8 @@ def stages(analysis: str, other: str, url: str) -> list[tuple[Request, Stage]]:
         (Export(analysis, "zip"), (1, "done")),
         (Replay(analysis, ("aten::mm",)), (1, "started")),
         (Fetch(url), (1, "done")),
+        (Fetch(url, Wishes("MI300A")), (1 + len(STEPS), "started")),
+        (Reproject(analysis, "MI325X", None), (len(REPROJECTION_STEPS), "started")),
         *((request, (step, "started")) for step, request in enumerate(compared, start=1)),
     ]
 
@@ -61,6 +64,8 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
             assert len(half_written(exports_dir(), uploads_dir())) == len(COMPARE_STEPS) - 1, (
                 "the first writes nothing"
             )
+            kept = {path.name for path in analyses_dir().glob("[!.]*")}
+            assert kept == {analysis, other}
             killed.kill()
         for job in held:
             hold_at(job.id, None)
@@ -69,12 +74,14 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
                 failed = ended(engine, job.id)
                 assert failed.state is JobState.FAILED
                 assert "worker that ran this job died" in (failed.error or "")
-            wait_for(lambda: half_written(exports_dir(), uploads_dir()) == [])
+            wait_for(lambda: half_written(exports_dir(), uploads_dir(), analyses_dir()) == [])
             for job in held[: -len(COMPARE_STEPS) + 1]:  # one comparison is enough
                 assert jobs.retry(engine, job.id).state is JobState.QUEUED
                 done = is_done(engine, job.id)
                 assert done.attempts == 2
-                if "trace" in done.result:
+                if done.analysis_id is not None:
+                    assert RunPaths(analyses_dir() / done.analysis_id).manifest.is_file()
+                elif "trace" in done.result:
                     assert path_at(done.result["trace"]).read_bytes() == content
                 else:
                     file = made_file(done.result)
