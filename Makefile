@@ -6,8 +6,8 @@ STAMP := $(VENV)/.setup-stamp
 REPLAY_VENV := .venv-replay
 REPLAY_STAMP := $(REPLAY_VENV)/.setup-stamp
 PORT ?= 8501
-# A process for each core, a file of tests always in one of them.
-PYTEST_ARGS ?= -n logical --dist loadfile
+# A process for each core, a file of tests always in one of them; tests/conftest.py orders the files.
+PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard bench-team bench-uploads fuzz clean replays

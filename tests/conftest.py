@@ -11,7 +11,15 @@ from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
 
-pytest_plugins = ("tests.services.postgres", "tests.services.s3", "tests.services.sshd")
+pytest_plugins = (
+    "tests.recorded_runs",
+    "tests.services.postgres",
+    "tests.services.s3",
+    "tests.services.sshd",
+)
+
+LONGEST = ("server", "faults", "browser", "dashboard")
+"""Folders whose files take longest; begun last, one of them would run while other cores idle."""
 
 REQUIRE_ALL = os.environ.get("JARVIS_TEST_REQUIRE_ALL") == "1"
 
@@ -61,6 +69,12 @@ def components_found_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", lambda: found)
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    begun = {folder: rank for rank, folder in enumerate(LONGEST)}
+    items.sort(key=lambda item: begun.get(item.nodeid.split("/")[1], len(LONGEST)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,6 +12,7 @@ from jarvis.pipeline import STEPS, Step, analyze, choose_hardware, generate_repo
 from jarvis.run import Options, Run, analysis_id
 from jarvis.workspace import RunPaths
 from tests.builders import TraceBuilder, trace
+from tests.recorded_runs import RecordedRun
 
 MM = [[4096, 4096], [4096, 4096]]
 
@@ -248,8 +249,8 @@ def test_json_files_are_strict(resnet: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["mi210-gpu-only", "sglang-qwen3-8b-decode", "torch-compile-triton", "h100-bert-small"]
 )
-def test_unusual_traces_end_without_errors(reference_root: Path, tmp_path: Path, name: str) -> None:
-    run = analyze(reference_root / "traces" / f"{name}.json.gz", output_dir=tmp_path / "run")
+def test_unusual_traces_end_without_errors(recorded_run: RecordedRun, name: str) -> None:
+    run = Run.load(recorded_run(name))
     assert Status.ERROR not in {result.status for result in run.results.values()}
     times = [r.gpu_time_ms for r in run.results.values() if r.tier == "compute"]
     total = run.table("operations")["kernel_time_us"].sum() / 1000

@@ -17,6 +17,7 @@ from jarvis.pipeline import REPROJECTION_STEPS, Step, analyze, reproject
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
 from tests.builders import trace
+from tests.recorded_runs import RecordedRun
 from tests.validation.conftest import eventful_trace
 
 CREATED = re.compile(rb'"created": *"[^"]*"')
@@ -69,11 +70,12 @@ def test_every_byte_is_that_of_the_analysis_of_the_trace(
 @pytest.mark.parametrize(
     "name", ["mi300-bert-small", "h100-vit-nsfw", "mi210-gpu-only", "sglang-qwen3-8b-decode"]
 )
-def test_so_it_is_for_real_traces(reference_root: Path, tmp_path: Path, name: str) -> None:
+def test_so_it_is_for_real_traces(
+    reference_root: Path, recorded_run: RecordedRun, tmp_path: Path, name: str
+) -> None:
     source = reference_root / "traces" / f"{name}.json.gz"
-    analyze(source, output_dir=tmp_path / "base")
     analyze(source, output_dir=tmp_path / "analysed", **OTHER)
-    reproject(tmp_path / "base", output_dir=tmp_path / "again", **OTHER)
+    reproject(recorded_run(name), output_dir=tmp_path / "again", **OTHER)
     assert_equal(tmp_path / "again", tmp_path / "analysed")
 
 

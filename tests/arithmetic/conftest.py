@@ -1,8 +1,6 @@
 """Run directories of all recorded traces and of two built ones, each made once."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -29,20 +27,19 @@ RunOf = Callable[[str], RunDirectory]
 
 
 @pytest.fixture(scope="session")
-def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
+def run_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     """The run directory of a trace by name, made when it is first asked for."""
     made: dict[str, RunDirectory] = {}
 
     def run_of(name: str) -> RunDirectory:
-        if name not in made:
+        if name not in made and name in BUILT:
             folder = tmp_path_factory.mktemp(name)
-            trace = folder / f"{name}.json"
-            if name in BUILT:
-                BUILT[name]().write(trace)
-            else:
-                trace = Path(os.environ["JARVIS_REFERENCE"]) / "traces" / f"{name}.json.gz"
+            trace = BUILT[name]().write(folder / f"{name}.json")
             analyze(trace, output_dir=folder / "run")
             made[name] = RunDirectory(folder / "run", trace)
+        elif name not in made:
+            trace = request.getfixturevalue("reference_root") / "traces" / f"{name}.json.gz"
+            made[name] = RunDirectory(request.getfixturevalue("recorded_run")(name), trace)
         return made[name]
 
     return run_of

@@ -7,29 +7,25 @@ import pytest
 
 from jarvis.pipeline import analyze
 from tests.comparative.recomputed import Recomputed
+from tests.recorded_runs import RecordedRun
 
 MODELS = ("qwen1.5-0.5b", "bert-small")
 
 
 @pytest.fixture(scope="session")
 def compared(
-    reference_root: Path, tmp_path_factory: pytest.TempPathFactory
+    reference_root: Path, recorded_run: RecordedRun, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Recomputed]:
     """The run directories of both sides by model, made when they are first asked for."""
     made: dict[str, Recomputed] = {}
 
     def compared(model: str) -> Recomputed:
         if model not in made:
-            folder = tmp_path_factory.mktemp(model)
-            traces = reference_root / "traces"
-            roots = {gpu: folder / gpu for gpu in ("h100", "mi300")}
-            analyze(traces / f"h100-{model}.json.gz", output_dir=roots["h100"])
-            analyze(
-                traces / f"mi300-{model}.json.gz",
-                output_dir=roots["mi300"],
-                reference=str(roots["h100"]),
-            )
-            made[model] = Recomputed(roots["mi300"], roots["h100"])
+            target = tmp_path_factory.mktemp(model) / "run"
+            reference = recorded_run(f"h100-{model}")
+            trace = reference_root / "traces" / f"mi300-{model}.json.gz"
+            analyze(trace, output_dir=target, reference=str(reference))
+            made[model] = Recomputed(target, reference)
         return made[model]
 
     return compared

@@ -6,14 +6,15 @@ That the sheets are right is for the conformance tests to say.
 import csv
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import cache
 
 import pytest
 
 from jarvis.comparison import Comparison
 from jarvis.findings import Finding
-from jarvis.pipeline import analyze, compare
+from jarvis.pipeline import compare
 from jarvis.run import Run
+from tests.recorded_runs import RecordedRun
 
 csv.field_size_limit(10**9)
 
@@ -40,16 +41,8 @@ def pair(request: pytest.FixtureRequest, runs: Callable[[str], Run]) -> Pair:
 
 
 @pytest.fixture(scope="module")
-def runs(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    made: dict[str, Run] = {}
-
-    def run_of(name: str) -> Run:
-        if name not in made:
-            path = reference_root / "traces" / f"{name}.json.gz"
-            made[name] = analyze(path, output_dir=tmp_path_factory.mktemp(name) / "run")
-        return made[name]
-
-    return run_of
+def runs(recorded_run: RecordedRun) -> Callable[[str], Run]:
+    return cache(lambda name: Run.load(recorded_run(name)))
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """The reports of recorded traces: their links, their words, and what they must find."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from jarvis.pipeline import analyze
+from jarvis.run import Run
+from tests.recorded_runs import RecordedRun
 from tests.reports.conftest import Analysed
 from tests.reports.test_markdown_reports import LINK, anchors, section
 from tests.test_language import assert_neutral
@@ -14,12 +14,9 @@ TRACES = ("mi300-resnet-ddp-checkpoint", "sglang-qwen3-8b-decode", "mi210-gpu-on
 
 
 @pytest.fixture(scope="module", params=TRACES)
-def recorded(
-    request: pytest.FixtureRequest, reference_root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Analysed:
-    root = tmp_path_factory.mktemp("recorded") / "run"
-    run = analyze(reference_root / "traces" / f"{request.param}.json.gz", output_dir=root)
-    return Analysed(run, root)
+def recorded(request: pytest.FixtureRequest, recorded_run: RecordedRun) -> Analysed:
+    root = recorded_run(request.param)
+    return Analysed(Run.load(root), root)
 
 
 def test_links_lead_somewhere(recorded: Analysed) -> None:

@@ -8,15 +8,17 @@ from jarvis.pipeline import analyze, assembly
 from jarvis.run import Run
 from jarvis.validation import Verdict, validate
 from jarvis.workspace import RunPaths
+from tests.recorded_runs import RecordedRun
 from tests.validation.conftest import eventful_trace
 
 
-def test_runs_of_recorded_traces_pass_every_check(reference_root: Path, tmp_path: Path) -> None:
+def test_runs_of_recorded_traces_pass_every_check(
+    reference_root: Path, recorded_run: RecordedRun
+) -> None:
     traces = sorted((reference_root / "traces").glob("*.json.gz"))
     assert len(traces) > 5
     for trace in traces:
-        root = tmp_path / trace.name.partition(".")[0]
-        analyze(trace, output_dir=root)
+        root = recorded_run(trace.name.removesuffix(".json.gz"))
         told = [outcome for outcome in validate(root) if outcome.verdict is not Verdict.PASS]
         assert [str(problem) for outcome in told for problem in outcome.problems] == []
 

@@ -1,0 +1,34 @@
+"""Runs of the recorded traces, each analysed once for all test processes."""
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jarvis.pipeline import analyze
+
+RecordedRun = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def recorded_run(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
+    """The run directory of a recorded trace by its name, analysed without options.
+
+    Other tests read it too: copy it before changing it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / "recorded-runs"
+    folder.mkdir(exist_ok=True)
+
+    def recorded_run(name: str) -> Path:
+        root = folder / name
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not root.exists():  # an analysis that fails leaves nothing
+                analyze(reference_root / "traces" / f"{name}.json.gz", output_dir=root)
+        return root
+
+    return recorded_run
