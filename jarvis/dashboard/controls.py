@@ -1,6 +1,6 @@
 """The controls of a page, each bound to a URL parameter with the page's name in front."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -166,9 +166,48 @@ def list_choice(key: str, label: str, options: Sequence[str], help_text: str) ->
 def keyed_choice(
     key: str, label: str, labels: Mapping[str, str], default: str, help_text: str
 ) -> str:
-    """One of many keys, each shown by its label; the URL holds the key.
+    """One of many keys, each shown by its label; the URL holds the key."""
 
-    A bound box would write the label into the URL, which a later release may word anew.
+    def box(options: Sequence[str], shown: Callable[[str], str]) -> str:
+        return st.selectbox(
+            label,
+            options,
+            format_func=shown,
+            key=key,
+            width=_BOX_PX,
+            help=help_text,
+            persist_state="session",
+        )
+
+    return _keyed(key, labels, default, box)
+
+
+def keyed_segments(key: str, label: str, labels: Mapping[str, str], help_text: str) -> str:
+    """One of a few keys, as ``keyed_choice``; the first is the default."""
+
+    def segments(options: Sequence[str], shown: Callable[[str], str]) -> str | None:
+        return st.segmented_control(
+            label,
+            options,
+            required=True,
+            format_func=shown,
+            key=key,
+            help=help_text,
+            persist_state="session",
+        )
+
+    return _keyed(key, labels, next(iter(labels)), segments)
+
+
+def _keyed(
+    key: str,
+    labels: Mapping[str, str],
+    default: str,
+    draw: Callable[[Sequence[str], Callable[[str], str]], str | None],
+) -> str:
+    """What ``draw`` gives of the keys, which the URL holds too.
+
+    A bound control would write the label into the URL, which a later release may word anew.
     """
     # Streamlit cannot choose among words of which some are of an enumeration.
     labels, default = {str(name): text for name, text in labels.items()}, str(default)
@@ -179,19 +218,11 @@ def keyed_choice(
         st.session_state[key] = given if given in labels else default
     elif st.session_state.get(key) not in labels:
         st.session_state[key] = default
-    value = st.selectbox(
-        label,
-        list(labels),
-        format_func=lambda name: labels.get(name, name),
-        key=key,
-        width=_BOX_PX,
-        help=help_text,
-        persist_state="session",
-    )
+    value = draw(list(labels), lambda name: labels.get(name, name))
     if value == default:
         st.query_params.pop(key, None)
     elif given != value:
-        st.query_params[key] = value
+        st.query_params[key] = str(value)
     st.session_state[seen] = value
     note_control(key, value)
     return str(value)

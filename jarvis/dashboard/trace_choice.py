@@ -5,13 +5,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from jarvis.dashboard.controls import choice, text_input
-from jarvis.dashboard.trace_fetch import SOURCE, fetched_trace
+from jarvis.dashboard.controls import keyed_segments, text_input
+from jarvis.dashboard.trace_fetch import SOURCE, URL, fetched_trace
 from jarvis.dashboard.upload import uploaded_trace
 from jarvis.server.arrivals.intake import sample_trace, server_trace, trace_roots
 from jarvis.workspace import home
 
 UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", SOURCE, "sample"
+_LABELS = {ADDRESS: URL}
+"""What people read where that is not the word of links."""
 
 
 def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
@@ -20,7 +22,8 @@ def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
     Raises IntakeError where a path is refused. ``sources`` may hold words that are
     not traces; then the caller draws what belongs to them.
     """
-    source = choice(f"{prefix}_source", "From", sources, "Where the trace comes from.")
+    labels = {source: _LABELS.get(source, source) for source in sources}
+    source = keyed_segments(f"{prefix}_source", "From", labels, "Where the trace comes from.")
     if source == UPLOAD:
         return uploaded_trace(prefix)
     if source == SERVER_PATH:

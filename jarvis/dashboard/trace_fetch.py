@@ -17,7 +17,10 @@ from jarvis.server.settings import settings
 from jarvis.server.storage.places import path_at
 
 SOURCE = "address"
-"""The choice of the ingest page that this is."""
+"""The choice of the ingest page that this is, in its links."""
+
+URL = "URL"
+"""What people read of it."""
 
 
 def fetched_trace(prefix: str) -> Path | None:
@@ -71,7 +74,7 @@ def _address(prefix: str) -> str:
     if key not in st.session_state and key in st.query_params:
         st.session_state[key] = st.query_params[key]
     typed = st.text_input(
-        "Address",
+        URL,
         key=key,
         placeholder="https://host/trace.json.gz or sftp://host/path/trace.json.gz",
         help="http, https or sftp. What follows a question mark, like a signature, is left out of "

@@ -61,9 +61,26 @@ def test_without_settings_the_page_says_which_to_set(filed: Draw) -> None:
     assert next(b for b in page.button if b.label == "Analyse").disabled
 
 
+def test_people_read_url_and_links_say_address(filed: Draw) -> None:
+    page = filed("ingest")
+    source = page.segmented_control(key="ingest_source")
+    assert "URL" in source.options
+    assert "address" not in source.options
+    source.set_value("address").run()
+    assert page.query_params["ingest_source"] == "address"
+    linked = filed("ingest", ingest_source="address")
+    assert linked.segmented_control(key="ingest_source").value == "address"
+    assert not linked.warning
+    assert "ingest_source=address" in linked.sidebar.code[0].value
+    wrong = filed("ingest", ingest_source="nowhere")
+    assert wrong.segmented_control(key="ingest_source").value == "upload"
+    assert "ingest_source" not in wrong.query_params
+
+
 def test_a_trace_of_an_address_is_described_and_analysed(filed: Draw, server: FileServer) -> None:
     page = filed("ingest", ingest_source="address")
     typed = f"http://127.0.0.1:{server.port}/small.json"
+    assert page.text_input(key="ingest_url").label == "URL"
     page.text_input(key="ingest_url").set_value(f"{typed}?token=secret").run()
     page = press(page, "Fetch")
     assert not page.error
