@@ -5,6 +5,7 @@ input, does it, says how far it is, and ends. When its worker is gone, so is it.
 """
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable
@@ -37,7 +38,10 @@ READING_EVERY_S = 0.2
 """How far a trace has been read is said this often."""
 
 _IMPORTED_LATE = ("jarvis.trace.compiled", "openpyxl")
-"""What an analysis imports where it needs it, because commands that do not need it start sooner."""
+"""What an analysis imports where it needs it, because commands that do not need it start sooner.
+
+A process imports it while it waits; a job that is there already may do without.
+"""
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
@@ -50,9 +54,10 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     say = _own_output()
     os.nice(NICENESS)
     collect_rarely()
-    for name in _IMPORTED_LATE:
-        import_module(name)
     load_registry()
+    for name in _IMPORTED_LATE:
+        if not _is_given():
+            import_module(name)
     with open(_INPUT, "rb", buffering=0, closefd=False) as given:
         line = given.readline()
     if not line:
@@ -118,6 +123,11 @@ class _Teller:
         )
         if self._on_step is not None:
             self._on_step(step)
+
+
+def _is_given() -> bool:
+    """Whether a job is there, or the worker has gone."""
+    return bool(select.select([_INPUT], [], [], 0)[0])
 
 
 def _own_output() -> Callable[[Message], None]:
