@@ -26,7 +26,7 @@ from jarvis.errors import JarvisError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.imported import typed_sheets
 from jarvis.reports.reading import read_report
-from jarvis.server.api import PREFIX, api
+from jarvis.server.api import api
 from jarvis.server.arrivals.addresses import (
     HOSTS_VARIABLE,
     PRIVATE_HOSTS_VARIABLE,
@@ -38,6 +38,7 @@ from jarvis.server.arrivals.intake import ROOTS_VARIABLE, server_trace, store_up
 from jarvis.server.arrivals.remote_runs import check_path
 from jarvis.server.arrivals.tickets import UPLOAD, ticket_holder
 from jarvis.server.arrivals.uploads import create, find
+from jarvis.server.protocol import API
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.web import middleware
 from jarvis.trace import read_trace
@@ -304,9 +305,9 @@ def _piece(content: bytes, size: int = len(_TRACE), offset: int = 0) -> None:
 
 def _json(content: bytes) -> None:
     """Ask the API for an analysis; its answer, where that is a refusal."""
-    with TestClient(Starlette(routes=[Mount(PREFIX, app=api())])) as client:
+    with TestClient(Starlette(routes=[Mount(API, app=api())])) as client:
         sent = {"Content-Type": "application/json"}
-        answer = client.post(f"{PREFIX}/analyses", content=content, headers=sent)
+        answer = client.post(f"{API}/analyses", content=content, headers=sent)
     if answer.is_error:
         raise JarvisError(answer.json()["error"])
 

@@ -13,14 +13,15 @@ from broken_inputs import broken_inputs_markdown
 from jarvis.analyses import checks_markdown
 from jarvis.cli.documentation import command_line_markdown
 from jarvis.schemas import schemas_markdown
-from jarvis.server.api import PREFIX, api
+from jarvis.server.api import api
 from jarvis.server.api.description import api_markdown
+from jarvis.server.protocol import API
 from jarvis.server.settings_shown import settings_markdown
 from jarvis.validation import validation_markdown
 
 HERE = Path(__file__).parent
 PAGES = {
-    "api.md": lambda: api_markdown(api().openapi(), PREFIX),
+    "api.md": lambda: api_markdown(api().openapi(), API),
     "bad-inputs.md": bad_inputs_markdown,
     "broken-traces.md": broken_inputs_markdown,
     "checks.md": checks_markdown,

@@ -17,11 +17,11 @@ from jarvis.cli.shared import (
     note,
     print_result,
 )
+from jarvis.server.protocol import API, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from jarvis.cli.remote import Remote
 
-TOKEN_VARIABLE = "JARVIS_TOKEN"
 POLL_S = 1.0
 
 
@@ -64,7 +64,7 @@ def _push(arguments: argparse.Namespace) -> int:
         upload = remote.upload(arguments.trace, _print_headway)
         if upload["is_reused"]:
             note(["these bytes are on the server already, and are stored once"])
-        job = remote.post("/api/analyses", _asked(arguments, upload["id"]))
+        job = remote.post(f"{API}/analyses", _asked(arguments, upload["id"]))
         if arguments.wait:
             job = _wait(remote, job)
         link = remote.link(job["page"])
@@ -110,7 +110,7 @@ def _wait(remote: "Remote", job: dict[str, Any]) -> dict[str, Any]:
         if job["state"] not in ("queued", "running"):
             return job
         time.sleep(POLL_S)
-        job = remote.get(f"/api/jobs/{job['id']}")
+        job = remote.get(f"{API}/jobs/{job['id']}")
 
 
 def _print_headway(text: str, *, is_last: bool) -> None:

@@ -11,6 +11,14 @@ import httpx
 
 from jarvis.errors import JarvisError, UnreadableTraceError
 from jarvis.reports.quantities import byte_size
+from jarvis.server.protocol import (
+    BEARER,
+    PIECE_TYPE,
+    TOKEN_VARIABLE,
+    TUS_HEADER,
+    TUS_VERSION,
+    UPLOADS,
+)
 
 PIECE_BYTES = 64 << 20
 """Of one request: proxies and servers limit how much a request may carry."""
@@ -23,7 +31,7 @@ _BLOCK_BYTES = 1 << 20
 _TIMEOUT_S = 60.0
 _SHOWN_EVERY_S = 0.2
 _JSON = "application/json"
-_TUS = {"Tus-Resumable": "1.0.0"}
+_TUS = {TUS_HEADER: TUS_VERSION}
 _AGAIN = (404, 408, 409, 423, 425, 429, 502, 503, 504)
 """Statuses after which a piece is sent again, from where the server says."""
 
@@ -56,9 +64,11 @@ class Remote:
                 f"{address} is no address of a server. Give one like https://jarvis.example.org."
             )
         if parts.username is not None:
-            raise ServerError("Give the token by JARVIS_TOKEN, not in the address of the server.")
+            raise ServerError(
+                f"Give the token by {TOKEN_VARIABLE}, not in the address of the server."
+            )
         self._address = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"{BEARER} {token}"} if token else {}
         self._client = httpx.Client(headers=headers, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> Self:
@@ -145,8 +155,8 @@ class _Sending:
             "Upload-Length": str(self._size),
             "Upload-Metadata": f"filename {name}",
         }
-        location = self._remote._asked("POST", "/api/uploads", headers=headers).headers["Location"]
-        self._place = f"/api/uploads/{location.rpartition('/')[2]}"
+        location = self._remote._asked("POST", UPLOADS, headers=headers).headers["Location"]
+        self._place = f"{UPLOADS}/{location.rpartition('/')[2]}"
 
     def _go_on(self) -> dict[str, Any]:
         """Send what the server does not have yet."""
@@ -164,7 +174,7 @@ class _Sending:
             end = min(self._arrived + PIECE_BYTES, self._size)
             headers = {
                 **_TUS,
-                "Content-Type": "application/offset+octet-stream",
+                "Content-Type": PIECE_TYPE,
                 "Content-Length": str(end - self._arrived),
                 "Upload-Offset": str(self._arrived),
             }
@@ -214,7 +224,7 @@ def _unreachable(address: str, error: httpx.TransportError) -> str:
 
 def _is_ours(answer: httpx.Response) -> bool:
     """Whether a server of Jarvis answers, and no page of something else."""
-    return "Tus-Resumable" in answer.headers or answer.headers.get("Content-Type") == _JSON
+    return TUS_HEADER in answer.headers or answer.headers.get("Content-Type") == _JSON
 
 
 def _refusal(address: str, answer: httpx.Response) -> str:

@@ -11,7 +11,7 @@ from jarvis.dashboard.visitor import actor, visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
 from jarvis.server.access.rights import Person, Role, may
-from jarvis.server.access.tokens import DEFAULT_DAYS, MAX_LABEL_LENGTH, Token, TokenState
+from jarvis.server.access.tokens import DEFAULT_DAYS, MAX_LABEL_LENGTH, PREFIX, Token, TokenState
 from jarvis.server.actions import create_token, revoke_token, seen_tokens
 from jarvis.server.database import database
 from jarvis.server.settings import settings
@@ -171,7 +171,9 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
             "last_used": config.DatetimeColumn(
                 "Last used", format=moment, help="To the minute; empty where it never was"
             ),
-            "id": config.TextColumn("Id", help="The part behind jrv_; the rest is not kept here"),
+            "id": config.TextColumn(
+                "Id", help=f"The part behind {PREFIX}_; the rest is not kept here"
+            ),
         },
         placeholder=MISSING,
         alt="API tokens with state, role, owner and times",

@@ -9,7 +9,7 @@ from jarvis.dashboard.links import note_control
 from jarvis.dashboard.visitor import ask_for_job
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
-from jarvis.server.arrivals.addresses import HOSTS_VARIABLE, without_secrets
+from jarvis.server.arrivals.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, without_secrets
 from jarvis.server.database import JobState, Visibility
 from jarvis.server.job_kinds.fetches import Fetch
 from jarvis.server.jobs import Job
@@ -30,7 +30,7 @@ def fetched_trace(prefix: str) -> Path | None:
         st.info(
             "This server fetches no traces: no host is allowed. Whoever runs it names hosts in "
             f"`{HOSTS_VARIABLE}`, like `traces.example.org,node-7`, and those of its own network "
-            "in `JARVIS_INGEST_PRIVATE_HOSTS` too.",
+            f"in `{PRIVATE_HOSTS_VARIABLE}` too.",
             icon=":material/link_off:",
         )
         return None

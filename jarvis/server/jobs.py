@@ -32,6 +32,7 @@ __all__ = [
     "NewJob",
     "Outcome",
     "UnknownJobError",
+    "active",
     "cancel",
     "counts",
     "find",
@@ -127,6 +128,13 @@ def recent(
         wanted = wanted.where(JOBS.c.state.in_(states))
     with reading(engine) as connection:
         rows = connection.execute(wanted.limit(limit).offset(offset)).mappings()
+        return [of_row(row) for row in rows]
+
+
+def active(engine: Engine) -> list[Job]:
+    """The jobs that wait or run."""
+    with reading(engine) as connection:
+        rows = connection.execute(select(JOBS).where(_is_active())).mappings()
         return [of_row(row) for row in rows]
 
 

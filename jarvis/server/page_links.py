@@ -3,6 +3,7 @@
 from urllib.parse import urlencode
 
 from jarvis.server.jobs import Job
+from jarvis.server.protocol import API
 
 
 def analysis_page(analysis_id: str) -> str:
@@ -17,7 +18,7 @@ def job_page(job_id: str) -> str:
 
 def file_link(job_id: str, ticket: str) -> str:
     """What a job made, to be saved, from the root of the server."""
-    return f"/api/jobs/{job_id}/file?{urlencode({'ticket': ticket})}"
+    return f"{API}/jobs/{job_id}/file?{urlencode({'ticket': ticket})}"
 
 
 def page_of(job: Job) -> str:

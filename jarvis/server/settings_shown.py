@@ -13,13 +13,14 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from jarvis.server.protocol import TOKEN_VARIABLE
 from jarvis.server.settings import PREFIX, Settings, Target, settings
 from jarvis.workspace import CONFIG_VARIABLE
 
 HIDDEN = "***"
 NOT_SET = "not set"
 
-FURTHER_VARIABLES = (CONFIG_VARIABLE, "JARVIS_TOKEN")
+FURTHER_VARIABLES = (CONFIG_VARIABLE, TOKEN_VARIABLE)
 """Variables that begin like settings and are none: the file, and the token of `jarvis push`."""
 
 _PASSWORD = re.compile(r"(?P<head>://[^/?#@:\s]*):(?P<password>[^\s]*)@")

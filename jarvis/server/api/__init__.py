@@ -1,5 +1,5 @@
 """The HTTP API: what programs ask, and what browsers and `jarvis push` upload to."""
 
-from jarvis.server.api.application import PREFIX, api
+from jarvis.server.api.application import api
 
-__all__ = ["PREFIX", "api"]
+__all__ = ["api"]

@@ -16,8 +16,8 @@ from jarvis.server import actions
 from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import Person, Role, require
 from jarvis.server.actions import Actor
-from jarvis.server.api.callers import Caller
-from jarvis.server.api.job_routes import JobView, job_view
+from jarvis.server.api.callers import LONGEST_ID, Caller
+from jarvis.server.api.job_routes import JobView, job_view, to_save
 from jarvis.server.arrivals import uploads
 from jarvis.server.arrivals.intake import server_trace
 from jarvis.server.arrivals.uploads import UnknownUploadError, Upload
@@ -34,7 +34,7 @@ MOST_LISTED = 200
 _LONGEST_NAME = 200
 _LONGEST_PLACE = 4096
 
-AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=64)]
+AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=LONGEST_ID)]
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
@@ -64,7 +64,7 @@ class NewAnalysis(BaseModel, title="New analysis"):
 
     model_config = ConfigDict(extra="forbid")
 
-    upload: str | None = Field(None, description="id of a whole upload", max_length=64)
+    upload: str | None = Field(None, description="id of a whole upload", max_length=LONGEST_ID)
     path: str | None = Field(
         None,
         description="path on the server, in the folders that it may read",
@@ -89,7 +89,7 @@ class NewAnalysis(BaseModel, title="New analysis"):
         None, description="name of the model, for the titles", max_length=_LONGEST_NAME
     )
     reference: str | None = Field(
-        None, description="id of an analysis to compare with", max_length=64
+        None, description="id of an analysis to compare with", max_length=LONGEST_ID
     )
     is_again: bool = Field(False, description="make it anew, also where it is kept already")
     visibility: Visibility = Field(Visibility.TEAM, description="who sees it")
@@ -220,7 +220,7 @@ def artifact(
     path = _files(_root(person, analysis_id)).get(name)
     if path is None:
         raise UnknownArtifactError(analysis_id)
-    return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+    return to_save(path)
 
 
 @router.delete("/{analysis_id}", summary="Remove an analysis")

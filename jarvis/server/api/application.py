@@ -11,17 +11,16 @@ from jarvis.product import product_version
 from jarvis.server.api import analysis_routes, job_routes, upload_routes
 from jarvis.server.api.description import SUMMARY, api_html
 from jarvis.server.api.errors import Problem, add_error_handlers
-
-PREFIX = "/api"
+from jarvis.server.protocol import API
 
 
 def api() -> FastAPI:
-    """The API, to be mounted at PREFIX; what it answers is described at /api/openapi.json."""
+    """The API, to be mounted at ``/api``; what it answers is described at /api/openapi.json."""
     app = FastAPI(
         title="Jarvis",
         version=product_version(),
         description=SUMMARY,
-        servers=[{"url": PREFIX}],
+        servers=[{"url": API}],
         root_path_in_servers=False,
         docs_url=None,
         redoc_url=None,
@@ -41,6 +40,6 @@ def _operation_id(route: APIRoute) -> str:
 
 def _docs_page(app: FastAPI) -> Callable[[], Any]:
     def docs() -> HTMLResponse:
-        return HTMLResponse(api_html(app.openapi(), PREFIX))
+        return HTMLResponse(api_html(app.openapi(), API))
 
     return docs

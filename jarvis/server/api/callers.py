@@ -15,13 +15,23 @@ from jarvis.errors import JarvisError
 from jarvis.server.access import tokens
 from jarvis.server.access.rights import LOCAL, Person, Role, require
 from jarvis.server.access.tokens import TokenError
-from jarvis.server.arrivals.tickets import UPLOAD, TicketError, file_purpose, ticket_holder
+from jarvis.server.arrivals.tickets import (
+    LONGEST_TICKET,
+    UPLOAD,
+    TicketError,
+    file_purpose,
+    ticket_holder,
+)
 from jarvis.server.database import database
+from jarvis.server.protocol import BEARER
 from jarvis.server.settings import settings
 from jarvis.server.web.requests import name_person
 
-TOKEN, TICKET = "Bearer", "Ticket"
-"""What stands before a token and before a ticket in the header ``Authorization``."""
+LONGEST_ID = 64
+"""Letters of the id of a job, an upload or an analysis."""
+
+TICKET = "Ticket"
+"""What stands before a ticket in the header ``Authorization``."""
 
 
 class UnknownCallerError(JarvisError):
@@ -30,7 +40,7 @@ class UnknownCallerError(JarvisError):
     def __init__(self) -> None:
         super().__init__(
             "This server wants to know who asks. Make a token on the page Access and send it as "
-            f"the header `Authorization: {TOKEN} jrv_...`."
+            f"the header `Authorization: {BEARER} {tokens.PREFIX}_...`."
         )
 
 
@@ -65,9 +75,9 @@ def _uploader(request: Request) -> Person:
 
 def _taker(
     request: Request,
-    job_id: Annotated[str, Path(max_length=64)],
+    job_id: Annotated[str, Path(max_length=LONGEST_ID)],
     ticket: Annotated[
-        str | None, Query(description="of a page, in place of a token", max_length=2000)
+        str | None, Query(description="of a page, in place of a token", max_length=LONGEST_TICKET)
     ] = None,
 ) -> Person:
     """Who takes home what a job made, by a token, or by the ticket in a link of a page."""
@@ -95,7 +105,7 @@ def _known(
     try:
         if given is not None and given.scheme == TICKET and ticket_purpose is not None:
             person = ticket_holder(given.text, ticket_purpose)
-        elif given is None or given.scheme != TOKEN:
+        elif given is None or given.scheme != BEARER:
             raise UnknownCallerError
         else:
             person = tokens.person_of(database(), given.text)

@@ -27,9 +27,11 @@ from jarvis.server.arrivals.uploads import (
 from jarvis.server.database import DatabaseError
 from jarvis.server.job_kinds import OutdatedJobError
 from jarvis.server.jobs import UnknownJobError
+from jarvis.server.protocol import BEARER
 from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
 from jarvis.server.storage.catalogue import UnknownAnalysisError
 from jarvis.server.storage.removal import KeptError
+from jarvis.server.web.requests import ID_HEADER
 
 REFUSED = 400
 STATUS: Mapping[type[JarvisError], int] = {
@@ -87,7 +89,7 @@ async def _of_jarvis(_: Request, error: Exception) -> JSONResponse:
     headers = {}
     status = status_of(error)
     if status == STATUS[UnknownCallerError]:
-        headers["WWW-Authenticate"] = "Bearer"
+        headers["WWW-Authenticate"] = BEARER
     if isinstance(error, TooManyRequestsError):
         headers["Retry-After"] = str(error.retry_s)
     return problem(status, str(error), headers)
@@ -123,7 +125,7 @@ async def _of_fault(_: Request, __: Exception) -> JSONResponse:
     return problem(
         500,
         "Something went wrong in Jarvis. Try again; if it stays, tell the one who runs this server "
-        "the number of this request, which is in the header X-Request-ID.",
+        f"the number of this request, which is in the header {ID_HEADER}.",
     )
 
 

@@ -1,6 +1,7 @@
 """Jobs: how far they are, and how they are ended or begun anew."""
 
 from datetime import datetime
+from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
@@ -12,13 +13,13 @@ from jarvis.server import actions
 from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import Role, require
 from jarvis.server.actions import Actor
-from jarvis.server.api.callers import Caller, Taker
+from jarvis.server.api.callers import LONGEST_ID, Caller, Taker
 from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.job_kinds import made_file
 from jarvis.server.jobs import Job
 from jarvis.server.page_links import page_of
 
-JobId = Annotated[str, Path(description="id of a job", max_length=64)]
+JobId = Annotated[str, Path(description="id of a job", max_length=LONGEST_ID)]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -75,7 +76,7 @@ def file(person: Taker, job_id: JobId) -> Response:
     path = made_file(actions.seen_job(database(), person, job_id).result)
     if path is None or not path.is_file():
         raise UnknownFileError(job_id)
-    return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+    return to_save(path)
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job")
@@ -88,6 +89,11 @@ def cancel(person: Caller, job_id: JobId) -> JobView:
 def retry(person: Caller, job_id: JobId) -> JobView:
     """One that failed or was cancelled waits again; others stay as they are."""
     return job_view(actions.retry_job(database(), Actor(person, Via.API), job_id))
+
+
+def to_save(path: FilePath) -> FileResponse:
+    """The bytes of a file as they are: nothing in it is to run in a browser."""
+    return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
 
 def job_view(job: Job) -> JobView:

@@ -7,6 +7,7 @@ Bytes go to the disk in blocks, and the sender waits meanwhile: memory does not 
 import asyncio
 import base64
 import binascii
+import re
 from collections.abc import AsyncIterator
 from datetime import datetime
 from email.utils import format_datetime
@@ -18,16 +19,15 @@ from starlette.requests import ClientDisconnect
 
 from jarvis.errors import JarvisError
 from jarvis.server.access.audit import Action, Via, record
-from jarvis.server.api.callers import Uploader, within_rate
+from jarvis.server.api.callers import LONGEST_ID, Uploader, within_rate
 from jarvis.server.api.errors import problem, status_of
 from jarvis.server.arrivals import uploads
 from jarvis.server.arrivals.arriving import CHECKSUMS, Checksum, arriving
 from jarvis.server.arrivals.intake import IntakeError
 from jarvis.server.arrivals.uploads import UnknownUploadError, Upload, most_bytes
 from jarvis.server.database import database
+from jarvis.server.protocol import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
 
-TUS = "1.0.0"
-PIECE_TYPE = "application/offset+octet-stream"
 SILENT_S = 30.0
 """A sender who says nothing for so long is given up; what has arrived stays."""
 
@@ -37,9 +37,14 @@ _DRAINED_BYTES = 64 << 20
 
 _LONGEST_METADATA = 4096
 
-UploadId = Annotated[str, Path(description="id of an upload", max_length=64)]
+UploadId = Annotated[str, Path(description="id of an upload", max_length=LONGEST_ID)]
 TusVersion = Annotated[
-    str, Header(alias="Tus-Resumable", description="version of the protocol", pattern=r"^1\.0\.0$")
+    str,
+    Header(
+        alias=TUS_HEADER,
+        description="version of the protocol",
+        pattern=f"^{re.escape(TUS_VERSION)}$",
+    ),
 ]
 
 router = APIRouter(prefix="/uploads", tags=["uploads"])
@@ -64,8 +69,8 @@ def describe() -> Response:
     return Response(
         status_code=204,
         headers={
-            "Tus-Resumable": TUS,
-            "Tus-Version": TUS,
+            TUS_HEADER: TUS_VERSION,
+            "Tus-Version": TUS_VERSION,
             "Tus-Extension": "creation,termination,checksum,expiration",
             "Tus-Checksum-Algorithm": ",".join(CHECKSUMS),
             "Tus-Max-Size": str(most_bytes()),
@@ -95,7 +100,7 @@ def create(
     upload = uploads.create(_file_name(metadata), length, person.name)
     record(database(), person, Via.API, Action.UPLOAD, upload.name, id=upload.id, size_bytes=length)
     return Response(
-        status_code=201, headers={**_headers(upload), "Location": f"/api/uploads/{upload.id}"}
+        status_code=201, headers={**_headers(upload), "Location": f"{UPLOADS}/{upload.id}"}
     )
 
 
@@ -168,7 +173,7 @@ async def send(
 def forget(upload_id: UploadId, version: TusVersion) -> Response:
     """What is whole stays on the server, for analyses that were made of it."""
     uploads.remove(upload_id)
-    return Response(status_code=204, headers={"Tus-Resumable": TUS})
+    return Response(status_code=204, headers={TUS_HEADER: TUS_VERSION})
 
 
 async def _blocks(request: Request) -> AsyncIterator[bytes]:
@@ -207,7 +212,7 @@ async def _refused(request: Request, answer: Response) -> Response:
 
 def _headers(upload: Upload) -> dict[str, str]:
     return {
-        "Tus-Resumable": TUS,
+        TUS_HEADER: TUS_VERSION,
         "Upload-Offset": str(upload.offset_bytes),
         "Upload-Length": str(upload.size_bytes),
         "Upload-Expires": format_datetime(upload.expires, usegmt=True),

@@ -26,6 +26,7 @@ from jarvis.server.database import database
 from jarvis.server.storage.analysis_rows import check_joinable, is_analysis_id, kept_rows
 from jarvis.server.storage.artifacts import is_shared, keep_analysis
 from jarvis.server.storage.catalogue import is_kept
+from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.staging import staged_folder
 from jarvis.unpacking import DAMAGE, TooLargeError, check_unpacked_size, open_archive
@@ -37,8 +38,6 @@ FORMAT_VERSION = 1
 _LIST = "jarvis-archive.json"
 _LIST_LIMIT_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Every member has this date, so that the same analysis gives the same archive."""
 
 _ENCRYPTED = 1
 _PACKED = (".parquet", ".xlsx", ".zip", ".png")
@@ -171,7 +170,7 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Contents]]:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    member = zipfile.ZipInfo(name, _EPOCH)
+    member = zipfile.ZipInfo(name, EPOCH)
     is_packed = name.endswith(_PACKED)
     member.compress_type = zipfile.ZIP_STORED if is_packed else zipfile.ZIP_DEFLATED
     member.external_attr = (stat.S_IFREG | 0o644) << 16

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jarvis.errors import JarvisError
 from jarvis.server import jobs
-from jarvis.server.database import ACTIVE, database
+from jarvis.server.database import database
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifact_copies as copies
 from jarvis.server.storage import shared_hardware
@@ -44,7 +44,6 @@ UNLISTED_S = 86_400
 
 _GB = 1e9
 _SCRATCH = "shared"
-_MOST_JOBS = 10_000
 
 
 class DamagedArtifactError(JarvisError):
@@ -274,7 +273,7 @@ def _make_room() -> None:
     limit_bytes = settings().artifact_cache_gb * _GB
     if sum(copy.size_bytes for copy in copies.copies()) <= limit_bytes:
         return
-    active = jobs.recent(database(), states=ACTIVE, limit=_MOST_JOBS)
+    active = jobs.active(database())
     asked = [json.dumps([job.parameters, job.id]) for job in active]
 
     def is_needed(copy: Copy) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)
+EPOCH = (1980, 1, 1, 0, 0, 0)
 """Every member has this date, so that the same files give the same archive."""
 
 _BLOCK_BYTES = 1 << 20
@@ -29,7 +29,7 @@ def write_zip(out: Path | IO[bytes], root: Path, parts: Iterable[Path] | None = 
     files = {file for part in chosen for file in _files(part)}
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(files):
-            member = zipfile.ZipInfo(str(file.relative_to(root)), _EPOCH)
+            member = zipfile.ZipInfo(str(file.relative_to(root)), EPOCH)
             member.compress_type = zipfile.ZIP_DEFLATED
             with file.open("rb") as content, archive.open(member, "w", force_zip64=True) as target:
                 shutil.copyfileobj(content, target, _BLOCK_BYTES)

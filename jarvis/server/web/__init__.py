@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 
+from jarvis.server.protocol import API
 from jarvis.server.settings import settings
 from jarvis.server.web.bodies import BodyLimits
 from jarvis.server.web.headers import SecureHeaders
@@ -18,9 +19,9 @@ from jarvis.server.web.requests import Requests
 
 def routes() -> Sequence[BaseRoute]:
     """The routes beside those of the pages."""
-    from jarvis.server.api import PREFIX, api  # it says to this package who asks
+    from jarvis.server.api import api  # it says to this package who asks
 
-    return [*HEALTH_ROUTES, *METRICS_ROUTES, Mount(PREFIX, app=api())]
+    return [*HEALTH_ROUTES, *METRICS_ROUTES, Mount(API, app=api())]
 
 
 def middleware() -> Sequence[Middleware]:

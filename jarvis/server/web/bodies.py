@@ -4,12 +4,13 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jarvis.server.protocol import UPLOADS
 from jarvis.server.web.refusals import header, refuse
 
 MOST_BYTES = 1 << 20
 """What a form, a login or a question to the API needs by far not."""
 
-COUNTED_ELSEWHERE = ("/api/uploads", "/_stcore/upload_file/")
+COUNTED_ELSEWHERE = (UPLOADS, "/_stcore/upload_file/")
 """Where files arrive, limits of their own apply."""
 
 

@@ -5,8 +5,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-API = "/api/"
-"""Programs ask below this path, and are answered in JSON."""
+from jarvis.server.protocol import API
 
 _DENIAL = "websocket.http.response"
 
@@ -24,7 +23,7 @@ async def refuse(
         await WebSocketClose(code=1008)(scope, receive, send)
         return
     response: Response
-    if scope["path"].startswith(API):
+    if scope["path"].startswith(f"{API}/"):  # programs are answered in JSON
         response = JSONResponse({"error": sentence}, status, headers)
     else:
         response = PlainTextResponse(f"{sentence}\n", status, headers)

@@ -10,8 +10,9 @@ from starlette.testclient import TestClient
 
 from jarvis.server.access.rights import Role
 from jarvis.server.access.tokens import create
-from jarvis.server.api import PREFIX, api, callers
+from jarvis.server.api import api, callers
 from jarvis.server.database import database
+from jarvis.server.protocol import API
 
 TUS = {"Tus-Resumable": "1.0.0"}
 PIECE = {**TUS, "Content-Type": "application/offset+octet-stream"}
@@ -20,7 +21,7 @@ PIECE = {**TUS, "Content-Type": "application/offset+octet-stream"}
 @pytest.fixture
 def client(home: object) -> Iterator[TestClient]:
     callers._limiter.cache_clear()
-    with TestClient(Starlette(routes=[Mount(PREFIX, app=api())])) as client:
+    with TestClient(Starlette(routes=[Mount(API, app=api())])) as client:
         yield client
 
 
