@@ -8,11 +8,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Browser, Locator, Page
 
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port
@@ -81,12 +82,36 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
     return {**browser_type_launch_args, "executable_path": CHROMIUM, "args": list(FLAGS)}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("home"))
+@contextmanager
+def started(server: Server) -> Iterator[Server]:
+    """A server at work within the block."""
     server.start()
-    yield server
-    server.stop()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all files whose tests mind neither each other's analyses nor a restart before."""
+    with started(Server(tmp_path_factory.mktemp("home"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for the tests of a file alone, with nothing in it yet."""
+    with started(Server(tmp_path_factory.mktemp("home"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pages_are_closed(browser: Browser) -> Iterator[None]:
+    """What a file leaves open would ask servers for ever."""
+    yield
+    for context in browser.contexts:
+        context.close()
 
 
 def settled(page: Page) -> None:

@@ -15,16 +15,16 @@ SEEN_BY_TWO = {*FILES, "gemm", "cpu_idle"}
 
 
 @pytest.fixture(scope="module")
-def home(server: Server) -> Server:
+def home(own_server: Server) -> Server:
     """A server that keeps the analyses which the stored links are about.
 
     From its first restart on it has no worker, whose start would take a third of each test's time.
     """
-    server.settings["JARVIS_JOB_SLOTS"] = "0"
+    own_server.settings["JARVIS_JOB_SLOTS"] = "0"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(server.home))
+        patch.setenv("JARVIS_HOME", str(own_server.home))
         keep_linked()
-    return server
+    return own_server
 
 
 def copied_link(page: Page) -> str:

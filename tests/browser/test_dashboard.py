@@ -23,6 +23,12 @@ def figures(page: Page) -> list[str]:
 
 
 @pytest.fixture(scope="module")
+def server(own_server: Server) -> Server:
+    """The sample is new to it."""
+    return own_server
+
+
+@pytest.fixture(scope="module")
 def overview_url(server: Server, browser: Browser) -> str:
     """The sample, ingested through the page; the address of its overview."""
     page = browser.new_page(viewport=VIEWPORT)

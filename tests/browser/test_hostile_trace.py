@@ -63,6 +63,12 @@ class Trap:
 
 
 @pytest.fixture(scope="module")
+def server(own_server: Server) -> Server:
+    """No other test shall find these names in its menus."""
+    return own_server
+
+
+@pytest.fixture(scope="module")
 def hostile(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(server.home))
