@@ -89,30 +89,27 @@ def test_a_root_that_works_is_left_as_it_was(root: ArtifactRoot, tmp_path: Path)
     root.remove(KEY)
 
 
-def test_a_folder_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
-    root = ArtifactRoot.at(str(tmp_path / "mnt"))
+def refuses_everything(root: ArtifactRoot, tmp_path: Path, why: str) -> None:
     for attempt in (
         root.check,
         lambda: root.put(written(tmp_path, b"x"), KEY),
         lambda: root.holds(KEY),
         lambda: root.get(KEY, tmp_path / "target"),
     ):
-        with pytest.raises(ArtifactError, match="there is no folder"):
+        with pytest.raises(ArtifactError, match=why):
             attempt()
+
+
+def test_a_folder_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
+    root = ArtifactRoot.at(str(tmp_path / "mnt"))
+    refuses_everything(root, tmp_path, "there is no folder")
     assert not (tmp_path / "mnt").exists()
 
 
 def test_a_bucket_that_is_gone_is_named(s3_root: str, s3: S3, tmp_path: Path) -> None:
     s3.files.rmdir(s3_root.split("/")[2])
     root = ArtifactRoot.at(s3_root)
-    for attempt in (
-        root.check,
-        lambda: root.put(written(tmp_path, b"x"), KEY),
-        lambda: root.holds(KEY),
-        lambda: root.get(KEY, tmp_path / "target"),
-    ):
-        with pytest.raises(ArtifactError, match="bucket"):
-            attempt()
+    refuses_everything(root, tmp_path, "bucket")
 
 
 def test_a_root_that_does_not_answer_is_a_sentence_without_secrets(

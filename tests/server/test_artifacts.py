@@ -1,19 +1,12 @@
 """Machines with homes of their own share a database and an artifact root of each kind."""
 
-import errno
 import io
 import os
 import shutil
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from zipfile import ZipFile
 
 import pytest
-from sqlalchemy import Engine
 
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
@@ -21,7 +14,7 @@ from jarvis.run import Run
 from jarvis.server import jobs
 from jarvis.server.arrivals import intake
 from jarvis.server.arrivals.intake import sample_trace, store_upload
-from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.database import database
 from jarvis.server.job_kinds import (
     Analyze,
     Export,
@@ -30,49 +23,31 @@ from jarvis.server.job_kinds import (
     made_file,
     request_of,
 )
-from jarvis.server.jobs import Job
 from jarvis.server.storage import artifact_copies, artifacts, shared_hardware
-from jarvis.server.storage.analysis_rows import kept_rows, version_of
+from jarvis.server.storage.analysis_rows import version_of
 from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.artifact_root import (
-    ArtifactError,
     ArtifactRoot,
-    FullDiskError,
-    MissingArtifactError,
     artifact_root,
 )
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.storage.custom_hardware import keep_hardware, remove_hardware
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths, analyses_dir
-from tests.builders import trace
-from tests.dashboard.inline_jobs import work_off
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths
+from tests.server.machines import (
+    Machines,
+    analysed,
+    folder_root,
+    keep,
+    machines,
+    note_of,
+    tiny,
+    worked_off,
+)
 from tests.services.sshd import Sshd
 
-
-@dataclass(frozen=True, slots=True)
-class Machines:
-    """``use`` goes to a machine: its home is ours from then on."""
-
-    folder: Path
-    patch: pytest.MonkeyPatch
-
-    def use(self, name: str) -> Path:
-        """The home of the machine."""
-        home = self.folder / name
-        self.patch.setenv("JARVIS_HOME", str(home))
-        return home
-
-
-@pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    """One SQLite database for all; the first machine is in use, and nothing is shared yet."""
-    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path / 'shared.db'}")
-    machines = Machines(tmp_path / "machines", monkeypatch)
-    machines.use("first")
-    yield machines
-    database().dispose()
+__all__ = ["analysed", "folder_root", "machines", "tiny"]
 
 
 @pytest.fixture(params=["folder", "memory", "s3", "sftp"])
@@ -90,15 +65,6 @@ def root(
     return found
 
 
-@pytest.fixture
-def folder_root(machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is shared: what does not depend on the kind."""
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(folder))
-    return folder
-
-
 def _url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "s3":
         return str(request.getfixturevalue("s3_root"))
@@ -113,44 +79,6 @@ def _url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     monkeypatch.setenv("JARVIS_SFTP_KEY", str(node.key))
     monkeypatch.setenv("JARVIS_SFTP_KNOWN_HOSTS", str(node.known_hosts))
     return f"sftp://{node.user}@127.0.0.1:{node.port}{folder}?allow_agent=false"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace."""
-    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
-    return built.write(tmp_path_factory.mktemp("trace") / "tiny.json")
-
-
-@pytest.fixture(scope="module")
-def analysed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
-    """The folder of an analysis that no server keeps."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(tmp_path_factory.mktemp("home")))
-        root = submit(Submission(tiny)).root
-        database().dispose()
-    return root
-
-
-def keep(analysed: Path, note: str = "") -> str:
-    """Keep a copy of it under its id, as if it had just been made; ``note`` tells two apart."""
-
-    def make(folder: Path) -> None:
-        shutil.copytree(analysed, folder, dirs_exist_ok=True)
-        (folder / "priority_data.json").write_text(note)
-
-    artifacts.keep_analysis(analysed.name, make)
-    return analysed.name
-
-
-def note_of(analysis: str) -> str:
-    return (analysis_root(analysis) / "priority_data.json").read_text()
-
-
-def worked_off(engine: Engine, job: Job) -> Job:
-    """A job when it was done by the machine that is in use."""
-    work_off(engine)
-    return jobs.find(engine, job.id)
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -277,94 +205,6 @@ def test_without_a_root_nothing_is_copied(machines: Machines, analysed: Path, ti
     assert not (home / "cache" / "shared").exists()
 
 
-def test_many_fetch_at_once_and_one_transfer_serves_all(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analysis = keep(analysed, "x")
-    machines.use("second")
-    fetched: list[str] = []
-    get = ArtifactRoot.get
-
-    def counted(self: ArtifactRoot, key: str, *rest: Any) -> None:
-        fetched.append(key)
-        time.sleep(0.1)
-        get(self, key, *rest)
-
-    monkeypatch.setattr(ArtifactRoot, "get", counted)
-    seen: list[str] = []
-    threads = [threading.Thread(target=lambda: seen.append(note_of(analysis))) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == ["x"] * 6
-    assert len(fetched) == 1
-
-
-def test_what_cannot_be_published_leaves_everything_as_it_was(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analysis = keep(analysed, "first")
-    version = version_of(database(), analysis)
-
-    def refuse(*_: object) -> None:
-        raise ArtifactError("s3://bucket", "Access Denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ArtifactRoot, "put", refuse)
-        with pytest.raises(ArtifactError, match="Access Denied"):
-            keep(analysed, "second")
-    assert version_of(database(), analysis) == version
-    assert note_of(analysis) == "first"
-    assert not list(analyses_dir().glob(".*"))
-
-
-def test_an_old_version_that_cannot_be_removed_is_no_failure(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analysis = keep(analysed, "first")
-
-    def refuse(*_: object) -> None:
-        raise ArtifactError("s3://bucket", "Access Denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ArtifactRoot, "remove", refuse)
-        keep(analysed, "second")
-    assert note_of(analysis) == "second"
-    assert len(list(folder_root.rglob("*.zip"))) == 2
-
-
-def test_a_machine_that_died_before_the_row_has_changed_nothing(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analysis = keep(analysed, "first")
-
-    class DiedError(Exception):
-        pass
-
-    def die(*_: object) -> None:
-        raise DiedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(artifacts, "record", die)
-        with pytest.raises(DiedError):
-            keep(analysed, "second")
-    assert note_of(analysis) == "first"
-    rows = {row.id: row.version for row in kept_rows(database()).values()}
-    (unlisted,) = {file for file in folder_root.rglob("*.zip") if file.stem != rows[analysis]}
-    artifacts.tidy(rows)
-    assert unlisted.exists()  # it may be about to come on the list
-    half = folder_root / "traces" / "3f2a" / ".a.json.1234"
-    half.parent.mkdir(parents=True)
-    half.touch()
-    for file in (unlisted, half):
-        os.utime(file, (0, 0))
-    artifacts.tidy(rows)
-    assert sorted(file.name for file in folder_root.rglob("*") if file.is_file()) == [
-        f"{rows[analysis]}.zip"
-    ]
-
-
 def test_an_analysis_from_before_there_was_a_root_is_shared_when_it_is_opened(
     machines: Machines, analysed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,66 +214,6 @@ def test_an_analysis_from_before_there_was_a_root_is_shared_when_it_is_opened(
     assert note_of(analysis) == "old"
     machines.use("second")
     assert note_of(analysis) == "old"
-
-
-def test_a_version_that_is_gone_is_said_and_its_copy_is_not_taken_for_it(
-    machines: Machines, folder_root: Path, analysed: Path
-) -> None:
-    analysis = keep(analysed, "first")
-    machines.use("second")
-    keep(analysed, "second")
-    for file in folder_root.rglob("*.zip"):
-        file.unlink()
-    machines.use("first")
-    with pytest.raises(
-        MissingArtifactError, match=f"does not have the analysis {analysis} any more"
-    ):
-        analysis_root(analysis)
-    machines.use("third")
-    with pytest.raises(MissingArtifactError):
-        analysis_root(analysis)
-
-
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 half"])
-def test_a_damaged_analysis_is_refused_whole(
-    machines: Machines, folder_root: Path, analysed: Path, damage: bytes
-) -> None:
-    analysis = keep(analysed)
-    (stored,) = folder_root.rglob("*.zip")
-    stored.write_bytes(damage)
-    home = machines.use("second")
-    with pytest.raises(artifacts.DamagedArtifactError):
-        analysis_root(analysis)
-    assert not list((home / "analyses").iterdir())
-
-
-def test_a_trace_with_other_bytes_than_its_name_says_is_refused(
-    machines: Machines, folder_root: Path
-) -> None:
-    upload = store_upload("a.json", io.BytesIO(b"{}"))
-    artifacts.publish_file(upload)
-    (stored,) = folder_root.rglob("a.json")
-    stored.write_bytes(b"{ }")
-    home = machines.use("second")
-    with pytest.raises(artifacts.DamagedArtifactError):
-        artifacts.file_here(home / upload.relative_to(machines.folder / "first"))
-
-
-def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
-    machines: Machines, folder_root: Path, tiny: Path
-) -> None:
-    engine = database()
-    job = jobs.submit(
-        engine, Inspect(store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))).new_job()
-    )
-    (stored,) = folder_root.rglob("tiny.json")
-    away = stored.rename(folder_root / "away")
-    machines.use("second")
-    failed = worked_off(engine, job)
-    assert failed.error is not None
-    assert f"The artifact root {folder_root} does not have tiny.json any more" in failed.error
-    away.rename(stored)
-    assert worked_off(engine, jobs.retry(engine, job.id)).error is None
 
 
 def test_the_cache_keeps_to_its_limit_and_what_is_in_use(
@@ -548,65 +328,6 @@ def test_gpus_described_before_there_was_a_root_are_shared(
     machines.use("second")
     shared_hardware.follow()
     assert "ours" in load_hardware().presets("MI300X")
-
-
-def test_two_machines_that_make_the_same_at_once_lose_nothing(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep(analysed, "before")
-    put, made = ArtifactRoot.put, threading.Barrier(6)
-
-    def all_at_once(self: ArtifactRoot, source: Path, key: str) -> None:
-        put(self, source, key)
-        made.wait(10)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ArtifactRoot, "put", all_at_once)
-        threads = [threading.Thread(target=keep, args=(analysed, str(n))) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    (stored,) = folder_root.rglob("*.zip")
-    assert stored.stem == version_of(database(), analysed.name)
-    machines.use("second")
-    assert note_of(analysed.name) in set("012345")
-
-
-def test_a_version_that_is_replaced_while_it_is_fetched_is_asked_for_anew(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analysis = keep(analysed, "first")
-    get = ArtifactRoot.get
-    machines.use("second")
-
-    def replaced_before(self: ArtifactRoot, key: str, *rest: Any) -> None:
-        monkeypatch.setattr(ArtifactRoot, "get", get)
-        machines.use("first")
-        keep(analysed, "second")
-        machines.use("second")
-        get(self, key, *rest)
-
-    monkeypatch.setattr(ArtifactRoot, "get", replaced_before)
-    assert note_of(analysis) == "second"
-
-
-def test_a_disk_that_is_full_here_is_a_sentence_and_nothing_is_half(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analysis = keep(analysed)
-    home = machines.use("second")
-
-    def full(packed: ZipFile, folder: Path) -> None:
-        (folder / "manifest.json").touch()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ZipFile, "extractall", full)
-        with pytest.raises(FullDiskError, match=f"the analysis {analysis} cannot be fetched"):
-            analysis_root(analysis)
-    assert not list((home / "analyses").iterdir())
-    assert analysis_root(analysis).is_dir()
 
 
 def test_commands_take_the_id_of_an_analysis_of_another_machine(

@@ -1,0 +1,90 @@
+"""Machines with homes of their own that share a database, and an analysis that they may keep."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.server import jobs
+from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.jobs import Job
+from jarvis.server.storage import artifacts
+from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.submission import Submission, submit
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
+from tests.builders import trace
+from tests.dashboard.inline_jobs import work_off
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """``use`` goes to a machine: its home is ours from then on."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+
+    def use(self, name: str) -> Path:
+        """The home of the machine."""
+        home = self.folder / name
+        self.patch.setenv("JARVIS_HOME", str(home))
+        return home
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    """One SQLite database for all; the first machine is in use, and nothing is shared yet."""
+    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path / 'shared.db'}")
+    machines = Machines(tmp_path / "machines", monkeypatch)
+    machines.use("first")
+    yield machines
+    database().dispose()
+
+
+@pytest.fixture
+def folder_root(machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is shared: what does not depend on the kind."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace."""
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(tmp_path_factory.mktemp("trace") / "tiny.json")
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
+    """The folder of an analysis that no server keeps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(tmp_path_factory.mktemp("home")))
+        root = submit(Submission(tiny)).root
+        database().dispose()
+    return root
+
+
+def keep(analysed: Path, note: str = "") -> str:
+    """Keep a copy of it under its id, as if it had just been made; ``note`` tells two apart."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(analysed, folder, dirs_exist_ok=True)
+        (folder / "priority_data.json").write_text(note)
+
+    artifacts.keep_analysis(analysed.name, make)
+    return analysed.name
+
+
+def note_of(analysis: str) -> str:
+    return (analysis_root(analysis) / "priority_data.json").read_text()
+
+
+def worked_off(engine: Engine, job: Job) -> Job:
+    """A job when it was done by the machine that is in use."""
+    work_off(engine)
+    return jobs.find(engine, job.id)
