@@ -7,6 +7,7 @@ import streamlit as st
 
 from jarvis.dashboard.controls import choice
 from jarvis.dashboard.refusals import said_as_toast
+from jarvis.dashboard.small_table import MOMENT_FORMAT
 from jarvis.dashboard.visitor import actor, visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
@@ -153,7 +154,6 @@ def _revoke(token_id: str) -> None:
 
 def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
     config = st.column_config
-    moment = "YYYY-MM-DD HH:mm"
     chosen = st.dataframe(
         pl.DataFrame([_row(token) for token in tokens], schema=_SCHEMA, orient="row"),
         key=_TABLE,
@@ -166,10 +166,10 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
             "label": config.TextColumn("Used by", help="What it was made for"),
             "role": config.TextColumn("Role", width=70, help="The most that it may do"),
             "owner": config.TextColumn("Owner", help="In whose name it acts"),
-            "created": config.DatetimeColumn("Made", format=moment),
-            "expires": config.DatetimeColumn("Ends", format=moment),
+            "created": config.DatetimeColumn("Made", format=MOMENT_FORMAT),
+            "expires": config.DatetimeColumn("Ends", format=MOMENT_FORMAT),
             "last_used": config.DatetimeColumn(
-                "Last used", format=moment, help="To the minute; empty where it never was"
+                "Last used", format=MOMENT_FORMAT, help="To the minute; empty where it never was"
             ),
             "id": config.TextColumn(
                 "Id", help=f"The part behind {PREFIX}_; the rest is not kept here"

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from jarvis.charts import peak_words
+from jarvis.dashboard.refusals import say_refusal
 from jarvis.dashboard.visitor import actor, missing_role
 from jarvis.errors import HardwareError, JarvisError
 from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
@@ -185,7 +186,7 @@ def _upload() -> None:
     try:
         spec = HardwareSpec.parse_arch_json(file.getvalue(), file.name)
     except HardwareError as error:
-        st.error(escape(str(error)), icon=":material/error:")
+        say_refusal(error)
         return
     st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}")
     st.button("Keep this GPU", icon=":material/save:", on_click=_keep, args=(spec,))

@@ -12,7 +12,9 @@ from jarvis.dashboard import links, navigation, state
 from jarvis.dashboard.controls import keyed_choice, list_choice, text_input
 from jarvis.dashboard.gpu_choice import choose_gpu
 from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took
+from jarvis.dashboard.refusals import say_refusal
 from jarvis.dashboard.remote_form import choose_gpu_unseen, choose_remote
+from jarvis.dashboard.small_table import MOMENT_FORMAT
 from jarvis.dashboard.trace_choice import (
     ADDRESS,
     SAMPLE,
@@ -114,7 +116,7 @@ def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
         trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE))
         info = None if trace is None else trace_info(trace)
     except JarvisError as error:
-        st.error(escape(str(error)), icon=":material/error:")
+        say_refusal(error)
         return None, None
     if info is None:
         return None, None
@@ -160,7 +162,7 @@ def _chosen_reference() -> _Reference:
         try:
             trace = choose_trace("ingest_reference", sources)
         except JarvisError as error:
-            st.error(escape(str(error)), icon=":material/error:")
+            say_refusal(error)
             return _Reference()
         if chosen_source("ingest_reference") != KEPT:
             return _Reference(trace=trace)
@@ -184,14 +186,14 @@ def _ask(
         submission = replace(submission, reference=reference.analysis_id)
         _queue(Analyze(submission, reference.trace), visibility)
     except JarvisError as error:
-        st.error(escape(str(error)), icon=":material/error:")
+        say_refusal(error)
 
 
 def _ask_remote(remote: RemoteRun, visibility: Visibility) -> None:
     try:
         _queue(Remote(remote), visibility)
     except JarvisError as error:
-        st.error(escape(str(error)), icon=":material/error:")
+        say_refusal(error)
 
 
 def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:
@@ -286,7 +288,7 @@ def recent_analyses() -> None:
                     "Made on", help="The machine that analysed it, where that was not this server"
                 ),
                 "created": config.DatetimeColumn(
-                    "Analysed", format="YYYY-MM-DD HH:mm", help="When the analysis was made"
+                    "Analysed", format=MOMENT_FORMAT, help="When the analysis was made"
                 ),
                 "id": config.TextColumn("Id", help="Stands in every link"),
             },

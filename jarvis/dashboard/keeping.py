@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 import streamlit as st
 
 from jarvis.dashboard import links, navigation, state
-from jarvis.dashboard.refusals import said_as_toast
+from jarvis.dashboard.refusals import said_as_toast, say_refusal
 from jarvis.dashboard.state import Opened
 from jarvis.dashboard.visitor import VISIBILITY_LABELS, actor, missing_role, visitor
 from jarvis.errors import JarvisError
@@ -161,7 +161,7 @@ def _remove(now: Opened) -> None:
     try:
         removed = remove_analysis(actor(), now.id)
     except JarvisError as error:
-        st.error(escape(str(error)), icon=":material/error:")
+        say_refusal(error)
         return
     _ask(None)
     st.session_state[_REMOVED] = (

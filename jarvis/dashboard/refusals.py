@@ -1,4 +1,4 @@
-"""What could not be done on a click, said beside the page."""
+"""What could not be done, said in its place on the page, or beside it after a click."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,12 @@ from contextlib import contextmanager
 import streamlit as st
 
 from jarvis.errors import JarvisError
-from jarvis.reports.markup import prose
+from jarvis.reports.markup import escape, prose
+
+
+def say_refusal(error: JarvisError) -> None:
+    """While the page is drawn: why something was not done."""
+    st.error(escape(str(error)), icon=":material/error:")
 
 
 @contextmanager

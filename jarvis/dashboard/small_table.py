@@ -14,6 +14,9 @@ from jarvis.schemas import Column
 LINK = "open"
 """The column with the addresses that rows lead to."""
 
+MOMENT_FORMAT = "YYYY-MM-DD HH:mm"
+"""How tables say when something happened."""
+
 _LINK_PX = 50
 
 

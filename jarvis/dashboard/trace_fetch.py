@@ -6,6 +6,7 @@ import streamlit as st
 
 from jarvis.dashboard.job_view import follow, remember_job, remembered_job
 from jarvis.dashboard.links import note_control
+from jarvis.dashboard.refusals import say_refusal
 from jarvis.dashboard.visitor import ask_for_job
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
@@ -54,7 +55,7 @@ def _fetch(prefix: str, address: str) -> None:
         remember_job(_job_of(prefix), ask_for_job(Fetch(address), Visibility.PRIVATE).id)
     except JarvisError as error:
         remember_job(_job_of(prefix), None)
-        st.error(escape(str(error)), icon=":material/error:")
+        say_refusal(error)
 
 
 def _kept(job: Job) -> Path:
