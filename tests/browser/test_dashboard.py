@@ -95,7 +95,7 @@ def test_the_pages_of_a_finding_open_with_their_row(
     page = browser.new_page(viewport=VIEWPORT)
     page.goto(f"{server.url}/gemm?analysis={analysis}")
     settled(page)
-    row = page.get_by_test_id("stBaseButton-tertiary").filter(has_text="calls").first
+    row = page.get_by_role("radio", name=re.compile(r"· \d+ calls")).first
     row.click()
     page.wait_for_url(re.compile(r"gemm_op=\d+"))
     expect(page.get_by_text("What a higher efficiency would gain")).to_be_visible()
