@@ -17,9 +17,9 @@ from jarvis.charts.drawing import (
 )
 from jarvis.charts.marks import (
     LINEAR,
-    MAX_POINTS,
     Columns,
     Tip,
+    heaviest,
     largest,
     length_scale,
     name_axis,
@@ -79,8 +79,8 @@ def savings(
     ``rows``: ``name``, ``arguments``, ``kernel_time_us``, ``saved_us`` and what a tooltip names.
     """
     names = ("name", "arguments", "operation_count", "kernel_time_us", "saved_us", "pct_roofline")
-    saving = rows.lazy().select(names).filter(pl.col("saved_us") > 0)
-    top = saving.sort("saved_us", descending=True).head(limit).collect()
+    most = rows["saved_us"].arg_sort(descending=True, nulls_last=True).head(limit)
+    top = rows.select(names)[most].filter(pl.col("saved_us") > 0)
     short_name = pl.col("name").str.replace(r"^aten::", "")
     text = pl.concat_str(short_name, "arguments", separator=" ", ignore_nulls=True)
     labelled = unique_labels(top, text, _NARROW_LABEL)
@@ -211,13 +211,8 @@ def scatter(
     groups = [color] if color else []
     named = dict.fromkeys(["name", "arguments", x, y, *groups, "state"])
     wanted = dict.fromkeys([*named, "kernel_time_us"])
-    drawable = (
-        frame.lazy()
-        .select(name for name in wanted if name in frame.columns)
-        .filter((pl.col(x) > 0) & pl.col(y).is_not_null())
-    )
-    heaviest = drawable.sort("kernel_time_us", descending=True, maintain_order=True)
-    points = heaviest.head(MAX_POINTS).collect()
+    drawable = (pl.col(x) > 0) & pl.col(y).is_not_null()
+    points = heaviest(frame, [name for name in wanted if name in frame.columns], drawable)
     color = _telling(color, points)
     if color:
         points = points.with_columns(pl.col(color).fill_null(_NO_GROUP))

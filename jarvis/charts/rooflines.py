@@ -16,7 +16,7 @@ from jarvis.charts.drawing import (
     Specification,
     specification,
 )
-from jarvis.charts.marks import MAX_POINTS, Columns, Tip, tips, tooltip
+from jarvis.charts.marks import Columns, Tip, heaviest, tips, tooltip
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
 
 PICKED = "picked"
@@ -156,7 +156,7 @@ class Placed:
 
 def over_intensity(rows: pl.DataFrame) -> Placed:
     """TFLOPS/s over FLOP/byte; rows without FLOPs have no place."""
-    points = _heaviest(rows, "flops_per_byte", "tflops_per_s")
+    points = _placed(rows, "flops_per_byte", "tflops_per_s")
     peaks = points.drop_nulls("peak_tb_per_s").select("compute", "peak_tflops", "peak_tb_per_s")
     ceilings = [
         Ceiling(f"{peak_words(compute)} peak {peak:,.4g} TFLOPS/s" if peak else "", slope, peak)
@@ -181,7 +181,7 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
 
 def over_size(rows: pl.DataFrame) -> Placed:
     """TB/s over the bytes of a call; rows without bytes have no place."""
-    points = _heaviest(rows, "bytes", "tb_per_s")
+    points = _placed(rows, "bytes", "tb_per_s")
     peaks = points["peak_tb_per_s"].drop_nulls().unique(maintain_order=True)
     ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
     plane = Plane(
@@ -203,9 +203,8 @@ def suits_intensity(rows: pl.DataFrame) -> bool:
     return bool(rows["compute"].str.starts_with("matrix").any()) or bound_us > all_us / 2
 
 
-def _heaviest(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
-    drawable = rows.lazy().filter((pl.col(x) > 0) & (pl.col(y) > 0))
-    return drawable.sort("kernel_time_us", descending=True).head(MAX_POINTS).collect()
+def _placed(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
+    return heaviest(rows, rows.columns, (pl.col(x) > 0) & (pl.col(y) > 0))
 
 
 def _ends(values: pl.Series) -> list[float]:

@@ -102,7 +102,7 @@ def timeline_of(analysis: Opened) -> Timeline:
 
 
 def rows_of(analysis: Opened, key: str) -> pl.DataFrame:
-    """The operations of a category without the columns that only the details of one row need.
+    """The operations of a category, most time first, without what only the details of one need.
 
     Filters and orders copy rows, and lists are what makes that slow.
     """
@@ -132,7 +132,9 @@ def _timeline(root: str, stamp: int) -> Timeline:
 
 @st.cache_resource(max_entries=_KEPT_CATEGORIES, show_spinner=False)
 def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
-    return _load(root, stamp).category_operations(key).select(~cs.nested())
+    rows = _load(root, stamp).category_operations(key).select(~cs.nested())
+    # They come in this order; but Polars sorts them no more once it knows so.
+    return rows.sort("kernel_time_us", descending=True, maintain_order=True)
 
 
 @st.cache_resource(max_entries=_KEPT_CATEGORIES, show_spinner=False)
