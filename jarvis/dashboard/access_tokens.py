@@ -162,12 +162,14 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
         hide_index=True,
         column_order=[name for name in _SCHEMA if has_owners or name != "owner"],
         column_config={
-            "state": config.TextColumn("State", width=95),
+            "state": config.TextColumn("State", width=95, help="Whether it is taken now"),
             "label": config.TextColumn("Used by", help="What it was made for"),
             "role": config.TextColumn("Role", width=70, help="The most that it may do"),
             "owner": config.TextColumn("Owner", help="In whose name it acts"),
-            "created": config.DatetimeColumn("Made", format=MOMENT_FORMAT),
-            "expires": config.DatetimeColumn("Ends", format=MOMENT_FORMAT),
+            "created": config.DatetimeColumn("Made", format=MOMENT_FORMAT, help="When it was made"),
+            "expires": config.DatetimeColumn(
+                "Ends", format=MOMENT_FORMAT, help="From when on it is refused"
+            ),
             "last_used": config.DatetimeColumn(
                 "Last used", format=MOMENT_FORMAT, help="To the minute; empty where it never was"
             ),

@@ -90,12 +90,14 @@ def _table(lines: list[AuditEntry]) -> None:
         hide_index=True,
         height=_TABLE_PX if len(lines) > _TABLE_PX // 36 else "auto",
         column_config={
-            "moment": config.DatetimeColumn("When", format="YYYY-MM-DD HH:mm:ss"),
+            "moment": config.DatetimeColumn(
+                "When", format="YYYY-MM-DD HH:mm:ss", help="When it was done, in your time zone"
+            ),
             "person": config.TextColumn("Person", help="Empty where nobody was asked"),
-            "action": config.TextColumn("Action"),
+            "action": config.TextColumn("Action", help="What was done"),
             "subject": config.TextColumn("What", help="The id or title of what it was done to"),
             "via": config.TextColumn("By", help="Pages, API or command line"),
-            "detail": config.TextColumn("More"),
+            "detail": config.TextColumn("More", help="What else is known of it, like a role"),
         },
         placeholder=MISSING,
         alt="Audit log with moment, person, action and what it was done to",

@@ -193,7 +193,7 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
         hide_index=True,
         height=_TABLE_PX if len(listed) > _TABLE_ROWS else "auto",
         column_config={
-            "state": config.TextColumn("State", width=95),
+            "state": config.TextColumn("State", width=95, help="How far it is, or how it ended"),
             "title": config.TextColumn("Job", help="What it does"),
             "percent": config.ProgressColumn(
                 "Progress (%)",

@@ -13,6 +13,7 @@ from jarvis.run import Run
 from jarvis.schemas import TABLES
 from jarvis.workspace import resource
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 FILED = sorted(path.stem for path in resource("pages").glob("*.py"))
 
@@ -29,7 +30,11 @@ def without_meaning(page: AppTest) -> list[str]:
 
 
 @pytest.mark.parametrize("name", FILED)
-def test_every_number_of_a_file_page_has_a_meaning(filed: Draw, sample_id: str, name: str) -> None:
+def test_every_number_of_a_file_page_has_a_meaning(
+    filed: Draw, sample_id: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    filed("ingest", ingest_source="sample")  # so that the lists of jobs and of acts have a line
     page = filed(name, analysis=sample_id, reference=sample_id)
     assert not page.exception
     assert name != "compare" or page.metric
