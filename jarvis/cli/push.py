@@ -17,7 +17,7 @@ from jarvis.cli.shared import (
     note,
     print_result,
 )
-from jarvis.server.protocol import API, TOKEN_VARIABLE
+from jarvis.protocol import API, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from jarvis.cli.remote import Remote

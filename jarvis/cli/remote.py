@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from jarvis.errors import JarvisError, UnreadableTraceError
-from jarvis.reports.quantities import byte_size
-from jarvis.server.protocol import (
+from jarvis.protocol import (
     BEARER,
     PIECE_TYPE,
     TOKEN_VARIABLE,
@@ -19,6 +18,7 @@ from jarvis.server.protocol import (
     TUS_VERSION,
     UPLOADS,
 )
+from jarvis.reports.quantities import byte_size
 
 PIECE_BYTES = 64 << 20
 """Of one request: proxies and servers limit how much a request may carry."""

@@ -2,8 +2,8 @@
 
 from urllib.parse import urlencode
 
+from jarvis.protocol import API
 from jarvis.server.jobs import Job
-from jarvis.server.protocol import API
 
 
 def analysis_page(analysis_id: str) -> str:

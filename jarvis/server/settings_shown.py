@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from jarvis.server.protocol import TOKEN_VARIABLE
+from jarvis.protocol import TOKEN_VARIABLE
 from jarvis.server.settings import PREFIX, Settings, Target, settings
 from jarvis.workspace import CONFIG_VARIABLE
 

@@ -8,10 +8,10 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
 from jarvis.product import product_version
+from jarvis.protocol import API
 from jarvis.server.api import analysis_routes, job_routes, upload_routes
 from jarvis.server.api.description import SUMMARY, api_html
 from jarvis.server.api.errors import Problem, add_error_handlers
-from jarvis.server.protocol import API
 
 
 def api() -> FastAPI:

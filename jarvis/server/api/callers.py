@@ -12,6 +12,7 @@ from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
 from jarvis.errors import JarvisError
+from jarvis.protocol import BEARER
 from jarvis.server.access import tokens
 from jarvis.server.access.rights import LOCAL, Person, Role, require
 from jarvis.server.access.tokens import TokenError
@@ -23,7 +24,6 @@ from jarvis.server.arrivals.tickets import (
     ticket_holder,
 )
 from jarvis.server.database import database
-from jarvis.server.protocol import BEARER
 from jarvis.server.settings import settings
 from jarvis.server.web.requests import name_person
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from jarvis.errors import JarvisError
+from jarvis.protocol import BEARER
 from jarvis.server.access.rights import ForbiddenError
 from jarvis.server.access.tokens import TokenError
 from jarvis.server.api.analysis_routes import UnknownArtifactError
@@ -27,7 +28,6 @@ from jarvis.server.arrivals.uploads import (
 from jarvis.server.database import DatabaseError
 from jarvis.server.job_kinds import OutdatedJobError
 from jarvis.server.jobs import UnknownJobError
-from jarvis.server.protocol import BEARER
 from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
 from jarvis.server.storage.catalogue import UnknownAnalysisError
 from jarvis.server.storage.removal import KeptError

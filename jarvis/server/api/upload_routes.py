@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from jarvis.errors import JarvisError
+from jarvis.protocol import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
 from jarvis.server.access.audit import Action, Via, record
 from jarvis.server.api.callers import LONGEST_ID, Uploader, within_rate
 from jarvis.server.api.errors import problem, status_of
@@ -26,7 +27,6 @@ from jarvis.server.arrivals.arriving import CHECKSUMS, Checksum, arriving
 from jarvis.server.arrivals.intake import IntakeError
 from jarvis.server.arrivals.uploads import UnknownUploadError, Upload, most_bytes
 from jarvis.server.database import database
-from jarvis.server.protocol import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
 
 SILENT_S = 30.0
 """A sender who says nothing for so long is given up; what has arrived stays."""

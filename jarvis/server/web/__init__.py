@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 
-from jarvis.server.protocol import API
+from jarvis.protocol import API
 from jarvis.server.settings import settings
 from jarvis.server.web.bodies import BodyLimits
 from jarvis.server.web.headers import SecureHeaders

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jarvis.server.protocol import UPLOADS
+from jarvis.protocol import UPLOADS
 from jarvis.server.web.refusals import header, refuse
 
 MOST_BYTES = 1 << 20
