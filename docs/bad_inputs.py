@@ -25,6 +25,7 @@ from starlette.testclient import TestClient
 from jarvis.errors import JarvisError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.imported import typed_sheets
+from jarvis.protocol import API
 from jarvis.reports.reading import read_report
 from jarvis.server.api import api
 from jarvis.server.arrivals.addresses import (
@@ -38,7 +39,6 @@ from jarvis.server.arrivals.intake import ROOTS_VARIABLE, server_trace, store_up
 from jarvis.server.arrivals.remote_runs import check_path
 from jarvis.server.arrivals.tickets import UPLOAD, ticket_holder
 from jarvis.server.arrivals.uploads import create, find
-from jarvis.server.protocol import API
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.web import middleware
 from jarvis.trace import read_trace

@@ -12,10 +12,10 @@ from broken_inputs import broken_inputs_markdown
 
 from jarvis.analyses import checks_markdown
 from jarvis.cli.documentation import command_line_markdown
+from jarvis.protocol import API
 from jarvis.schemas import schemas_markdown
 from jarvis.server.api import api
 from jarvis.server.api.description import api_markdown
-from jarvis.server.protocol import API
 from jarvis.server.settings_shown import settings_markdown
 from jarvis.validation import validation_markdown
 

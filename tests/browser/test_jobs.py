@@ -47,7 +47,8 @@ def test_an_upload_is_analysed_across_refresh_restart_and_viewers(
     second = browser.new_page(viewport=VIEWPORT)  # type: ignore[arg-type]
     second.goto(f"{server.url}/jobs?job={job}")
     settled(second)
-    expect(second.get_by_text("Analyse uploaded.json").first).to_be_visible()
+    title = second.locator("strong").get_by_text("Analyse uploaded.json")
+    expect(title).to_be_visible(**SLOW)
     expect(second.get_by_role("link", name="Open the overview")).to_be_visible()
     assert second.get_by_test_id("stException").count() == 0
     second.close()

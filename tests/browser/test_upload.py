@@ -115,9 +115,12 @@ def test_an_upload_goes_on_by_itself_and_a_cancelled_one_leaves_nothing(
 def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well(
     opened: Page, tmp_path: Path
 ) -> None:
-    opened.get_by_role("button", name="Choose a file").first.focus()
+    button = opened.get_by_role("button", name="Choose a file").first
+    expect(opened.get_by_text("Analyses on this server")).to_be_visible()  # all is drawn above it
+    button.focus()
+    expect(button).to_be_focused()
     with opened.expect_file_chooser() as chooser:
-        opened.keyboard.press("Enter")
+        button.press("Enter")
     (tmp_path / "model.pt").write_bytes(b"x")
     chooser.value.set_files(tmp_path / "model.pt")
     expect(opened.get_by_role("alert").filter(has_text="model.pt is no trace")).to_be_visible()
