@@ -7,7 +7,7 @@ import streamlit as st
 
 from jarvis.dashboard.controls import choice
 from jarvis.dashboard.refusals import said_as_toast
-from jarvis.dashboard.small_table import MOMENT_FORMAT
+from jarvis.dashboard.small_table import moment_column
 from jarvis.dashboard.visitor import actor, visitor
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
@@ -166,13 +166,9 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
             "label": config.TextColumn("Used by", help="What it was made for"),
             "role": config.TextColumn("Role", width=70, help="The most that it may do"),
             "owner": config.TextColumn("Owner", help="In whose name it acts"),
-            "created": config.DatetimeColumn("Made", format=MOMENT_FORMAT, help="When it was made"),
-            "expires": config.DatetimeColumn(
-                "Ends", format=MOMENT_FORMAT, help="From when on it is refused"
-            ),
-            "last_used": config.DatetimeColumn(
-                "Last used", format=MOMENT_FORMAT, help="To the minute; empty where it never was"
-            ),
+            "created": moment_column("Made", "When it was made"),
+            "expires": moment_column("Ends", "From when on it is refused"),
+            "last_used": moment_column("Last used", "Empty where it never was; to the minute"),
             "id": config.TextColumn(
                 "Id", help=f"The part behind {PREFIX}_; the rest is not kept here"
             ),

@@ -7,6 +7,7 @@ import streamlit as st
 
 from jarvis.dashboard.controls import keyed_choice, text_input
 from jarvis.dashboard.row_order import PAGE_ROWS, page_number
+from jarvis.dashboard.small_table import moment_column
 from jarvis.dashboard.visitor import visitor
 from jarvis.reports.quantities import MISSING, count
 from jarvis.server.access.audit import LOGIN_MARK, Action, AuditEntry, Via, Wanted
@@ -90,9 +91,7 @@ def _table(lines: list[AuditEntry]) -> None:
         hide_index=True,
         height=_TABLE_PX if len(lines) > _TABLE_PX // 36 else "auto",
         column_config={
-            "moment": config.DatetimeColumn(
-                "When", format="YYYY-MM-DD HH:mm:ss", help="When it was done, in your time zone"
-            ),
+            "moment": moment_column("When", "When it was done", has_seconds=True),
             "person": config.TextColumn("Person", help="Empty where nobody was asked"),
             "action": config.TextColumn("Action", help="What was done"),
             "subject": config.TextColumn("What", help="The id or title of what it was done to"),

@@ -14,7 +14,7 @@ from jarvis.dashboard.gpu_choice import choose_gpu
 from jarvis.dashboard.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.refusals import say_refusal
 from jarvis.dashboard.remote_form import choose_gpu_unseen, choose_remote
-from jarvis.dashboard.small_table import MOMENT_FORMAT
+from jarvis.dashboard.small_table import moment_column
 from jarvis.dashboard.trace_choice import (
     ADDRESS,
     SAMPLE,
@@ -287,9 +287,7 @@ def recent_analyses() -> None:
                 "made_on": config.TextColumn(
                     "Made on", help="The machine that analysed it, where that was not this server"
                 ),
-                "created": config.DatetimeColumn(
-                    "Analysed", format=MOMENT_FORMAT, help="When the analysis was made"
-                ),
+                "created": moment_column("Analysed", "When the analysis was made"),
                 "id": config.TextColumn("Id", help="Stands in every link"),
             },
             placeholder=MISSING,

@@ -14,7 +14,7 @@ from jarvis.dashboard.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.links import note_control, notice
 from jarvis.dashboard.polling import polled
 from jarvis.dashboard.row_order import PAGE_ROWS, page_number
-from jarvis.dashboard.small_table import MOMENT_FORMAT
+from jarvis.dashboard.small_table import moment_column
 from jarvis.dashboard.trace_fetch import SOURCE
 from jarvis.dashboard.visitor import visitor
 from jarvis.reports.markup import escape
@@ -209,9 +209,7 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
             "open": config.LinkColumn(
                 "Analysis", display_text="open", width=70, help="What it made, in a new tab"
             ),
-            "created": config.DatetimeColumn(
-                "Asked for", format=MOMENT_FORMAT, help="When it came into the queue"
-            ),
+            "created": moment_column("Asked for", "When it came into the queue"),
             "elapsed_s": config.NumberColumn(
                 "Took (s)", format="%.1f", width=70, help="From its start to its end, or until now"
             ),

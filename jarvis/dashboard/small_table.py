@@ -14,9 +14,6 @@ from jarvis.schemas import Column
 LINK = "open"
 """The column with the addresses that rows lead to."""
 
-MOMENT_FORMAT = "YYYY-MM-DD HH:mm"
-"""How tables say when something happened."""
-
 _LINK_PX = 50
 
 
@@ -54,6 +51,16 @@ def small_table(
         on_select=on_select or "ignore",
         selection_mode="single-row",
         height=height,
+    )
+
+
+def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:
+    """A column that says when something happened, the same for everyone who follows a link."""
+    return st.column_config.DatetimeColumn(
+        label,
+        format="YYYY-MM-DD HH:mm:ss" if has_seconds else "YYYY-MM-DD HH:mm",
+        timezone="UTC",
+        help=f"{meaning}, in UTC",
     )
 
 
