@@ -1,6 +1,7 @@
 """Shaded cells reach the browser as pandas would send them."""
 
 import pandas as pd
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.elements.lib.pandas_styler_utils import marshall_styler
 from streamlit.proto.ArrowData_pb2 import ArrowData
 
@@ -29,3 +30,14 @@ def test_the_same_rows_are_the_same_message() -> None:
         marshall_styler(message, shaded(frame, "rate", [BAD, NONE]), "")
         sent.append(message.SerializeToString())
     assert sent[0] == sent[1]
+
+
+def test_each_cell_is_sent_once() -> None:
+    """Streamlit sends a text of each cell besides, unless the frame has none to give."""
+    frame = pd.DataFrame({"name": ["a_kernel"], "rate": [1.0]})
+    message = ArrowData()
+    marshall_styler(message, shaded(frame, "rate", [BAD]), "")
+    texts = convert_arrow_bytes_to_pandas_df(message.styler.display_values)
+    assert texts.shape == frame.shape
+    assert texts.isna().all(axis=None)
+    assert frame.astype(str)["name"].tolist() == ["a_kernel"]
