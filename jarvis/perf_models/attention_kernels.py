@@ -23,7 +23,7 @@ def _cumulated(op: OpSignature, index: int) -> bool:
     return tensor(op, index).given
 
 
-@perf_model("aten::_flash_attention_forward", category="", tracelens=False)
+@perf_model("aten::_flash_attention_forward")
 def flash_forward(op: OpSignature) -> OpCost:
     """Q, K, V (B,N,H,d), or (N,H,d) packed; flops of Q K^T and P V; bytes Q + K + V + O."""
     causal = flag(op, 8)
@@ -33,7 +33,7 @@ def flash_forward(op: OpSignature) -> OpCost:
     return _forward(attention(op, "NHD", dropout=7, causal=causal, packed=packed))
 
 
-@perf_model("aten::_flash_attention_backward", category="", tracelens=False)
+@perf_model("aten::_flash_attention_backward")
 def flash_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,N,H,d), or (N,H,d) packed; flops of five products; operands once."""
     causal = flag(op, 11)
@@ -43,7 +43,7 @@ def flash_backward(op: OpSignature) -> OpCost:
     return _backward(attention(op, "NHD", first=1, dropout=10, causal=causal, packed=packed))
 
 
-@perf_model("aten::_efficient_attention_forward", category="", tracelens=False)
+@perf_model("aten::_efficient_attention_forward")
 def efficient_forward(op: OpSignature) -> OpCost:
     """Q, K, V (B,N,H,d), packed with B = 1; flops of Q K^T and P V; bytes Q + K + V + O.
 
@@ -54,7 +54,7 @@ def efficient_forward(op: OpSignature) -> OpCost:
     return _forward(attention(op, "BNHD", dropout=8, causal=causal, packed=packed))
 
 
-@perf_model("aten::_efficient_attention_backward", category="", tracelens=False)
+@perf_model("aten::_efficient_attention_backward")
 def efficient_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,N,H,d), packed with B = 1; flops of five products; operands once."""
     packed = packed_sequences(op, 6, 8) if _cumulated(op, 6) else None
@@ -62,19 +62,19 @@ def efficient_backward(op: OpSignature) -> OpCost:
     return _backward(attention(op, "BNHD", first=1, dropout=11, causal=causal, packed=packed))
 
 
-@perf_model("aten::_cudnn_attention_forward", category="", tracelens=False)
+@perf_model("aten::_cudnn_attention_forward")
 def cudnn_forward(op: OpSignature) -> OpCost:
     """Q, K, V (B,H,N,d); flops of Q K^T and P V, causal half; bytes Q + K + V + O."""
     return _forward(attention(op, "BHND", dropout=9, causal=flag(op, 10)))
 
 
-@perf_model("aten::_scaled_dot_product_flash_attention_backward", category="", tracelens=False)
+@perf_model("aten::_scaled_dot_product_flash_attention_backward")
 def sdpa_flash_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,H,N,d); flops of five products, causal half; bytes of operands once."""
     return _backward(attention(op, "BHND", first=1, dropout=10, causal=flag(op, 11)))
 
 
-@perf_model("aten::_scaled_dot_product_efficient_attention_backward", category="", tracelens=False)
+@perf_model("aten::_scaled_dot_product_efficient_attention_backward")
 def sdpa_efficient_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,H,N,d); flops of five products, causal half; bytes of operands once."""
     return _backward(attention(op, "BHND", first=1, dropout=9, causal=flag(op, 11)))
@@ -83,8 +83,6 @@ def sdpa_efficient_backward(op: OpSignature) -> OpCost:
 @perf_model(
     "aten::_scaled_dot_product_cudnn_attention_backward",
     "aten::_cudnn_attention_backward",
-    category="",
-    tracelens=False,
 )
 def sdpa_cudnn_backward(op: OpSignature) -> OpCost:
     """dO, then Q, K, V (B,H,N,d); flops of five products, causal half; bytes of operands once."""

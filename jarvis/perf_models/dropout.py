@@ -17,13 +17,13 @@ def _cost(x: Tensor) -> OpCost:
     )
 
 
-@perf_model("aten::native_dropout", "aten::_fused_dropout", category="", tracelens=False)
+@perf_model("aten::native_dropout", "aten::_fused_dropout")
 def dropout(op: OpSignature) -> OpCost:
     """Compare with p and scale: flops 2n; bytes n read, n and n bytes of mask written."""
     return _cost(tensor(op, 0))
 
 
-@perf_model("aten::native_dropout_backward", "aten::_masked_scale", category="", tracelens=False)
+@perf_model("aten::native_dropout_backward", "aten::_masked_scale")
 def dropout_backward(op: OpSignature) -> OpCost:
     """Gradient times mask times scale: flops 2n; bytes n and n bytes of mask read, n written."""
     return _cost(tensor(op, 0))

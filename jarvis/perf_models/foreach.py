@@ -44,9 +44,7 @@ def _cost(op: OpSignature, flops_per_element: int, moved_elements: int) -> OpCos
         for name in _OUT_OF_PLACE_AND_IN_PLACE.split()
         for mark in ("", "_")
     ),
-    category="",
     needs_kernels=True,
-    tracelens=False,
 )
 def foreach(op: OpSignature) -> OpCost:
     """Flops of the function for each of the n elements; bytes of every list read, n written."""
@@ -54,13 +52,13 @@ def foreach(op: OpSignature) -> OpCost:
     return _cost(op, flops, (_lists(op) + 1) * numel(op, 0))
 
 
-@perf_model(f"{_PREFIX}zero_", category="", needs_kernels=True, tracelens=False)
+@perf_model(f"{_PREFIX}zero_", needs_kernels=True)
 def foreach_zero(op: OpSignature) -> OpCost:
     """Flops 0; bytes n written."""
     return _cost(op, 0, numel(op, 0))
 
 
-@perf_model(f"{_PREFIX}copy_", category="", needs_kernels=True, tracelens=False)
+@perf_model(f"{_PREFIX}copy_", needs_kernels=True)
 def foreach_copy(op: OpSignature) -> OpCost:
     """Flops 0; bytes n read of the source's dtype, n written of the destination's."""
     sizes = [real_bytes_per_element(dtype) for dtype in functor_dtypes(op)] or [None]
@@ -72,7 +70,7 @@ def foreach_copy(op: OpSignature) -> OpCost:
     )
 
 
-@perf_model(f"{_PREFIX}norm", category="", needs_kernels=True, tracelens=False)
+@perf_model(f"{_PREFIX}norm", needs_kernels=True)
 def foreach_norm(op: OpSignature) -> OpCost:
     """Square and add: flops 2n; bytes n read, one element per tensor written."""
     return _cost(op, element_flops("norm"), numel(op, 0) + len(shapes(op, 0)))
@@ -80,9 +78,7 @@ def foreach_norm(op: OpSignature) -> OpCost:
 
 @perf_model(
     "aten::_amp_foreach_non_finite_check_and_unscale_",
-    category="",
     needs_kernels=True,
-    tracelens=False,
 )
 def unscale(op: OpSignature) -> OpCost:
     """Check for infinity and multiply: flops 2n; bytes n read, n written."""

@@ -42,14 +42,14 @@ def _dim(op: OpSignature, index: int, x: Tensor, default: int) -> int:
     return x.shape[integer(op, index, default)] if x.shape else 1
 
 
-@perf_model("aten::embedding", category="", tracelens=False)
+@perf_model("aten::embedding")
 def embedding(op: OpSignature) -> OpCost:
     """Rows of a table [V,d] at n indices: flops 0; bytes 2nd of the table's dtype + indices."""
     table, index = tensor(op, 0), tensor(op, 1)
     return _moved(table, 2 * index.numel * table.shape[-1], index)
 
 
-@perf_model("aten::embedding_dense_backward", category="", tracelens=False)
+@perf_model("aten::embedding_dense_backward")
 def embedding_backward(op: OpSignature) -> OpCost:
     """Gradient [..., d], n indices: flops nd; bytes nd + indices read, the table [V,d] written."""
     grad, index = tensor(op, 0), tensor(op, 1)
@@ -57,21 +57,21 @@ def embedding_backward(op: OpSignature) -> OpCost:
     return _moved(grad, grad.numel + table, index, flops=grad.numel)
 
 
-@perf_model("aten::index_select", category="", tracelens=False)
+@perf_model("aten::index_select")
 def index_select(op: OpSignature) -> OpCost:
     """n slices of x along dim: flops 0; bytes 2n prod(x)/x[dim] of x's dtype + indices."""
     x, index = tensor(op, 0), tensor(op, 2)
     return _moved(x, 2 * index.numel * (x.numel // _dim(op, 1, x, 0)), index)
 
 
-@perf_model("aten::gather", category="", tracelens=False)
+@perf_model("aten::gather")
 def gather(op: OpSignature) -> OpCost:
     """An element for each of n indices: flops 0; bytes 2n of x's dtype + indices."""
     x, index = tensor(op, 0), tensor(op, 2)
     return _moved(x, 2 * index.numel, index)
 
 
-@perf_model("aten::scatter_", "aten::scatter", category="", tracelens=False)
+@perf_model("aten::scatter_", "aten::scatter")
 def scatter(op: OpSignature) -> OpCost:
     """Writes at n indices: flops 0; bytes of indices and source (n, or a number) read, n written.
 
@@ -87,8 +87,6 @@ def scatter(op: OpSignature) -> OpCost:
     "aten::scatter_add_",
     "aten::scatter_add",
     "aten::scatter_reduce_",
-    category="",
-    tracelens=False,
 )
 def scatter_add(op: OpSignature) -> OpCost:
     """Adds at n indices: flops n; bytes of indices, source and place (n each) read, n written.
@@ -100,7 +98,7 @@ def scatter_add(op: OpSignature) -> OpCost:
     return _moved(x, 3 * index.numel + copied, index, flops=index.numel)
 
 
-@perf_model("aten::index_add_", "aten::index_add", category="", tracelens=False)
+@perf_model("aten::index_add_", "aten::index_add")
 def index_add(op: OpSignature) -> OpCost:
     """Adds slices, n elements: flops n; bytes of indices, source and place (n) read, n written.
 
@@ -111,21 +109,21 @@ def index_add(op: OpSignature) -> OpCost:
     return _moved(x, 3 * source.numel + copied, index, flops=source.numel)
 
 
-@perf_model("aten::index_copy_", category="", tracelens=False)
+@perf_model("aten::index_copy_")
 def index_copy(op: OpSignature) -> OpCost:
     """Writes slices, n elements: flops 0; bytes of indices and n read, n written."""
     x, index, source = tensor(op, 0), tensor(op, 2), tensor(op, 3)
     return _moved(x, 2 * source.numel, index)
 
 
-@perf_model("aten::index_fill_", category="", tracelens=False)
+@perf_model("aten::index_fill_")
 def index_fill(op: OpSignature) -> OpCost:
     """Fills n slices of x along dim: flops 0; bytes of indices read, n prod(x)/x[dim] written."""
     x, index = tensor(op, 0), tensor(op, 2)
     return _moved(x, index.numel * (x.numel // _dim(op, 1, x, 0)), index)
 
 
-@perf_model("aten::index_put_", "aten::_index_put_impl_", category="", tracelens=False)
+@perf_model("aten::index_put_", "aten::_index_put_impl_")
 def index_put(op: OpSignature) -> OpCost:
     """n values: flops 0 (n if they are added); bytes n read, n written (and read if added).
 
@@ -139,7 +137,7 @@ def index_put(op: OpSignature) -> OpCost:
     return _moved(x, (3 if added else 2) * values.numel, flops=values.numel * added)
 
 
-@perf_model("aten::cat", "aten::stack", category="", needs_kernels=True, tracelens=False)
+@perf_model("aten::cat", "aten::stack", needs_kernels=True)
 def concatenation(op: OpSignature) -> OpCost:
     """Flops 0; bytes of all tensors read and written, the element size as the kernel names it."""
     elements = numel(op, 0)
@@ -158,8 +156,6 @@ def concatenation(op: OpSignature) -> OpCost:
     "aten::triu_",
     "aten::tril_",
     "aten::split_with_sizes_copy",
-    category="",
-    tracelens=False,
 )
 def rearrangement(op: OpSignature) -> OpCost:
     """The elements at other places: flops 0; bytes n read, n written."""
@@ -177,7 +173,7 @@ def _with_indices(x: Tensor, outputs: int, flops: int) -> OpCost:
     )
 
 
-@perf_model("aten::topk", category="", tracelens=False)
+@perf_model("aten::topk")
 def topk(op: OpSignature) -> OpCost:
     """The k largest along a dim: flops n (a comparison each); bytes n read, values + indices.
 
@@ -190,7 +186,7 @@ def topk(op: OpSignature) -> OpCost:
     return _with_indices(x, x.numel // _dim(op, 2, x, -1) * k, x.numel)
 
 
-@perf_model("aten::sort", category="", tracelens=False)
+@perf_model("aten::sort")
 def sort(op: OpSignature) -> OpCost:
     """Rows of L: flops n ceil(log2 L); bytes n read, n values + n indices written.
 

@@ -48,7 +48,7 @@ def _bytes(*tensors: Tensor) -> float | None:
     return total_bytes(*((t.numel, t.real_size) for t in tensors if t.dtype))
 
 
-@perf_model("aten::nll_loss_forward", "aten::nll_loss2d_forward", category="", tracelens=False)
+@perf_model("aten::nll_loss_forward", "aten::nll_loss2d_forward")
 def nll_loss(op: OpSignature) -> OpCost:
     """Scores, targets [t]: flops 2t; bytes of t scores, the targets, and t losses or their sum.
 
@@ -65,7 +65,7 @@ def nll_loss(op: OpSignature) -> OpCost:
     return _cost(x, 2 * rows, moved)
 
 
-@perf_model("aten::nll_loss_backward", "aten::nll_loss2d_backward", category="", tracelens=False)
+@perf_model("aten::nll_loss_backward", "aten::nll_loss2d_backward")
 def nll_loss_backward(op: OpSignature) -> OpCost:
     """Gradient, scores [n], targets [t]: flops t; bytes of gradient and targets, n written.
 
@@ -81,7 +81,7 @@ def nll_loss_backward(op: OpSignature) -> OpCost:
     return _cost(x, target.numel, moved)
 
 
-@perf_model(*(f"aten::{name}" for name in _DISTANCE_FLOPS), category="", tracelens=False)
+@perf_model(*(f"aten::{name}" for name in _DISTANCE_FLOPS))
 def distance(op: OpSignature) -> OpCost:
     """Input, target: flops of the distance per element; bytes 2n read, n or 1 written.
 
@@ -95,7 +95,7 @@ def distance(op: OpSignature) -> OpCost:
     return _cost(x, _DISTANCE_FLOPS[kind] * x.numel, _bytes(x, target, weight, out))
 
 
-@perf_model(*(f"aten::{name}" for name in _GRADIENT_FLOPS), category="", tracelens=False)
+@perf_model(*(f"aten::{name}" for name in _GRADIENT_FLOPS))
 def distance_backward(op: OpSignature) -> OpCost:
     """Gradient (one element or n), input, target: bytes of all read, n written.
 

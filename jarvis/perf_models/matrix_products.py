@@ -53,7 +53,7 @@ def _grouped(op: OpSignature, offsets: int, out_size: int | None, *read: Tensor)
     return _cost((m, n, k), 2 * m * n * k, moved, compute_spec("matrix", a.dtype), groups)
 
 
-@perf_model("aten::_grouped_mm", category="", tracelens=False)
+@perf_model("aten::_grouped_mm")
 def grouped_mm(op: OpSignature) -> OpCost:
     """G products, stacked or divided along M, N or K by offsets; flops 2MNK; bytes A + B + Y.
 
@@ -64,7 +64,7 @@ def grouped_mm(op: OpSignature) -> OpCost:
     return _grouped(op, 2, SCALAR_TYPE_BYTES.get(text(op, 4), a.real_size))
 
 
-@perf_model("aten::_scaled_grouped_mm", category="", tracelens=False)
+@perf_model("aten::_scaled_grouped_mm")
 def scaled_grouped_mm(op: OpSignature) -> OpCost:
     """As the grouped product, of scaled 8-bit operands; bytes A + B + both scales + Y.
 
@@ -74,7 +74,7 @@ def scaled_grouped_mm(op: OpSignature) -> OpCost:
     return _grouped(op, 4, out_size, tensor(op, 2), tensor(op, 3))
 
 
-@perf_model("aten::_int_mm", category="", tracelens=False)
+@perf_model("aten::_int_mm")
 def int_mm(op: OpSignature) -> OpCost:
     """8-bit A[M,K] @ B[K,N]; flops 2MNK (integer operations); bytes MK + KN + 4MN."""
     a, b = tensor(op, 0), tensor(op, 1)
@@ -83,7 +83,7 @@ def int_mm(op: OpSignature) -> OpCost:
     return _cost((m, n, k), 2 * m * n * k, moved, "matrix_int8")
 
 
-@perf_model("aten::_addmm_activation", category="", tracelens=False)
+@perf_model("aten::_addmm_activation")
 def addmm_activation(op: OpSignature) -> OpCost:
     """activation(bias + A @ B); flops 2MNK + MN; bytes bias + MK + KN + MN of A's dtype.
 
@@ -95,14 +95,14 @@ def addmm_activation(op: OpSignature) -> OpCost:
     return _cost((m, n, k), 2 * m * n * k + m * n, moved, compute_spec("matrix", a.dtype))
 
 
-@perf_model("aten::mv", category="", tracelens=False)
+@perf_model("aten::mv")
 def matrix_vector(op: OpSignature) -> OpCost:
     """A[M,K] @ x[K]; flops 2MK; bytes MK + K + M of A's dtype."""
     m, k = matrix(tensor(op, 0))
     return _by_vector(tensor(op, 0), m, k, added=0)
 
 
-@perf_model("aten::addmv", "aten::addmv_", category="", tracelens=False)
+@perf_model("aten::addmv", "aten::addmv_")
 def add_matrix_vector(op: OpSignature) -> OpCost:
     """b y + a (A[M,K] @ x[K]); flops 2MK + M; bytes MK + K + 2M (b = 0: 2MK, MK + K + M)."""
     m, k = matrix(tensor(op, 1))
@@ -114,7 +114,7 @@ def _by_vector(a: Tensor, m: int, k: int, added: int) -> OpCost:
     return _cost((m, 1, k), 2 * m * k + added, moved, compute_spec("vector", a.dtype))
 
 
-@perf_model("aten::dot", "aten::vdot", category="", tracelens=False)
+@perf_model("aten::dot", "aten::vdot")
 def dot(op: OpSignature) -> OpCost:
     """Two vectors of K; flops 2K; bytes 2K + 1 of their dtype."""
     x = tensor(op, 0)
@@ -122,14 +122,14 @@ def dot(op: OpSignature) -> OpCost:
     return _cost((1, 1, x.numel), 2 * x.numel, moved, compute_spec("vector", x.dtype))
 
 
-@perf_model("aten::_weight_int8pack_mm", category="", tracelens=False)
+@perf_model("aten::_weight_int8pack_mm")
 def int8_weight_mm(op: OpSignature) -> OpCost:
     """A[M,K] @ W[N,K]^T of 8-bit weights; flops 2MNK; bytes A + W + scales + MN of A's dtype."""
     a, w, scales = (tensor(op, index) for index in range(3))
     return _packed_weight(a, w, scales, n=w.shape[0])
 
 
-@perf_model("aten::_weight_int4pack_mm", category="", tracelens=False)
+@perf_model("aten::_weight_int4pack_mm")
 def int4_weight_mm(op: OpSignature) -> OpCost:
     """A[M,K] @ packed 4-bit W; N from the scales (K/g,N,2); flops 2MNK; bytes A + W + scales + Y.
 

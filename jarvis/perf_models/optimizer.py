@@ -34,9 +34,7 @@ def _is_zero(op: OpSignature, index: int) -> bool:
 @perf_model(
     "aten::_fused_adam_",
     "aten::_fused_adamw_",
-    category="",
     needs_kernels=True,
-    tracelens=False,
 )
 def adam(op: OpSignature) -> OpCost:
     """Flops 14n (+ 2n decay) (+ n amsgrad) (+ n gradient scale); bytes 4n read, 3n written.
@@ -49,7 +47,7 @@ def adam(op: OpSignature) -> OpCost:
     return _step(op, _ADAM_FLOPS + decay + amsgrad, 7 + 2 * amsgrad, grad_scale=13)
 
 
-@perf_model("aten::_fused_sgd_", category="", needs_kernels=True, tracelens=False)
+@perf_model("aten::_fused_sgd_", needs_kernels=True)
 def sgd(op: OpSignature) -> OpCost:
     """Flops 2n (+ 2n decay) (+ 3n momentum, + 2n Nesterov) (+ n gradient scale).
 

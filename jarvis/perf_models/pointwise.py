@@ -107,8 +107,6 @@ def _aten(names: str, in_place: bool = False) -> list[str]:
         in_place=True,
     ),
     *_aten("softplus hardshrink softshrink log_sigmoid_forward neg_ pow_ rsqrt_ sigmoid_ silu_"),
-    category="",
-    tracelens=False,
 )
 def unary(op: OpSignature) -> OpCost:
     """Flops of the function per element; bytes n read, n written."""
@@ -119,8 +117,6 @@ def unary(op: OpSignature) -> OpCost:
     *_aten("sub rsub maximum minimum fmax fmin _prelu_kernel"),
     *_aten("remainder fmod floor_divide atan2 xlogy"),
     *_aten("sub_ remainder_ fmod_ floor_divide_"),
-    category="",
-    tracelens=False,
 )
 def binary(op: OpSignature) -> OpCost:
     """Flops of the function per output element; bytes of both operands read, the output written."""
@@ -131,15 +127,13 @@ def binary(op: OpSignature) -> OpCost:
     *_aten("gelu_backward silu_backward tanh_backward hardtanh_backward hardsigmoid_backward"),
     *_aten("hardswish_backward leaky_relu_backward mish_backward softplus_backward"),
     *_aten("hardshrink_backward softshrink_backward log_sigmoid_backward logit_backward"),
-    category="",
-    tracelens=False,
 )
 def activation_backward(op: OpSignature) -> OpCost:
     """Gradient, input or output: flops of the derivative per element; bytes 2n read, n written."""
     return pointwise_cost(op, element_flops(op.name), (0, 1))
 
 
-@perf_model("aten::elu_backward", category="", tracelens=False)
+@perf_model("aten::elu_backward")
 def elu_backward(op: OpSignature) -> OpCost:
     """Gradient, input or output at argument 5: flops 6n; bytes 2n read, n written."""
     return pointwise_cost(op, element_flops(op.name), (0, 5))
@@ -148,8 +142,6 @@ def elu_backward(op: OpSignature) -> OpCost:
 @perf_model(
     *_aten("addcmul addcdiv lerp clamp masked_fill", in_place=True),
     "aten::where",
-    category="",
-    tracelens=False,
 )
 def ternary(op: OpSignature) -> OpCost:
     """Flops of the function per output element; bytes of every tensor read, the output written.
@@ -161,15 +153,13 @@ def ternary(op: OpSignature) -> OpCost:
 
 @perf_model(
     *_aten("eq ne lt le gt ge logical_and logical_or logical_xor", in_place=True),
-    category="",
-    tracelens=False,
 )
 def predicate(op: OpSignature) -> OpCost:
     """Flops n of floating-point operands, else 0; bytes of the operands read, n bools written."""
     return pointwise_cost(op, element_flops(op.name), (0, 1), out_size=BOOL_BYTES)
 
 
-@perf_model(*_aten("isnan isinf isfinite logical_not logical_not_"), category="", tracelens=False)
+@perf_model(*_aten("isnan isinf isfinite logical_not logical_not_"))
 def unary_predicate(op: OpSignature) -> OpCost:
     """Flops n of a floating-point input, else 0; bytes n read, n bools written."""
     return pointwise_cost(op, element_flops(op.name), (0,), out_size=BOOL_BYTES)
@@ -177,35 +167,33 @@ def unary_predicate(op: OpSignature) -> OpCost:
 
 @perf_model(
     *_aten("bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift", True),
-    category="",
-    tracelens=False,
 )
 def bitwise(op: OpSignature) -> OpCost:
     """Flops 0: integers and bools; bytes of the operands read, the output written."""
     return pointwise_cost(op, 0, (0, 1))
 
 
-@perf_model("aten::bitwise_not", "aten::bitwise_not_", category="", tracelens=False)
+@perf_model("aten::bitwise_not", "aten::bitwise_not_")
 def bitwise_not(op: OpSignature) -> OpCost:
     """Flops 0; bytes n read, n written."""
     return pointwise_cost(op, 0, (0,))
 
 
-@perf_model("aten::glu", category="", tracelens=False)
+@perf_model("aten::glu")
 def glu(op: OpSignature) -> OpCost:
     """sigmoid(x[n:]) x[:n]: flops 5n; bytes 2n read, n written."""
     x = optional_tensor(op, 0)
     return _of_one_tensor(x, element_flops(op.name) * x.numel // 2, 1.5 * x.numel)
 
 
-@perf_model("aten::glu_backward", category="", tracelens=False)
+@perf_model("aten::glu_backward")
 def glu_backward(op: OpSignature) -> OpCost:
     """Gradient (n), input (2n): flops 9n; bytes 3n read, 2n written."""
     grad, x = optional_tensor(op, 0), optional_tensor(op, 1)
     return _of_one_tensor(x, element_flops(op.name) * grad.numel, grad.numel + 2 * x.numel)
 
 
-@perf_model("aten::_prelu_kernel_backward", category="", tracelens=False)
+@perf_model("aten::_prelu_kernel_backward")
 def prelu_backward(op: OpSignature) -> OpCost:
     """Gradient, input, weight: flops 2n; bytes 2n + weight read, both gradients (2n) written."""
     x, weight = optional_tensor(op, 1), optional_tensor(op, 2)
@@ -224,8 +212,6 @@ def _of_one_tensor(x: Tensor, flops: float, moved_elements: float) -> OpCost:
 
 @perf_model(
     *_aten("fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"),
-    category="",
-    tracelens=False,
 )
 def write(op: OpSignature) -> OpCost:
     """Flops 0 (drawing random numbers is not counted); bytes n written.

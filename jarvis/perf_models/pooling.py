@@ -77,8 +77,6 @@ def _spatial(op: OpSignature) -> int:
 @perf_model(
     "aten::max_pool2d_with_indices",
     "aten::max_pool3d_with_indices",
-    category="",
-    tracelens=False,
 )
 def max_pool(op: OpSignature) -> OpCost:
     """Flops: a comparison per element of each window; bytes in read, out and indices written."""
@@ -87,7 +85,7 @@ def max_pool(op: OpSignature) -> OpCost:
     return _cost(x, windows * taps, x.numel + windows, windows)
 
 
-@perf_model("aten::avg_pool2d", "aten::avg_pool3d", category="", tracelens=False)
+@perf_model("aten::avg_pool2d", "aten::avg_pool3d")
 def average_pool(op: OpSignature) -> OpCost:
     """Flops: an addition per element of each window; bytes in read, out written."""
     x = tensor(op, 0)
@@ -102,9 +100,7 @@ def _adaptive_outputs(op: OpSignature, x: Tensor) -> int:
     return prod(x.shape[: -len(size)]) * prod(size)
 
 
-@perf_model(
-    "aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d", category="", tracelens=False
-)
+@perf_model("aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d")
 def adaptive_average_pool(op: OpSignature) -> OpCost:
     """Flops: an addition per input and a division per output element; bytes in + out."""
     x = tensor(op, 0)
@@ -112,7 +108,7 @@ def adaptive_average_pool(op: OpSignature) -> OpCost:
     return _cost(x, x.numel + outputs, x.numel + outputs)
 
 
-@perf_model("aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d", category="", tracelens=False)
+@perf_model("aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d")
 def adaptive_max_pool(op: OpSignature) -> OpCost:
     """Flops: a comparison per input element; bytes in read, out and indices written."""
     x = tensor(op, 0)
@@ -125,8 +121,6 @@ def adaptive_max_pool(op: OpSignature) -> OpCost:
     "aten::max_pool3d_with_indices_backward",
     "aten::adaptive_max_pool2d_backward",
     "aten::adaptive_max_pool3d_backward",
-    category="",
-    tracelens=False,
 )
 def max_pool_backward(op: OpSignature) -> OpCost:
     """Gradient [g], input: flops g additions; bytes g and g indices read, the input written."""
@@ -139,8 +133,6 @@ def max_pool_backward(op: OpSignature) -> OpCost:
     "aten::avg_pool3d_backward",
     "aten::_adaptive_avg_pool2d_backward",
     "aten::_adaptive_avg_pool3d_backward",
-    category="",
-    tracelens=False,
 )
 def average_pool_backward(op: OpSignature) -> OpCost:
     """Gradient [g], input [n]: flops g divisions + n additions; bytes g read, n written."""
@@ -158,8 +150,6 @@ def _taps(op: OpSignature) -> int:
     "aten::upsample_trilinear3d",
     "aten::upsample_bicubic2d",
     *(f"aten::_upsample_nearest_exact{dims}d" for dims in (1, 2, 3)),
-    category="",
-    tracelens=False,
 )
 def interpolation(op: OpSignature) -> OpCost:
     """t products and t - 1 sums per output element, t = 2, 4, 8, 16 (nearest: 1, a copy).
@@ -182,8 +172,6 @@ def interpolation(op: OpSignature) -> OpCost:
     "aten::upsample_bicubic2d_backward",
     *(f"aten::upsample_nearest{dims}d_backward" for dims in (1, 2, 3)),
     *(f"aten::_upsample_nearest_exact{dims}d_backward" for dims in (1, 2, 3)),
-    category="",
-    tracelens=False,
 )
 def interpolation_backward(op: OpSignature) -> OpCost:
     """Gradient [g], input size at argument 2: flops 2tg (nearest: g); bytes g read, in written."""
@@ -194,7 +182,7 @@ def interpolation_backward(op: OpSignature) -> OpCost:
     return _cost(grad, 2 * taps * grad.numel if taps > 1 else grad.numel, grad.numel + prod(size))
 
 
-@perf_model(*(f"aten::reflection_pad{dims}d" for dims in (1, 2, 3)), category="", tracelens=False)
+@perf_model(*(f"aten::reflection_pad{dims}d" for dims in (1, 2, 3)))
 def reflection_pad(op: OpSignature) -> OpCost:
     """Pads innermost dim first; flops 0; bytes in read, out written."""
     x, pads = tensor(op, 0), integers(op, 1)
@@ -212,8 +200,6 @@ def reflection_pad(op: OpSignature) -> OpCost:
         for kind in ("reflection", "replication")
         for d in (1, 2, 3)
     ),
-    category="",
-    tracelens=False,
 )
 def pad_backward(op: OpSignature) -> OpCost:
     """Gradient [g], input [n]: flops g additions; bytes g read, n written."""

@@ -159,7 +159,7 @@ _BEYOND = {
 }
 
 
-@perf_model(*(f"aten::{name}" for name in _BEYOND), category="", tracelens=False)
+@perf_model(*(f"aten::{name}" for name in _BEYOND))
 def other_reduction(op: OpSignature) -> OpCost:
     """Flops n (2n: norm, nansum, aminmax; 4n: var_mean, std_mean); bytes n read, results written.
 
@@ -184,14 +184,14 @@ def _named_dims(op: OpSignature, index: int) -> Shape:
     return (int(value),) if value.lstrip("-").isdigit() else ()
 
 
-@perf_model("aten::_cummax_helper", "aten::_cummin_helper", category="", tracelens=False)
+@perf_model("aten::_cummax_helper", "aten::_cummin_helper")
 def scan_with_indices(op: OpSignature) -> OpCost:
     """Flops n; bytes n read, n values and n int64 indices written."""
     x = tensor(op, 0)
     return _computed(x, 1, (x.numel, x.real_size), (x.numel, INDEX_BYTES))
 
 
-@perf_model("aten::_logcumsumexp", category="", tracelens=False)
+@perf_model("aten::_logcumsumexp")
 def logarithmic_scan(op: OpSignature) -> OpCost:
     """An exponential, a logarithm, a maximum and a sum each: flops 10n; bytes n read, n written."""
     x = tensor(op, 0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from jarvis.errors import JarvisError, RegistrationError
+from jarvis.perf_models.tracelens_models import TRACELENS_MODELS
 
 PREFIX_MARK = "*"  # a registered name that ends in it stands for every name that begins so
 
@@ -75,10 +76,9 @@ class PerfModel:
     """One formula with its place in the report.
 
     ``category`` is ``""`` where the op's category comes from its kernels, ``sheet`` is ``""`` where
-    no roofline sheet lists the op. ``tracelens`` is false for our models that TraceLens lacks,
-    ``is_extension`` true for those of a user, which count where TraceLens's do. A
-    formula raises NoModelForCallError, UnexpectedArgumentsError, or what odd arguments make of
-    arithmetic and indexing (ArithmeticError, LookupError, TypeError, ValueError).
+    no roofline sheet lists the op. ``is_extension`` is true for a user's own model. A formula
+    raises NoModelForCallError, UnexpectedArgumentsError, or what odd arguments make of arithmetic
+    and indexing (ArithmeticError, LookupError, TypeError, ValueError).
     """
 
     name: str
@@ -88,8 +88,12 @@ class PerfModel:
     backward: Formula | None = None
     backward_category: str | None = None
     needs_kernels: bool = False
-    tracelens: bool = True
     is_extension: bool = False
+
+    @property
+    def tracelens(self) -> bool:
+        """Whether TraceLens would use this model: it has it too, or a user's extension adds it."""
+        return self.is_extension or self.name in TRACELENS_MODELS
 
 
 _Entry = TypeVar("_Entry")
@@ -116,18 +120,18 @@ class Registry:
     def perf_model(
         self,
         *names: str,
-        category: str,
+        category: str = "",
         sheet: str | None = None,
         backward: Formula | None = None,
         backward_category: str | None = None,
         needs_kernels: bool = False,
-        tracelens: bool = True,
     ) -> Callable[[Formula], Formula]:
         """Register a formula for the ops ``names``; ``"triton_poi_*"``: every op that begins so.
 
-        ``category`` is the fine op category (``SDPA_fwd``), ``sheet`` the family of the roofline
-        sheet (default: the category without ``_fwd``/``_bwd``), ``backward`` the formula of the
-        op's backward pass given the *forward* signature. RegistrationError for a name that is
+        ``category`` is the fine op category (``SDPA_fwd``; default: the category that the kernels
+        of a call have), ``sheet`` the family of the roofline sheet (default: the category without
+        ``_fwd``/``_bwd``; without a category no sheet), ``backward`` the formula of the op's
+        backward pass given the *forward* signature. RegistrationError for a name that is
         registered already, and for a family that can name no sheet.
         """
         optional = [text for text in (sheet, backward_category) if text is not None]
@@ -150,7 +154,6 @@ class Registry:
                     backward,
                     backward_category,
                     needs_kernels,
-                    tracelens,
                 )
             return cost
 

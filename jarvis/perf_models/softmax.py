@@ -18,7 +18,7 @@ def _cost(x: Tensor, flops: float, read: int, out_size: int | None) -> OpCost:
     )
 
 
-@perf_model("aten::_softmax", "aten::_log_softmax", category="", tracelens=False)
+@perf_model("aten::_softmax", "aten::_log_softmax")
 def softmax(op: OpSignature) -> OpCost:
     """Maximum, difference, exponential, sum, quotient: flops 5n; bytes n read, n written.
 
@@ -31,8 +31,6 @@ def softmax(op: OpSignature) -> OpCost:
 
 @perf_model(
     *(f"aten::{name}" for name in _BACKWARD_FLOPS),
-    category="",
-    tracelens=False,
 )
 def softmax_backward(op: OpSignature) -> OpCost:
     """Gradient, output: y (g - sum(g y)), flops 4n; of the logarithm g - exp(y) sum(g), flops 7n.

@@ -27,20 +27,20 @@ def _given(op: OpSignature, *indices: int) -> float | None:
     return total_bytes(*((t.numel, t.real_size) for t in found if t.given))
 
 
-@perf_model("aten::batch_norm_stats", category="", tracelens=False)
+@perf_model("aten::batch_norm_stats")
 def statistics(op: OpSignature) -> OpCost:
     """Mean and variance: difference, square and two sums: flops 4n; bytes n read, 2c written."""
     x = tensor(op, 0)
     return _cost(x, 4, 1, 2 * x.shape[1] * _STATISTICS_BYTES)
 
 
-@perf_model("aten::batch_norm_elemt", category="", tracelens=False)
+@perf_model("aten::batch_norm_elemt")
 def normalize(op: OpSignature) -> OpCost:
     """(x - mean) invstd w + b: flops 4n; bytes n and the vectors read, n written."""
     return _cost(tensor(op, 0), 4, 2, _given(op, 1, 2, 3, 4))
 
 
-@perf_model("aten::batch_norm_backward_reduce", category="", tracelens=False)
+@perf_model("aten::batch_norm_backward_reduce")
 def backward_sums(op: OpSignature) -> OpCost:
     """Gradient, input: sums of g and of g (x - mean): flops 4n; bytes 2n and vectors read.
 
@@ -51,7 +51,7 @@ def backward_sums(op: OpSignature) -> OpCost:
     return _cost(x, 4, 2, None if vectors is None else vectors + written)
 
 
-@perf_model("aten::batch_norm_backward_elemt", category="", tracelens=False)
+@perf_model("aten::batch_norm_backward_elemt")
 def backward_of_input(op: OpSignature) -> OpCost:
     """Gradient, input: (g - m_g - (x - mean) f) s: flops 5n; bytes 2n and vectors read, n written.
 

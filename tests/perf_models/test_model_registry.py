@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from jarvis.perf_models import (
     registered_category,
     sheet_families,
 )
+from jarvis.perf_models.tracelens_models import TRACELENS_MODELS
 
 
 def test_each_op_of_the_table_has_its_category(reference_root: Path) -> None:
@@ -187,13 +189,27 @@ def test_models_beyond_tracelens_can_be_left_out() -> None:
     assert find_model("aten::mm", tracelens_only=True) is find_model("aten::mm")
 
 
-def test_models_beyond_tracelens_change_neither_categories_nor_sheets(reference_root: Path) -> None:
+def test_models_beyond_tracelens_have_neither_category_nor_sheet() -> None:
+    beyond = [model for model in all_models() if not model.tracelens]
+    assert [model.name for model in beyond if model.category or model.sheet] == []
+
+
+def test_every_listed_model_of_tracelens_exists() -> None:
+    assert TRACELENS_MODELS - {model.name for model in all_models()} == set()
+
+
+def test_a_new_model_is_not_one_of_tracelens_unless_an_extension_adds_it() -> None:
+    (model,) = fft().all_models()
+    assert not model.tracelens
+    assert replace(model, is_extension=True).tracelens
+
+
+def test_models_beyond_tracelens_keep_the_categories_of_the_table(reference_root: Path) -> None:
     table = json.loads((reference_root / "specs" / "op-table.json").read_text())
     categories = {entry["op"]: entry["category"] for entry in table}
     for model in all_models():
         if not model.tracelens:
             assert registered_category(model.name) == categories.get(model.name), model.name
-            assert model.sheet == "", model.name
 
 
 def test_exact_values_take_the_place_of_the_sheets() -> None:
