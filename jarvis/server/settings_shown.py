@@ -58,9 +58,14 @@ def shown_settings() -> list[Shown]:
     ]
 
 
+def known_variables() -> set[str]:
+    """Return the environment variables that Jarvis reads, those of targets aside."""
+    return {variable for _, variable, _ in _fields(Settings)} | set(FURTHER_VARIABLES)
+
+
 def unknown_variables() -> list[str]:
     """A sentence for each variable that looks like a setting and is none."""
-    known = {variable for _, variable, _ in _fields(Settings)} | set(FURTHER_VARIABLES)
+    known = known_variables()
     sentences = []
     for name in sorted(os.environ):
         is_of_target = name.startswith(f"{PREFIX}TARGETS__")
