@@ -10,7 +10,7 @@ PORT ?= 8501
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test check format golden docs bench bench-dashboard bench-team bench-uploads fuzz clean replays
+.PHONY: help setup setup-replay run test check format golden docs pictures bench bench-dashboard bench-team bench-uploads fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,8 +51,10 @@ format: setup ## format and mend what can be mended
 golden: setup ## re-make the golden runs; review the diff
 	$(BIN)/python -m pytest tests/test_golden.py --update-golden
 
-docs: setup ## re-make the generated pages under docs/, and photograph every page (TRACES=...)
+docs: setup ## write the generated pages in docs/
 	$(BIN)/python docs/generate.py
+
+pictures: setup ## take the pictures of the README and of every page (TRACES=...; needs chromium)
 	PYTHONPATH=. $(BIN)/python docs/newcomer.py
 	PYTHONPATH=. $(BIN)/python docs/contact_sheet.py $(TRACES)
 

@@ -1,15 +1,24 @@
 """The documentation names what there is, and its links lead somewhere."""
 
+import argparse
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 import jarvis.cli
 from jarvis.analyses import load_analyses
+from jarvis.server.settings import PREFIX
+from jarvis.server.settings_shown import known_variables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHELL = re.compile(r"^ *```(?:sh|bash|console)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
+COMMAND = re.compile(r"(?:^\s*|[;&|(]\s*|\w=\S+\s+)jarvis (?=([^\n]*))", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -40,3 +49,55 @@ def test_make_targets_that_the_pages_name_exist() -> None:
     for page in PAGES:
         for target in re.findall(r"`make ([a-z]+)\b", page.read_text(encoding="utf-8")):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: {target}"
+
+
+def commands(script: str) -> Iterator[list[str]]:
+    """The arguments of each `jarvis` command of a shell script."""
+    for match in COMMAND.finditer(script.replace("\\\n", " ")):
+        lexer = shlex.shlex(match[1], posix=True, punctuation_chars=";&|<>()")
+        lexer.whitespace_split = True
+        yield list(takewhile(lambda word: not set(word) <= set(";&|<>()"), lexer))
+
+
+def unknown_options(words: list[str]) -> list[str]:
+    """What of a command no subcommand or option is called."""
+    of = jarvis.cli.parser()
+    for word in words:
+        below = [a for a in of._actions if isinstance(a, argparse._SubParsersAction)]
+        if below and not word.startswith("-"):
+            if word not in below[0].choices:
+                return [word]
+            of = below[0].choices[word]
+    options = [word.partition("=")[0] for word in words if word.startswith("-") and word != "-"]
+    return [option for option in options if option not in of._option_string_actions]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_of_shell_blocks_are_accepted(page: Path) -> None:
+    for script in SHELL.findall(page.read_text(encoding="utf-8")):
+        for words in commands(script):
+            jarvis.cli.parser().parse_args(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_within_sentences_exist(page: Path) -> None:
+    for code in CODE.findall(page.read_text(encoding="utf-8")):
+        if code.startswith("jarvis "):
+            words = shlex.split(code)[1:]
+            assert not unknown_options(words), code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_variables_exist(page: Path) -> None:
+    named = set(re.findall(rf"\b{PREFIX}[A-Z0-9_]+\b", page.read_text(encoding="utf-8")))
+    assert named - known_variables() == set()
+
+
+def test_each_command_of_a_line_is_found() -> None:
+    script = """A=1 jarvis list   # no 'jarvis remove'
+eval "$(jarvis pin ID)"; jarvis remove 'a b' | jarvis nonsense --this
+"""
+    found = [["list"], ["pin", "ID"], ["remove", "a b"], ["nonsense", "--this"]]
+    assert list(commands(script)) == found
+    assert unknown_options(["nonsense", "--this"]) == ["nonsense"]
+    assert unknown_options(["archive", "load", "FILE", "--this=1"]) == ["--this"]

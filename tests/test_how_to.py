@@ -1,0 +1,186 @@
+"""The pages in docs/how-to that add something to Jarvis, followed word for word.
+
+Each test applies the code blocks of a page to a copy of the checkout, runs the page's commands in
+it, and looks at the result.
+"""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.builders import TraceBuilder, trace
+
+ROOT = Path(__file__).parent.parent
+NOT_COPIED = shutil.ignore_patterns(
+    ".*_cache", ".git", ".venv*", ".hypothesis", "pictures", "_build"
+)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a how-to in one language."""
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    return [code for found, code in BLOCK.findall(text) if found == language]
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A copy of the checkout with the programs that a maintainer has."""
+
+    root: Path
+
+    def write(self, path: str, text: str) -> None:
+        """Create a file."""
+        (self.root / path).write_text(text, encoding="utf-8")
+
+    def append(self, path: str, text: str) -> None:
+        """Add ``text`` to the end of a file."""
+        with (self.root / path).open("a", encoding="utf-8") as file:
+            file.write(f"\n{text}")
+
+    def run(self, script: str, folder: Path | None = None) -> str:
+        """Run shell commands in ``folder`` (default: the checkout); return what they print."""
+        environment = {
+            **os.environ,
+            "PATH": f"{self.root / 'programs'}:{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "packages")]),
+            "JARVIS_HOME": str(self.root / "home"),
+        }
+        ended = subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=folder or self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, f"{script}\n{ended.stdout}\n{ended.stderr}"
+        return ended.stdout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    root = tmp_path / "checkout"
+    shutil.copytree(ROOT, root, ignore=NOT_COPIED)
+    programs = {
+        "python": f'"{sys.executable}" "$@"',
+        "jarvis": f'"{sys.executable}" -m jarvis.cli "$@"',
+        # Without `setup`, which would install a second environment.
+        "make": f'{shutil.which("make")} -o setup BIN="{root / "programs"}" PYTEST_ARGS= "$@"',
+    }
+    (root / "programs").mkdir()
+    for name, command in programs.items():
+        program = root / "programs" / name
+        program.write_text(f"#!/bin/sh\nexec {command}\n", encoding="utf-8")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return Checkout(root)
+
+
+def activations() -> TraceBuilder:
+    """A call of mylib's operator that runs two kernels in operators below it."""
+    built = trace(device="AMD Instinct MI300X")
+    built.op("mylib::swiglu", [[64, 128], [64, 128]])
+    built.child("aten::silu", [[64, 128]]).launches("silu_kernel", us=20).up()
+    built.child("aten::mul", [[64, 128], [64, 128]]).launches("mul_kernel", us=10)
+    built.op("mylib::swiglu", [[4096, 4096], [4096, 4096]]).launches("swiglu_kernel", us=200)
+    return built.op("mylib::swiglu_backward", [[4096, 4096]]).launches("swiglu_back", us=50)
+
+
+def test_a_perf_model_prices_its_op_and_changes_no_row_of_tracelens(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    source = activations().write(tmp_path / "trace.json")
+
+    def sheets(models: str) -> dict[str, str]:
+        out = tmp_path / "csvs"
+        checkout.run(f"jarvis report {source} --models {models} --output_csvs_dir {out}")
+        found = {file.name: file.read_text(encoding="utf-8") for file in out.iterdir()}
+        shutil.rmtree(out)
+        return found
+
+    before, all_before = sheets("tracelens"), sheets("all")
+    model, test = blocks("add-a-perf-model.md", "python")
+    checkout.write("jarvis/perf_models/mylib.py", model)
+    checkout.write("tests/perf_models/test_mylib_models.py", test)
+    assert sheets("tracelens") == before
+    all_after = sheets("all")
+    assert all_after != all_before
+    assert all_after.keys() == all_before.keys()
+    (commands,) = blocks("add-a-perf-model.md", "sh")
+    checkout.run(commands)
+
+
+def test_a_gpu_of_the_file_passes_the_test_that_the_page_names(checkout: Checkout) -> None:
+    (entry,) = blocks("add-a-gpu.md", "toml")
+    checkout.append("hardware.toml", entry)
+    checkout.run(blocks("add-a-gpu.md", "sh")[0])
+    assert "X100" in checkout.run("jarvis hardware show X100")
+
+
+def test_a_gpu_of_one_server_needs_no_entry(checkout: Checkout, tmp_path: Path) -> None:
+    (description,) = blocks("add-a-gpu.md", "json")
+    (tmp_path / "x100.json").write_text(description, encoding="utf-8")
+    activations().write(tmp_path / "trace.json")
+    checkout.run("gzip trace.json", tmp_path)
+    checkout.run(blocks("add-a-gpu.md", "sh")[1], tmp_path)
+    for run in ("out", "out2", "again"):
+        assert '"X100"' in (tmp_path / run / "manifest.json").read_text(encoding="utf-8")
+
+
+def test_a_category_is_one_file(checkout: Checkout) -> None:
+    category, test = blocks("add-a-category.md", "python")
+    checkout.write("jarvis/analyses/compute/rope.py", category)
+    checkout.write("tests/analyses/test_rope.py", test)
+    (commands,) = blocks("add-a-category.md", "sh")
+    checkout.run(commands)
+    checks = (checkout.root / "docs" / "checks.md").read_text(encoding="utf-8")
+    assert "## Rotary embedding (`rope`)" in checks
+    golden = checkout.root / "tests" / "golden" / "training-step"
+    assert list(golden.rglob("rope*"))
+
+
+def test_a_report_format_is_one_file(checkout: Checkout, tmp_path: Path) -> None:
+    (reporter,) = blocks("add-a-report-format.md", "python")
+    checkout.write("jarvis/reports/titles.py", reporter)
+    source = activations().write(tmp_path / "trace.json")
+    checkout.run(f"jarvis analyze {source} --output-dir {tmp_path / 'RUN'}")
+    export, tests = blocks("add-a-report-format.md", "sh")
+    checkout.run(export, tmp_path)
+    assert (tmp_path / "titles.txt").read_text(encoding="utf-8").count("\n") > 0
+    checkout.run(tests)
+
+
+def test_an_extension_is_one_file(checkout: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "swiglu.py").write_text("\n".join(blocks("write-an-extension.md", "python")))
+    activations().write(tmp_path / "trace.json")
+    checkout.run("gzip trace.json", tmp_path)
+    commands, package = blocks("write-an-extension.md", "sh")
+    checkout.run(commands, tmp_path)
+    (analysis,) = (checkout.root / "home" / "analyses").iterdir()
+    assert "Gated activations" in (analysis / "manifest.json").read_text(encoding="utf-8")
+
+    packages = checkout.root / "packages"
+    (packages / "mylib").mkdir(parents=True)
+    (packages / "mylib" / "__init__.py").touch()
+    shutil.copy(tmp_path / "swiglu.py", packages / "mylib" / "jarvis_models.py")
+    (reporter,) = blocks("add-a-report-format.md", "python")
+    (packages / "mylib" / "jarvis_slides.py").write_text(reporter.replace('"titles"', '"slides"'))
+    (points,) = blocks("write-an-extension.md", "toml")
+    groups = tomllib.loads(points)["project"]["entry-points"]
+    (packages / "mylib-1.dist-info").mkdir()
+    (packages / "mylib-1.dist-info" / "entry_points.txt").write_text(
+        "".join(
+            f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+            for group, entries in groups.items()
+        )
+    )
+    checkout.run(f"jarvis analyze trace.json.gz --output-dir RUN\n{package}", tmp_path)
+    assert "swiglu" in (tmp_path / "slides.txt").read_text(encoding="utf-8")
