@@ -30,8 +30,9 @@ def contiguous_copies(data: CategoryData) -> Iterator[Finding]:
     Symptom: tensors are made contiguous before and after attention, which moves as much data as
     attention itself.
     Rule: copies in the module of an attention call, of a tensor with the dimensions of its query or
-    key in any order, at most COPIES_PER_CALL per call, together with copy kernels inside the call.
-    Threshold: 10% of the attention's time; at least 0.5% of compute.
+    key in any order, at most {COPIES_PER_CALL} per call, together with copy kernels inside the
+    call.
+    Threshold: {COPIES_SHARE_PCT}% of the attention's time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(inside_us=kernel_names.time_us(COPY_KERNELS))
     for group in groups(rows.filter(pl.col("is_flash"))):

@@ -165,8 +165,10 @@ def cache_writes(data: CategoryData) -> Iterator[Finding]:
     """Paged attention that spends much time on writing its cache.
 
     Symptom: kernels that store new keys and values take more than the few percent that are usual.
-    Rule: kernels named like CACHE_KERNELS take more than HIGH_CACHE_PCT of a paged operator's time.
-    Threshold: 10% of the operator's time, where 3 to 5% are usual; at least 0.5% of compute.
+    Rule: kernels named like CACHE_KERNELS take too much of a paged operator's
+    time.
+    Threshold: {HIGH_CACHE_PCT}% of the operator's time, of which up to {USUAL_CACHE_PCT}% is
+    usual; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(cache_us=kernel_names.time_us(CACHE_KERNELS))
     for group in groups(rows.filter("is_paged")):

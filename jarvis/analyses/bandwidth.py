@@ -76,13 +76,14 @@ def slow_kernel(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: an operator leaves most of the bandwidth unused that additions, multiplications and
     copies of large tensors do reach, so its kernel is slow and not the hardware.
-    Rule: rows bound by memory of one operator and pattern below SLOW_KERNEL_PCT and below
-    SLOW_SHARE of the bandwidth baseline, not launch bound, that pass the time test of
-    ``low_efficiency``, which then leaves them out. That the hardware is not the limit is only said
-    from HIGH_BASELINE_PCT on. Saved is the time above what the baseline would take, or above that
-    of as many shortest kernels as there are calls.
-    Threshold: 20% of the roofline and 2/7 of the baseline; baseline 70%; 50 ms or 5% of category
-    time; at least 0.5% of compute.
+    Rule: rows bound by memory of one operator and pattern below {SLOW_KERNEL_PCT}% of the
+    roofline and below {SLOW_SHARE:.0%} of the bandwidth baseline, not launch bound, that pass the
+    time test of ``low_efficiency``, which then leaves them out. The finding rules out the hardware
+    as the limit only if the baseline is at least {HIGH_BASELINE_PCT}%. Saved is the time above what
+    the baseline would take, or above that of as many shortest kernels as there are calls.
+    Threshold: {SLOW_KERNEL_PCT}% of the roofline and {SLOW_SHARE:.0%} of the baseline; baseline
+    {HIGH_BASELINE_PCT}%; {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of
+    category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     baseline = data.baseline
     if baseline is None or baseline.efficiency_pct is None:
@@ -102,10 +103,11 @@ def low_baseline(data: CategoryData) -> Iterator[Finding]:
     """Simple operators that do not reach half of the bandwidth themselves.
 
     Symptom: additions, multiplications and copies of large tensors, which the hardware should run
-    at 70 to 80% of its bandwidth, stay far below.
-    Rule: bandwidth baseline below LOW_BASELINE_PCT. The likely cause is told from the rows: short
-    calls, operands that do not lie in one order, or neither.
-    Threshold: 50% of the peak; the rows take at least 0.5% of compute.
+    at {SIMPLE_PCT[0]} to {SIMPLE_PCT[1]}% of its bandwidth, stay far below.
+    Rule: bandwidth baseline below {LOW_BASELINE_PCT}%. The likely cause is told from the rows:
+    short calls, operands that do not lie in one order, or neither.
+    Threshold: {LOW_BASELINE_PCT}% of the peak; the rows take at least {MIN_COMPUTE_PCT}% of
+    compute.
     """
     baseline = data.baseline
     if baseline is None or baseline.efficiency_pct is None:

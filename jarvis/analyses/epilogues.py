@@ -36,8 +36,8 @@ def gemm_epilogue(data: CategoryData) -> Iterator[Finding]:
     makes; all results have the product's shape. Steps of a chain belong to the chain. Where the
     plain result is needed too (a backward pass reads it, or a later step takes more operands of its
     shape than were made since), the product writes both, which counts against the saving.
-    Threshold: a saving at best of 2% of compute time and 0.1 ms, or that much time where no saving
-    can be estimated.
+    Threshold: a saving at best of {found.MIN_SHARE_PCT}% of compute time and {found.MIN_TIME_MS}
+    ms, or that much time where no saving can be estimated.
     """
     for chain in found.chains(data.tables, data.hardware, data.bases, data.target_pct):
         if chain.is_epilogue and chain.is_worth_fusing:

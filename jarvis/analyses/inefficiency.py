@@ -70,10 +70,11 @@ def low_efficiency(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: an operator's kernels reach a small part of what the GPU can do for its arithmetic
     intensity.
-    Rule: rows of one operator and pattern with an efficiency below BOTTLENECK_EFFICIENCY_PCT that
-    together take more than BOTTLENECK_TIME_MS or BOTTLENECK_CATEGORY_PCT of the category, and that
-    do not exceed the efficiency to expect of their pattern.
-    Threshold: 40% of the roofline; 50 ms or 5% of category time; at least 0.5% of compute.
+    Rule: rows of one operator and pattern with an efficiency below the threshold that together
+    take more time than the threshold, and that do not exceed the efficiency to expect of their
+    pattern.
+    Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the roofline; {impact.BOTTLENECK_TIME_MS} ms
+    or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     for group in groups(_below(data, impact.BOTTLENECK_EFFICIENCY_PCT)):
         if _makes_a_card(data, group) and _is_time_relevant(group):
@@ -87,7 +88,8 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
     Rule: rows below the target that are no ``low_efficiency`` finding, do not exceed the efficiency
     to expect of their pattern, and either hold one of the top operations of the trace or pass the
     time test of ``low_efficiency``.
-    Threshold: the target efficiency, 80% by default; at least 0.5% of compute.
+    Threshold: the target efficiency, {impact.TARGET_PCT}% by default; at least
+    {MIN_COMPUTE_PCT}% of compute.
     """
     low = pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT
     below = _below(data, data.target_pct)

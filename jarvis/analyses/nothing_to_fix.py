@@ -18,11 +18,12 @@ def nothing_to_fix(data: CategoryData) -> Iterator[Finding]:
     """A category that takes relevant time and has nothing to fix in its kernels.
 
     Symptom: none; all of the category runs at or above its target or what is usual.
-    Rule: at least MEDIUM_COMPUTE_PCT of compute, and at least 95% of it (100% less
-    BOTTLENECK_CATEGORY_PCT) runs at the target efficiency or above what is usual for its pattern,
-    without exceeding the peak by so much that the number is in doubt. Dropped where another
-    finding of the analysis names something to fix.
-    Threshold: 5% of compute; the target efficiency, 80% by default.
+    Rule: at least {impact.MEDIUM_COMPUTE_PCT}% of compute, of which all but
+    {impact.BOTTLENECK_CATEGORY_PCT}% runs at the target efficiency or above what is usual for its
+    pattern, without exceeding the peak by so much that the number is in doubt. Suppressed if
+    another finding of the analysis names something to fix.
+    Threshold: {impact.MEDIUM_COMPUTE_PCT}% of compute; the target efficiency, {impact.TARGET_PCT}%
+    by default.
     """
     rows = data.operations.filter(pl.col("kernel_time_us") > 0)
     if rows.is_empty():

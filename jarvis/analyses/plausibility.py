@@ -44,9 +44,10 @@ def above_peak(data: CategoryData) -> Iterator[Finding]:
     """Efficiencies that are too high to be true.
 
     Symptom: an operator seems to exceed what the hardware can do.
-    Rule: rows above ANOMALY_PCT of the roofline take no part in any projection; rows between 100%
-    and ANOMALY_PCT are warned of.
-    Threshold: 100% and 110% of the roofline; at least 0.5% of compute.
+    Rule: rows above {impact.ANOMALY_PCT}% of the roofline take no part in any projection; rows
+    between {impact.FULL_PCT}% and {impact.ANOMALY_PCT}% get a warning.
+    Threshold: {impact.FULL_PCT}% and {impact.ANOMALY_PCT}% of the roofline; at least
+    {MIN_COMPUTE_PCT}% of compute.
     """
     efficiency = pl.col("pct_roofline")
     is_anomaly = efficiency > impact.ANOMALY_PCT
@@ -95,8 +96,9 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the same call is sometimes fast and sometimes slow.
     Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean,
-    over more than VARIANCE_MIN_CALLS calls and at least VARIANCE_MIN_TOTAL_PCT of GPU wall time.
-    Threshold: std/mean above 1; more than 10 calls; 5% of GPU wall time.
+    over enough calls and GPU wall time.
+    Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
+    {VARIANCE_MIN_TOTAL_PCT}% of GPU wall time.
     """
     ratio = pl.col("kernel_time_us_std") / pl.col("kernel_time_us_mean")
     rows = data.operations.with_columns(variation=ratio).filter(

@@ -19,9 +19,10 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     """Many calls that are shorter than a launch.
 
     Symptom: one operator is called again and again for a few microseconds each.
-    Rule: an operator with at least MANY_CALLS calls whose mean GPU time is below SHORT_CALL_US,
-    among the rows that no ``low_efficiency`` finding covers, and that passes its time test.
-    Threshold: 100 calls, 10 µs; 50 ms or 5% of category time; at least 0.5% of compute.
+    Rule: an operator with at least {MANY_CALLS} calls whose mean GPU time is below {SHORT_CALL_US}
+    µs, among the rows that no ``low_efficiency`` finding covers, and that passes its time test.
+    Threshold: {MANY_CALLS} calls, {SHORT_CALL_US} µs; {impact.BOTTLENECK_TIME_MS} ms or
+    {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     is_low = impact.is_judged() & (pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT)
     is_said = is_low | pl.col("uid").is_in(data.explained_uids)

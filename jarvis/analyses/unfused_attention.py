@@ -33,7 +33,8 @@ def unfused_attention(data: CategoryData) -> Iterator[Finding]:
     Rule: a softmax, or its exponentials, sum and division, between two neighbouring matrix products
     on one thread; it works on the shape that the first one makes, along the dimension over which
     the second one sums. Scale, mask, dropout and copies between them belong to the group.
-    Threshold: at least 0.5% of compute time; 12 steps between the products.
+    Threshold: at least {MIN_COMPUTE_PCT}% of compute time; at most
+    {jarvis.perf_report.attention_groups.MAX_BETWEEN} steps between the products.
     """
     if any(name not in data.tables for name in TABLES):
         return

@@ -99,7 +99,8 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
     Rule: the rows without a perf model that lack it for one reason (replayed from a GPU graph,
     communication, no recorded arguments, no model) together pass the time test of
     ``low_efficiency``.
-    Threshold: 50 ms or 5% of category time; at least 0.5% of compute.
+    Threshold: {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of category time;
+    at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.filter(
         ~pl.col("has_perf_model")

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from jarvis import impact
 from jarvis.analyses import checks_markdown, load_analyses
-from jarvis.analyses.base import Analysis, CategoryData, Claim
+from jarvis.analyses.base import Analysis, CategoryData, Check, Claim
+from jarvis.analyses.documentation import check_text
 from jarvis.analyses.registry import CHECK_PARTS, ENTRY_POINT_GROUP, _add, load_registry
+from jarvis.analyses.system import cpu_idle
 from jarvis.errors import RegistrationError
+from jarvis.findings import Severity
 
 COMPUTE = (
     "sdpa_fwd",
@@ -25,6 +29,7 @@ COMPUTE = (
 )
 FUSION = ("kernel_fusion",)
 SYSTEM = ("cpu_idle", "multi_kernel")
+CHECKS = tuple({c: None for analysis in load_analyses().values() for c in analysis.all_checks})
 TIERS = {"compute": COMPUTE, "fusion": FUSION, "system": SYSTEM}
 
 
@@ -66,6 +71,34 @@ def test_titles_and_icons_are_unique() -> None:
 def test_generated_documentation_is_up_to_date() -> None:
     page = Path(__file__).parents[2] / "docs" / "checks.md"
     assert page.read_text(encoding="utf-8") == checks_markdown(), "run `make docs`"
+
+
+def test_documentation_takes_thresholds_from_the_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = checks_markdown()
+    assert "**Threshold**: 40% of the roofline" in page
+    assert "above 70 / 50 / 30 / 20%" in page
+    monkeypatch.setattr(impact, "BOTTLENECK_EFFICIENCY_PCT", 35.5)
+    monkeypatch.setattr(cpu_idle, "IDLE_PCT", ((65.0, Severity.HIGH), (0.0, Severity.LOW)))
+    changed = checks_markdown()
+    assert "**Threshold**: 35.5% of the roofline" in changed
+    assert "**Threshold**: 35.5% of the bandwidth" in changed
+    assert "above 65%" in changed
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_no_number_in_the_text_of_a_check_is_typed_by_hand(check: Check) -> None:
+    text = re.sub(r"{.*?}", "", inspect.getdoc(check) or "")
+    assert re.findall(r"\b[0-9]\S*", text) == []
+
+
+@pytest.mark.parametrize("name", ["NO_SUCH_PCT", "impact.NO_SUCH_PCT", "IDLE_PCT[9]", "0", ""])
+def test_an_unknown_constant_in_the_text_of_a_check_is_an_error(name: str) -> None:
+    def check(data: CategoryData):
+        yield from ()
+
+    check.__doc__ = f"Nothing.\n\nThreshold: {{{name}}}%."
+    with pytest.raises(RegistrationError, match=r"check .* names a constant"):
+        check_text(check)
 
 
 def test_documentation_names_every_check_once() -> None:

@@ -171,8 +171,8 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the model is made of many single elementwise operators, each with a launch and a pass
     over memory of its own.
-    Rule: more than MANY_CALLS calls of the whole category.
-    Threshold: 1000 calls; at least 0.5% of compute.
+    Rule: more than {MANY_CALLS} calls of the whole category.
+    Threshold: {MANY_CALLS} calls; at least {MIN_COMPUTE_PCT}% of compute.
     """
     group = OperationGroup(data.operations)
     if group.calls <= MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:

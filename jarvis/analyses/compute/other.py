@@ -137,7 +137,7 @@ def miscategorised(data: CategoryData) -> Iterator[Finding]:
     Symptom: the time of an operator is missing where one would look for it.
     Rule: rows of an operator that no analysis knows, whose heaviest kernel is named like the work
     of a category; kernels of a GPU graph are left to ``no_perf_model``.
-    Threshold: 1% of compute per category.
+    Threshold: {impact.RELEVANT_COMPUTE_PCT}% of compute per category.
     """
     rows = data.operations.filter(
         pl.col("looks_like").is_in(CATEGORIES) & (pl.col("sub_category") == MISCELLANEOUS)

@@ -119,9 +119,11 @@ def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
     """Many compiled kernels, each too small for a finding of its own.
 
     Symptom: the compiler makes many short kernels where few long ones would do.
-    Rule: kernels of a mean time below SHORT_CALL_US that each take less than MIN_COMPUTE_PCT of
-    compute: at least two different ones, together at least MANY_CALLS calls, and enough time.
-    Threshold: 10 µs, 0.5% of compute each; 100 calls; 5% of category time and 1% of compute.
+    Rule: kernels of a short mean time that each take little of compute: at least two different
+    ones, with many calls and enough time together.
+    Threshold: {SHORT_CALL_US} µs and {MIN_COMPUTE_PCT}% of compute each; {MANY_CALLS} calls;
+    {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of category time, and
+    {impact.RELEVANT_COMPUTE_PCT}% of compute.
     """
     per_name = pl.col("percent_of_compute").sum().over("name")
     mean_us = pl.col("kernel_time_us").sum().over("name") / pl.col("operation_count").sum().over(

@@ -27,9 +27,10 @@ def fusible_chain(data: CategoryData) -> Iterator[Finding]:
     Rule: neighbouring steps on one stream without a matrix product, convolution, attention, fused
     or generated kernel, communication or copy between them, that are all of one module or function,
     or whose shapes fit. Equal steps in a row count as instances. The fused kernel reads what comes
-    from outside and writes the last result once, at least KERNEL_FLOOR_US per launch.
-    Threshold: 2 steps to 15; a saving at best of 2% of compute time and 0.1 ms, or that much time
-    where no saving can be estimated.
+    from outside and writes the last result once, at least {impact.KERNEL_FLOOR_US} µs per launch.
+    Threshold: two to {jarvis.perf_report.fusion_scopes.MAX_STEPS} steps; a saving at best of
+    {found.MIN_SHARE_PCT}% of compute time and {found.MIN_TIME_MS} ms, or that much time where no
+    saving can be estimated.
     """
     for chain in _chains(data):
         if chain.is_worth_fusing and not chain.is_epilogue:

@@ -36,9 +36,10 @@ def estimated_bandwidth(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: a normalization that no perf model covers takes time.
     Rule: rows without a perf model whose estimated traffic (PASSES times the size of the input) is
-    below BOTTLENECK_EFFICIENCY_PCT of the bandwidth, that together pass the time test of
+    below the threshold, and that together pass the time test of
     ``low_efficiency``; ``no_perf_model`` then leaves them out. The saving is an upper bound.
-    Threshold: 40% of the bandwidth; 50 ms or 5% of category time; at least 0.5% of compute.
+    Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the bandwidth; {impact.BOTTLENECK_TIME_MS} ms
+    or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     if data.peak_tb_per_s is None:
         return

@@ -64,7 +64,8 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
     last, so tensors are transposed before and after each convolution, forward and backward.
     Rule: GPU time of kernels named like LAYOUT_TRANSPOSE inside the convolution operators, divided
     by the GPU time of these operators; the saving is at most that time.
-    Threshold: above 20% high, 10 to 20% moderate, below 10% acceptable; at least 0.5% of compute.
+    Threshold: above {HIGH_OVERHEAD_PCT}% high, above {MODERATE_OVERHEAD_PCT}% moderate, else
+    acceptable; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = _with_time(data, "transpose_us")
     if not has_transpose_card(data.operations):
@@ -144,7 +145,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
     Symptom: the DNN library clears a buffer before its kernel and converts the result after it.
     Rule: GPU time of kernels named like FILL_OR_CAST inside the convolution operators, divided by
     the GPU time of these operators; the saving is at most that time.
-    Threshold: 10% of convolution time; at least 0.5% of compute.
+    Threshold: {MODERATE_OVERHEAD_PCT}% of convolution time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = _with_time(data, "fill_us")
     fill_ms, overhead_pct = overhead(data.operations, "fill_us")

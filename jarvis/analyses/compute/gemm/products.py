@@ -29,8 +29,8 @@ def helper_kernels(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: an operator launches a reduction over split K, a transpose or a clearing kernel with
     each product.
-    Rule: launches named like HELPER_KERNELS take at least HELPER_SHARE_PCT of the operator's time.
-    Threshold: 10% of the operator's time; at least 0.5% of compute.
+    Rule: launches named like HELPER_KERNELS take enough of the operator's time.
+    Threshold: {HELPER_SHARE_PCT}% of the operator's time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(helper_us=kernel_names.time_us(HELPER_KERNELS))
     for group in groups(rows.filter(pl.col("helper_us") > 0)):
@@ -90,8 +90,9 @@ def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: narrow inputs are paid for with accuracy, and the time saved is small.
     Rule: compute-bound quantized rows whose achieved rate stays below what a product in bf16
-    reaches that runs at GOOD_EFFICIENCY_PCT of its own peak.
-    Threshold: 60% of the bf16 peak; at least 1% of compute.
+    reaches that runs at {impact.GOOD_EFFICIENCY_PCT}% of its own peak.
+    Threshold: {impact.GOOD_EFFICIENCY_PCT}% of the bf16 peak; at least
+    {impact.RELEVANT_COMPUTE_PCT}% of compute.
     """
     wide_peak = data.hardware.peak_tflops(WIDER_PEAK) if data.hardware else None
     if wide_peak is None:
@@ -137,10 +138,10 @@ def repeated_reads(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: one product is called many times; each call is bound by reading its operands, at good
     speed.
-    Rule: a memory-bound row at or above the target with at least MANY_CALLS calls, whose K by N
-    elements are at least WEIGHT_SHARE_PCT of what a call moves, and that launching does not bound.
-    Threshold: 100 calls; half of the traffic; the target efficiency, 80% by default; at least 1% of
-    compute.
+    Rule: a memory-bound row at or above the target with at least {MANY_CALLS} calls, whose K by N
+    elements are at least {WEIGHT_SHARE_PCT}% of what a call moves, and that is not launch bound.
+    Threshold: {MANY_CALLS} calls; {WEIGHT_SHARE_PCT}% of the traffic; the target efficiency,
+    {impact.TARGET_PCT}% by default; at least {impact.RELEVANT_COMPUTE_PCT}% of compute.
     """
     weights, whole = pl.col("k") * pl.col("n"), pl.sum_horizontal(*_elements())
     rows = data.operations.with_columns(weight_pct=100 * weights / whole).filter(

@@ -45,10 +45,10 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: no kernel, copy or communication runs for a good part of the recorded window.
     Rule: idle time as a share of GPU wall time, from the GPU timeline; the saving is idle time
-    beyond TARGET_IDLE_PCT, and no more than the gaps in which the GPU was not busy with work that
-    the timeline leaves out or the trace lacks.
-    Threshold: a finding from 15% on; above 70 / 50 / 30 / 20%: CRITICAL / HIGH / MEDIUM / LOW, the
-    priority by the share without those gaps.
+    beyond {TARGET_IDLE_PCT}%, and no more than the gaps in which the GPU was not busy with work
+    that the timeline leaves out or the trace lacks.
+    Threshold: a finding from {IDLE_FINDING_PCT}% on; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
+    LOW, the priority by the share without those gaps.
     """
     totals = data.totals
     idle_pct = totals.idle_pct or 0.0
@@ -91,10 +91,10 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
     """Kernels too short to hide the launch of the next one.
 
     Symptom: most kernels end before the host can launch the next.
-    Rule: the share of kernels shorter than SHORT_KERNEL_US, counted from the GPU events, where the
-    GPU idles from IDLE_FINDING_PCT on and no host calls are recorded: where they are, the gaps say
-    whether launches hold the GPU back.
-    Threshold: more than 50 / 30% of the kernels: HIGH / MEDIUM.
+    Rule: the share of kernels shorter than {kernels.SHORT_KERNEL_US} µs, counted from the GPU
+    events, where the GPU idles at least {IDLE_FINDING_PCT}% of the time and no host calls are
+    recorded: where they are, the gaps say whether launches hold the GPU back.
+    Threshold: more than {kernels.SHORT_SHARE_PCT}% of the kernels: HIGH / MEDIUM.
     """
     rows = kernels.kernels(data)
     if rows.is_empty() or (data.totals.idle_pct or 0.0) < IDLE_FINDING_PCT:

@@ -126,9 +126,10 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
     Symptom: the gaps of the GPU timeline have one cause for a good part of the recorded window.
     Rule: each gap has one cause, the first that fits what the trace records of the host and of the
     queue (the table `idle_gaps` says which); the finding is about all gaps of a cause. The causes
-    add up to the idle time. A cause of at least SOLE_CAUSE_PCT of it stands in the finding of
+    add up to the idle time. A cause of at least {SOLE_CAUSE_PCT}% of it is part of the finding of
     `gpu_idle` instead, if the GPU was idle for sure.
-    Threshold: from 5% of GPU wall time on: LOW; above 70 / 50 / 30%: CRITICAL / HIGH / MEDIUM.
+    Threshold: from {CAUSE_FINDING_PCT}% of GPU wall time on: LOW; above {CAUSE_PCT}%: CRITICAL /
+    HIGH / MEDIUM.
     Where the GPU may have been busy, the priority is HIGH at most, and LOW where it was.
     """
     sole = sole_cause(data)

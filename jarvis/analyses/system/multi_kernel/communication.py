@@ -62,9 +62,10 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the GPU communicates while it computes nothing.
     Rule: exposed communication time as a share of GPU wall time. Where the collectives that take
-    most time have messages from LARGE_MESSAGE_BYTES on and move less than SLOW_LINK_GB_PER_S, the
-    size of the messages does not explain the time, and the advice is to look for late ranks first.
-    Threshold: above 20 / 10 / 5 / 2%: CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
+    most time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
+    {SLOW_LINK_GB_PER_S} GB/s, the size of the messages does not explain the time, and the advice is
+    to look for late ranks first.
+    Threshold: above {EXPOSED_PCT}%: CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     totals = data.totals
     share = totals.exposed_comm_pct or 0.0
@@ -112,10 +113,11 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
     """Communication that compute could hide but does not.
 
     Symptom: compute and communication take turns instead of running together.
-    Rule: overlap = 1 - exposed / total communication, where there is at least MIN_COMM_MS of it.
-    The saving is what reaching the target would hide, and no more than the compute that runs
-    without communication.
-    Threshold: below 30 / 50 / 70%: CRITICAL / HIGH / MEDIUM, above GOOD; a finding from MEDIUM on.
+    Rule: the exposed part of communication, where there is at least {MIN_COMM_MS} ms of it; the
+    overlap is the rest. The saving is what an overlap of {HIDDEN_TARGET_PCT}% would hide, and no
+    more than the compute that runs without communication.
+    Threshold: above {NOT_HIDDEN_PCT}% exposed: CRITICAL / HIGH / MEDIUM, else GOOD; a finding from
+    MEDIUM on.
     """
     totals = data.totals
     overlap_pct, severity = overlap(totals)

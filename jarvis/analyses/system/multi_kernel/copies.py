@@ -108,7 +108,7 @@ def memory_copies(data: CategoryData) -> Iterator[Finding]:
     Symptom: data moves between host and device, or within the device, again and again.
     Rule: per direction the worse of two grades: its share of GPU wall time, and its count; copies
     within the device stop at MEDIUM unless their time alone is HIGH.
-    Threshold: above 10 / 5 / 2 / 0.5% of GPU wall time, or more than 100 / 50 / 10 / 5 copies:
+    Threshold: above {COPY_TIME_PCT}% of GPU wall time, or more than {COPY_COUNT} copies:
     CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     if "memory_copies" not in data.tables:
