@@ -8,6 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+SCHEMA_VERSION = 3
+"""Layout of a run directory. Increase it when older run directories can no longer be read."""
+
 HOME_VARIABLE = "JARVIS_HOME"
 CONFIG_VARIABLE = "JARVIS_CONFIG"
 ARTIFACT_ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"

@@ -120,6 +120,22 @@ def test_the_version_names_the_layout_too(capsys: Capture) -> None:
     assert capsys.readouterr().out == f"jarvis {product_version()}, layout {SCHEMA_VERSION}\n"
 
 
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["analyze", "--help"], ["tree"]])
+def test_version_help_and_usage_errors_import_nothing_heavy(words: list[str]) -> None:
+    code = (
+        "import sys, jarvis.cli\n"
+        "try:\n    jarvis.cli.main(sys.argv[1:])\n"
+        "except SystemExit:\n    print('imported:', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    imported = set(done.stdout.rpartition("imported: ")[2].split())
+    assert "jarvis.cli" in imported
+    heavy = {"polars", "numpy", "numba", "pandas", "pydantic", "sqlalchemy", "streamlit", "fastapi"}
+    assert imported & heavy == set()
+
+
 def test_every_command_that_prints_results_takes_json() -> None:
     without = {name for name, command in commands(cli.parser()).items() if not takes_json(command)}
     assert without == WITHOUT_JSON

@@ -35,7 +35,7 @@ from jarvis.cli.validate import add_validate
 from jarvis.cli.worker import add_worker
 from jarvis.errors import JarvisError
 from jarvis.garbage import collect_rarely
-from jarvis.workspace import CONFIG_VARIABLE
+from jarvis.workspace import CONFIG_VARIABLE, SCHEMA_VERSION
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."
 EPILOG = """\
@@ -111,11 +111,10 @@ def _close_pipes() -> None:
 
 
 class _Version(argparse.Action):
-    """Says the version, and the layout of the run directories that it reads and writes."""
+    """Print the version, and the layout of the run directories that it reads and writes."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from jarvis.product import product_version
-        from jarvis.run import SCHEMA_VERSION
 
         print(f"jarvis {product_version()}, layout {SCHEMA_VERSION}")
         parser.exit()

@@ -10,9 +10,7 @@ from jarvis.findings import Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import Totals
 from jarvis.trace import TraceInfo
-
-SCHEMA_VERSION = 3
-"""The layout of a run directory; counted up when an older one can no longer be read."""
+from jarvis.workspace import SCHEMA_VERSION
 
 ID_LENGTH = 12
 
