@@ -10,15 +10,34 @@ from pathlib import Path
 import pytest
 
 import jarvis.cli
+from jarvis import impact
 from jarvis.analyses import load_analyses
+from jarvis.server import claims
 from jarvis.server.settings import PREFIX
 from jarvis.server.settings_shown import known_variables
+from jarvis.server.web import health, stopping
+from jarvis.server.workers import dask_jobs
+from jarvis.validation import cards, validation_markdown
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHELL = re.compile(r"^ *```(?:sh|bash|console)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 COMMAND = re.compile(r"(?:^\s*|[;&|(]\s*|\w=\S+\s+)jarvis (?=([^\n]*))", re.MULTILINE)
+STATED = {
+    "dask.md": [
+        f"after {dask_jobs.SILENT_S:g} s of silence",
+        f"finds the jobs after {claims.ABANDONED_S} s",
+    ],
+    "operate.md": [
+        f"comes within {health.ANSWER_S:g} s",
+        f"workers heard of in the last {claims.ABANDONED_S} s",
+        f"gone at the latest {stopping.AFTER_REQUESTS_S:g} s after that",
+    ],
+    "how-it-works.md": [f"An efficiency above {impact.FULL_PCT:g} % means"],
+}
+"""Sentences of pages written by hand, by constant of the code."""
+
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -49,6 +68,13 @@ def test_make_targets_that_the_pages_name_exist() -> None:
     for page in PAGES:
         for target in re.findall(r"`make ([a-z]+)\b", page.read_text(encoding="utf-8")):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_numbers_of_pages_are_those_of_the_code(name: str) -> None:
+    (page,) = [page for page in PAGES if page.name == name]
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert [sentence for sentence in STATED[name] if sentence not in text] == []
 
 
 def commands(script: str) -> Iterator[list[str]]:
@@ -101,3 +127,11 @@ eval "$(jarvis pin ID)"; jarvis remove 'a b' | jarvis nonsense --this
     assert list(commands(script)) == found
     assert unknown_options(["nonsense", "--this"]) == ["nonsense"]
     assert unknown_options(["archive", "load", "FILE", "--this=1"]) == ["--this"]
+
+
+def test_the_page_of_validation_takes_limits_from_the_constants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "takes at most 20 lines" in validation_markdown()
+    monkeypatch.setattr(cards, "MOST_SUMMARY_LINES", 25)
+    assert "takes at most 25 lines" in validation_markdown()

@@ -1,37 +1,8 @@
 """``docs/checks.md``, made from the registered analyses and the docstrings of their checks."""
 
-import inspect
-import string
-
-import jarvis
 from jarvis.analyses.base import Analysis, Check
 from jarvis.analyses.registry import CHECK_PARTS, load_analyses
-from jarvis.errors import RegistrationError
-
-
-class _Constants(string.Formatter):
-    """Formats numbers as short as they are, and a ladder as its limits, the worst first."""
-
-    def format_field(self, value: object, spec: str) -> str:
-        if isinstance(value, tuple):
-            return " / ".join(f"{limit:g}" for limit, _ in value if limit)
-        return format(value, spec or "g")
-
-
-def check_text(check: Check) -> str:
-    """Return the docstring of a check with its constants filled in.
-
-    ``{MANY_CALLS}`` or ``{impact.TARGET_PCT}`` is the value that this name has in the module of the
-    check. RegistrationError if there is no such constant.
-    """
-    names = {"jarvis": jarvis, **getattr(inspect.unwrap(check), "__globals__", {})}
-    try:
-        return _Constants().vformat(inspect.getdoc(check) or "", (), names)
-    except (LookupError, AttributeError, TypeError, ValueError) as error:
-        raise RegistrationError(
-            f"The docstring of check {check.__name__} names a constant that its module does not "
-            f"have: {error}. Write {{NAME}} with a constant of the module."
-        ) from error
+from jarvis.docstrings import filled_docstring
 
 
 def checks_markdown() -> str:
@@ -87,7 +58,7 @@ def _claim_markdown(analysis: Analysis) -> list[str]:
 
 
 def _check_markdown(check: Check) -> list[str]:
-    summary, _, parts = check_text(check).partition("\n\n")
+    summary, _, parts = filled_docstring(check).partition("\n\n")
     lines = [f"### `{check.__name__}`", "", summary, ""]
     text = parts.replace("\n", " ")
     for part in CHECK_PARTS:

@@ -12,7 +12,7 @@ from jarvis.dashboard import call_tree_choice
 from jarvis.dashboard.small_table import small_table
 from jarvis.impact import share_pct
 from jarvis.perf_report.gpu_call_tree import NodeKind
-from jarvis.perf_report.gpu_call_tree_views import View
+from jarvis.perf_report.gpu_call_tree_views import LEAST_SHARE, View
 from jarvis.reports.markup import code
 from jarvis.reports.quantities import count, percent
 from jarvis.run import Run
@@ -102,7 +102,8 @@ def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> N
             st.markdown(f"**Calls next below {short_name(row['label'])}**, most GPU time first")
         if found.is_empty():
             st.caption(
-                "Nothing by this name; what takes less than 0.02 % of all GPU time has none."
+                "No call has this name. Calls below "
+                f"{100 / LEAST_SHARE:g} % of all GPU time are not listed."
                 if searched
                 else "It launches nothing further: this is where the time is spent."
             )

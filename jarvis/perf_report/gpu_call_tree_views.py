@@ -11,7 +11,7 @@ from jarvis.perf_report.gpu_call_tree import GpuCallTree, NodeKind, coded
 from jarvis.perf_report.merged_tree import NONE, Int64s, depths, merge, preorder, summed_up
 
 LEAST_SHARE = 5000
-"""A node with less than this part of all GPU time (0.02 %) goes into the rest of its parent."""
+"""A node below the whole GPU time divided by this goes into the rest of its parent."""
 
 ROOT_NAME, REST_NAME = "All GPU work", "Rest"
 

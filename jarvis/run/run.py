@@ -22,9 +22,9 @@ from jarvis.errors import (
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.sheets import sheets
-from jarvis.run.manifest import SCHEMA_VERSION, Manifest
+from jarvis.run.manifest import Manifest
 from jarvis.schemas import SHEETS, TABLES
-from jarvis.workspace import RunPaths, analyses_dir
+from jarvis.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 
 RESULTS = TypeAdapter(dict[str, AnalysisResult])
 CALL_PATHS = TypeAdapter(dict[int, CallPath])

@@ -269,7 +269,7 @@ CALL_TREE = (
         "kind",
         "Kind",
         "root, module, python, op, runtime (a call outside operators), kernel (any GPU event), "
-        "rest (what is below 0.02 % of all GPU time), unlinked (no launch is recorded)",
+        "rest (calls too short for a row of their own), unlinked (no launch is recorded)",
     ),
     text("name", "Name", "name of the call or the kernel"),
     _NODE_TIME,

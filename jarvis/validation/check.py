@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from jarvis.docstrings import filled_docstring
 from jarvis.validation.run_files import RunFiles
 
 
@@ -42,7 +43,7 @@ class Check:
     @property
     def description(self) -> str:
         """What must hold, in a sentence."""
-        return (self.find.__doc__ or "").split("\n\n")[0].replace("\n    ", " ").strip()
+        return filled_docstring(self.find).split("\n\n")[0].replace("\n", " ").strip()
 
 
 class Verdict(StrEnum):

@@ -89,7 +89,9 @@ def comparative_parts_are_in_order(run: RunFiles) -> Iterator[Problem]:
 
 
 def comparative_summary_is_short(run: RunFiles) -> Iterator[Problem]:
-    """The executive summary of the comparative report takes at most 20 lines."""
+    """The executive summary of the comparative report takes at most
+    {jarvis.validation.cards.MOST_SUMMARY_LINES} lines.
+    """
     report = run.comparative("fair")
     part = report.part(PARTS[0]) if report else None
     if part:
@@ -97,7 +99,9 @@ def comparative_summary_is_short(run: RunFiles) -> Iterator[Problem]:
 
 
 def comparative_cards_are_complete(run: RunFiles) -> Iterator[Problem]:
-    """Each recommendation has gap, action on both paths, impact and link, in at most 10 lines."""
+    """Each recommendation has gap, action on both paths, impact and link, in at most
+    {jarvis.validation.cards.MOST_CARD_LINES} lines.
+    """
     for card in _cards(run):
         yield from missing_lines(card, CARD_LABELS)
         yield from long_card(card)

@@ -33,7 +33,9 @@ TIMELINE_SHARES = {
 
 
 def shares_equal_the_timeline(run: RunFiles) -> Iterator[Problem]:
-    """The shares of the category manifest are within 1 point of the GPU timeline's."""
+    """The shares of the category manifest are within {SHARE_TOLERANCE_PCT} point of the GPU
+    timeline's.
+    """
     shares = run.category_manifest.get("gpu_utilization", {})
     for name, row in TIMELINE_SHARES.items():
         expected = run.gpu_timeline.get(row, (0.0, None))[1]
@@ -68,7 +70,9 @@ def hardware_is_told(run: RunFiles) -> Iterator[Problem]:
 
 
 def category_times_add_up(run: RunFiles) -> Iterator[Problem]:
-    """The GPU times of the categories add up to the computation time, within 10%."""
+    """The GPU times of the categories add up to the computation time, within
+    {SUM_TOLERANCE_PCT}%.
+    """
     computed_ms = run.time_ms("computation_time")
     sum_ms = sum(category.get("gpu_kernel_time_ms") or 0.0 for category in run.categories)
     if abs(sum_ms - computed_ms) > SUM_TOLERANCE_PCT / 100 * computed_ms:

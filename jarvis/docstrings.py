@@ -1,0 +1,36 @@
+"""Docstrings that become documentation, with the values of constants filled in."""
+
+import inspect
+import string
+import sys
+from collections.abc import Callable
+
+from jarvis.errors import RegistrationError
+
+
+class _Constants(string.Formatter):
+    """Formats numbers without trailing zeros, and a ladder as its limits, the worst first."""
+
+    def format_field(self, value: object, spec: str) -> str:
+        if isinstance(value, tuple):
+            return " / ".join(f"{limit:g}" for limit, _ in value if limit)
+        return format(value, spec or "g")
+
+
+def filled_docstring(function: Callable[..., object]) -> str:
+    """Return the docstring of a function with its constants filled in.
+
+    ``{MANY_CALLS}`` or ``{impact.TARGET_PCT}`` is the value that this name has in the module of the
+    function. RegistrationError if there is no such constant.
+    """
+    names = {
+        "jarvis": sys.modules["jarvis"],
+        **getattr(inspect.unwrap(function), "__globals__", {}),
+    }
+    try:
+        return _Constants().vformat(inspect.getdoc(function) or "", (), names)
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        raise RegistrationError(
+            f"The docstring of {function.__name__} names a constant that its module does not have: "
+            f"{error}. Write {{NAME}} with a constant of the module."
+        ) from error
