@@ -1,6 +1,6 @@
 """Write the pages of docs/ that are made from the code, or check that they are up to date.
 
-python docs/generate.py [--check]
+python docs/generate.py [--check] [PAGE ...]
 """
 
 import argparse
@@ -36,11 +36,14 @@ def main() -> int:
     """Exit code 1 where ``--check`` finds a page that is not what the code says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
-    is_check = parser.parse_args().check
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as checks.md (default: all)")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.pages) - set(PAGES):
+        parser.error(f"{', '.join(sorted(unknown))}: not a generated page")
     stale = []
-    for name, render in PAGES.items():
-        page, text = HERE / name, render()
-        if is_check:
+    for name in arguments.pages or PAGES:
+        page, text = HERE / name, PAGES[name]()
+        if arguments.check:
             if not page.exists() or page.read_text(encoding="utf-8") != text:
                 stale.append(name)
         else:
