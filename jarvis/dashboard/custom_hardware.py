@@ -4,12 +4,13 @@ import streamlit as st
 
 from jarvis.charts import peak_words
 from jarvis.dashboard.refusals import say_refusal
-from jarvis.dashboard.visitor import actor, missing_role
+from jarvis.dashboard.visitor import actor, missing_role, visitor
 from jarvis.errors import HardwareError, JarvisError
 from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import decimal, tb_per_s, tflops_per_s
-from jarvis.server.actions import keep_hardware, remove_hardware
+from jarvis.server.actions import keep_hardware, not_yours, remove_hardware
+from jarvis.server.storage.custom_hardware import hardware_owners
 
 _GPU = "hardware_gpu"
 _OUTCOME, _UPLOADS = "_hardware_outcome", "_hardware_uploads"
@@ -46,9 +47,10 @@ def _say_outcome() -> None:
 
 
 def _kept(hardware: Hardware) -> None:
-    missing = missing_role()
     own = [spec for spec in hardware if hardware.custom_file(spec) is not None]
+    owners = hardware_owners() if own else {}
     for spec in own:
+        missing = missing_role() or not_yours(visitor(), spec, owners)
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}", width="content")
             st.button(

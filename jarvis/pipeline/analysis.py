@@ -84,6 +84,8 @@ def analyze(
     reference: str | None = None,
     extension_file: Path | None = None,
     arch_json: Path | None = None,
+    figures_sha256: str | None = None,
+    recorded_path: Path | None = None,
     report_options: ReportOptions = DEFAULT_OPTIONS,
     progress: Progress | None = None,
 ) -> Run:
@@ -93,7 +95,9 @@ def analyze(
     the report tells, and the run says what it cannot.
     ``reference`` names another run (``open_reference``) to compare operations with,
     ``extension_file`` a Python file with perf models and categories; ``arch_json`` describes a GPU
-    in place of ``platform`` (``read_arch_json``). The directory appears whole or not at all.
+    in place of ``platform`` (``read_arch_json``); ``figures_sha256`` as in ``chosen_options``.
+    ``recorded_path`` is the path that the run records where ``trace_path`` is another name of the
+    same file. The directory appears whole or not at all.
     ``report_options`` add sheets of a trace to the run.
     Raises a TraceError, UnreadableReportError or ForeignReportError for a report, a
     HardwareError, OutputFolderError where ``output_dir`` holds something else, a RunError where
@@ -101,13 +105,20 @@ def analyze(
     """
     root = Path(output_dir) if output_dir else default_output_dir(Path(trace_path))
     options = chosen_options(
-        platform, preset, model_name, reference, extension_file, arch_json=arch_json
+        platform,
+        preset,
+        model_name,
+        reference,
+        extension_file,
+        arch_json=arch_json,
+        figures_sha256=figures_sha256,
     )
+    recorded = {} if recorded_path is None else {"path": str(recorded_path)}
     given = None if arch_json is None else read_arch_json(arch_json)
     extensions = load_extensions(extension_file)
     if is_report(Path(trace_path)) or Path(trace_path).is_dir():
         return _analyse_report(
-            Path(trace_path), options, given, extensions, reference, root, progress
+            Path(trace_path), recorded, options, given, extensions, reference, root, progress
         )
     with step(0, progress) as on_reading:
         compared_with = open_reference(reference) if reference else None
@@ -123,7 +134,7 @@ def analyze(
             report.table(name)
     base = Base(
         report=report,
-        info=trace.info,
+        info=trace.info.model_copy(update=recorded),
         sheets=lambda: tuple(sheet_names(report.sheet_tables())),
         health=lambda: trace_health(trace),
         call_paths=partial(main_call_paths, report),
@@ -151,6 +162,7 @@ def read_imported(path: Path, registry: Registry) -> ImportedReport:
 
 def _analyse_report(
     path: Path,
+    recorded: dict[str, str],
     options: Options,
     given: HardwareSpec | None,
     extensions: Extensions,
@@ -161,7 +173,7 @@ def _analyse_report(
     with step(0, progress, IMPORT_STEPS):
         compared_with = open_reference(reference) if reference else None
         read = read_imported(path, extensions.registry)
-        info = report_info(path, report_sha256(path), read)
+        info = report_info(path, report_sha256(path), read).model_copy(update=recorded)
         check_output_folder(root, info.sha256)
     with step(1, progress, IMPORT_STEPS):
         hardware, warning = choose_hardware(info, options.platform, options.preset, given)

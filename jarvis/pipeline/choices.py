@@ -30,8 +30,12 @@ def chosen_options(
     extension_file: Path | None,
     *,
     arch_json: Path | None = None,
+    figures_sha256: str | None = None,
 ) -> Options:
-    """What the user chose, files by name and content."""
+    """What the user chose, files by name and content.
+
+    ``figures_sha256`` is the digest of the GPU's figures where the id is to depend on them.
+    """
     return Options(
         platform=platform,
         preset=preset,
@@ -40,7 +44,7 @@ def chosen_options(
         extension_file=None if extension_file is None else extension_file.name,
         extension_sha256=None if extension_file is None else content_sha256(extension_file),
         gpu_arch_file=None if arch_json is None else arch_json.name,
-        gpu_arch_sha256=None if arch_json is None else read_arch_json(arch_json).sha256,
+        gpu_arch_sha256=figures_sha256 if arch_json is None else read_arch_json(arch_json).sha256,
     )
 
 
@@ -79,9 +83,13 @@ def choose_hardware(
 
 
 def reprojected_options(
-    run: Run, platform: str | None, preset: str | None, arch_json: Path | None = None
+    run: Run,
+    platform: str | None,
+    preset: str | None,
+    arch_json: Path | None = None,
+    figures_sha256: str | None = None,
 ) -> Options:
-    """The options of a run with other hardware.
+    """The options of a run with other hardware; ``figures_sha256`` as in ``chosen_options``.
 
     Raises a RunError where the run lacks what that needs: the tables of this version, or a file
     with perf models, which a run does not keep.
@@ -94,6 +102,8 @@ def reprojected_options(
         )
     if missing := [name for name in NEEDED if name not in manifest.tables]:
         raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
-    chosen = chosen_options(platform, preset, None, None, None, arch_json=arch_json)
+    chosen = chosen_options(
+        platform, preset, None, None, None, arch_json=arch_json, figures_sha256=figures_sha256
+    )
     kept = {"model_name": manifest.options.model_name, "reference": manifest.options.reference}
     return chosen.model_copy(update=kept)

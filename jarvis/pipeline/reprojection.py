@@ -23,20 +23,21 @@ def reproject(
     platform: str | None = None,
     preset: str | None = None,
     arch_json: Path | None = None,
+    figures_sha256: str | None = None,
     output_dir: Path | str,
     progress: Progress | None = None,
 ) -> Run:
     """Judge a stored run against other hardware and write that as a run of its own.
 
     The trace is not read: the result is what ``analyze`` makes of it with these choices and the
-    run's other ones. Raises a HardwareError, a RunError where ``run_dir`` is no run or cannot be
-    judged anew, or OutputFolderError.
+    run's other ones; ``figures_sha256`` as in ``chosen_options``. Raises a HardwareError, a
+    RunError where ``run_dir`` is no run or cannot be judged anew, or OutputFolderError.
     """
     root = Path(output_dir)
     given = None if arch_json is None else read_arch_json(arch_json)
     with step(0, progress, REPROJECTION_STEPS):
         stored = Run.load(run_dir)
-        options = reprojected_options(stored, platform, preset, arch_json)
+        options = reprojected_options(stored, platform, preset, arch_json, figures_sha256)
         compared_with = open_reference(options.reference) if options.reference else None
     manifest = stored.manifest
     with step(1, progress, REPROJECTION_STEPS):

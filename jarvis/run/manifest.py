@@ -25,7 +25,8 @@ class Options(_Frozen):
     ``reference`` is the id of another analysis, or the path of its run directory;
     ``extension_file`` the name of a file with perf models, ``extension_sha256`` its digest;
     ``gpu_arch_file`` the name of a file that describes a GPU, ``gpu_arch_sha256`` the digest of
-    what it says.
+    what it says. Without a file, that digest tells an analysis from one that somebody else made
+    with other figures under the same names.
     """
 
     platform: str | None = None

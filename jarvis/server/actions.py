@@ -4,14 +4,14 @@ Pages, the API and commands come through here. What somebody may not see is, for
 the same sentence as for what does not exist.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Engine
 
-from jarvis.hardware import HardwareSpec
+from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.server import jobs
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, Via, Wanted
@@ -28,17 +28,18 @@ from jarvis.server.access.rights import (
 from jarvis.server.access.tokens import NewToken, Token, TokenError
 from jarvis.server.database import JobKind, Visibility, database
 from jarvis.server.job_kinds import FileRequest, Request, made_before, request_of
-from jarvis.server.jobs import Job, NewJob, UnknownJobError
+from jarvis.server.jobs import Job, NewJob
 from jarvis.server.storage import custom_hardware, pins, removal
 from jarvis.server.storage.analysis_rows import AnalysisRow, kept_for, kept_rows
 from jarvis.server.storage.archive import Loaded, load_archive, save_archive
 from jarvis.server.storage.catalogue import (
-    UnknownAnalysisError,
     analysis_root,
-    kept_row,
+    named_rows,
+    seen_row,
     set_visibility,
+    strictest,
 )
-from jarvis.server.storage.removal import Removed, texts_in
+from jarvis.server.storage.removal import Removed
 
 _ASKED: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,
@@ -50,6 +51,10 @@ _ASKED: dict[JobKind, Action] = {
     JobKind.REPLAY: Action.REPLAY,
 }
 """What is written down for a job; that a trace is read to be described is not."""
+
+
+_MAKE_FILES = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY)
+"""Jobs that make no analysis, whose visibility is that of the analyses that they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,7 @@ OPERATOR = Actor(LOCAL, Via.COMMAND)
 
 def seen_analysis(person: Person, analysis_id: str) -> AnalysisRow:
     """The row of an analysis; UnknownAnalysisError where there is none that the person may see."""
-    row = kept_row(analysis_id)
-    if not may_see(person, row):
-        raise UnknownAnalysisError(analysis_id)
-    return row
+    return seen_row(person, analysis_id)
 
 
 def seen_root(person: Person, analysis_id: str) -> Path:
@@ -81,10 +83,7 @@ def seen_root(person: Person, analysis_id: str) -> Path:
 
 def seen_job(engine: Engine, person: Person, job_id: str) -> Job:
     """A job; UnknownJobError where there is none that the person may see."""
-    job = jobs.find(engine, job_id)
-    if not may_see(person, job):
-        raise UnknownJobError(job_id)
-    return job
+    return jobs.find(engine, job_id, person)
 
 
 def submit_job(
@@ -92,9 +91,9 @@ def submit_job(
 ) -> Job:
     """Queue a job; while one that asks for the same waits or runs, that one.
 
-    It is as private as any analysis that it is about. Raises ForbiddenError without the role
-    editor, UnknownAnalysisError where it is about an analysis that the person may not see, and
-    what ``new_job`` raises.
+    An analysis that it makes is as private as any analysis that it is about. Raises ForbiddenError
+    without the role editor, UnknownAnalysisError where it is about an analysis that the person may
+    not see, and what ``new_job`` raises.
     """
     return _submit(engine, actor, *_prepared(actor, request, visibility))
 
@@ -105,10 +104,8 @@ def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
     Raises as ``submit_job`` does.
     """
     new, visibility = _prepared(actor, request, Visibility.TEAM)
-    before = made_before(engine, new)
-    if before is not None and may_see(actor.person, before):
-        return before
-    return _submit(engine, actor, new, visibility)
+    before = made_before(engine, new, actor.person)
+    return _submit(engine, actor, new, visibility) if before is None else before
 
 
 def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
@@ -119,9 +116,13 @@ def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
 
 
 def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
-    """Queue a failed or cancelled job again; raises as ``cancel_job``, and OutdatedJobError."""
+    """Queue a failed or cancelled job again.
+
+    Raises as ``cancel_job``, OutdatedJobError, and UnknownAnalysisError where it is about an
+    analysis that the person may not see now.
+    """
     old = _changeable_job(engine, actor, job_id, "retry")
-    request_of(old.kind, old.parameters)
+    named_rows(actor.person, request_of(old.kind, old.parameters).analyses)
     job = jobs.retry(engine, old.id)
     _record(engine, actor, Action.RETRY, job.title, job=job.id)
     return job
@@ -160,7 +161,6 @@ def share_analysis(actor: Actor, analysis_id: str, visibility: Visibility) -> No
     row = _changeable(actor, analysis_id, "say who sees")
     if row.visibility is not visibility:
         set_visibility(analysis_id, visibility)
-        jobs.set_visibility(database(), analysis_id, visibility)
         _record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
 
 
@@ -176,7 +176,7 @@ def load_analysis(actor: Actor, path: Path) -> Loaded:
     """Keep the analysis of an archive for the person; raises as ``load_archive``, and
     ForbiddenError without the role editor."""
     require(actor.person, Role.EDITOR, "load analyses")
-    with kept_for(actor.person.name):
+    with kept_for(actor.person.name, role=actor.person.role):
         loaded = load_archive(path)
     _record(database(), actor, Action.ARCHIVE_LOAD, loaded.id, is_reused=loaded.is_reused)
     return loaded
@@ -186,14 +186,27 @@ def keep_hardware(actor: Actor, spec: HardwareSpec) -> Path:
     """Keep a description of a GPU for everyone; raises as in ``custom_hardware``, and
     ForbiddenError without the role editor."""
     require(actor.person, Role.EDITOR, "describe GPUs")
-    path = custom_hardware.keep_hardware(spec)
+    path = custom_hardware.keep_hardware(spec, actor.person.name)
     _record(database(), actor, Action.HARDWARE_KEEP, spec.title)
     return path
 
 
+def not_yours(person: Person, spec: HardwareSpec, owners: Mapping[str, str]) -> str | None:
+    """Return why a person may not delete a description of ``hardware_owners``; None if they may."""
+    file = load_hardware().custom_file(spec)
+    owner = None if file is None else owners.get(file.name)
+    is_jarvis_own = file is None  # which nobody can delete
+    if is_jarvis_own or may(person, Role.ADMIN) or (owner is not None and owner == person.name):
+        return None
+    return f"Only who described {spec.title}, or an admin, may delete it. {_belongs_to(owner)}"
+
+
 def remove_hardware(actor: Actor, spec: HardwareSpec) -> None:
-    """Delete such a description; raises as ``keep_hardware``."""
+    """Delete such a description; raises as ``keep_hardware``, and ForbiddenError where it is not
+    the person's own."""
     require(actor.person, Role.EDITOR, "delete descriptions of GPUs")
+    if (reason := not_yours(actor.person, spec, custom_hardware.hardware_owners())) is not None:
+        raise ForbiddenError(reason)
     custom_hardware.remove_hardware(spec)
     _record(database(), actor, Action.HARDWARE_REMOVE, spec.title)
 
@@ -241,34 +254,25 @@ def count_audit(engine: Engine, person: Person, wanted: Wanted) -> int:
 
 
 def _prepared(actor: Actor, request: Request, visibility: Visibility) -> tuple[NewJob, Visibility]:
-    """A job that the person may ask for, and who will see it."""
+    """A job that the person may ask for, and the visibility of the analysis that it makes."""
     require(actor.person, Role.EDITOR, "start jobs")
     new, owner = request.new_job(), actor.person.name
-    rows = _named(actor.person, new)
+    named = named_rows(actor.person, new.analyses)
+    if new.kind not in _MAKE_FILES:
+        visibility = strictest(visibility, named)
     if owner is not None and new.kind not in _ASKED:
         return new, Visibility.PRIVATE  # done once for all, and news for nobody else
-    if any(row.visibility is Visibility.PRIVATE for row in rows):
-        visibility = Visibility.PRIVATE
-    if visibility is Visibility.PRIVATE and owner is not None:
+    if (visibility is Visibility.PRIVATE or request.is_personal) and owner is not None:
         new = replace(new, stamp=f"{new.stamp} {owner}")  # another one must not join in
     return new, visibility
 
 
 def _submit(engine: Engine, actor: Actor, new: NewJob, visibility: Visibility) -> Job:
-    job = jobs.submit(engine, new, actor.person.name, visibility)
+    job = jobs.submit(engine, new, actor.person.name, visibility, actor.person.role)
     if (action := _ASKED.get(new.kind)) is not None:
-        _record(engine, actor, action, job.title, job=job.id, visibility=visibility)
+        made = {} if new.kind in _MAKE_FILES else {"visibility": visibility}
+        _record(engine, actor, action, job.title, job=job.id, **made)
     return job
-
-
-def _named(person: Person, new: NewJob) -> list[AnalysisRow]:
-    """The analyses that a job is about; UnknownAnalysisError where one is not to be seen."""
-    rows = kept_rows(database())
-    named = [rows[text] for text in texts_in(dict(new.parameters)) if text in rows]
-    for row in named:
-        if not may_see(person, row):
-            raise UnknownAnalysisError(row.id)
-    return named
 
 
 def _seen(person: Person, ids: Iterable[str]) -> tuple[str, ...]:

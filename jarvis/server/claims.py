@@ -5,7 +5,7 @@ Every function is one short transaction, so that any number of workers may take 
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import (
     Engine,
@@ -21,8 +21,18 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.engine import Connection
 
-from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading, writing
+from jarvis.server.database import (
+    JOB_ANALYSES,
+    JOBS,
+    WORKERS,
+    JobKind,
+    JobState,
+    database_now,
+    reading,
+    writing,
+)
 from jarvis.server.job_rows import Headway, Job, Outcome, of_row
 from jarvis.server.job_table import ANEW, is_waiting, job_in, one, update_of, utc_now
 
@@ -48,21 +58,17 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
     if one(engine, is_waiting(kinds)) is None:  # asking often must not keep writers waiting
         return None
     first = _in_turn(kinds).limit(1).with_for_update(skip_locked=True, of=JOBS).scalar_subquery()
-    now = utc_now()
     taken = (
         update(JOBS)
         .where(JOBS.c.id == first, JOBS.c.state == JobState.QUEUED)
         .values(
-            state=JobState.RUNNING,
-            worker=worker,
-            heartbeat=now,
-            started=now,
-            attempts=JOBS.c.attempts + 1,
+            state=JobState.RUNNING, worker=worker, started=utc_now(), attempts=JOBS.c.attempts + 1
         )
         .returning(*JOBS.c)
     )
     with writing(engine) as connection:
-        row = connection.execute(taken).mappings().first()
+        heartbeat = database_now(connection)
+        row = connection.execute(taken.values(heartbeat=heartbeat)).mappings().first()
     if row is None:
         return None
     job = of_row(row)
@@ -92,8 +98,8 @@ def begin_at(engine: Engine, job_id: str, attempt: int, place: str) -> bool:
 
 def beat(engine: Engine, worker: str, slots: int, headway: Mapping[str, Headway]) -> None:
     """Say that a worker lives, and how far its jobs are."""
-    now = utc_now()
     with writing(engine) as connection:
+        now = database_now(connection)
         alive = update(WORKERS).where(WORKERS.c.id == worker).values(heartbeat=now, slots=slots)
         if connection.execute(alive).rowcount == 0:
             row = {"id": worker, "slots": slots, "started": now, "heartbeat": now}
@@ -124,9 +130,20 @@ def finish(engine: Engine, worker: str, job_id: str, headway: Headway, outcome: 
                 ended=utc_now(),
             )
         )
+        if ended.rowcount and outcome.analysis_id is not None:
+            _name_made(connection, job_id, outcome.analysis_id)
     if ended.rowcount:
         said = {"job": job_id, "state": outcome.state.value, "error": outcome.error}
         log.info("job ended", extra=said)
+
+
+def _name_made(connection: Connection, job_id: str, analysis_id: str) -> None:
+    """Note that a job names the analysis that it has made, unless it reads that one anyway."""
+    row = {"job_id": job_id, "analysis_id": analysis_id}
+    columns = [JOB_ANALYSES.c[name] for name in row]
+    same = select(*columns).where(*(column == row[column.name] for column in columns))
+    if connection.execute(same).first() is None:
+        connection.execute(insert(JOB_ANALYSES).values(row))
 
 
 def leave(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:
@@ -139,7 +156,8 @@ def leave(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:
 
 def give_up_abandoned(engine: Engine) -> list[Job]:
     """End the running jobs whose worker has gone without a word; those jobs."""
-    before = utc_now() - timedelta(seconds=ABANDONED_S)
+    with reading(engine) as connection:
+        before = silent_since(connection)
     is_abandoned = and_(
         JOBS.c.state == JobState.RUNNING, or_(JOBS.c.heartbeat.is_(None), JOBS.c.heartbeat < before)
     )
@@ -166,6 +184,14 @@ def give_up_abandoned(engine: Engine) -> list[Job]:
         return [of_row(row) for row in connection.execute(ended).mappings()]
 
 
+def silent_since(connection: Connection) -> datetime:
+    """Return the moment before which the last heartbeat is that of a worker that has died.
+
+    Heartbeats are by the database's clock, so that the clocks of workers need not agree.
+    """
+    return database_now(connection) - timedelta(seconds=ABANDONED_S)
+
+
 def has_worker(engine: Engine) -> bool:
     """Whether a worker has been heard of lately."""
     return slots(engine) is not None
@@ -176,9 +202,9 @@ def slots(engine: Engine) -> int | None:
 
     0 where they have no cluster to run them on for now.
     """
-    since = utc_now() - timedelta(seconds=ABANDONED_S)
-    alive = select(func.sum(WORKERS.c.slots)).where(WORKERS.c.heartbeat >= since)
+    slots = select(func.sum(WORKERS.c.slots))
     with reading(engine) as connection:
+        alive = slots.where(WORKERS.c.heartbeat >= silent_since(connection))
         found: int | None = connection.execute(alive).scalar()
     return found
 

@@ -30,7 +30,9 @@ from sqlalchemy import (
     TypeDecorator,
     create_engine,
     event,
+    func,
     make_url,
+    select,
 )
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -142,6 +144,7 @@ JOBS = Table(
     Column("folders", JSON, nullable=False),
     Column("owner", Text),
     Column("visibility", _words(Visibility), nullable=False, server_default=Visibility.TEAM),
+    Column("role", String(16), nullable=False, server_default="editor"),
     Column("step", Text),
     Column("step_number", Integer, nullable=False),
     Column("step_count", Integer, nullable=False),
@@ -164,7 +167,9 @@ JOBS = Table(
     Index("jobs_by_state", "state", "created"),
     Index("jobs_by_request", "fingerprint", "created"),
 )
-"""One row for each job; the queue, and what became of what was in it."""
+"""One row for each job; the queue, and what became of what was in it. ``visibility`` is that of the
+analysis that the job makes, and counts until that is kept; ``role`` is that of the owner when the
+job was submitted."""
 
 _IS_ACTIVE = JOBS.c.state.in_(ACTIVE)
 Index(
@@ -174,6 +179,19 @@ Index(
     sqlite_where=_IS_ACTIVE,
     postgresql_where=_IS_ACTIVE,
 )
+
+JOB_ANALYSES = Table(
+    "job_analyses",
+    METADATA,
+    Column("job_id", String(16), primary_key=True),
+    Column("analysis_id", String(64), primary_key=True),
+    Column("owner", Text),
+    Column("visibility", _words(Visibility)),
+    Index("job_analyses_by_analysis", "analysis_id"),
+)
+"""One row for each analysis that a job reads or has made. ``owner`` and ``visibility`` are NULL
+while the analysis is kept, whose own columns count then, and the last ones of a removed analysis:
+a job does not become more visible when an analysis is removed, or made again by somebody else."""
 
 WORKERS = Table(
     "workers",
@@ -204,6 +222,14 @@ ANALYSES = Table(
 elsewhere is known to be old; ``written_ns`` is when its manifest was written in the home of this
 server, so that a folder that has changed is known. The manifest is last: SQLite reads a row up to
 the last column that is asked for."""
+
+HARDWARE_OWNERS = Table(
+    "hardware_owners",
+    METADATA,
+    Column("file", String(255), primary_key=True),
+    Column("owner", Text, nullable=False),
+)
+"""Who added the GPU description in each file; only admins change one without a row here."""
 
 TOKENS = Table(
     "tokens",
@@ -261,6 +287,19 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """A transaction that writes, whole or not at all; DatabaseError where it does not answer."""
     with _answering(), engine.begin() as connection:
         yield connection
+
+
+def database_now(connection: Connection) -> datetime:
+    """Return the moment by the database's clock, which is one for all that work with it.
+
+    SQLite has the clock of this machine, which all share that may open its file.
+    """
+    is_sqlite = connection.dialect.name == "sqlite"
+    now = func.strftime("%Y-%m-%d %H:%M:%f", "now") if is_sqlite else func.clock_timestamp()
+    said = connection.execute(select(now)).scalar_one()
+    moment = datetime.fromisoformat(f"{said}Z") if is_sqlite else said
+    assert isinstance(moment, datetime)
+    return moment.astimezone(UTC)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ class NewJob:
     """A job to be done; ``parameters`` are JSON.
 
     ``stamp`` tells files apart that changed between two equal requests; into ``folders`` it puts
-    run directories.
+    run directories; ``analyses`` are the ids of the analyses that it reads.
     """
 
     kind: JobKind
@@ -25,6 +25,7 @@ class NewJob:
     parameters: Mapping[str, Any]
     stamp: str = ""
     folders: tuple[str, ...] = ()
+    analyses: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -73,7 +74,9 @@ class Job:
     """A row of the table; times are UTC, ``percent`` 0 to 100.
 
     ``error`` says why a job failed and what to do; ``analysis_id`` is what it made or was about.
-    ``place`` is the machine of a cluster that ``worker`` has it done on.
+    ``place`` is the machine of a cluster that ``worker`` has it done on. ``visibility`` is that of
+    the analysis that it makes; who sees the job is ``job_table.visible_to``. ``role`` is that of
+    ``owner`` when the job was submitted.
     """
 
     id: str
@@ -84,6 +87,7 @@ class Job:
     folders: tuple[str, ...]
     owner: str | None
     visibility: Visibility
+    role: str
     step: str | None
     step_number: int
     step_count: int

@@ -4,11 +4,31 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Update, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    Update,
+    and_,
+    exists,
+    false,
+    func,
+    not_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.engine import Connection
 
 from jarvis.errors import JarvisError
-from jarvis.server.database import JOBS, JobKind, JobState, reading
+from jarvis.server.access.rights import Person, Role, is_visible, may
+from jarvis.server.database import (
+    ANALYSES,
+    JOB_ANALYSES,
+    JOBS,
+    JobKind,
+    JobState,
+    reading,
+)
 from jarvis.server.job_rows import Headway, Job, of_row
 
 ANEW: dict[str, Any] = {
@@ -46,6 +66,30 @@ def is_waiting(kinds: Collection[JobKind] = ()) -> ColumnElement[bool]:
     """The condition of the jobs that wait, of some kinds only where given."""
     is_queued = JOBS.c.state == JobState.QUEUED
     return is_queued & JOBS.c.kind.in_(kinds) if kinds else is_queued
+
+
+def visible_to(person: Person) -> ColumnElement[bool]:
+    """The condition of the jobs that a person may see.
+
+    Every analysis that the job names must be visible to them now. A removed one counts as it was
+    last, and one that is not known at all is for admins. Until the job has made its analysis, the
+    visibility that was requested for that counts too.
+    """
+    if may(person, Role.ADMIN):
+        return true()
+    kept = and_(ANALYSES.c.id == JOB_ANALYSES.c.analysis_id, JOB_ANALYSES.c.visibility.is_(None))
+    owner = func.coalesce(JOB_ANALYSES.c.owner, ANALYSES.c.owner)
+    visibility = func.coalesce(JOB_ANALYSES.c.visibility, ANALYSES.c.visibility)
+    hidden = (
+        select(JOB_ANALYSES.c.job_id)
+        .select_from(JOB_ANALYSES.outerjoin(ANALYSES, kept))
+        .where(
+            JOB_ANALYSES.c.job_id == JOBS.c.id,
+            not_(func.coalesce(is_visible(person, owner, visibility), false())),
+        )
+    )
+    is_own = is_visible(person, JOBS.c.owner, JOBS.c.visibility)
+    return and_(JOBS.c.analysis_id.is_not(None) | is_own, ~exists(hidden))
 
 
 def update_of(job_id: str, *states: JobState) -> Update:

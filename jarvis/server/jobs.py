@@ -8,11 +8,20 @@ import logging
 import secrets
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, Engine, Text, case, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Engine, case, func, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from jarvis.server.access.rights import LOCAL, Person, is_visible
-from jarvis.server.database import ACTIVE, JOBS, JobKind, JobState, Visibility, reading, writing
+from jarvis.server.access.rights import LOCAL, Person, Role
+from jarvis.server.database import (
+    ACTIVE,
+    JOB_ANALYSES,
+    JOBS,
+    JobKind,
+    JobState,
+    Visibility,
+    reading,
+    writing,
+)
 from jarvis.server.job_rows import FinishedStep, Headway, Job, NewJob, Outcome, of_row
 from jarvis.server.job_table import (
     ANEW,
@@ -22,6 +31,7 @@ from jarvis.server.job_table import (
     one,
     update_of,
     utc_now,
+    visible_to,
 )
 
 __all__ = [
@@ -40,7 +50,6 @@ __all__ = [
     "owners",
     "recent",
     "retry",
-    "set_visibility",
     "submit",
 ]
 
@@ -57,8 +66,12 @@ def submit(
     new: NewJob,
     owner: str | None = None,
     visibility: Visibility = Visibility.TEAM,
+    role: Role = Role.EDITOR,
 ) -> Job:
-    """Put a job into the queue; while one that asks for the same waits or runs, that one."""
+    """Put a job into the queue; while one that asks for the same waits or runs, that one.
+
+    ``visibility`` is for the analysis that it makes, ``role`` that of ``owner`` now.
+    """
     row = {
         "id": secrets.token_hex(_ID_BYTES),
         "kind": new.kind,
@@ -68,6 +81,7 @@ def submit(
         "folders": list(new.folders),
         "owner": owner,
         "visibility": visibility,
+        "role": role,
         "attempts": 0,
         "created": utc_now(),
         **ANEW,
@@ -76,6 +90,9 @@ def submit(
         try:
             with writing(engine) as connection:
                 connection.execute(insert(JOBS).values(row))
+                for analysis_id in dict.fromkeys(new.analyses):
+                    named = {"job_id": row["id"], "analysis_id": analysis_id}
+                    connection.execute(insert(JOB_ANALYSES).values(named))
                 job = job_in(connection, str(row["id"]))
         except IntegrityError:
             same = one(engine, _is_active() & (JOBS.c.fingerprint == new.fingerprint))
@@ -86,17 +103,17 @@ def submit(
             return job
 
 
-def find(engine: Engine, job_id: str) -> Job:
-    """A job; UnknownJobError where there is none."""
-    job = one(engine, JOBS.c.id == job_id)
+def find(engine: Engine, job_id: str, person: Person = LOCAL) -> Job:
+    """Return a job; raise UnknownJobError where there is none that the person may see."""
+    job = one(engine, (JOBS.c.id == job_id) & visible_to(person))
     if job is None:
         raise UnknownJobError(job_id)
     return job
 
 
-def latest(engine: Engine, new: NewJob) -> Job | None:
-    """The newest job that asked for the same, however it ended."""
-    same = select(JOBS).where(JOBS.c.fingerprint == new.fingerprint)
+def latest(engine: Engine, new: NewJob, person: Person = LOCAL) -> Job | None:
+    """The newest job that asked for the same and that the person may see, however it ended."""
+    same = select(JOBS).where(JOBS.c.fingerprint == new.fingerprint, visible_to(person))
     with reading(engine) as connection:
         row = connection.execute(same.order_by(JOBS.c.created.desc()).limit(1)).mappings().first()
     return None if row is None else of_row(row)
@@ -159,14 +176,6 @@ def owners(engine: Engine, person: Person = LOCAL) -> list[str]:
         return sorted(connection.execute(named).scalars())
 
 
-def set_visibility(engine: Engine, analysis_id: str, visibility: Visibility) -> None:
-    """Say who sees the jobs that made an analysis, or are about it."""
-    named = JOBS.c.parameters.cast(Text).contains(f'"{analysis_id}"', autoescape=True)
-    about = update(JOBS).where(or_(JOBS.c.analysis_id == analysis_id, named))
-    with writing(engine) as connection:
-        connection.execute(about.values(visibility=visibility))
-
-
 def cancel(engine: Engine, job_id: str) -> Job:
     """End a job: at once where it waits, within a second where it runs; else nothing happens."""
     with writing(engine) as connection:
@@ -200,7 +209,7 @@ def _is_active() -> ColumnElement[bool]:
 def _is_listed(
     person: Person, kinds: Collection[JobKind] = (), owner: str | None = None
 ) -> ColumnElement[bool]:
-    is_listed = _IS_NEWS & is_visible(person, JOBS)
+    is_listed = _IS_NEWS & visible_to(person)
     if kinds:
         is_listed &= JOBS.c.kind.in_(kinds)
     return is_listed if owner is None else is_listed & (JOBS.c.owner == owner)

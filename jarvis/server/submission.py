@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.errors import JarvisError, RunError
+from jarvis.hardware import HardwareSpec
 from jarvis.pipeline import (
     Progress,
     analyze,
@@ -25,7 +26,13 @@ from jarvis.run import (
     staged,
 )
 from jarvis.server.database import database
-from jarvis.server.storage.analysis_rows import check_joinable, kept_rows, reserved
+from jarvis.server.storage.analysis_rows import (
+    OthersAnalysisError,
+    check_joinable,
+    kept_rows,
+    may_replace,
+    reserved,
+)
 from jarvis.server.storage.artifacts import keep_analysis
 from jarvis.server.storage.catalogue import analysis_root, is_kept
 from jarvis.server.storage.places import FilePath
@@ -72,14 +79,20 @@ class Kept:
 
 
 def submit(
-    submission: Submission, progress: Progress | None = None, *, again: bool = False
+    submission: Submission,
+    progress: Progress | None = None,
+    *,
+    again: bool = False,
+    opened: Path | None = None,
 ) -> Kept:
     """Analyse and keep; the same trace with the same options is analysed once, unless ``again``.
 
-    Raises what ``analyze`` raises, OutputFolderError where ``copy_to`` is taken, and CopyError
-    where it cannot be written.
+    ``opened`` is another name of the trace, by which it is read. Raises what ``analyze`` raises,
+    PrivateAnalysisError and OthersAnalysisError, OutputFolderError where ``copy_to`` is taken, and
+    CopyError where it cannot be written.
     """
-    sha256 = content_sha256(submission.trace)
+    trace = opened or submission.trace
+    sha256 = content_sha256(trace)
     if submission.reference is not None:
         is_kept(submission.reference)
     if submission.copy_to is not None:
@@ -95,14 +108,16 @@ def submit(
     kept = _kept(
         sha256,
         options,
-        lambda root: analyze(
-            submission.trace,
+        lambda root, options: analyze(
+            trace,
             platform=options.platform,
             preset=options.preset,
             model_name=options.model_name,
             reference=options.reference,
             extension_file=submission.extension_file,
             arch_json=submission.arch_json,
+            figures_sha256=options.gpu_arch_sha256,
+            recorded_path=submission.trace if opened else None,
             output_dir=root,
             progress=progress,
         ),
@@ -133,11 +148,12 @@ def resubmit(
     return _kept(
         run.manifest.trace.sha256,
         options,
-        lambda root: reproject(
+        lambda root, options: reproject(
             base,
             platform=platform,
             preset=preset,
             arch_json=arch_json,
+            figures_sha256=options.gpu_arch_sha256,
             output_dir=root,
             progress=progress,
         ),
@@ -145,10 +161,15 @@ def resubmit(
 
 
 def keep_made(folder: Path) -> Kept:
-    """Keep a run directory that was made elsewhere; one that is kept already stays as it is."""
+    """Keep a run directory that was made elsewhere; one that is kept already stays as it is.
+
+    Raises OthersAnalysisError where somebody else's is kept with other figures of the GPU.
+    """
     manifest = read_manifest(folder)
 
-    def place(root: Path) -> None:
+    def place(root: Path, options: Options) -> None:
+        if options != manifest.options:
+            raise OthersAnalysisError(manifest.analysis_id)
         with staged_folder(root, lambda: None) as target:
             shutil.copytree(folder, target, dirs_exist_ok=True)
 
@@ -156,33 +177,47 @@ def keep_made(folder: Path) -> Kept:
 
 
 def _kept(
-    sha256: str, options: Options, make: Callable[[Path], object], *, again: bool = False
+    sha256: str, options: Options, make: Callable[[Path, Options], object], *, again: bool = False
 ) -> Kept:
     """The analysis with these options; made where it is not kept, or with other figures.
 
-    PrivateAnalysisError where it is kept and not for everyone.
+    Somebody else's stays as it is: with other figures this one gets an id of its own. Raises
+    PrivateAnalysisError where theirs is private, OthersAnalysisError where it cannot be read, or
+    is the same and asked for ``again``.
     """
     identifier = analysis_id(sha256, options)
     root = analyses_dir() / identifier
-    check_joinable(kept_rows(database()).get(identifier))
+    row = kept_rows(database()).get(identifier)
+    check_joinable(row)
     manifest = _manifest(root) if is_kept(identifier) else None
-    is_reused = not again and manifest is not None and _has_same_hardware(manifest)
-    if not is_reused:
-        if root.exists() and manifest is None:
-            shutil.rmtree(root)  # of another layout, or damaged: nobody else's, and of no use
-        with reserved(database(), identifier):
-            keep_analysis(identifier, make)
-    return Kept(identifier, root, is_reused)
+    hardware = None if manifest is None else _hardware_now(manifest)
+    has_same = manifest is not None and hardware == manifest.hardware
+    if has_same and not again:
+        return Kept(identifier, root, is_reused=True)
+    is_useless = manifest is None and (row is None or row.owner is None)
+    if row is not None and not is_useless and not may_replace(row):
+        if manifest is None or has_same or options.gpu_arch_sha256 is not None:
+            raise OthersAnalysisError(identifier)
+        figures = _NOT_DESCRIBED if hardware is None else hardware.sha256
+        own = options.model_copy(update={"gpu_arch_sha256": figures})
+        return _kept(sha256, own, make, again=again)
+    if root.exists() and manifest is None:
+        shutil.rmtree(root)  # of another layout, or damaged, and of no use
+    with reserved(database(), identifier):
+        keep_analysis(identifier, lambda root: make(root, options))
+    return Kept(identifier, root, is_reused=False)
 
 
-def _has_same_hardware(manifest: Manifest) -> bool:
-    """Whether the GPU of an analysis is described now as it was then; a file's digest is in its
-    id."""
+_NOT_DESCRIBED = "none"
+"""In place of the digest of the figures of a GPU that has none."""
+
+
+def _hardware_now(manifest: Manifest) -> HardwareSpec | None:
+    """The GPU of an analysis as it is described now; a file's digest is in the id."""
     options = manifest.options
     if options.gpu_arch_file is not None:
-        return True
-    now, _ = choose_hardware(manifest.trace, options.platform, options.preset)
-    return now == manifest.hardware
+        return manifest.hardware
+    return choose_hardware(manifest.trace, options.platform, options.preset)[0]
 
 
 def _copy(root: Path, target: Path, sha256: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from sqlalchemy import ColumnElement, Table, false, or_, true
+from sqlalchemy import ColumnElement, false, or_, true
 
 from jarvis.errors import JarvisError
 from jarvis.server.database import Visibility
@@ -66,14 +66,16 @@ def may_see(person: Person, owned: Owned) -> bool:
     return owned.visibility is Visibility.TEAM or _is_theirs(person, owned)
 
 
-def is_visible(person: Person, table: Table) -> ColumnElement[bool]:
-    """``may_see`` for each row of a table with ``owner`` and ``visibility``."""
+def is_visible(
+    person: Person, owner: ColumnElement[str | None], visibility: ColumnElement[Visibility]
+) -> ColumnElement[bool]:
+    """``may_see`` as a condition on the columns with the owner and the visibility."""
     if not may(person, Role.VIEWER):
         return false()
     if may(person, Role.ADMIN):
         return true()
-    is_theirs = false() if person.name is None else table.c.owner == person.name
-    return or_(table.c.visibility == Visibility.TEAM, is_theirs)
+    is_theirs = false() if person.name is None else owner == person.name
+    return or_(visibility == Visibility.TEAM, is_theirs)
 
 
 def may_change(person: Person, owned: Owned) -> bool:

@@ -58,6 +58,21 @@ def server_trace(text: str) -> Path:
     return found
 
 
+def check_in_roots(path: Path) -> None:
+    """Raise IntakeError where a path that was allowed before is not in the folders of now.
+
+    Without ROOTS_VARIABLE, a worker does not know the folders of the web server.
+    """
+    if not os.environ.get(ROOTS_VARIABLE):
+        return
+    if _is_others(path) or not any(path.is_relative_to(root) for root in trace_roots()):
+        raise IntakeError(
+            f"{_shown(path.name)} is outside the folders that this worker may read "
+            f"({_listed_roots()}). Choose one of these, or start the worker with the same "
+            f"{ROOTS_VARIABLE} as the server."
+        )
+
+
 def _is_others(path: Path) -> bool:
     """Whether it is among what this server keeps for people, who may keep it private."""
     return settings().access != "off" and path.is_relative_to(home().resolve())

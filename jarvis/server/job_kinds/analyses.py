@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jarvis.hardware import load_hardware
 from jarvis.pipeline import STEPS, Progress
+from jarvis.server.arrivals.opening import opened_input
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request, as_part
 from jarvis.server.storage.places import FilePath
@@ -39,6 +40,17 @@ class Analyze(Request):
         return tuple(path for path in named if path is not None)
 
     @property
+    def is_personal(self) -> bool:
+        """Only the owner of an analysis has it made again."""
+        return self.is_again
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """The reference."""
+        reference = self.submission.reference
+        return () if reference is None else (reference,)
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """That of the analyses, and that of the copy."""
         copy = self.submission.copy_to
@@ -47,13 +59,14 @@ class Analyze(Request):
     def run(self, progress: Progress, job_id: str) -> Made:
         """Gives the analysis."""
         submission, steps = self.submission, len(STEPS)
-        if self.reference_trace is None:
-            return _kept(submit(submission, progress, again=self.is_again))
-        first = as_part(progress, 0, 2 * steps, "Reference: ")
-        reference = submit(Submission(self.reference_trace), first)
-        submission = replace(submission, reference=reference.id)
-        second = as_part(progress, steps, 2 * steps)
-        return _kept(submit(submission, second, again=self.is_again))
+        if self.reference_trace is not None:
+            first = as_part(progress, 0, 2 * steps, "Reference: ")
+            with opened_input(self.reference_trace) as opened:
+                reference = submit(Submission(self.reference_trace), first, opened=opened)
+            submission = replace(submission, reference=reference.id)
+            progress = as_part(progress, steps, 2 * steps)
+        with opened_input(submission.trace) as opened:
+            return _kept(submit(submission, progress, again=self.is_again, opened=opened))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,11 @@ class Reproject(Request):
             return f"Judge {self.analysis} against its own GPU"
         gpu = load_hardware().get(self.platform, self.preset).title
         return f"Judge {self.analysis} against {gpu}"
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """The one that is judged."""
+        return (self.analysis,)
 
     @property
     def folders(self) -> tuple[Path, ...]:

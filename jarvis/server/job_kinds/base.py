@@ -58,6 +58,16 @@ class Request(ABC):
         return ()
 
     @property
+    def is_personal(self) -> bool:
+        """Whether the outcome depends on the rights of who asks, so that nobody else joins in."""
+        return False
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """The ids of the kept analyses that it reads; who may not see them all may not ask."""
+        return ()
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """The folders into which it puts others, each whole or not at all."""
         return ()
@@ -105,6 +115,7 @@ class Request(ABC):
             TypeAdapter(type(self)).dump_python(self, mode="json"),
             self.stamp,
             tuple(address(folder) for folder in self.folders),
+            self.analyses,
         )
 
 

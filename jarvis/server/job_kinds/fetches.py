@@ -51,6 +51,16 @@ class Fetch(Request):
         return f"Fetch {name or 'a trace'} from {place.host_and_port}"
 
     @property
+    def is_personal(self) -> bool:
+        """Only the owner of an analysis has it made again."""
+        return self.is_again
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """The reference."""
+        return () if self.wishes is None else self._analysis(Path()).analyses
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """Where the trace grows, and those of an analysis."""
         return (uploads_dir(), *(() if self.wishes is None else self._analysis(Path()).folders))

@@ -1,6 +1,5 @@
 """Jobs that make a file of kept analyses, to be taken home; such a file is made once."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -11,6 +10,7 @@ from sqlalchemy import Engine
 
 from jarvis.run import Run, read_manifest
 from jarvis.server import jobs
+from jarvis.server.access.rights import Person
 from jarvis.server.database import JobState
 from jarvis.server.job_kinds.base import Made, Request
 from jarvis.server.jobs import Job, NewJob
@@ -24,11 +24,6 @@ class FileRequest(Request):
     """A file of kept analyses, the first of which it is about."""
 
     __slots__ = ()
-
-    @property
-    @abstractmethod
-    def analyses(self) -> tuple[str, ...]:
-        """The ids of the analyses that it reads."""
 
     @property
     def stamp(self) -> str:
@@ -70,9 +65,9 @@ def made_file(result: Mapping[str, Any]) -> Path | None:
     return find_file(exports_dir() / result["file"]) if "file" in result else None
 
 
-def made_before(engine: Engine, new: NewJob) -> Job | None:
-    """The job that made this file before, where the file is still there."""
-    before = jobs.latest(engine, new)
+def made_before(engine: Engine, new: NewJob, person: Person) -> Job | None:
+    """The job that made this file before, where the file is there and the person may have it."""
+    before = jobs.latest(engine, new, person)
     if before is None or before.state is not JobState.DONE:
         return None
     file = made_file(before.result)

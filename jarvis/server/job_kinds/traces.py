@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jarvis.pipeline import STEPS, Progress, Step, read_info
+from jarvis.server.arrivals.opening import opened_input
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request
 from jarvis.server.storage.places import FilePath
@@ -36,5 +37,6 @@ class Inspect(Request):
         def on_reading(reading: ReadProgress) -> None:
             progress(replace(step, state="running", reading=reading))
 
-        info = read_info(self.trace, on_reading)
+        with opened_input(self.trace) as opened:
+            info = read_info(opened, on_reading).model_copy(update={"path": str(self.trace)})
         return Made(None, {"info": info.model_dump(mode="json")})

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from jarvis.errors import JarvisError, RunError
 from jarvis.run import manifest_of
-from jarvis.server.database import ANALYSES, Visibility, reading, writing
+from jarvis.server.access.rights import LOCAL, Person, Role, may_change
+from jarvis.server.database import ANALYSES, JOB_ANALYSES, Visibility, reading, writing
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_copies import version_here
 from jarvis.server.storage.folders import folder_bytes
@@ -39,6 +40,12 @@ class Keeper:
     owner: str | None = None
     visibility: Visibility = Visibility.TEAM
     made_on: str | None = None
+    role: Role = Role.EDITOR
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of the table that say the same."""
+        return {"owner": self.owner, "visibility": self.visibility, "made_on": self.made_on}
 
 
 _ANYBODY = Keeper()
@@ -52,6 +59,17 @@ class PrivateAnalysisError(JarvisError):
         super().__init__(
             "Somebody else has analysed this trace with these options and keeps it private. Give "
             "yours a model name of its own, or ask an admin of this server."
+        )
+
+
+class OthersAnalysisError(JarvisError):
+    """An analysis that belongs to somebody else would have to be made again."""
+
+    def __init__(self, analysis_id: str) -> None:
+        super().__init__(
+            f"The analysis {analysis_id} of this trace with these options belongs to somebody "
+            "else, so it is not made again for you. Open it, give yours a model name of its own, "
+            "or ask its owner or an admin of this server."
         )
 
 
@@ -83,13 +101,29 @@ def is_analysis_id(text: str) -> bool:
 
 
 @contextmanager
-def kept_for(owner: str | None, visibility: Visibility = Visibility.TEAM) -> Iterator[None]:
-    """Analyses that are kept in this block belong to ``owner``, where they are new."""
-    token = _keeper.set(Keeper(owner, visibility))
+def kept_for(
+    owner: str | None, visibility: Visibility = Visibility.TEAM, role: Role = Role.EDITOR
+) -> Iterator[None]:
+    """Analyses that are kept in this block belong to ``owner``, where they are new.
+
+    Those that are kept already change as far as ``role`` allows ``owner``.
+    """
+    token = _keeper.set(Keeper(owner, visibility, role=role))
     try:
         yield
     finally:
         _keeper.reset(token)
+
+
+def person_for(owner: str | None, role: Role) -> Person:
+    """Return the person who has something done; everyone without a name is LOCAL."""
+    return LOCAL if owner is None else Person(owner, role)
+
+
+def may_replace(row: AnalysisRow) -> bool:
+    """Whether the keeper of this block may replace a kept analysis by another one."""
+    keeper = _keeper.get()
+    return may_change(person_for(keeper.owner, keeper.role), row)
 
 
 @contextmanager
@@ -124,7 +158,7 @@ def reserved(engine: Engine, analysis_id: str) -> Iterator[None]:
     if not root.exists():  # a row without a folder is what a killed process has left
         forget(engine, [analysis_id])
         with writing(engine) as connection:
-            connection.execute(_upsert(engine), _row_of(root, 0) | asdict(keeper))
+            connection.execute(_upsert(engine), _row_of(root, 0) | keeper.columns)
     try:
         yield
     finally:
@@ -142,7 +176,7 @@ def record(engine: Engine, root: Path, version: str | None = None) -> str | None
 
     Gives the version that it replaces.
     """
-    row = _row_of(root, _written_ns(str(root))) | asdict(_keeper.get())
+    row = _row_of(root, _written_ns(str(root))) | _keeper.get().columns
     with writing(engine) as connection:
         replaced: str | None = connection.execute(
             select(ANALYSES.c.version).where(ANALYSES.c.id == root.name).with_for_update()
@@ -204,8 +238,20 @@ def change(engine: Engine, analysis_id: str, **values: Any) -> None:
 
 
 def forget(engine: Engine, ids: Collection[str]) -> None:
-    """Take analyses off the list, once their folders are gone."""
+    """Take analyses off the list, once their folders are gone.
+
+    The jobs that name one keep who could see it, since the same id may come to mean another one.
+    """
+    row = select(ANALYSES).where(ANALYSES.c.id == JOB_ANALYSES.c.analysis_id)
+    named = update(JOB_ANALYSES).where(
+        JOB_ANALYSES.c.analysis_id.in_(ids), JOB_ANALYSES.c.visibility.is_(None)
+    )
+    last = {
+        name: row.with_only_columns(ANALYSES.c[name]).scalar_subquery()
+        for name in ("owner", "visibility")
+    }
     with writing(engine) as connection:
+        connection.execute(named.values(last))
         connection.execute(delete(ANALYSES).where(ANALYSES.c.id.in_(ids)))
 
 

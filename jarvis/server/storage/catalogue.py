@@ -127,6 +127,25 @@ def kept_row(analysis_id: str) -> AnalysisRow:
     return row
 
 
+def seen_row(person: Person, analysis_id: str) -> AnalysisRow:
+    """Return the row of an analysis; raise UnknownAnalysisError where the person sees none."""
+    row = kept_row(analysis_id)
+    if not may_see(person, row):
+        raise UnknownAnalysisError(analysis_id)
+    return row
+
+
+def named_rows(person: Person, ids: Iterable[str]) -> list[AnalysisRow]:
+    """Return the rows of the analyses that a job names; raise as ``seen_row``."""
+    return [seen_row(person, analysis_id) for analysis_id in ids]
+
+
+def strictest(asked: Visibility, named: Iterable[AnalysisRow]) -> Visibility:
+    """Return the visibility of what is made from analyses: private where one of them is."""
+    is_private = any(row.visibility is Visibility.PRIVATE for row in named)
+    return Visibility.PRIVATE if is_private else asked
+
+
 def set_visibility(analysis_id: str, visibility: Visibility) -> None:
     """Say who sees an analysis; UnknownAnalysisError where there is none."""
     change(database(), kept_row(analysis_id).id, visibility=visibility)

@@ -2,15 +2,25 @@
 
 from pathlib import Path
 
+from sqlalchemy import delete, insert, select
+
 from jarvis.errors import HardwareError, JarvisError
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.server.database import HARDWARE_OWNERS, database, reading, writing
 from jarvis.server.storage.shared_hardware import share, unshare
 from jarvis.workspace import custom_hardware_dir, safe_name
 
 LONGEST_NAME = 60
 
 
-def keep_hardware(spec: HardwareSpec) -> Path:
+def hardware_owners() -> dict[str, str]:
+    """Return who added the description in each file, where that is known."""
+    with reading(database()) as connection:
+        rows = connection.execute(select(HARDWARE_OWNERS.c.file, HARDWARE_OWNERS.c.owner))
+        return {row.file: row.owner for row in rows}
+
+
+def keep_hardware(spec: HardwareSpec, owner: str | None = None) -> Path:
     """Keep a description; from now on it can be chosen like those of the app.
 
     Raises HardwareError where its name is taken or cannot stand in a menu, ArtifactError where
@@ -24,10 +34,11 @@ def keep_hardware(spec: HardwareSpec) -> Path:
             )
     hardware = load_hardware()
     if spec.name in hardware.names() and spec.preset in hardware.presets(spec.name):
-        owner = "you" if hardware.custom_file(hardware.get(spec.name, spec.preset)) else "Jarvis"
+        kept = hardware.custom_file(hardware.get(spec.name, spec.preset))
+        by = "Jarvis" if kept is None else hardware_owners().get(kept.name) or "somebody here"
         raise HardwareError(
-            f"{spec.title} is described by {owner} already. Choose another preset name, or delete "
-            "your own description first."
+            f"{spec.title} is described by {by} already. Choose another preset name, or delete "
+            "that description first, if it is yours."
         )
     hardware.check_new(spec)
     path = custom_hardware_dir() / f"{safe_name(f'{spec.name}-{spec.preset}')}.toml"
@@ -40,6 +51,7 @@ def keep_hardware(spec: HardwareSpec) -> Path:
             f"The file {path.name} of another description is in the way. Choose another name."
         ) from None
     try:
+        _set_owner(path, owner)
         share(path)
     except JarvisError:
         path.unlink()
@@ -57,3 +69,12 @@ def remove_hardware(spec: HardwareSpec) -> None:
         raise HardwareError(f"{spec.title} belongs to Jarvis and cannot be deleted.")
     unshare(path)
     path.unlink(missing_ok=True)
+    _set_owner(path, None)
+
+
+def _set_owner(path: Path, owner: str | None) -> None:
+    """Note who added a description; None removes what is noted."""
+    with writing(database()) as connection:
+        connection.execute(delete(HARDWARE_OWNERS).where(HARDWARE_OWNERS.c.file == path.name))
+        if owner is not None:
+            connection.execute(insert(HARDWARE_OWNERS).values(file=path.name, owner=owner))

@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
 from jarvis.server.arrivals import uploads
-from jarvis.server.database import ACTIVE, AUDIT, JOBS, reading, writing
+from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOBS, reading, writing
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, kept_rows
@@ -57,7 +57,9 @@ def forget_expired(engine: Engine, most_jobs: int | None = None) -> int:
     remove_files([exports_dir() / job_id for job_id in ids])
     with writing(engine) as connection:
         for job_id in ids:  # one that was retried meanwhile stays
-            connection.execute(delete(JOBS).where(JOBS.c.id == job_id, _is_old(before)))
+            gone = connection.execute(delete(JOBS).where(JOBS.c.id == job_id, _is_old(before)))
+            if gone.rowcount:
+                connection.execute(delete(JOB_ANALYSES).where(JOB_ANALYSES.c.job_id == job_id))
         connection.execute(delete(AUDIT).where(AUDIT.c.moment < before))
     return len(ids)
 

@@ -42,7 +42,7 @@ dropped by the system at any time."""
 def assignment_of(job: Job) -> Assignment:
     """What a process is told of its job."""
     return Assignment(
-        job.id, job.kind, job.parameters, job.attempt_label, job.owner, job.visibility
+        job.id, job.kind, job.parameters, job.attempt_label, job.owner, job.visibility, job.role
     )
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from jarvis.server.access.rights import Role
 from jarvis.server.database import Visibility
 
 Event = Literal["started", "running", "done"]
@@ -13,7 +14,7 @@ Event = Literal["started", "running", "done"]
 class Assignment:
     """The worker gives the job, and a label for what its process half writes.
 
-    What it makes belongs to ``owner`` and is seen as ``visibility`` says.
+    What it makes belongs to ``owner``, whose role was ``role``, and is seen as ``visibility`` says.
     """
 
     job_id: str
@@ -22,6 +23,7 @@ class Assignment:
     staging: str
     owner: str | None = None
     visibility: str = Visibility.TEAM
+    role: str = Role.EDITOR
 
 
 @dataclass(frozen=True, slots=True)

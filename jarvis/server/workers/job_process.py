@@ -9,6 +9,7 @@ import select
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
@@ -17,9 +18,11 @@ from jarvis.analyses import load_registry
 from jarvis.errors import JarvisError
 from jarvis.garbage import collect_rarely
 from jarvis.pipeline import Step
+from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
-from jarvis.server.job_kinds import request_of
-from jarvis.server.storage.analysis_rows import kept_for
+from jarvis.server.job_kinds import Request, request_of
+from jarvis.server.storage.analysis_rows import kept_for, person_for
+from jarvis.server.storage.catalogue import named_rows, strictest
 from jarvis.server.workers.job_messages import (
     Assignment,
     FailedMessage,
@@ -77,7 +80,7 @@ def outcome_of(
     try:
         request = request_of(JobKind(assignment.kind), assignment.parameters)
         inputs = request.inputs
-        with kept_for(assignment.owner, Visibility(assignment.visibility)):
+        with _rights_of(assignment, request):
             request.bring_inputs(progress)
             made = request.run(progress, assignment.job_id)
     except JarvisError as error:
@@ -92,6 +95,16 @@ def outcome_of(
             "room, then retry the job."
         )
     return MadeMessage(made.analysis_id, made.result)
+
+
+def _rights_of(assignment: Assignment, request: Request) -> AbstractContextManager[None]:
+    """Do a job with the rights of its owner, which may have changed since it was submitted.
+
+    Raises UnknownAnalysisError where the owner may not see an analysis that the job names.
+    """
+    owner, role = assignment.owner, Role(assignment.role)
+    named = named_rows(person_for(owner, role), request.analyses)
+    return kept_for(owner, strictest(Visibility(assignment.visibility), named), role)
 
 
 class _Teller:

@@ -1,0 +1,6 @@
+"""The home, database and API of the server's tests, for attacks on them."""
+
+from tests.server.api.conftest import asked_who, client
+from tests.server.conftest import engine, home
+
+__all__ = ["asked_who", "client", "engine", "home"]

@@ -1,0 +1,185 @@
+"""What a person may not change stays the same bytes."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.errors import HardwareError
+from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.pipeline import analyze
+from jarvis.server import actions
+from jarvis.server.access.audit import Via
+from jarvis.server.access.rights import ForbiddenError, Person, Role
+from jarvis.server.actions import Actor
+from jarvis.server.database import HARDWARE_OWNERS, writing
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.storage import pins
+from jarvis.server.storage.analysis_rows import OthersAnalysisError, kept_for, kept_rows
+from jarvis.server.storage.archive import load_archive, save_archive
+from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.submission import Kept, Submission, keep_made, resubmit, submit
+from jarvis.server.workers.job_child import assignment_of
+from jarvis.server.workers.job_messages import FailedMessage, MadeMessage
+from jarvis.server.workers.job_process import outcome_of
+from tests.builders import trace
+
+ADA = Actor(Person("ada", Role.EDITOR), Via.PAGE)
+BOB = Actor(Person("bob", Role.EDITOR), Via.API)
+ROOT = Actor(Person("root", Role.ADMIN), Via.PAGE)
+
+
+def described(peak: float) -> HardwareSpec:
+    """The same GPU with other figures."""
+    return HardwareSpec.parse(
+        {
+            "name": "Ours",
+            "preset": "ours",
+            "mem_bw_gbps": 3900.0,
+            "memory_gb": 96.0,
+            "max_achievable_tflops": {"matrix_bf16": peak, "matrix_fp32": peak},
+            "sources": {"default": "measured"},
+        }
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12.0)
+    return built.write(tmp_path / "trace.json")
+
+
+def kept_by(actor: Actor, asked: Submission, *, again: bool = False) -> Kept:
+    """An analysis as a job of somebody makes it."""
+    with kept_for(actor.person.name, role=actor.person.role):
+        return submit(asked, again=again)
+
+
+def digest(root: Path) -> str:
+    """Of every byte of a folder."""
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def test_a_description_is_deleted_by_who_added_it_or_an_admin(engine: Engine) -> None:
+    for spec, remover in ((described(100.0), ADA), (described(100.0), ROOT)):
+        actions.keep_hardware(ADA, spec)
+        with pytest.raises(ForbiddenError, match="belongs to ada"):
+            actions.remove_hardware(BOB, spec)
+        with pytest.raises(HardwareError, match="described by ada already"):
+            actions.keep_hardware(BOB, described(200.0))
+        assert load_hardware().get("Ours", "ours") == spec
+        actions.remove_hardware(remover, spec)
+    actions.keep_hardware(BOB, described(200.0))
+    actions.remove_hardware(BOB, described(200.0))
+
+
+def test_a_description_that_nobody_is_known_to_have_added_is_for_admins(engine: Engine) -> None:
+    spec = described(100.0)
+    actions.keep_hardware(ADA, spec)
+    with writing(engine) as connection:  # as in the release before
+        connection.execute(HARDWARE_OWNERS.delete())
+    with pytest.raises(ForbiddenError, match="ask an admin"):
+        actions.remove_hardware(ADA, spec)
+    actions.remove_hardware(ROOT, spec)
+
+
+def test_what_jarvis_describes_is_deleted_by_nobody(engine: Engine) -> None:
+    for actor in (ADA, ROOT):
+        with pytest.raises(HardwareError, match="belongs to Jarvis"):
+            actions.remove_hardware(actor, load_hardware().get("MI300X", None))
+
+
+def test_with_other_figures_another_person_gets_an_analysis_of_their_own(
+    engine: Engine, file: Path, tmp_path: Path
+) -> None:
+    asked = Submission(file, platform="Ours")
+    actions.keep_hardware(ROOT, described(100.0))
+    theirs = kept_by(ADA, asked)
+    pins.pin(theirs.id)
+    before = digest(theirs.root)
+    assert kept_by(BOB, asked) == Kept(theirs.id, theirs.root, is_reused=True)
+    actions.remove_hardware(ROOT, described(100.0))
+    actions.keep_hardware(ROOT, described(200.0))
+    mine = kept_by(BOB, asked)
+    assert mine.id != theirs.id
+    assert digest(theirs.root) == before
+    rows = kept_rows(engine)
+    assert (rows[theirs.id].owner, rows[theirs.id].is_pinned) == ("ada", True)
+    assert (rows[mine.id].owner, rows[mine.id].is_pinned) == ("bob", False)
+    assert kept_by(BOB, asked).is_reused
+    entry = read_catalogue().find(mine.id)
+    assert entry.manifest.analysis_id == mine.id
+    assert entry.manifest.hardware == described(200.0)
+    save_archive(mine.root, tmp_path / "mine.zip")
+    assert load_archive(tmp_path / "mine.zip").id == mine.id
+    again = kept_by(ADA, asked)  # her own may be made again, where links point at it
+    assert (again.id, again.is_reused) == (theirs.id, False)
+    assert digest(theirs.root) != before
+
+
+def test_judging_against_other_figures_leaves_somebody_elses_alone(
+    engine: Engine, file: Path
+) -> None:
+    base = kept_by(ADA, Submission(file))
+    actions.keep_hardware(ROOT, described(100.0))
+    with kept_for("ada"):
+        theirs = resubmit(base.id, "Ours", None)
+    before = digest(theirs.root)
+    actions.remove_hardware(ROOT, described(100.0))
+    actions.keep_hardware(ROOT, described(200.0))
+    with kept_for("bob"):
+        mine = resubmit(base.id, "Ours", None)
+    assert mine.id != theirs.id
+    assert digest(theirs.root) == before
+
+
+def test_only_who_owns_an_analysis_has_it_made_again(engine: Engine, file: Path) -> None:
+    theirs = kept_by(ADA, Submission(file))
+    before = digest(theirs.root)
+    job = actions.submit_job(engine, BOB, Analyze(Submission(file), is_again=True))
+    outcome = outcome_of(assignment_of(job), lambda _: None)
+    assert isinstance(outcome, FailedMessage)
+    assert "belongs to somebody else" in outcome.error
+    assert digest(theirs.root) == before
+    for actor in (ADA, ROOT):
+        assert not kept_by(actor, Submission(file), again=True).is_reused
+    assert kept_rows(engine)[theirs.id].owner == "ada"
+    job = actions.submit_job(engine, ROOT, Analyze(Submission(file), is_again=True))
+    assert isinstance(outcome_of(assignment_of(job), lambda _: None), MadeMessage)
+
+
+def test_what_nobody_owns_is_made_again_by_admins(engine: Engine, file: Path) -> None:
+    kept = submit(Submission(file))
+    with pytest.raises(OthersAnalysisError):
+        kept_by(BOB, Submission(file), again=True)
+    assert not submit(Submission(file), again=True).is_reused
+    assert kept_by(BOB, Submission(file)) == Kept(kept.id, kept.root, is_reused=True)
+
+
+def test_an_unreadable_analysis_of_somebody_else_is_not_replaced(
+    engine: Engine, file: Path
+) -> None:
+    kept = kept_by(ADA, Submission(file))
+    (kept.root / "manifest.json").write_text("{}")
+    before = digest(kept.root)
+    with pytest.raises(OthersAnalysisError):
+        kept_by(BOB, Submission(file))
+    assert digest(kept.root) == before
+    assert not kept_by(ADA, Submission(file)).is_reused
+
+
+def test_what_another_machine_made_does_not_replace_somebody_elses(
+    engine: Engine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Submission(file, platform="Ours")
+    actions.keep_hardware(ROOT, described(100.0))
+    theirs = kept_by(ADA, asked)
+    before = digest(theirs.root)
+    actions.remove_hardware(ROOT, described(100.0))
+    actions.keep_hardware(ROOT, described(200.0))
+    made = analyze(file, platform="Ours", output_dir=tmp_path / "made")
+    with kept_for("bob"), pytest.raises(OthersAnalysisError):
+        keep_made(Path(str(made.root)))
+    assert digest(theirs.root) == before
