@@ -49,8 +49,10 @@ def place_of(path: Path) -> Path | None:
     if not _limit_bytes():
         return None
     try:
-        stat = path.stat()
-        known_by = f"{FORMAT}\n{path.resolve()}\n{stat.st_size}\n{stat.st_mtime_ns}"
+        stat, resolved = path.stat(), path.resolve()
+        if not os.path.samestat(stat, resolved.stat()):  # a link was changed between
+            return None
+        known_by = f"{FORMAT}\n{resolved}\n{stat.st_size}\n{stat.st_mtime_ns}"
         name = hashlib.sha256(known_by.encode(errors="replace")).hexdigest()[:32]
         return kept_traces_dir() / name
     except (OSError, RuntimeError):  # no such file, no home
@@ -152,7 +154,7 @@ def _write(trace: Trace, folder: Path) -> None:
     for name, frame in frames.items():
         frame.write_ipc(_file(folder, name), compression="zstd")
     header = {
-        "info": trace.info.model_dump(mode="json"),
+        "info": trace.info.model_dump(mode="json") | {"path": str(Path(trace.info.path).resolve())},
         "event_count": trace.event_count,
         "categories": categories,
         "checksums": {name: _checksum(_file(folder, name).read_bytes()) for name in frames},
