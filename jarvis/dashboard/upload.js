@@ -103,7 +103,6 @@ class Transfer {
     const answer = await this.ask("POST", this.root, {
       headers: {
         ...TUS,
-        Authorization: `Ticket ${this.ticket}`,
         "Upload-Length": `${this.file.size}`,
         "Upload-Metadata": `filename ${name}`,
       },
@@ -127,7 +126,8 @@ class Transfer {
   }
 
   async ask(method, address, options) {
-    const answer = await fetch(address, { method, signal: this.stop.signal, ...options })
+    const headers = { Authorization: `Ticket ${this.ticket}`, ...options.headers }
+    const answer = await fetch(address, { method, signal: this.stop.signal, ...options, headers })
     if (answer.ok) return answer
     const said = await answer.json().catch(() => ({}))
     throw new Refused(answer.status, said.error ?? `The server answered ${answer.status}.`)
@@ -157,7 +157,8 @@ class Transfer {
   cancel() {
     this.stop.abort()
     remembered.forget(this.mark)
-    if (this.id) fetch(`${this.root}/${this.id}`, { method: "DELETE", headers: TUS }).catch(() => {})
+    const headers = { ...TUS, Authorization: `Ticket ${this.ticket}` }
+    if (this.id) fetch(`${this.root}/${this.id}`, { method: "DELETE", headers }).catch(() => {})
   }
 }
 

@@ -82,8 +82,8 @@ def _remembered(parameter: str) -> Upload | None:
     if upload_id is None:
         return None
     try:
-        upload = uploads.find(upload_id)
-        if upload.trace is None or upload.owner != visitor().name:
+        upload = uploads.find_own(upload_id, visitor().name)
+        if upload.trace is None:
             raise UnknownUploadError
     except UnknownUploadError as error:
         notice(str(error))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from jarvis.errors import JarvisError
+from jarvis.errors import JarvisError, RunError
 from jarvis.hardware import load_hardware
 from jarvis.reports.quantities import byte_size
 from jarvis.run import Run
@@ -20,7 +20,7 @@ from jarvis.server.api.callers import LONGEST_ID, Caller
 from jarvis.server.api.job_routes import JobView, job_view, to_save
 from jarvis.server.arrivals import uploads
 from jarvis.server.arrivals.intake import server_trace
-from jarvis.server.arrivals.uploads import UnknownUploadError, Upload
+from jarvis.server.arrivals.uploads import Upload
 from jarvis.server.database import Visibility, database
 from jarvis.server.job_kinds import Analyze, Request
 from jarvis.server.job_kinds.fetches import Fetch, Wishes
@@ -186,7 +186,11 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     """What was analysed, and the findings."""
     require(person, Role.VIEWER, "look at analyses")
     entry = read_catalogue().visible_to(person).find(analysis_id)
-    run = Run.load(analysis_root(entry.id))
+    try:
+        run = Run.load(analysis_root(entry.id))
+    except RunError:
+        actions.seen_analysis(person, entry.id)  # not there where it was removed meanwhile
+        raise
     return AnalysisDetails(
         **_summary(entry),
         manifest=run.manifest.model_dump(mode="json"),
@@ -282,9 +286,7 @@ def _request(person: Person, asked: NewAnalysis) -> Request:
 def _trace(person: Person, asked: NewAnalysis) -> FilePath:
     if asked.upload is None:
         return server_trace(asked.path or "")
-    upload = uploads.find(asked.upload)
-    if upload.owner != person.name:
-        raise UnknownUploadError
+    upload = uploads.find_own(asked.upload, person.name)
     if upload.trace is None:
         raise UnfinishedUploadError(upload)
     return upload.trace

@@ -23,6 +23,7 @@ from jarvis.server.arrivals.tickets import (
     file_purpose,
     ticket_holder,
 )
+from jarvis.server.arrivals.uploads import EXPIRES_AFTER
 from jarvis.server.database import database
 from jarvis.server.settings import settings
 from jarvis.server.web.requests import name_person
@@ -73,6 +74,22 @@ def _uploader(request: Request) -> Person:
     return person
 
 
+def _sender(request: Request) -> Person:
+    """Who goes on with an upload: as ``_uploader``, with a ticket as long as an upload may rest.
+
+    Pieces are not counted: how many a file has depends on its size and on the connection.
+    """
+    person = _known(
+        request,
+        _credentials(request),
+        UPLOAD,
+        EXPIRES_AFTER.total_seconds(),
+        is_counted=request.method != "PATCH",
+    )
+    require(person, Role.EDITOR, "upload traces")
+    return person
+
+
 def _taker(
     request: Request,
     job_id: Annotated[str, Path(max_length=LONGEST_ID)],
@@ -87,24 +104,26 @@ def _taker(
 
 Caller = Annotated[Person, Depends(_caller)]
 Uploader = Annotated[Person, Depends(_uploader)]
+Sender = Annotated[Person, Depends(_sender)]
 Taker = Annotated[Person, Depends(_taker)]
 
 
-def within_rate(request: Request) -> None:
-    """TooManyRequestsError where one address asks too often; for what asks nobody who they are."""
-    _count(_address(request))
-
-
 def _known(
-    request: Request, given: _Credentials | None, ticket_purpose: str | None = None
+    request: Request,
+    given: _Credentials | None,
+    ticket_purpose: str | None = None,
+    ticket_grace_s: float = 0,
+    *,
+    is_counted: bool = True,
 ) -> Person:
     """Who asks; a ticket is taken only where it has a purpose here."""
     if settings().access == "off":
-        _count(_address(request))
+        if is_counted:
+            _count(_address(request))
         return LOCAL
     try:
         if given is not None and given.scheme == TICKET and ticket_purpose is not None:
-            person = ticket_holder(given.text, ticket_purpose)
+            person = ticket_holder(given.text, ticket_purpose, ticket_grace_s)
         elif given is None or given.scheme != BEARER:
             raise UnknownCallerError
         else:
@@ -112,7 +131,8 @@ def _known(
     except (UnknownCallerError, TicketError, TokenError):
         _count(_address(request))
         raise
-    _count(f"{given.scheme} {person.name if given.scheme == TICKET else given.text}")
+    if is_counted:
+        _count(f"{given.scheme} {person.name if given.scheme == TICKET else given.text}")
     name_person(request.scope, person.name)
     return person
 

@@ -13,6 +13,7 @@ Upload a trace, have it analysed, follow the job, and take home what was found. 
 - Where the server asks who people are, send a token of the page Access as the header
   `Authorization: Bearer jrv_...`. A token does what its role may: viewers look, editors also upload
   and analyse, admins change everything. What one may not see is answered like what there is not.
+  An upload is visible to the person who began it.
 - What is not done is answered with a status and `{"error": "why, and what to do"}`: 400 and 422 for
   what cannot be meant, 401 without a token that the server knows, 403 where the role is too small,
   404, 409 where something is in the way, 413 and 507 where it is too large for the server or its
@@ -34,7 +35,7 @@ upload=$(curl -si -X POST "$server/api/uploads" -H "$auth" -H "Tus-Resumable: 1.
   -H "Upload-Length: $(stat -c %s trace.json.gz)" \\
   -H "Upload-Metadata: filename $(printf trace.json.gz | base64)" |
   sed -n 's/^location: \\(.*\\)\\r/\\1/ip')
-curl -s -X PATCH "$server$upload" -H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 0" \\
+curl -s -X PATCH "$server$upload" -H "$auth" -H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 0" \\
   -H "Content-Type: application/offset+octet-stream" --data-binary @trace.json.gz
 curl -sH "$auth" "$server/api/analyses" --json "{\\"upload\\": \\"${upload##*/}\\"}"
 ```

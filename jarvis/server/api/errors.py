@@ -113,8 +113,11 @@ async def _of_http(_: Request, error: Exception) -> JSONResponse:
     return problem(error.status_code, f"{sentence} /api/docs lists what there is.", error.headers)
 
 
-async def _of_disk(_: Request, error: Exception) -> JSONResponse:
+async def _of_disk(request: Request, error: Exception) -> JSONResponse:
+    """A disk that fails; what a reader misses was removed since it was found."""
     assert isinstance(error, OSError)
+    if isinstance(error, FileNotFoundError) and request.method in ("GET", "HEAD"):
+        return problem(404, "This was removed meanwhile. Ask for the list again.")
     log.error("the disk refused what the API was asked for", exc_info=error)
     reason = error.strerror or "it failed"
     return problem(507, f"The server's disk did not do it: {reason}. Tell its admin.")

@@ -93,7 +93,12 @@ def retry(person: Caller, job_id: JobId) -> JobView:
 
 def to_save(path: FilePath) -> FileResponse:
     """The bytes of a file as they are: nothing in it is to run in a browser."""
-    return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+    return FileResponse(
+        path,
+        filename=path.name,
+        media_type="application/octet-stream",
+        stat_result=path.stat(),  # here, where one that was removed meanwhile is answered
+    )
 
 
 def job_view(job: Job) -> JobView:

@@ -1,6 +1,6 @@
 """Uploads by tus 1.0 (https://tus.io): created, sent in pieces, gone on with, and forgotten.
 
-Who creates an upload is asked who they are; after that its id, 128 random bits, is the key to it.
+An upload belongs to the person who created it; for everyone else it does not exist.
 Bytes go to the disk in blocks, and the sender waits meanwhile: memory does not grow with the file.
 """
 
@@ -13,14 +13,14 @@ from datetime import datetime
 from email.utils import format_datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from jarvis.errors import JarvisError
 from jarvis.protocol import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
 from jarvis.server.access.audit import Action, Via, record
-from jarvis.server.api.callers import LONGEST_ID, Uploader, within_rate
+from jarvis.server.api.callers import LONGEST_ID, Sender, Uploader
 from jarvis.server.api.errors import problem, status_of
 from jarvis.server.arrivals import uploads
 from jarvis.server.arrivals.arriving import CHECKSUMS, Checksum, arriving
@@ -104,16 +104,17 @@ def create(
     )
 
 
-@router.head("/{upload_id}", summary="Where an upload goes on", dependencies=[Depends(within_rate)])
-def where(upload_id: UploadId) -> Response:
+@router.head("/{upload_id}", summary="Where an upload goes on")
+def where(person: Sender, upload_id: UploadId) -> Response:
     """The header `Upload-Offset` says how much has arrived."""
-    return Response(headers={**_headers(uploads.find(upload_id)), "Cache-Control": "no-store"})
+    upload = uploads.find_own(upload_id, person.name)
+    return Response(headers={**_headers(upload), "Cache-Control": "no-store"})
 
 
-@router.get("/{upload_id}", summary="An upload", dependencies=[Depends(within_rate)])
-def show(upload_id: UploadId) -> UploadView:
+@router.get("/{upload_id}", summary="An upload")
+def show(person: Sender, upload_id: UploadId) -> UploadView:
     """How far it is, and what it holds once it is whole."""
-    return _view(uploads.find(upload_id))
+    return _view(uploads.find_own(upload_id, person.name))
 
 
 @router.patch(
@@ -129,6 +130,7 @@ def show(upload_id: UploadId) -> UploadView:
 )
 async def send(
     request: Request,
+    person: Sender,
     upload_id: UploadId,
     version: TusVersion,
     offset: Annotated[
@@ -151,6 +153,7 @@ async def send(
         if request.headers.get("Content-Type", "") != PIECE_TYPE:
             return problem(415, f"A piece has the type {PIECE_TYPE}.")
         wanted = None if checksum is None else _checksum(checksum)
+        await asyncio.to_thread(uploads.find_own, upload_id, person.name)
         with await asyncio.to_thread(arriving, upload_id, offset, wanted) as arrival:
             async for block in _blocks(request):
                 await asyncio.to_thread(arrival.write, block)
@@ -164,15 +167,10 @@ async def send(
     return Response(status_code=204, headers=_headers(upload))
 
 
-@router.delete(
-    "/{upload_id}",
-    summary="Forget an upload",
-    status_code=204,
-    dependencies=[Depends(within_rate)],
-)
-def forget(upload_id: UploadId, version: TusVersion) -> Response:
+@router.delete("/{upload_id}", summary="Forget an upload", status_code=204)
+def forget(person: Sender, upload_id: UploadId, version: TusVersion) -> Response:
     """What is whole stays on the server, for analyses that were made of it."""
-    uploads.remove(upload_id)
+    uploads.remove(uploads.find_own(upload_id, person.name).id)
     return Response(status_code=204, headers={TUS_HEADER: TUS_VERSION})
 
 

@@ -19,7 +19,7 @@ from jarvis.server.access.rights import Person, Role
 from jarvis.workspace import secret_file
 
 VALID_S = 3600
-"""A page that is drawn again gives a new one; an upload that has begun needs none."""
+"""A page that is drawn again gives a new one."""
 
 UPLOAD = "upload"
 """The purpose of a ticket that uploads."""
@@ -55,9 +55,9 @@ def ticket_of(person: Person, purpose: str) -> str:
     return f"{text}.{_signature(text)}"
 
 
-def ticket_holder(text: str, purpose: str) -> Person:
+def ticket_holder(text: str, purpose: str, grace_s: float = 0) -> Person:
     """Who a ticket was made for; TicketError where it is too old, for something else, or none of
-    this server's."""
+    this server's. It counts for ``grace_s`` longer where that is given."""
     content, _, signature = text.partition(".")
     if len(text) > LONGEST_TICKET or not text.isascii():
         raise TicketError
@@ -67,7 +67,7 @@ def ticket_holder(text: str, purpose: str) -> Person:
         ticket = _Ticket.model_validate_json(base64.urlsafe_b64decode(content))
     except (ValueError, ValidationError):
         raise TicketError from None
-    if ticket.expires < time.time() or ticket.purpose != purpose:
+    if ticket.expires + grace_s < time.time() or ticket.purpose != purpose:
         raise TicketError
     return Person(ticket.name, ticket.role)
 

@@ -5,10 +5,14 @@ same home, goes on from there. What is whole is kept by its content; what is not
 without a byte. Every function may block on the disk.
 """
 
+import hashlib
+import os
 import re
 import secrets
 import shutil
 import time
+from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,12 +31,19 @@ EXPIRES_AFTER = timedelta(days=1)
 MOST_AT_ONCE = 1000
 """Uploads that are not whole; more are refused."""
 
+MOST_OF_ONE = 100
+"""Of these, those of one person who is logged in, so that nobody takes the places of the others."""
+
 FREE_BYTES = 256 << 20
 """Of the disk that uploads leave for the database and the analyses."""
 
 _GB = 10**9
 _ID_BYTES = 16
-_ID = re.compile(rf"[0-9a-f]{{{2 * _ID_BYTES}}}")
+_ID = re.compile(
+    rf"[0-9a-f]{{{2 * _ID_BYTES}}}(?:-(?P<owner>[0-9a-f]{{8}})-(?P<size>[0-9a-f]{{1,12}}))?"
+)
+"""Random, then a digest of the owner and the size, so that counting uploads reads no file."""
+
 _RECORD, _DATA = "upload.json", "data"
 
 
@@ -121,17 +132,12 @@ def create(name: str, size_bytes: int, owner: str | None) -> Upload:
     if size_bytes > most_bytes():
         raise TooLargeUploadError(size_bytes)
     arriving_dir().mkdir(parents=True, exist_ok=True)
-    sweep()
-    awaited = _awaited_bytes()
-    if len(awaited) >= MOST_AT_ONCE:
-        raise TooManyUploadsError("Too many uploads are under way on this server. Try again later.")
-    free = shutil.disk_usage(arriving_dir()).free - sum(awaited) - FREE_BYTES
-    if size_bytes > free:
-        raise NoSpaceError(
-            f"The server's disk has room for {byte_size(max(free, 0))} more, and "
-            f"{kept_name} has {byte_size(size_bytes)}."
-        )
-    upload_id = secrets.token_hex(_ID_BYTES)
+    try:
+        _check_room(kept_name, size_bytes, owner)
+    except (TooManyUploadsError, NoSpaceError):
+        sweep()
+        _check_room(kept_name, size_bytes, owner)
+    upload_id = f"{secrets.token_hex(_ID_BYTES)}-{_mark(owner)}-{size_bytes:x}"
     folder = _folder(upload_id)
     folder.mkdir()
     (folder / _DATA).touch()
@@ -160,6 +166,14 @@ def find(upload_id: str) -> Upload:
         is_reused=record.is_reused,
         trace=trace if is_whole else None,
     )
+
+
+def find_own(upload_id: str, owner: str | None) -> Upload:
+    """Return an upload; raise UnknownUploadError where this person has none with this id."""
+    upload = find(upload_id)
+    if upload.owner != owner:
+        raise UnknownUploadError
+    return upload
 
 
 def remove(upload_id: str) -> None:
@@ -213,14 +227,41 @@ def _write(folder: Path, record: _Record) -> None:
     half.replace(folder / _RECORD)
 
 
-def _awaited_bytes() -> list[int]:
-    """What each upload that is not whole still wants of the disk."""
-    awaited = []
-    for folder in arriving_dir().iterdir():
-        try:
-            upload = find(folder.name)
-        except UnknownUploadError:
-            continue
-        if upload.trace is None:
-            awaited.append(upload.size_bytes - upload.offset_bytes)
+def _check_room(name: str, size_bytes: int, owner: str | None) -> None:
+    """Raise TooManyUploadsError or NoSpaceError where there is no room for another upload."""
+    awaited = _awaited_bytes()
+    if owner is not None and len(awaited[_mark(owner)]) >= MOST_OF_ONE:
+        raise TooManyUploadsError(
+            f"{MOST_OF_ONE} of your uploads are under way, and more are not taken. Finish them, "
+            "remove some, or wait until they are removed, a day after their last byte."
+        )
+    if sum(map(len, awaited.values())) >= MOST_AT_ONCE:
+        raise TooManyUploadsError("Too many uploads are under way on this server. Try again later.")
+    reserved = sum(map(sum, awaited.values()))
+    free = shutil.disk_usage(arriving_dir()).free - reserved - FREE_BYTES
+    if size_bytes > free:
+        raise NoSpaceError(
+            f"The server's disk has room for {byte_size(max(free, 0))} more, and "
+            f"{name} has {byte_size(size_bytes)}."
+        )
+
+
+def _awaited_bytes() -> dict[str, list[int]]:
+    """Return what each upload that is not whole still needs of the disk, by ``_mark`` of its owner.
+
+    No file is read for that, and one that is whole has none that grows.
+    """
+    awaited = defaultdict(list)
+    with os.scandir(arriving_dir()) as folders:
+        for folder in folders:
+            named = _ID.fullmatch(folder.name)
+            if named is not None and named["size"] is not None:
+                with suppress(FileNotFoundError):
+                    arrived = os.stat(os.path.join(folder.path, _DATA)).st_size
+                    awaited[named["owner"]].append(int(named["size"], 16) - arrived)
     return awaited
+
+
+def _mark(owner: str | None) -> str:
+    """Return what tells the uploads of one person from those of others in their ids."""
+    return hashlib.sha256((owner or "").encode()).hexdigest()[:8]

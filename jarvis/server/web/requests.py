@@ -9,6 +9,7 @@ import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jarvis.protocol import UPLOADS
 from jarvis.server.logs import about
 from jarvis.server.web.metrics import count_request, open_session, route_of
 from jarvis.server.web.refusals import header, refuse
@@ -18,6 +19,7 @@ PERSON = "jarvis.person"
 """Where a request's scope has the name of who asked, once that is known."""
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_UPLOAD = re.compile(f"({UPLOADS}/[^/]{{1,8}})[^/]*")
 _SESSION = "/_stcore/stream"
 _CORE = "/_stcore/"
 _QUIET = ("/static/", "/healthz", "/readyz", "/metrics", "/favicon")
@@ -115,9 +117,9 @@ class _Watched:
 
 def _path(scope: Scope) -> str:
     """As it was sent, in which nothing is left that a terminal would take for more than letters;
-    without what follows ``?``, where secrets may stand."""
+    without what follows ``?``, where secrets may stand, and of an upload's id the beginning."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return raw[:500].decode("ascii", "backslashreplace")
+    return _UPLOAD.sub(r"\1...", raw[:500].decode("ascii", "backslashreplace"))
 
 
 def _level(scope: Scope, status: int) -> int:

@@ -51,7 +51,9 @@ def uploaded(
     )
     assert begun.status_code == 201, begun.text
     sent = client.patch(
-        begun.headers["Location"], content=content, headers={**PIECE, "Upload-Offset": "0"}
+        begun.headers["Location"],
+        content=content,
+        headers={**PIECE, "Upload-Offset": "0", **(headers or {})},
     )
     assert sent.status_code == 204, sent.text
     return begun.headers["Location"].rpartition("/")[2]

@@ -215,3 +215,52 @@ def test_the_secret_is_for_this_user_alone_and_stays(home: Path) -> None:
     assert secret.stat().st_mode & 0o077 == 0
     assert tickets.ticket_holder(ticket, tickets.UPLOAD).role is Role.ADMIN
     assert [path for path in home.iterdir() if path.name.startswith(".secret")] == []
+
+
+@pytest.mark.usefixtures("asked_who")
+def test_the_id_of_an_upload_is_no_key_to_it(client: TestClient) -> None:
+    mine, other = bearer("ada", Role.EDITOR), bearer("eve", Role.EDITOR)
+    place = begin(client, **mine)
+
+    def statuses(headers: dict[str, str]) -> list[int]:
+        piece = {**PIECE, "Upload-Offset": "0", **headers}
+        return [
+            client.get(place, headers=headers).status_code,
+            client.head(place, headers=headers).status_code,
+            client.patch(place, content=b"x", headers=piece).status_code,
+            client.delete(place, headers={**TUS, **headers}).status_code,
+        ]
+
+    assert statuses({}) == [401] * 4
+    assert statuses(other) == [404] * 4
+    assert client.head(place, headers=mine).headers["Upload-Offset"] == "0"
+    assert statuses(mine) == [200, 200, 204, 204]
+
+
+@pytest.mark.usefixtures("asked_who")
+def test_a_ticket_goes_on_with_an_upload_for_a_day(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = Person("ada", Role.EDITOR)
+    place = begin(client, Authorization=f"Ticket {tickets.ticket_of(ada, tickets.UPLOAD)}")
+    day_s = uploads.EXPIRES_AFTER.total_seconds()
+    for age_s, status in ((60, 200), (day_s - 60, 200), (day_s + 60, 401)):
+        monkeypatch.setattr(tickets, "VALID_S", -age_s)
+        late = {"Authorization": f"Ticket {tickets.ticket_of(ada, tickets.UPLOAD)}"}
+        assert client.get(place, headers=late).status_code == status
+        begun = client.post("/api/uploads", headers={**beginning("a.json", 5), **late})
+        assert begun.status_code == 401
+
+
+@pytest.mark.usefixtures("asked_who")
+def test_pieces_are_not_counted_and_questions_are(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_API_REQUESTS_PER_MINUTE", "3")
+    headers = bearer("ada", Role.EDITOR)
+    place = begin(client, **headers)
+    for offset in range(10):
+        piece = {**PIECE, "Upload-Offset": str(offset), **headers}
+        assert client.patch(place, content=BYTES[offset : offset + 1], headers=piece).is_success
+    said = [client.get(place, headers=headers).status_code for _ in range(3)]
+    assert said == [200, 200, 429]

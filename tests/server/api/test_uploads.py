@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -238,3 +239,67 @@ def test_a_removed_upload_leaves_nothing_but_what_is_kept() -> None:
     assert not list(arriving_dir().iterdir())
     assert whole.trace is not None
     assert whole.trace.is_file()
+
+
+def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST_OF_ONE", 2)
+    first = create("a.json", 5, "ada")
+    create("b.json", 5, "ada")
+    with pytest.raises(TooManyUploadsError, match="2 of your uploads"):
+        create("c.json", 5, "ada")
+    create("c.json", 5, "bob")
+    for name in "abcd":
+        create(f"{name}.json", 5, None)  # nobody is asked who they are: there is one for all
+    send(first.id, 0, b"12345")
+    create("c.json", 5, "ada")
+
+
+def test_old_ones_make_room_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST_OF_ONE", 1)
+    old = create("a.json", 5, "ada")
+    long_ago = time.time() - uploads.EXPIRES_AFTER.total_seconds() - 5
+    folder = arriving_dir() / old.id
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (long_ago, long_ago))
+    create("b.json", 5, "ada")
+    with pytest.raises(UnknownUploadError):
+        find(old.id)
+
+
+def test_beginning_one_reads_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted: so many files are opened and folders listed, however many uploads are under way."""
+
+    def looked_at() -> int:
+        counted: list[str] = []
+        with monkeypatch.context() as patch:
+            for owner, name in ((Path, "read_bytes"), (Path, "glob"), (os, "scandir")):
+                original = getattr(owner, name)
+
+                def count(*given: Any, original: Any = original, name: str = name) -> Any:
+                    counted.append(name)
+                    return original(*given)
+
+                patch.setattr(owner, name, count)
+            create("a.json", 5, None)
+        return len(counted)
+
+    few = looked_at()
+    for _ in range(40):
+        create("a.json", 5, None)
+    assert looked_at() == few
+
+
+def test_an_upload_is_found_by_its_owner_alone() -> None:
+    begun = create("a.json", 5, "ada")
+    assert uploads.find_own(begun.id, "ada").id == begun.id
+    for other in ("bob", None):
+        with pytest.raises(UnknownUploadError):
+            uploads.find_own(begun.id, other)
+
+
+def test_an_upload_of_the_release_before_goes_on() -> None:
+    begun = create("a.json", len(BYTES), None)
+    old = begun.id.partition("-")[0]
+    (arriving_dir() / begun.id).rename(arriving_dir() / old)
+    create("b.json", 5, None)
+    assert send(old, 0, BYTES).sha256 == hashlib.sha256(BYTES).hexdigest()
