@@ -105,6 +105,8 @@ def _check_names(now: "Settings", host: str) -> None:
 def _options(arguments: argparse.Namespace) -> list[str]:
     """As Streamlit would start it; but one that is told to stop waits for nobody forever."""
     from jarvis.server.settings import settings
+    from jarvis.server.web.bodies import MOST_HEADER_BYTES
+    from jarvis.server.web.half_requests import TimedH11Protocol
 
     now = settings()
     options = {
@@ -112,7 +114,8 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "port": arguments.port,
         "timeout-graceful-shutdown": math.ceil(now.stop_seconds),
         "log-level": now.log_level,
-        "http": "h11",  # which limits how long headers may be
+        "http": f"{TimedH11Protocol.__module__}:{TimedH11Protocol.__name__}",
+        "h11-max-incomplete-event-size": MOST_HEADER_BYTES,
         "ws": "websockets-sansio",
         "ws-per-message-deflate": "false",  # as Streamlit starts it; pages would wait for it
         "ws-max-size": MESSAGE_BYTES,

@@ -8,7 +8,8 @@ from starlette.routing import BaseRoute, Mount
 
 from jarvis.protocol import API
 from jarvis.server.settings import settings
-from jarvis.server.web.bodies import BodyLimits
+from jarvis.server.web.bodies import BodyLimits, HeaderLimits
+from jarvis.server.web.closed import ClosedPaths
 from jarvis.server.web.headers import SecureHeaders
 from jarvis.server.web.health import HEALTH_ROUTES
 from jarvis.server.web.hosts import ADDRESS_VARIABLE, AllowedHosts, answered_names
@@ -32,6 +33,8 @@ def middleware() -> Sequence[Middleware]:
         Middleware(TrustedProxies),
         Middleware(SecureHeaders, public_url=now.public_url),
         Middleware(Requests),
+        Middleware(HeaderLimits),
         Middleware(AllowedHosts, names=names, public_url=now.public_url),
+        Middleware(ClosedPaths),
         Middleware(BodyLimits),
     ]

@@ -10,6 +10,9 @@ from jarvis.server.web.refusals import header, refuse
 MOST_BYTES = 1 << 20
 """What a form, a login or a question to the API needs by far not."""
 
+MOST_HEADER_BYTES = 64 << 10
+"""Of the headers of a request and its address together."""
+
 COUNTED_ELSEWHERE = (UPLOADS, "/_stcore/upload_file/")
 """Where files arrive, limits of their own apply."""
 
@@ -40,6 +43,32 @@ class _Counted:
         if self.has_begun or not self.is_too_large:
             self.has_begun = True
             await self._send(message)
+
+
+class HeaderLimits:
+    """Refuses a request with too long headers; the server alone limits incomplete ones only."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and _header_bytes(scope) > MOST_HEADER_BYTES:
+            await refuse(
+                scope,
+                receive,
+                send,
+                431,
+                f"The address and headers of the request have more than {MOST_HEADER_BYTES:,} "
+                "bytes, which nothing here needs. Remove cookies of this site, then try again.",
+                {"connection": "close"},
+            )
+        else:
+            await self._app(scope, receive, send)
+
+
+def _header_bytes(scope: Scope) -> int:
+    address = len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+    return address + sum(len(name) + len(value) for name, value in scope["headers"])
 
 
 class BodyLimits:

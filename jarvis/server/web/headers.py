@@ -38,14 +38,25 @@ _FIXED = {
 }
 
 
+def _secure(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Return a header; a cookie is one that browsers send by https alone."""
+    is_open = name.lower() == b"set-cookie" and b"secure" not in value.lower().split(b"; ")[1:]
+    return name, value + b"; Secure" if is_open else value
+
+
 class SecureHeaders:
-    """Adds the headers to every answer; a stricter one of the answer itself stays."""
+    """Adds the headers to every answer; a stricter one of the answer itself stays.
+
+    Behind https, cookies are sent by https alone: Streamlit's login does not say so by itself.
+    """
 
     def __init__(self, app: ASGIApp, public_url: str | None) -> None:
         self._app = app
         self._headers = dict(_FIXED)
+        self._is_https = False
         if public_url and public_url.lower().startswith("https://"):
             self._headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"
+            self._is_https = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_secured(message: Message) -> None:
@@ -53,6 +64,8 @@ class SecureHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
                     headers.setdefault(name, value)
+                if self._is_https:
+                    message["headers"] = [_secure(*pair) for pair in message["headers"]]
             await send(message)
 
         await self._app(scope, receive, send_secured)

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine, func, select
 
-from jarvis.server.claims import ABANDONED_S
+from jarvis.server.claims import silent_since
 from jarvis.server.database import JOBS, WORKERS, DatabaseError, JobState, database, reading
 
 RECENT = timedelta(hours=1)
@@ -44,15 +44,14 @@ def queue_figures(engine: Engine) -> QueueFigures:
         .order_by(JOBS.c.ended.desc())
         .limit(MOST_RECENT)
     )
-    alive = select(func.count(), func.coalesce(func.sum(WORKERS.c.slots), 0)).where(
-        WORKERS.c.heartbeat >= now - timedelta(seconds=ABANDONED_S)
-    )
+    workers_and_slots = select(func.count(), func.coalesce(func.sum(WORKERS.c.slots), 0))
     times_s: dict[str, list[float]] = defaultdict(list)
     with reading(engine) as connection:
         jobs = {(kind.value, state.value): n for kind, state, n in connection.execute(counted)}
         since = connection.execute(oldest).scalar()
         for kind, started, ended in connection.execute(done):
             times_s[kind.value].append((ended - started).total_seconds())
+        alive = workers_and_slots.where(WORKERS.c.heartbeat >= silent_since(connection))
         workers, slots = connection.execute(alive).one()
     waited_s = 0.0 if since is None else max(0.0, (now - since).total_seconds())
     return QueueFigures(jobs, waited_s, dict(times_s), workers, slots)

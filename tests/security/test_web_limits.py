@@ -1,0 +1,189 @@
+"""What the web server refuses or does not say: long headers, half requests, figures, ids."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from jarvis.cli.serve import _options
+from jarvis.server.api import analysis_routes
+from jarvis.server.submission import Submission, submit
+from jarvis.server.web.bodies import MOST_HEADER_BYTES, HeaderLimits
+from jarvis.server.web.closed import ClosedPaths
+from jarvis.server.web.half_requests import HEADERS_S, TimedH11Protocol
+from jarvis.server.web.headers import SecureHeaders
+from jarvis.server.web.requests import Requests
+from tests.builders import trace
+
+
+def asked(*middleware: Middleware) -> TestClient:
+    """An application that answers every address and sets two cookies."""
+
+    def answer(_: Request) -> Response:
+        response = PlainTextResponse("here")
+        response.set_cookie("login", "signed", httponly=True)
+        response.set_cookie("strict", "secure", secure=True)
+        return response
+
+    routes = [Route("/{path:path}", answer)]
+    return TestClient(Starlette(routes=routes, middleware=middleware))
+
+
+@pytest.mark.parametrize(
+    ("headers", "path"),
+    [
+        ({"X-Long": "x" * MOST_HEADER_BYTES}, "/"),
+        ({f"X-{n}": "x" * 700 for n in range(100)}, "/"),
+        ({"X-Long": "x" * 6000}, f"/?q={'x' * 60_000}"),
+    ],
+)
+def test_long_headers_are_refused(headers: dict[str, str], path: str) -> None:
+    answer = asked(Middleware(HeaderLimits)).get(path, headers=headers)
+    assert answer.status_code == 431
+    assert f"{MOST_HEADER_BYTES:,}" in answer.text
+
+
+def test_other_headers_are_not_refused() -> None:
+    headers = {"Cookie": "x" * (MOST_HEADER_BYTES - 1000)}
+    assert asked(Middleware(HeaderLimits)).get("/", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/_stcore/metrics", "/_stcore/metrics/", "/base/_stcore/metrics"])
+def test_the_figures_of_streamlit_are_not_shown(path: str) -> None:
+    client = asked(Middleware(ClosedPaths))
+    assert client.get(path).status_code == 404
+    assert client.get("/_stcore/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("public_url", "login"),
+    [
+        ("https://jarvis.example.org", "login=signed; HttpOnly; Path=/; SameSite=lax; Secure"),
+        ("http://jarvis.example.org", "login=signed; HttpOnly; Path=/; SameSite=lax"),
+        (None, "login=signed; HttpOnly; Path=/; SameSite=lax"),
+    ],
+)
+def test_behind_https_cookies_are_sent_by_https_alone(public_url: str | None, login: str) -> None:
+    answer = asked(Middleware(SecureHeaders, public_url=public_url)).get("/")
+    assert answer.headers.get_list("set-cookie") == [
+        login,
+        "strict=secure; Path=/; SameSite=lax; Secure",
+    ]
+
+
+def test_the_log_has_the_beginning_of_an_upload_id(caplog: pytest.LogCaptureFixture) -> None:
+    upload = "0123456789abcdef" * 2 + "-01234567-2a"
+    with caplog.at_level(logging.INFO, "jarvis.server.web.requests"):
+        asked(Middleware(Requests)).get(f"/api/uploads/{upload}")
+        asked(Middleware(Requests)).get("/api/uploads")
+    paths = [vars(record)["path"] for record in caplog.records if record.message == "request"]
+    assert paths == ["/api/uploads/01234567...", "/api/uploads"]
+
+
+class _Loop:
+    """Takes down what is to be called later."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[float, Callable[[], Any], Mock]] = []
+
+    def call_later(self, seconds: float, call: Callable[[], Any], *_: Any) -> Mock:
+        handle = Mock()
+        self.timers.append((seconds, call, handle))
+        return handle
+
+    def create_task(self, work: Any, **_: Any) -> Mock:
+        work.close()
+        return Mock()
+
+
+def connected(ws: str = "none") -> tuple[TimedH11Protocol, _Loop, Mock]:
+    """A connection that has just been made."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0)
+
+    loop, transport = _Loop(), Mock()
+    transport.get_extra_info.return_value = None
+    config = Config(app, lifespan="off", log_config=None, ws=ws)
+    made: Any = TimedH11Protocol
+    protocol = made(config, ServerState(), {}, loop)
+    protocol.connection_made(transport)
+    return protocol, loop, transport
+
+
+def test_a_half_request_is_closed_when_its_time_is_over() -> None:
+    protocol, loop, transport = connected()
+    for piece in (b"GET / HTTP/1.1\r\n", b"Host: a\r\n", b"X-Slow: 1\r\n"):
+        protocol.data_received(piece)
+    ((seconds, expire, handle),) = loop.timers  # more bytes do not make it longer
+    assert seconds == HEADERS_S
+    handle.cancel.assert_not_called()
+    transport.close.assert_not_called()
+    expire()
+    transport.close.assert_called_once()
+
+
+def test_a_whole_request_is_not_closed() -> None:
+    protocol, loop, _ = connected()
+    protocol.data_received(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+    ((_, _, handle),) = loop.timers
+    handle.cancel.assert_called_once()
+    protocol.data_received(b"123")
+    assert len(loop.timers) == 1, "a body that arrives slowly has limits of its own"
+
+
+def test_a_connection_that_ends_is_waited_for_no_longer() -> None:
+    protocol, loop, _ = connected()
+    protocol.connection_lost(None)
+    ((_, _, handle),) = loop.timers
+    handle.cancel.assert_called_once()
+
+
+def test_the_server_is_started_with_it(home: object) -> None:
+    options = _options(Mock(host="127.0.0.1", port=1))
+    assert options[options.index("--http") + 1] == (
+        "jarvis.server.web.half_requests:TimedH11Protocol"
+    )
+    assert options[options.index("--h11-max-incomplete-event-size") + 1] == str(MOST_HEADER_BYTES)
+
+
+@pytest.mark.parametrize("address", ["", "/artifacts", "/artifacts/manifest.json"])
+def test_an_analysis_that_is_removed_while_it_is_read_is_not_found(
+    client: TestClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    address: str,
+) -> None:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12.0)
+    kept = submit(Submission(built.write(tmp_path / "trace.json")))
+    asked_for = f"/api/analyses/{kept.id}{address}"
+    assert client.get(asked_for).status_code == 200
+
+    def removed_after(found: Callable[..., Any]) -> Callable[..., Any]:
+        def find(*given: Any) -> Any:
+            answer = found(*given)
+            shutil.rmtree(kept.root)
+            return answer
+
+        return find
+
+    name = "_files" if address else "analysis_root"
+    monkeypatch.setattr(analysis_routes, name, removed_after(getattr(analysis_routes, name)))
+    answer = client.get(asked_for)
+    assert answer.status_code == 404
+    assert "removed" in answer.json()["error"]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
