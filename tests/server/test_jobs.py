@@ -243,3 +243,26 @@ def test_workers_that_race_never_get_the_same_job(engine: Engine) -> None:
     rows: list[Job] = jobs.recent(engine, states=[JobState.RUNNING])
     assert {job.id for job in rows if job.worker == "w0"} == set(taken[0])
     assert {job.attempts for job in rows} == {1}
+
+
+@pytest.mark.parametrize("skew_s", [-3600, 25, 3600])
+def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, skew_s: float
+) -> None:
+    jobs.submit(engine, new_job())
+    with monkeypatch.context() as patch:
+        patch.setattr(claims, "utc_now", lambda: datetime.now(UTC) + timedelta(seconds=skew_s))
+        skewed = claims.claim(engine, "skewed")
+        assert skewed is not None
+        claims.beat(engine, "skewed", 1, {skewed.id: Headway()})
+    assert claims.give_up_abandoned(engine) == []
+    assert claims.has_worker(engine)
+    jobs.submit(engine, new_job("b.json"))
+    right = claims.claim(engine, "right")
+    assert right is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(claims, "utc_now", lambda: datetime.now(UTC) + timedelta(seconds=skew_s))
+        assert claims.give_up_abandoned(engine) == []
+        assert claims.slots(engine) == 1
+    grown_old(engine, claims.ABANDONED_S + 1)
+    assert {job.id for job in claims.give_up_abandoned(engine)} == {skewed.id, right.id}
