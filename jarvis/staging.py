@@ -15,10 +15,12 @@ LABEL_VARIABLE = "JARVIS_STAGING"
 def staged_folder(root: Path, check: Callable[[], None]) -> Iterator[Path]:
     """A folder to write into; it takes the place of ``root`` when the block ends well.
 
+    Where ``root`` is a symlink, it stays, and the folder that it points to is replaced.
     ``check`` is called before and after, and raises where ``root`` must not be replaced. After an
     error ``root`` is what it was.
     """
     check()
+    root = root.resolve()
     root.parent.mkdir(parents=True, exist_ok=True)
     token = _token()
     fresh, old = (root.with_name(f".{root.name}.{kind}-{token}") for kind in ("new", "old"))

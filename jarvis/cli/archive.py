@@ -49,11 +49,12 @@ def _save(arguments: argparse.Namespace) -> int:
     out = arguments.output or Path(archive_name(read_manifest(root).analysis_id))
     with whole(out) as place:
         contents = save_archive(root, place)
+        size_bytes = place.stat().st_size
     result = {
         "analysis_id": contents.analysis_id,
         "output": out,
         "files": len(contents.files),
-        "size_bytes": out.stat().st_size,
+        "size_bytes": size_bytes,
         "is_pinned": contents.is_pinned,
     }
     print_result(arguments, result, [out])

@@ -21,6 +21,7 @@ from jarvis.cli.shared import (
     print_step,
     warn,
 )
+from jarvis.cli.whole import whole
 from jarvis.errors import OutputFolderError
 from jarvis.sheet_groups import ALL, GROUPS
 from jarvis.staging import staged_folder
@@ -214,9 +215,13 @@ def _written(
     folder, workbook = arguments.output_dir, arguments.output_xlsx_path
     if folder is None or workbook is not None:
         workbook = workbook or ComparisonPaths(Path()).workbook
-        yield write_sheets(sheets, workbook)
-    if arguments.output_csvs_dir is not None:
-        yield from write_csvs(sheets, arguments.output_csvs_dir)
+        with whole(workbook) as place:
+            write_sheets(sheets, place)
+        yield workbook
+    if (tables := arguments.output_csvs_dir) is not None:
+        with whole(tables) as place:
+            written = write_csvs(sheets, place)
+        yield from (tables / path.name for path in written)
     if folder is None:
         return
     with staged_folder(folder, lambda: _check_folder(folder)) as fresh:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory, warn
+from jarvis.cli.whole import whole
 
 if TYPE_CHECKING:
     from jarvis.replay import Offer, Selection
@@ -71,8 +72,8 @@ def _replay(arguments: argparse.Namespace) -> int:
 def _package(arguments: argparse.Namespace, chosen: "Selection") -> None:
     path = arguments.output or Path(chosen.file_name)
     content = chosen.package()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    with whole(path) as place:
+        place.write_bytes(content)
     reasons = Counter((refusal.op_name, refusal.reason) for refusal in chosen.refusals)
     warn(
         f"{name} is left out in {count} of its rows: {why}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
+from jarvis.cli.whole import is_standard_output
 from jarvis.errors import NotARunError, UnknownRunError
 from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, kept_run
 
@@ -82,11 +83,16 @@ def add_json(command: argparse.ArgumentParser, **settings: Any) -> None:
 def print_result(
     arguments: argparse.Namespace, result: Mapping[str, object], lines: Iterable[object]
 ) -> None:
-    """The ``result`` as JSON where ``--json`` asks for it, else ``lines`` for people."""
+    """Print the ``result`` as JSON where ``--json`` asks for it, else ``lines`` for people.
+
+    They go to stderr where one of the lines names stdout as the file that was written.
+    """
+    lines = list(lines)
+    is_taken = any(isinstance(line, Path) and is_standard_output(line) for line in lines)
     if arguments.json:
         lines = [json.dumps(result, indent=2, ensure_ascii=False, default=str)]
     for line in lines:
-        print(line, file=arguments.stdout)
+        print(line, file=sys.stderr if is_taken else arguments.stdout)
 
 
 def kept_folder(given: str) -> Path | None:

@@ -1,28 +1,99 @@
-"""Results that appear whole or not at all, also where the command is stopped."""
+"""Output files and folders that appear complete or not at all, also where the command is stopped.
 
+Only regular files and folders are replaced. A device node, FIFO or open descriptor (`/dev/stdout`)
+is written to; a symlink stays, and what it points to is replaced.
+"""
+
+import errno
+import os
 import shutil
+import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
+
+_DESCRIPTORS = Path("/dev/fd")
+_STANDARD_OUTPUT = 1
 
 
 @contextmanager
 def whole(place: Path) -> Iterator[Path]:
-    """Where to write the file or folder that is to stand at ``place`` when the block ends well.
+    """Return where to write the file or folder that goes to ``place`` when the block succeeds.
 
-    The files of a folder are put beside those that ``place`` has, and replace those of their name.
+    The files of a folder are added to those in ``place``, and replace those of the same name.
     """
-    staging = place.parent / f".{place.name}.new-{uuid4().hex[:8]}"
+    if _is_stream(place):
+        with TemporaryDirectory(prefix="jarvis-") as folder:
+            written = Path(folder) / place.name
+            yield written
+            _publish(written, place)
+        return
+    target = place.resolve()
+    staging = target.parent / f".{target.name}.new-{uuid4().hex[:8]}"
     staging.mkdir(parents=True)
     try:
         written = staging / place.name
         yield written
-        if written.is_dir():
-            place.mkdir(exist_ok=True)
-            for path in written.iterdir():
-                path.replace(place / path.name)
-        else:
-            written.replace(place)
+        _publish(written, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def is_standard_output(path: Path) -> bool:
+    """Return whether ``path`` names this process's standard output, such as ``/dev/stdout``."""
+    return _descriptor(path) == _STANDARD_OUTPUT
+
+
+def _publish(written: Path, place: Path) -> None:
+    """Move a finished file or folder to ``place``, a file through whatever is there."""
+    if written.is_dir():
+        if place.exists() and not place.is_dir():
+            raise _os_error(errno.ENOTDIR, place)
+        place.mkdir(exist_ok=True)
+        for path in written.iterdir():
+            _publish(path, place / path.name)
+    elif place.is_dir():
+        raise _os_error(errno.EISDIR, place)
+    elif _is_stream(place):
+        _copy_into(written, place)
+    elif place.is_symlink():
+        with whole(place) as beside:  # on the file system of what the link points to
+            shutil.move(written, beside)
+    else:
+        written.replace(place)
+
+
+def _copy_into(written: Path, place: Path) -> None:
+    """Write the bytes of a file to an open descriptor, device node or FIFO."""
+    sys.stdout.flush()
+    number = _descriptor(place)
+    # Opened again by name, a descriptor of a file would be truncated and start from 0.
+    sink = place.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
+    with written.open("rb") as source, sink:
+        shutil.copyfileobj(source, sink)
+
+
+def _is_stream(place: Path) -> bool:
+    """Return whether ``place`` exists and must be written to, not replaced."""
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return _descriptor(place) is not None or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _descriptor(place: Path) -> int | None:
+    """Return the number of the open descriptor of this process that ``place`` leads to."""
+    folder = _DESCRIPTORS.resolve()
+    while place.parent.resolve() != folder:
+        if not place.is_symlink():
+            return None
+        place = place.parent / place.readlink()
+    return int(place.name) if place.name.isdecimal() else None
+
+
+def _os_error(code: int, place: Path) -> OSError:
+    return OSError(code, os.strerror(code), str(place))
