@@ -12,7 +12,7 @@ from jarvis.charts.bars import (
 from jarvis.charts.drawing import Drawing
 from jarvis.charts.gaps import idle_gaps_us
 from jarvis.charts.icicle import icicle
-from jarvis.charts.marks import MAX_POINTS, Columns, columns_of, largest
+from jarvis.charts.marks import MAX_POINTS, Columns, bar_totals, columns_of, is_point, largest
 from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
 from jarvis.charts.rooflines import (
     PICKED,
@@ -38,6 +38,7 @@ __all__ = [
     "Palette",
     "TimelineRow",
     "bandwidth_roofline",
+    "bar_totals",
     "bars",
     "categories",
     "columns_of",
@@ -45,6 +46,7 @@ __all__ = [
     "exposure",
     "icicle",
     "idle_gaps_us",
+    "is_point",
     "largest",
     "log_histogram",
     "parts_of_time",

@@ -17,12 +17,17 @@ from jarvis.charts.drawing import (
 )
 from jarvis.charts.marks import (
     LINEAR,
+    NO_NAME,
     Columns,
     Tip,
+    bar_totals,
     heaviest,
+    is_length,
+    is_point,
     largest,
     length_scale,
     name_axis,
+    named,
     plain_axis,
     shortened,
     tips,
@@ -154,9 +159,11 @@ def bars(
 ) -> Drawing:
     """Column ``x`` added up for each value of ``y``, longest first, parted by ``color``."""
     color = _telling(color, frame)
-    keys = [y, *([color] if color else [])]
-    known = frame.filter(pl.col(x) > 0).with_columns(pl.col(keys).fill_null(_NO_GROUP))
-    longest = known.group_by(y).agg(pl.col(x).sum()).sort(x, y, descending=[True, False])
+    groups = [color] if color and color != y else []
+    keys = [y, *groups]
+    filled = (named(group, _NO_GROUP) for group in groups)
+    known = frame.filter(is_length(x)).with_columns(named(y, NO_NAME), *filled)
+    longest = bar_totals(frame, x=x, y=y)
     top = longest.head(limit).select(y, label=shortened(pl.col(y))).with_row_index("rank")
     parts = (
         known.join(top, on=y)
@@ -209,17 +216,17 @@ def scatter(
 ) -> Drawing:
     """The MAX_POINTS rows with most time by two columns, ``x`` logarithmic, size by kernel time."""
     groups = [color] if color else []
-    named = dict.fromkeys(["name", "arguments", x, y, *groups, "state"])
-    wanted = dict.fromkeys([*named, "kernel_time_us"])
-    drawable = (pl.col(x) > 0) & pl.col(y).is_not_null()
-    points = heaviest(frame, [name for name in wanted if name in frame.columns], drawable)
+    told = dict.fromkeys(["name", "arguments", x, y, *groups, "state"])
+    wanted = dict.fromkeys([*told, "kernel_time_us"])
+    columns_there = [name for name in wanted if name in frame.columns]
+    points = heaviest(frame, columns_there, is_point(x, y))
     color = _telling(color, points)
     if color:
-        points = points.with_columns(pl.col(color).fill_null(_NO_GROUP))
+        points = points.with_columns(named(color, _NO_GROUP))
     spec = _scatter_spec(
         (x, columns[x].label),
         (y, columns[y].label),
-        tips(columns, named, points),
+        tips(columns, told, points),
         _groups(color, points, palette),
         palette,
         has_many_marks=points.height >= MANY_MARKS,

@@ -25,6 +25,11 @@ class Drawing:
     spec: Specification
     datasets: Mapping[str, pl.DataFrame]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no frame has a row, so that there is nothing to see."""
+        return all(frame.is_empty() for frame in self.datasets.values())
+
     def to_dict(self) -> dict[str, Any]:
         """The whole chart as Vega-Lite, its data inside."""
         return {**self.spec, "datasets": {name: f.to_dicts() for name, f in self.datasets.items()}}

@@ -18,6 +18,9 @@ MAX_POINTS = 1000
 LINEAR = ",.6~r"
 """Axis labels: plain numbers, thousands separated, no trailing zeros."""
 
+NO_NAME = "not recorded"
+"""The bar of rows without a name, such as calls without shapes."""
+
 LABEL_LENGTH = 44
 _LABEL_PX = 250
 _ROOM = 1.08
@@ -75,6 +78,30 @@ def heaviest(rows: pl.DataFrame, names: Iterable[str], drawable: pl.Expr) -> pl.
     ordered = rows.sort("kernel_time_us", descending=True, maintain_order=True)
     places = ordered.select(drawable.arg_true().head(MAX_POINTS)).to_series()
     return ordered.select(names)[places]
+
+
+def is_length(x: str) -> pl.Expr:
+    """Whether a row has a positive number in ``x``, which a bar or a logarithmic axis can show."""
+    return pl.col(x).is_finite() & (pl.col(x) > 0)
+
+
+def is_point(x: str, y: str) -> pl.Expr:
+    """Whether a scatter plot, whose ``x`` is logarithmic, has a place for a row."""
+    return is_length(x) & pl.col(y).is_finite()
+
+
+def named(column: str, instead: str) -> pl.Expr:
+    """A column of any type as text for a label; ``instead`` where there is no value."""
+    return pl.col(column).cast(pl.String).fill_null(instead)
+
+
+def bar_totals(frame: pl.DataFrame, *, x: str, y: str) -> pl.DataFrame:
+    """Column ``x`` added up for each value of ``y``, as a label, longest first.
+
+    The bars and the words about them both come from here.
+    """
+    lengths = frame.filter(is_length(x)).group_by(named(y, NO_NAME)).agg(pl.col(x).sum())
+    return lengths.sort(x, y, descending=[True, False])
 
 
 def shortened(text: pl.Expr, length: int = LABEL_LENGTH) -> pl.Expr:

@@ -43,9 +43,9 @@ def idle_gap_cards(now: Opened) -> None:
     if found.is_empty():
         return
     gaps = found.with_columns(pl.col("cause").replace(_LABELS), idle_ms=pl.col("dur_ns") / 1e6)
-    total_ms = float(gaps["idle_ms"].sum())
-    by_cause = gaps.group_by("cause").agg(pl.col("idle_ms").sum())
-    cause, most_ms = by_cause.sort("idle_ms", "cause", descending=[True, False]).row(0)
+    by_cause = charts.bar_totals(gaps, x="idle_ms", y="cause")
+    total_ms = float(by_cause["idle_ms"].sum())
+    cause, most_ms = by_cause.select("cause", "idle_ms").row(0)
     with st.container(border=True):
         st.markdown(
             f"**Likely cause of {percent(share_pct(most_ms, total_ms))} of idle time: "

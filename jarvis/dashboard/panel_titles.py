@@ -4,7 +4,7 @@ import polars as pl
 
 from jarvis.analyses.base import Panel
 from jarvis.analyses.wording import counted
-from jarvis.charts import STATES, Columns
+from jarvis.charts import STATES, Columns, bar_totals, is_point
 from jarvis.charts.marks import largest
 from jarvis.impact import share_pct
 from jarvis.reports.markup import escape, shortened
@@ -45,13 +45,15 @@ def _savings(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
 
 
 def _bars(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
-    by_name = rows.group_by(pl.col(str(panel.y)).cast(pl.String)).agg(pl.col(str(panel.x)).sum())
-    name, most = by_name.sort(panel.x, panel.y, descending=[True, False]).row(0)
-    share = percent(share_pct(float(most), float(by_name[str(panel.x)].sum())))
+    x, y = str(panel.x), str(panel.y)
+    totals = bar_totals(rows, x=x, y=y)
+    name, most = totals.select(y, x).row(0)
+    share = percent(share_pct(float(most), float(totals[x].sum())))
     return f"{escape(shortened(name, _NAME_LENGTH))} has {share}"
 
 
 def _scatter(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
-    value, unit = rows[str(panel.y)].median(), columns[str(panel.y)].unit
+    x, y = str(panel.x), str(panel.y)
+    value, unit = rows.filter(is_point(x, y))[y].median(), columns[y].unit
     shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"  # type: ignore[arg-type]
     return f"half of the operations stay below {shown}"

@@ -6,6 +6,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.base import Panel
 from jarvis.dashboard.drawn import drawn
+from jarvis.dashboard.isolation import isolated
 from jarvis.dashboard.panel_titles import panel_title
 from jarvis.dashboard.state import palette
 
@@ -13,7 +14,18 @@ from jarvis.dashboard.state import palette
 def panel_chart(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float, key: str
 ) -> int | None:
-    """The panel's chart, inside a card; the ``uid`` of the operation that was clicked on it."""
+    """The panel's chart, inside a card; the ``uid`` of the operation that was clicked on it.
+
+    A panel that fails, as one of an extension may, shows a sentence instead.
+    """
+    with isolated(panel.title):
+        return _chart(panel, rows, columns, target_pct, key)
+    return None
+
+
+def _chart(
+    panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float, key: str
+) -> int | None:
     drawing = draw(panel, rows, columns, target_pct)
     if drawing is None:
         st.markdown(f"**{panel.title}**")
@@ -55,11 +67,9 @@ def draw(
         return charts.savings(rows, columns, colours) if has_any else None
     if panel.x is None or panel.y is None:
         raise ValueError(f"the panel {panel.title!r} names no x and y")
-    is_drawable = (pl.col(panel.x) > 0) & pl.col(panel.y).is_not_null()
-    if not rows.select(is_drawable.any()).item():
-        return None
     draw_kind = charts.bars if panel.kind == "bars" else charts.scatter
-    return draw_kind(rows, columns, colours, x=panel.x, y=panel.y, color=panel.color)
+    drawing = draw_kind(rows, columns, colours, x=panel.x, y=panel.y, color=panel.color)
+    return None if drawing.is_empty else drawing
 
 
 def _roofline(

@@ -6,9 +6,8 @@ from typing import ParamSpec
 
 import streamlit as st
 
+from jarvis.dashboard.isolation import isolated
 from jarvis.dashboard.visitor import visitor
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import prose
 from jarvis.server.access.rights import Role, may
 
 _P = ParamSpec("_P")
@@ -24,12 +23,10 @@ def polled(seconds: float) -> Callable[[Callable[_P, None]], Callable[_P, None]]
         @st.fragment(run_every=seconds)
         @wraps(part)
         def drawn(*args: _P.args, **kwargs: _P.kwargs) -> None:
-            try:
+            with isolated("This part of the page"):
                 if not may(visitor(), Role.VIEWER):
                     st.rerun()  # the login is over: the whole page asks for another one
                 part(*args, **kwargs)
-            except JarvisError as error:
-                st.error(prose(str(error)), icon=":material/error:")
 
         return drawn
 

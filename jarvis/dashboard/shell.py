@@ -1,6 +1,5 @@
 """The frame around every page: menu, sidebar, the page itself, and its errors as sentences."""
 
-import logging
 from collections.abc import Callable
 
 import streamlit as st
@@ -8,15 +7,12 @@ import streamlit as st
 from jarvis.charts import Palette
 from jarvis.dashboard import links, login, navigation, sidebar, state
 from jarvis.dashboard.browser_history import keep_one_entry_per_action
+from jarvis.dashboard.isolation import show_failure
 from jarvis.dashboard.job_chip import job_chip
 from jarvis.dashboard.keeping import say_what_was_removed
 from jarvis.dashboard.menu import menu
 from jarvis.dashboard.visitor import seen_catalogue
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import prose
 from jarvis.server.storage.catalogue import Catalogue
-
-log = logging.getLogger(__name__)
 
 _SIDEBAR_PX = 300
 """Wide enough for the name of a trace and its GPU."""
@@ -33,8 +29,8 @@ def main() -> None:
     st.logo(_logo(state.palette()), size="large")
     try:
         _draw_page()
-    except (JarvisError, OSError) as error:  # the database, mostly: no page can do without it
-        _say(error)
+    except Exception as error:  # of the database, mostly: no page can do without it
+        show_failure(error, "This page")
         st.caption("Reload the page when this is mended: it stays as its address says.")
 
 
@@ -64,8 +60,8 @@ def draw(body: Callable[[], None], url_path: str, catalogue: Catalogue) -> None:
             sidebar.describe_analysis(catalogue)
         with keeping_slot:
             sidebar.manage_analysis(catalogue)
-    except (JarvisError, OSError) as error:
-        _say(error)
+    except Exception as error:
+        show_failure(error, "This page")
         next_steps()
     with link_slot:
         sidebar.copy_link(url_path)
@@ -73,18 +69,6 @@ def draw(body: Callable[[], None], url_path: str, catalogue: Catalogue) -> None:
         job_chip()
     with st.sidebar:
         login.who_is_here()
-
-
-def _say(error: JarvisError | OSError) -> None:
-    """What went wrong, as a sentence; of the system's errors without the server's paths."""
-    sentence = str(error)
-    if isinstance(error, OSError):
-        log.exception("a page met an error of the system")
-        sentence = (
-            f"The server could not read or write a file: {error.strerror or error}. An admin "
-            "should see to its disk; then load the page again."
-        )
-    st.error(prose(sentence), icon=":material/error:")
 
 
 def _logo(colours: Palette) -> str:

@@ -12,6 +12,7 @@ from jarvis.dashboard.cpu_idle import cpu_idle_section
 from jarvis.dashboard.figures import figure
 from jarvis.dashboard.finding_cards import finding_cards
 from jarvis.dashboard.fusion import fusion_section
+from jarvis.dashboard.isolation import isolated
 from jarvis.dashboard.multi_kernel import multi_kernel_section
 from jarvis.dashboard.page_head import page_head
 from jarvis.dashboard.panels import panel_chart
@@ -84,8 +85,8 @@ def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     for number, (place, panel) in enumerate(
         zip(st.columns(len(analysis.panels), border=True), analysis.panels, strict=True)
     ):
-        rows, columns = now.run.table(panel.source), charts.columns_of(TABLES[panel.source])
-        with place:
+        with place, isolated(panel.title):
+            rows, columns = now.run.table(panel.source), charts.columns_of(TABLES[panel.source])
             panel_chart(panel, rows, columns, TARGET_PCT, f"{analysis.key}_panel_{number}")
 
 

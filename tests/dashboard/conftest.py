@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from streamlit.elements.lib import policies
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
+from jarvis.dashboard.isolation import show_failure
 from jarvis.run import Run
 from jarvis.server.arrivals.intake import sample_trace
 from jarvis.server.storage.catalogue import analysis_root
@@ -36,13 +38,29 @@ def _uses_home(home: Path, components_found_once: None, monkeypatch: pytest.Monk
     monkeypatch.setenv("JARVIS_HOME", str(home))
 
 
+@pytest.fixture
+def expects_failures() -> None:
+    """Let parts of pages fail in a test, each logged as an error."""
+
+
 @pytest.fixture(autouse=True)
-def _no_deprecations(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Streamlit only logs what it will remove."""
+def _log_is_clean(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[None]:
+    """Fail a test in which Streamlit logs a warning, or a part of a page fails."""
+    monkeypatch.setattr(policies, "_shown_default_value_warning", False)  # else once per process
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if name.startswith("streamlit.") and isinstance(logger, logging.Logger):
+            monkeypatch.setattr(logger, "propagate", True)
     with caplog.at_level(logging.WARNING):
         yield
-    old = [r.getMessage() for r in caplog.records if "deprecat" in r.getMessage().lower()]
-    assert not old
+    records = [record for when in ("setup", "call") for record in caplog.get_records(when)]
+    warnings = [r.getMessage() for r in records if r.name.startswith("streamlit.")]
+    assert [text for text in warnings if "missing ScriptRunContext" not in text] == []
+    if "expects_failures" not in request.fixturenames:
+        assert [r.getMessage() for r in records if r.name == show_failure.__module__] == []
 
 
 @pytest.fixture
