@@ -1,7 +1,6 @@
 """The dashboard as the README starts it, and a headless Chromium in front of it."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,10 +14,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
+from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port
 
-CHROMIUM = "/usr/bin/chromium"
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -39,15 +38,17 @@ class Server:
         self.settings = settings
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.log = home / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "jarvis.cli", "serve", "--port", str(self.port)],
-            env={**os.environ, "JARVIS_HOME": str(self.home), **self.settings},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with self.log.open("ab") as lines:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "jarvis.cli", "serve", "--port", str(self.port)],
+                env={**os.environ, "JARVIS_HOME": str(self.home), **self.settings},
+                stdout=lines,
+                stderr=lines,
+            )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -77,9 +78,10 @@ class Server:
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
-    if not shutil.which(CHROMIUM):
-        skip_or_fail(f"there is no {CHROMIUM}")
-    return {**browser_type_launch_args, "executable_path": CHROMIUM, "args": list(FLAGS)}
+    chromium = optional.program("chromium")
+    if chromium is None:
+        skip_or_fail("there is no chromium")
+    return {**browser_type_launch_args, "executable_path": chromium, "args": list(FLAGS)}
 
 
 @contextmanager

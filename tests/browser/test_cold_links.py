@@ -27,6 +27,23 @@ def home(own_server: Server) -> Server:
     return own_server
 
 
+def list_troubles(page: Page) -> list[str]:
+    """Return a list that grows with each error in the page's console and each refused request."""
+    found: list[str] = []
+    page.on(
+        "console",
+        lambda line: found.append(line.text) if line.type in ("error", "warning") else None,
+    )
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on(
+        "response",
+        lambda answer: (
+            found.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        ),
+    )
+    return found
+
+
 def copied_link(page: Page) -> str:
     page.get_by_role("button", name="Copy link").click()
     return page.get_by_test_id("stPopoverBody").locator("code").inner_text()
@@ -49,13 +66,16 @@ def test_a_copied_link_opens_first_on_a_server_that_has_just_started(
     home.restart()
     asking = contexts if path in SEEN_BY_TWO else contexts[:1]
     pages = [context.new_page() for context in asking]
+    troubles = [list_troubles(page) for page in pages]
     for page in pages:
         page.goto(home.url + link, wait_until="commit")
     for page in pages:
         settled(page)
         assert page.get_by_test_id("stException").count() == 0
+        assert page.get_by_text("cannot be shown").count() == 0
         expect(page.get_by_test_id("stSidebarNavLink").first).to_be_visible()
         assert parameters_of(copied_link(page)) == parameters_of(link)
+    assert troubles == [[] for _ in pages]
     titles = {page.get_by_role("heading", level=1).first.inner_text() for page in pages}
     assert len(titles) == 1
     for page in pages:

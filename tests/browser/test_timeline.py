@@ -58,6 +58,7 @@ def test_a_brush_and_keys_choose_the_window_and_its_link_opens_it_again(
     page.wait_for_url(lambda url: f"timeline_length={length}" not in url)
     settled(page)
     zoomed_start, zoomed = window(page)
+    assert "streamlit.elements" not in server.log.read_text(encoding="utf-8")
     assert zoomed == pytest.approx(length * 0.4, abs=1e-3)
     assert zoomed_start > start
     page.keyboard.press("d")

@@ -14,6 +14,7 @@ from jarvis.server.web.headers import SecureHeaders
 from jarvis.server.web.health import HEALTH_ROUTES
 from jarvis.server.web.hosts import ADDRESS_VARIABLE, AllowedHosts, answered_names
 from jarvis.server.web.metrics import METRICS_ROUTES
+from jarvis.server.web.page_base import PageBase
 from jarvis.server.web.proxies import TrustedProxies
 from jarvis.server.web.requests import Requests
 
@@ -37,4 +38,5 @@ def middleware() -> Sequence[Middleware]:
         Middleware(AllowedHosts, names=names, public_url=now.public_url),
         Middleware(ClosedPaths),
         Middleware(BodyLimits),
+        Middleware(PageBase),
     ]

@@ -1,16 +1,27 @@
 """What browsers are told about every answer: load nothing from elsewhere, show it in no frame."""
 
+import base64
+import hashlib
 from collections.abc import Mapping
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jarvis.server.web.page_base import SCRIPT
+
+
+def source_of(script: str) -> str:
+    """Return the source that allows one inline script, and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
 
 INLINE_SCRIPT = "'sha256-THxz9J9+wf7rhwR2YkXJoSZ13UCmYyC+3lNDv2+8ugA='"
 """The one script in Streamlit's page: it says to search engines that the page is not drawn yet."""
 
 CONTENT_SECURITY_POLICY: Mapping[str, tuple[str, ...]] = {
     "default-src": ("'self'",),
-    "script-src": ("'self'", "blob:", INLINE_SCRIPT),  # components of our own are blobs
+    # components of our own are blobs
+    "script-src": ("'self'", "blob:", INLINE_SCRIPT, source_of(SCRIPT)),
     "style-src": ("'self'", "'unsafe-inline'"),
     "img-src": ("'self'", "data:", "blob:"),
     "font-src": ("'self'", "data:"),
