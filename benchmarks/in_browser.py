@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.servers import FIGURE, SLIDER, START_SECONDS, Server
+from tests import optional
 
-CHROMIUM = "/usr/bin/chromium"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
 VIEWPORT = {"width": 1440, "height": 900}
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
@@ -51,8 +51,9 @@ WATCH = """(beginning) => {
 @contextmanager
 def browser_page() -> Iterator[Page]:
     """An empty tab of a browser of its own."""
+    chromium = optional.program("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         try:
             yield browser.new_page(viewport=VIEWPORT)
         finally:

@@ -34,7 +34,8 @@ from jarvis.sample import write_sample
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.storage.catalogue import read_catalogue
 from jarvis.workspace import HOME_VARIABLE, analyses_dir, database_file
-from tests.services.postgres import PROGRAMS, Postgres
+from tests import optional
+from tests.services.postgres import Postgres
 
 PAGE, THINK_S = "gemm", 5.0
 FEW_USERS = 10
@@ -245,7 +246,7 @@ def lock_database() -> str:
 
 def gone_database(home: Path, analysis: str, traces: Sequence[Path]) -> Case:
     """PostgreSQL dies while jobs run and people browse, and is back after ten seconds."""
-    programs = sorted(PROGRAMS.glob("*/bin"))[-1]
+    programs = optional.postgres_programs()[-1]
     with tempfile.TemporaryDirectory(prefix="jarvis-postgres-") as folder:
         postgres = Postgres(programs, Path(folder))
         postgres.start()

@@ -20,7 +20,8 @@ from playwright.sync_api import Browser, sync_playwright
 
 from jarvis.analyses import load_analyses
 from jarvis.server.arrivals.intake import sample_trace
-from tests.browser.conftest import CHROMIUM, FLAGS, Server, settled
+from tests import optional
+from tests.browser.conftest import FLAGS, Server, settled
 
 HERE = Path(__file__).parent
 SHEETS = HERE / "_build"
@@ -101,8 +102,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", nargs="*", type=Path, help="traces beside the sample")
     traces = [None, *parser.parse_args().traces]
-    if not Path(CHROMIUM).exists():
-        sys.stderr.write(f"No pictures were taken: there is no {CHROMIUM}.\n")
+    chromium = optional.program("chromium")
+    if chromium is None:
+        sys.stderr.write("No pictures were taken: there is no chromium.\n")
         return 0
     SHEETS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -111,7 +113,7 @@ def main() -> int:
         ids = {trace: analyse(home, trace or sample_trace()) for trace in traces}
         server = Server(home)
         server.start()
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         for trace, analysis in ids.items():
             name = (
                 "sample" if trace is None else trace.name.removesuffix(".gz").removesuffix(".json")

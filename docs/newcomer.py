@@ -16,7 +16,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from docs.picture import save_picture
 from jarvis.server.arrivals.intake import SAMPLE_NAME, sample_trace
-from tests.browser.conftest import CHROMIUM, FLAGS, Server, settled
+from tests import optional
+from tests.browser.conftest import FLAGS, Server, settled
 
 PICTURES = Path(__file__).parent / "pictures"
 VIEWPORT = {"width": 1280, "height": 800}
@@ -130,14 +131,15 @@ def _photograph(page: Page, name: str) -> None:
 
 def main() -> int:
     """Walk, and write the pictures."""
-    if not Path(CHROMIUM).exists():
-        sys.stderr.write(f"No pictures were taken: there is no {CHROMIUM}.\n")
+    chromium = optional.program("chromium")
+    if chromium is None:
+        sys.stderr.write("No pictures were taken: there is no chromium.\n")
         return 0
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         server = Server(Path(home))
         server.start()
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         walk(browser, server, _photograph)
         browser.close()
         server.stop()

@@ -1,7 +1,7 @@
 """Fixtures that every part of the suite shares."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import settings
 from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
+from tests import optional
 
 pytest_plugins = (
     "tests.recorded_runs",
@@ -39,10 +40,31 @@ def skip_or_fail(reason: str) -> None:
 @pytest.fixture(scope="session")
 def reference_root() -> Path:
     """The folder with real traces and the reports that TraceLens gives for them."""
-    root = os.environ.get("JARVIS_REFERENCE", "")
-    if not root or not (Path(root) / "traces").is_dir():
+    root = optional.reference_root()
+    if root is None:
         skip_or_fail("JARVIS_REFERENCE does not name a folder with reference traces")
-    return Path(root).resolve()
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _asking_is_noted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Note the tests for which a shared fixture has found something optional, or not."""
+    yield
+    optional.note_fixtures(request.fixturenames)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object],
+) -> Generator[None, object, object]:
+    """Tell apart what a fixture asks for that several tests share."""
+    if fixturedef.scope == "function":
+        return (yield)
+    optional.begin_fixture(fixturedef.argname)
+    try:
+        return (yield)
+    finally:
+        optional.end_fixture()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -71,14 +93,20 @@ def components_found_once() -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; leave out what a list does not name."""
+    if (file := config.getoption("--listed")) is not None:
+        listed = set(Path(file).read_text(encoding="utf-8").splitlines())
+        if unknown := sorted(listed - {item.nodeid for item in items}):
+            raise pytest.UsageError(f"not collected, though listed: {', '.join(unknown[:5])}")
+        items[:] = [item for item in items if item.nodeid in listed]
     begun = {folder: rank for rank, folder in enumerate(LONGEST)}
     items.sort(key=lambda item: begun.get(item.nodeid.split("/")[1], len(LONGEST)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that write what tests compare with."""
+    parser.addoption("--listed", metavar="FILE", help="collect all, run the tests listed in FILE")
     parser.addoption("--update-golden", action="store_true", help="re-make tests/golden")
     parser.addoption(
         "--write-links", action="store_true", help="store the links of this version's pages"

@@ -74,3 +74,55 @@ def test_every_dependency_is_pinned() -> None:
         if re.split(r"[<>=\[ ]", requirement)[0] in unpinned:
             continue
         assert re.split(r"[<>=\[ ]", requirement)[0].lower().replace("_", "-") in pinned
+
+
+OPTIONAL = ROOT / "tests" / "optional.py"
+OUR_SCRIPTS = sorted(
+    path
+    for folder in ("tests", "docs", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
+    if path != OPTIONAL
+)
+LOOK_UPS = re.compile(
+    r"""shutil\.which|import\ which                        # a program on PATH
+    | ["'](?:/usr(?:/local)?)?/s?bin/ | ["']/usr/lib/postgresql  # at a fixed place
+    | executable_path=["']
+    | ["']JARVIS_(?:REFERENCE|REPLAY_PYTHON)["'] | ["']\.venv-replay
+    """,
+    re.VERBOSE,
+)
+"""How a script would look for something optional itself."""
+
+
+def looks_up(text: str) -> list[str]:
+    """Return the lines of a script that look for something optional."""
+    return [line.strip() for line in text.splitlines() if LOOK_UPS.search(line)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'shutil.which("haproxy")',
+        "from shutil import which",
+        'os.environ["JARVIS_REFERENCE"]',
+        'os.environ.get("JARVIS_REFERENCE", "")',
+        'Path("/usr/lib/postgresql")',
+        'SSHD = "/usr/sbin/sshd"',
+        'CHROMIUM = "/usr/bin/chromium"',
+        'INITDB = "/usr/local/bin/initdb"',
+        'HERE / ".venv-replay"',
+    ],
+)
+def test_a_look_up_is_recognized(line: str) -> None:
+    assert looks_up(line)
+
+
+def test_only_one_module_looks_for_what_is_optional() -> None:
+    assert looks_up(OPTIONAL.read_text(encoding="utf-8"))
+    this = Path(__file__).resolve()
+    found = {
+        path.relative_to(ROOT).as_posix(): lines
+        for path in OUR_SCRIPTS
+        if path.resolve() != this and (lines := looks_up(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}

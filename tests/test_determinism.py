@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import optional
+from tests.builders import TraceBuilder, trace
 from tests.validation.conftest import eventful_trace
 
 REAL_TRACE = "mi300-qwen1.5-0.5b.json.gz"
@@ -29,6 +31,15 @@ SURROUNDINGS = (
     {"POLARS_MAX_THREADS": "1", "PYTHONHASHSEED": "1"},
     {"POLARS_MAX_THREADS": "2", "PYTHONHASHSEED": "2"},
 )
+
+
+def slow_product() -> TraceBuilder:
+    """Return a trace with a bottleneck, for which a run has a replay package."""
+    return (
+        trace(device="AMD Instinct MI300X")
+        .op("aten::mm", [[4096, 4096]] * 2)
+        .launches("slow", us=2000)
+    )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -48,13 +59,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
     """The files of the same traces, analysed in two processes at once."""
-    real = Path(os.environ.get("JARVIS_REFERENCE", "")) / "traces" / REAL_TRACE
+    reference = optional.reference_root()
     processes, folders = [], []
     for number, surroundings in enumerate(SURROUNDINGS):
         folder = tmp_path_factory.mktemp(f"run{number * 'n'}")
         eventful_trace().write(folder / "built.json")
-        if real.is_file():
-            shutil.copyfile(real, folder / REAL_TRACE)
+        slow_product().write(folder / "slow.json")
+        if reference is not None:
+            shutil.copyfile(reference / "traces" / REAL_TRACE, folder / REAL_TRACE)
         command = [sys.executable, "-c", ANALYSE, str(folder)]
         environment = os.environ | surroundings | {"JARVIS_HOME": str(folder / "home")}
         processes.append(subprocess.Popen(command, env=environment))
@@ -84,4 +96,4 @@ def test_every_byte_is_the_same(twice: list[dict[str, bytes]]) -> None:
 def test_a_real_trace_is_among_them(twice: list[dict[str, bytes]], reference_root: Path) -> None:
     assert (reference_root / "traces" / REAL_TRACE).is_file()
     runs = {name.partition("/")[0] for name in twice[0]}
-    assert runs == {"built", REAL_TRACE.partition(".")[0]}
+    assert runs == {"built", "slow", REAL_TRACE.partition(".")[0]}

@@ -6,7 +6,6 @@ torch is in an environment of its own, so that nothing else of the suite can com
 import importlib
 import io
 import json
-import os
 import subprocess
 import sys
 import zipfile
@@ -24,11 +23,11 @@ from jarvis.replay import package
 from jarvis.replay.calls import replay_ir
 from jarvis.replay.refusals import UNKNOWN
 from jarvis.replay.schema import signatures
+from tests import optional
 from tests.conftest import skip_or_fail
 from tests.replay.test_replay_calls import NOTHING, bf16, numbers, row, scalar
 
 HERE = Path(__file__).parent
-DEFAULT = HERE.parents[1] / ".venv-replay" / "bin" / "python"
 TRACES = ("h100-bert-small", "mi300-resnet-ddp-checkpoint", "normalization-layers")
 """Traces whose calls are replayed here; ``make replays`` replays those of all."""
 
@@ -40,8 +39,8 @@ SMALL = ("--memory-limit", "0.1", "--work-limit", "2")
 @pytest.fixture(scope="session")
 def torch_python() -> str:
     """The Python that has torch; ``make setup-replay`` makes it."""
-    python = os.environ.get("JARVIS_REPLAY_PYTHON", str(DEFAULT))
-    if not Path(python).is_file():
+    python = optional.torch_python()
+    if python is None:
         skip_or_fail("no Python with torch: run `make setup-replay` or set JARVIS_REPLAY_PYTHON")
     return python
 

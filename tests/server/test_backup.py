@@ -24,9 +24,10 @@ from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import Kept, Submission, submit
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, analyses_dir
+from tests import optional
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
-from tests.services.postgres import Postgres, postgres_programs
+from tests.services.postgres import Postgres
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "keep-analyses.md"
 
@@ -39,7 +40,7 @@ def commands(name: str) -> str:
 
 
 def run(script: str, places: Mapping[str, Path | str]) -> str:
-    programs = postgres_programs()[-1:]
+    programs = optional.postgres_programs()[-1:]
     path = os.pathsep.join(
         [str(Path(sys.executable).parent), *map(str, programs), os.environ["PATH"]]
     )

@@ -1,12 +1,12 @@
 """A real haproxy in front of two web processes, with the configuration that the docs give."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port, wait_until_open
 
@@ -16,7 +16,7 @@ CONFIGURATION = Path(__file__).parents[2] / "docs" / "deploy" / "haproxy.cfg"
 @contextmanager
 def haproxy(first: int, second: int) -> Iterator[str]:
     """The address of a proxy in front of the two ports of this machine."""
-    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+    program = optional.program("haproxy")
     if program is None:
         skip_or_fail("there is no haproxy")
     port = free_port()

@@ -1,12 +1,11 @@
 """A real proxy that says who somebody is, as one that logs people in does."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port, wait_until_open
 
@@ -36,7 +35,7 @@ def identity_proxy(
     folder: Path, web_port: int, person: str, groups: str, source: str = TRUSTED
 ) -> Iterator[str]:
     """The address of a proxy in front of a port, through which everybody is ``person``."""
-    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+    program = optional.program("haproxy")
     if program is None:
         skip_or_fail("there is no haproxy")
     port = free_port()

@@ -1,7 +1,6 @@
 """A real OpenID provider on loopback, with people in groups, for as long as a block runs."""
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port, wait_until_open
 
@@ -54,7 +54,7 @@ def provider(folder: Path) -> Iterator[Provider]:
     """A provider whose files are in ``folder``; it ends with the process that started it."""
     if find_spec("nanoidp") is None:
         skip_or_fail("nanoidp is not installed")
-    if shutil.which(_TIED) is None:
+    if optional.program(_TIED) is None:
         skip_or_fail(f"{_TIED} is not installed")
     port = free_port()
     made = Provider(f"http://127.0.0.1:{port}")

@@ -17,11 +17,9 @@ from psycopg import sql
 from sqlalchemy import event
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
+from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port
-
-PROGRAMS = Path("/usr/lib/postgresql")
-"""Where Debian has them, by version; they are on no path."""
 
 USER, PASSWORD = "jarvis", "not so secret"
 _OS_USER = "postgres"
@@ -112,17 +110,12 @@ class Postgres:
         return [str(part) for part in (*command, *arguments)]
 
 
-def postgres_programs() -> list[Path]:
-    """The folders with PostgreSQL's programs, the newest version last."""
-    return sorted(PROGRAMS.glob("*/bin"), key=lambda path: int(path.parent.name))
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """The server; a test that stops it starts it again."""
-    programs = postgres_programs()
-    if not programs or not shutil.which("setpriv"):
-        skip_or_fail(f"PostgreSQL is not installed ({PROGRAMS}), or setpriv is not")
+    programs = optional.postgres_programs()
+    if not programs or not optional.program("setpriv"):
+        skip_or_fail("PostgreSQL is not installed, or setpriv is not")
     # Not in a folder of pytest: the other user may not look into those.
     with tempfile.TemporaryDirectory(prefix="jarvis-postgres-") as folder:
         server = Postgres(programs[-1], Path(folder))

@@ -6,7 +6,6 @@ started it, however that ends.
 
 import getpass
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port, wait_until_open
 
-SSHD, KEYGEN, TIED = "/usr/sbin/sshd", "ssh-keygen", "setpriv"
+SSH, SSHD, KEYGEN, TIED = "ssh", "sshd", "ssh-keygen", "setpriv"
 NAME = "node"
 """What the client's configuration calls the server."""
 
@@ -41,19 +41,29 @@ class Sshd:
     @property
     def ssh(self) -> tuple[str, ...]:
         """The ssh command that knows the server."""
-        return ("ssh", "-F", str(self.config))
+        return (SSH, "-F", str(self.config))
 
 
 @contextmanager
 def sshd(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Sshd]:
     """A server whose files are in ``folder``; its sessions have the ``environment`` as well."""
-    for program in (SSHD, KEYGEN, TIED):
-        if shutil.which(program) is None:
-            skip_or_fail(f"{program} is not installed")
+    found = {name: optional.program(name) for name in (SSH, SSHD, KEYGEN, TIED)}
+    for name, program in found.items():
+        if program is None:
+            skip_or_fail(f"{name} is not installed")
     folder.mkdir(parents=True, exist_ok=True)
     server = _described(folder, free_port())
     _write(server, environment or {})
-    command = [TIED, "--pdeathsig", "KILL", SSHD, "-D", "-e", "-f", str(folder / "sshd_config")]
+    command = [
+        TIED,
+        "--pdeathsig",
+        "KILL",
+        str(found[SSHD]),
+        "-D",
+        "-e",
+        "-f",
+        str(folder / "sshd_config"),
+    ]
     if os.geteuid() == 0:
         _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
     with (folder / "sshd.log").open("wb") as log:

@@ -1,0 +1,92 @@
+"""What a machine may lack: programs, the reference folder, a Python with torch.
+
+Everything optional is found here and nowhere else, so that one variable hides all of it, and a run
+of the suite can list the tests that asked for any of it. `.ci/bare` then runs those without it.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+WITHOUT = "JARVIS_TEST_WITHOUT_OPTIONAL"
+"""Set to 1: nothing optional is found, whatever is installed."""
+
+ASKED = "JARVIS_TEST_ASKED"
+"""A folder for the ids of tests that asked, in a file for each process."""
+
+PROGRAMS = ("chromium", "haproxy", "setpriv", "ssh", "ssh-keygen", "sshd")
+"""Looked for on PATH and where Debian has the programs of servers."""
+
+_SERVERS = "/usr/sbin"
+_POSTGRES = Path("/usr/lib/postgresql")
+"""Where Debian has PostgreSQL's programs, by version; they are on no path."""
+
+_REPLAY = Path(__file__).parents[1] / ".venv-replay" / "bin" / "python"
+
+_current_fixtures: list[str] = []
+_asking_fixtures: set[str] = set()
+_written: set[str] = set()
+
+
+def program(name: str) -> str | None:
+    """Return where one of ``PROGRAMS`` is."""
+    if name not in PROGRAMS:
+        raise ValueError(f"{name} is not among the optional programs of {__name__}")
+    if _is_hidden():
+        return None
+    return shutil.which(name, path=f"{os.environ['PATH']}{os.pathsep}{_SERVERS}")
+
+
+def postgres_programs() -> list[Path]:
+    """Return the folders with PostgreSQL's programs, the newest version last."""
+    if _is_hidden():
+        return []
+    return sorted(_POSTGRES.glob("*/bin"), key=lambda path: int(path.parent.name))
+
+
+def reference_root() -> Path | None:
+    """Return the folder with real traces, and the reports that TraceLens makes of them."""
+    root = "" if _is_hidden() else os.environ.get("JARVIS_REFERENCE", "")
+    return Path(root).resolve() if root and (Path(root) / "traces").is_dir() else None
+
+
+def torch_python() -> str | None:
+    """Return the Python that has torch; ``make setup-replay`` makes it."""
+    python = os.environ.get("JARVIS_REPLAY_PYTHON", str(_REPLAY))
+    return None if _is_hidden() or not Path(python).is_file() else python
+
+
+def begin_fixture(name: str) -> None:
+    """Note that a fixture which several tests share is being set up."""
+    _current_fixtures.append(name)
+
+
+def end_fixture() -> None:
+    """Note that it is set up."""
+    _current_fixtures.pop()
+
+
+def note_fixtures(used: list[str]) -> None:
+    """Write down the current test if a fixture that it shares with others has asked for it."""
+    if not _asking_fixtures.isdisjoint(used):
+        _write_down()
+
+
+def _is_hidden() -> bool:
+    _asking_fixtures.update(_current_fixtures)
+    _write_down()
+    return os.environ.get(WITHOUT) == "1"
+
+
+def _write_down() -> None:
+    folder = os.environ.get(ASKED)
+    if folder is None:
+        return
+    current = os.environ.get("PYTEST_CURRENT_TEST")
+    if current is None:
+        raise RuntimeError("What is optional must be looked for in a test, not on import.")
+    test = current.rpartition(" (")[0]
+    if test not in _written:
+        _written.add(test)
+        with Path(folder, str(os.getpid())).open("a", encoding="utf-8") as file:
+            file.write(f"{test}\n")
