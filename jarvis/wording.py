@@ -1,13 +1,14 @@
 """Numbers, names and tensors inside the sentences of findings and in the cells of reports."""
 
-import ast
 import math
 import re
 from typing import Any
 
+from jarvis.literals import parse_literal
+
 NAME_LENGTH = 80
-LONGEST_NAME = 2_000
-"""Letters of a name that a document shows where it shows names in full; recorded ones have less."""
+MAX_NAME_LENGTH = 2_000
+"""Letters of a name that is shown or stored once more, and that analyses of names look at."""
 
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
@@ -40,6 +41,11 @@ _DTYPES = {
     "c10::float8_e5m2fnuz": "fp8_e5m2",
     "c10::float4_e2m1fn_x2": "fp4",
 }
+
+
+def cut(name: str) -> str:
+    """Return ``name`` with at most MAX_NAME_LENGTH letters."""
+    return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 1]}…"
 
 
 def number(value: float) -> str:
@@ -104,8 +110,7 @@ def arguments(input_dims: str | None, input_types: str | None) -> str | None:
     """``[8944,1024] bf16, [1024,2816] bf16``: the tensor arguments; None without any."""
     if input_dims is None:
         return None
-    shapes = ast.literal_eval(input_dims)
-    types = ast.literal_eval(input_types) if input_types else ()
+    shapes, types = parse_literal(input_dims), parse_literal(input_types)
     named = ((shape, types[i] if i < len(types) else "") for i, shape in enumerate(shapes))
     return ", ".join(f"{_shape(s)} {short_dtype(t)}".strip() for s, t in named if s) or None
 

@@ -3,10 +3,11 @@
 Texts are those of the operations table: ``"((8, 4), (4,))"``, one entry for each argument.
 """
 
-import ast
 from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal
+
+from jarvis.literals import parse_literal
 
 Access = Literal["contiguous", "broadcast", "strided"]
 Order = Literal["channels_first", "channels_last"]
@@ -37,7 +38,10 @@ def tensor(input_dims: str | None, input_strides: str | None, index: int = 0) ->
     shapes, strides = _parsed(input_dims), _parsed(input_strides)
     if index >= len(shapes) or index >= len(strides):
         return None
-    shape, stride = shapes[index], strides[index]
+    return _whole(shapes[index], strides[index])
+
+
+def _whole(shape: Any, stride: Any) -> Tensor | None:
     if not shape or len(shape) != len(stride) or isinstance(shape[0], tuple):
         return None
     return shape, stride
@@ -66,8 +70,8 @@ def reduced_dims(name: str, concrete_inputs: str | None, rank: int) -> tuple[int
 
 def _tensors(input_dims: str | None, input_strides: str | None) -> list[Tensor]:
     """The operands of more than one element."""
-    count = len(_parsed(input_dims))
-    found = (tensor(input_dims, input_strides, index) for index in range(count))
+    arguments = zip(_parsed(input_dims), _parsed(input_strides), strict=False)
+    found = (_whole(shape, stride) for shape, stride in arguments)
     return [_extended(t) for t in found if t is not None and prod(t[0]) > 1]
 
 
@@ -88,5 +92,5 @@ def _is_dense(extended: Tensor) -> bool:
 
 
 def _parsed(text: str | None) -> tuple[Any, ...]:
-    value = ast.literal_eval(text) if text else ()
+    value = parse_literal(text)
     return value if isinstance(value, tuple) else ()

@@ -1,7 +1,8 @@
 """Copies of an attention's own tensors around the fused kernel: layouts made contiguous."""
 
-import ast
 from collections.abc import Iterator
+from itertools import chain
+from typing import Any
 
 import polars as pl
 
@@ -12,6 +13,7 @@ from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, arguments, groups
 from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.literals import parse_literal
 
 COPY_OPERATORS = ("aten::copy_", "aten::clone", "aten::contiguous")
 COPY_KERNELS = r"copy|transpose|memcpy"
@@ -19,6 +21,10 @@ COPY_KERNELS = r"copy|transpose|memcpy"
 
 COPIES_SHARE_PCT = 10.0
 """Copies that take this share of the attention's time are worth a word."""
+
+Shape = tuple[int, ...]
+Place = tuple[str, Any]
+_Copy = tuple[int, int, int]
 
 COPIES_PER_CALL = 4
 """Query, key, value and output: more copies than these belong to something else too."""
@@ -52,28 +58,44 @@ def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
         return data.operations.clear()
     found: set[int] = set()
     copies = every.filter(pl.col("name").is_in(COPY_OPERATORS) & (pl.col("kernel_time_us") > 0))
-    for call in group.rows.iter_rows(named=True):
-        shapes = {tuple(sorted(shape)) for shape in _tensors(call["input_dims"])[:2]}
-        budget = COPIES_PER_CALL * call["operation_count"]
-        for copy in copies.iter_rows(named=True):
-            tensors = _tensors(copy["input_dims"])
-            is_alike = bool(tensors) and tuple(sorted(tensors[0])) in shapes
-            if is_alike and _is_same_place(call, copy) and copy["operation_count"] <= budget:
-                budget -= copy["operation_count"]
-                found.add(copy["uid"])
+    alike = _by_place_and_shape(copies)
+    calls = {_sought(call): None for call in group.rows.iter_rows(named=True)}
+    for place, shapes, most in calls:
+        left = most
+        for _, uid, count in sorted(chain(*(alike.get((place, shape), ()) for shape in shapes))):
+            if count <= left:
+                left -= count
+                found.add(uid)
     return copies.filter(pl.col("uid").is_in(found))
 
 
-def _tensors(input_dims: str | None) -> list[tuple[int, ...]]:
+def _by_place_and_shape(copies: pl.DataFrame) -> dict[tuple[Place, Shape], list[_Copy]]:
+    """Return the order, uid and number of calls of the rows that copy such a tensor there."""
+    found: dict[tuple[Place, Shape], list[_Copy]] = {}
+    for order, copy in enumerate(copies.iter_rows(named=True)):
+        for shape in _tensors(copy["input_dims"])[:1]:
+            entry = order, copy["uid"], copy["operation_count"]
+            for key in ("module_path", "entry_point"):
+                found.setdefault((_place(copy, key), tuple(sorted(shape))), []).append(entry)
+    return found
+
+
+def _sought(call: dict[str, Any]) -> tuple[Place, frozenset[Shape], int]:
+    """Return where copies of a call are, the shapes of its first two tensors, and the most."""
+    shapes = frozenset(tuple(sorted(shape)) for shape in _tensors(call["input_dims"])[:2])
+    place = _place(call, "module_path" if call["module_path"] else "entry_point")
+    return place, shapes if place[1] else frozenset(), COPIES_PER_CALL * call["operation_count"]
+
+
+def _tensors(input_dims: str | None) -> list[Shape]:
     """Shapes of the tensor arguments of three dimensions and more."""
-    shapes = ast.literal_eval(input_dims) if input_dims else ()
-    return [s for s in shapes if len(s) > 2 and not isinstance(s[0], tuple)]
+    return [s for s in parse_literal(input_dims) if len(s) > 2 and not isinstance(s[0], tuple)]
 
 
-def _is_same_place(call: dict[str, object], copy: dict[str, object]) -> bool:
-    """Whether both example calls stand in one module, or in one function where there is none."""
-    key = "module_path" if call["module_path"] else "entry_point"
-    return bool(call[key]) and call[key] == copy[key]
+def _place(row: dict[str, Any], key: str) -> Place:
+    """Return the module of an example call, or the function that it is called from."""
+    value = row[key]
+    return key, tuple(value) if isinstance(value, list) else value
 
 
 def _finding(

@@ -9,6 +9,7 @@ from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
+from jarvis.wording import cut
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
 """Op categories that an unregistered op can have from the name of its first kernel."""
@@ -43,7 +44,7 @@ def claim_operations(
     claimers = [analysis for analysis in analyses if analysis.claim is not None]
     pairs = operations.select("name", "op_category").rows()
     keys = {
-        (name, category): _claimer(name, category, claimers, registry)
+        (name, category): _claimer(cut(name), category, claimers, registry)
         for name, category in set(pairs)
     }
     categories = pl.Series("category", [keys[name, kind] for name, kind in pairs], dtype=pl.String)

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from jarvis.wording import MAX_NAME_LENGTH
+
 
 def first_match(
     name: pl.Expr, patterns: Iterable[tuple[str, str]], otherwise: str | None = None
@@ -12,6 +14,6 @@ def first_match(
 
     ``otherwise`` where none does.
     """
-    lower = name.str.to_lowercase()
+    lower = name.str.head(MAX_NAME_LENGTH).str.to_lowercase()
     titles = [pl.when(lower.str.contains(pattern)).then(pl.lit(t)) for t, pattern in patterns]
     return pl.coalesce(*titles, pl.lit(otherwise, dtype=pl.String))

@@ -14,10 +14,9 @@ from jarvis.perf_models.registry import NoModelForCallError, OpSignature
 TENSOR_LIST = "TensorList"
 
 _OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
-_COPIED = re.compile(r"CatArrayBatchedCopy\w*<([\w:]+)")
-_FUNCTOR = re.compile(
-    r"multi_tensor_apply_kernel<.*?Functor<([A-Za-z][\w:]*)(?:, ([A-Za-z][\w:]*))?"
-)
+_COPIED = re.compile(r"CatArrayBatchedCopy\w{0,80}<([\w:]+)")
+_APPLY = "multi_tensor_apply_kernel<"
+_FUNCTOR = re.compile(r"Functor<([A-Za-z][\w:]*)(?:, ([A-Za-z][\w:]*))?")
 
 
 def is_list(op: OpSignature, index: int) -> bool:
@@ -51,7 +50,8 @@ def copied_size(op: OpSignature) -> int | None:
 def functor_dtypes(op: OpSignature) -> tuple[str, ...]:
     """The types that the first kernel over lists of tensors names: of the result, of a source."""
     for kernel in op.kernel_names:
-        if (functor := _FUNCTOR.search(kernel)) is not None:
+        _, _, applied = kernel.partition(_APPLY)
+        if (functor := _FUNCTOR.search(applied)) is not None:
             return tuple(name for name in functor.groups() if name)
     return ()
 

@@ -38,6 +38,8 @@ _LOOK_UPS = (
 )
 """Ops that touch only the elements of a tensor that an index names."""
 
+_MAX_OP_TOKENS = 1 + max(name.count("_") for name in ATEN_NAMES)
+
 
 def fused_ops(name: str) -> list[str]:
     """The framework ops in a fused kernel's name, or [] if the name is not made of known ones.
@@ -64,7 +66,7 @@ def fused_ops(name: str) -> list[str]:
 
 def _last_op_start(tokens: list[str], end: int, reachable: list[bool]) -> int | None:
     """Where the longest op that ends at ``end`` and has a known split before it begins."""
-    for start in range(end):
+    for start in range(max(0, end - _MAX_OP_TOKENS), end):
         if reachable[start] and "_".join(tokens[start:end]) in ATEN_NAMES:
             return start
     return None

@@ -24,6 +24,7 @@ from jarvis.perf_report.annotations import ANNOTATION_SCHEMA
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.literals import parsed
 from jarvis.perf_report.work import GpuWork
+from jarvis.wording import cut
 
 FORMULA_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a formula raises that cannot make sense of a call's arguments."""
@@ -142,13 +143,13 @@ def _signature(row: dict[str, Any]) -> OpSignature:
     dims, types, strides, concrete = (parsed(row[argument]) for argument in ARGUMENTS)
     kernel_names = row["kernel_names"]
     return OpSignature(
-        name=row["name"],
+        name=cut(row["name"]),
         input_dims=dims,
         input_types=types,
         input_strides=strides,
         concrete_inputs=concrete,
-        annotation=row["annotation"],
-        kernel_names=tuple(kernel_names.split(KERNEL_SEPARATOR)) if kernel_names else (),
+        annotation=row["annotation"] and cut(row["annotation"]),
+        kernel_names=tuple(map(cut, kernel_names.split(KERNEL_SEPARATOR))) if kernel_names else (),
     )
 
 

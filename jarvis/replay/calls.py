@@ -1,6 +1,5 @@
 """One recorded call -> the description from which it can be made again, without the framework."""
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -8,6 +7,7 @@ from math import isfinite, prod
 from typing import Any
 
 from jarvis.errors import ReplayError
+from jarvis.literals import parse_literal
 from jarvis.replay.fills import bound_indices, fill
 from jarvis.replay.list_dtypes import list_dtype
 from jarvis.replay.refusals import NO_FIT, operator_of, why_no_arguments, why_unknown
@@ -132,7 +132,7 @@ def _text(values: Sequence[Any], place: int) -> str:
 
 def _literal(text: str | None) -> Sequence[Any]:
     try:
-        value: Sequence[Any] = ast.literal_eval(text) if text else ()
+        value: Sequence[Any] = parse_literal(text)
     except (ValueError, SyntaxError) as error:
         raise ReplayError(NO_FIT) from error
     return value
@@ -280,7 +280,7 @@ def _list(wanted: str, recorded: _Recorded) -> list[Any]:
     if recorded.type != "ScalarList":
         raise _MisfitError
     try:
-        value = ast.literal_eval(recorded.concrete)
+        value = parse_literal(recorded.concrete)
     except (ValueError, SyntaxError) as error:
         raise _MisfitError from error
     if not isinstance(value, list) or any(type(item) not in _ITEMS[wanted] for item in value):

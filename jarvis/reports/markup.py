@@ -7,7 +7,7 @@ becomes a table cell border, a tag, a link or emphasis.
 import re
 from collections.abc import Iterable, Sequence
 
-from jarvis.wording import LONGEST_NAME, UNPRINTABLE
+from jarvis.wording import MAX_NAME_LENGTH, UNPRINTABLE
 
 NAME_LENGTH = 75
 """Characters of a kernel name or of arguments that a table shows."""
@@ -47,8 +47,8 @@ def _escaped(text: str) -> str:
 
 
 def code(text: str) -> Markdown:
-    """``text`` as a code span, also where it holds backticks; cut at LONGEST_NAME."""
-    content = one_line(shortened(text, LONGEST_NAME)) or " "
+    """``text`` as a code span, also where it holds backticks; cut at MAX_NAME_LENGTH."""
+    content = one_line(shortened(text, MAX_NAME_LENGTH)) or " "
     longest = max((len(run) for run in re.findall(r"`+", content)), default=0)
     fence = "`" * (longest + 1)
     padding = " " if longest else ""

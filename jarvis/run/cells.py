@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jarvis.wording import LONGEST_NAME, UNPRINTABLE
+from jarvis.wording import UNPRINTABLE, cut
 
 MISSING = "—"
 """A cell without a value."""
@@ -33,7 +33,7 @@ _SPECIAL = re.compile(
 
 def cell_text(text: str) -> str:
     """``text`` on one line, shown letter by letter."""
-    shown = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    shown = cut(text)
     flat = html.escape(UNPRINTABLE.sub(" ", shown).strip(), quote=False)
     return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", flat)
 

@@ -1,10 +1,11 @@
 """``model_info.json``: what the trace itself says about the model, and nothing beyond."""
 
-import ast
 import re
 from collections.abc import Iterable
 
 import polars as pl
+
+from jarvis.literals import parse_literal
 
 UNKNOWN = "Cannot be inferred from trace"
 """What stands where the trace says nothing."""
@@ -97,7 +98,7 @@ def _scale(rows: pl.DataFrame) -> str | None:
     """The largest embedding table: the one size of a model that its operators tell."""
     in_module = pl.col("module_path").list.last().str.contains(_EMBEDDING_MODULE)
     looked_up = rows.filter((pl.col("name") == _EMBEDDING) | in_module)["input_dims"].drop_nulls()
-    tables = [ast.literal_eval(dims)[0] for dims in looked_up]
+    tables = [parse_literal(dims)[0] for dims in looked_up]
     sizes = [table for table in tables if len(table) == 2]
     if not sizes:
         return None

@@ -1,6 +1,5 @@
 """Normalizations that no perf model covers: their traffic, estimated from the passes they make."""
 
-import ast
 from collections.abc import Iterator
 from math import prod
 
@@ -12,6 +11,7 @@ from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
 from jarvis.analyses.wording import counted, ms, number, pct, quoted
 from jarvis.findings import GPU_TIME, Finding
+from jarvis.literals import parse_literal
 from jarvis.perf_models.dtypes import REAL_BYTES
 
 TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
@@ -26,7 +26,7 @@ def estimated_bytes(
 ) -> float | None:
     """Traffic of one call in bytes, taken for training where the mode is not known; None where the
     dtype of the first argument is not recorded."""
-    types = ast.literal_eval(input_types) if input_types else ()
+    types = parse_literal(input_types)
     element = REAL_BYTES.get(str(types[0]).lower()) if types else None
     return None if element is None else float(PASSES[mode or TRAINING] * prod(shape) * element)
 
