@@ -230,12 +230,12 @@ def test_prepared_rows_carry_the_labels_of_the_report_and_the_right_values(resne
 
 
 def test_tree_data_hold_real_chains_and_kernels(resnet: Path) -> None:
-    trees = json.loads(RunPaths(resnet).tree_data("convolution").read_text())
+    trees = Run.load(resnet).call_paths("convolution")
     assert trees
     for tree in trees.values():
-        assert tree["subtree"]
-        assert tree["kernels"]
-    assert any("Conv2d" in name for tree in trees.values() for name in tree["nn_module_chain"])
+        assert list(tree.subtree)
+        assert tree.kernels
+    assert any("Conv2d" in name for tree in trees.values() for name in tree.nn_module_chain)
 
 
 def test_json_files_are_strict(resnet: Path) -> None:

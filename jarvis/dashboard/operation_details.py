@@ -138,12 +138,13 @@ def _kernels(kernels: list[dict[str, Any]]) -> None:
 def _call_path(row: dict[str, Any], path: CallPath | None) -> None:
     st.markdown("**Where it is called**")
     if path is not None:
-        chain = [f"{'  ' * depth}{frame.name}" for depth, frame in enumerate(path.parent_chain)]
-        depth = len(path.parent_chain)
-        chain += [f"{'  ' * (depth + entry.depth)}{_entry(entry)}" for entry in path.subtree]
-        hidden = len(chain) - _TREE_LINES
-        text = "\n".join(chain[:_TREE_LINES]) + (f"\n… {hidden} more" if hidden > 0 else "")
-        st.code(text, language=None, height=320 if len(chain) > 16 else "content")
+        parents = path.parent_chain
+        entries = [*enumerate(frame.name for frame in parents)]
+        entries += [(len(parents) + entry.depth, _entry(entry)) for entry in path.subtree]
+        lines = [f"{'  ' * depth}{text}" for depth, text in entries[:_TREE_LINES]]
+        if (hidden := len(entries) - _TREE_LINES) > 0:
+            lines.append(f"… {hidden} more")
+        st.code("\n".join(lines), language=None, height=320 if len(entries) > 16 else "content")
     elif row["module_path"]:
         modules = row["module_path"]
         st.code("\n".join(f"{'  ' * n}{name}" for n, name in enumerate(modules)), language=None)

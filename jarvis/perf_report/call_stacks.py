@@ -6,7 +6,7 @@ from itertools import chain, takewhile
 
 import polars as pl
 
-from jarvis.perf_report.call_paths import CallStacks
+from jarvis.perf_report.host_stacks import CallStacks
 from jarvis.perf_report.unified import UnifiedCalls
 
 NOT_FOUND = "Not found"
@@ -64,22 +64,21 @@ def with_call_stacks(rows: pl.DataFrame, calls: CallStacks) -> pl.DataFrame:
     A stack holds the names of operators, modules and Python frames above a kernel, outermost first,
     without the numbers that tell instances apart.
     """
+    shown = calls.nearest_above(lambda frame: frame.kind == "op" or _is_shown(frame.name))
     found = [
-        [None if uid is None else list(stack_above(calls, uid)) for uid in uids or ()]
+        [None if uid is None else _stack(calls.chain(uid, shown)) for uid in uids or ()]
         for uids in rows["stack_owners"].to_list()
     ]
     stacks = pl.Series("kernel_call_stacks", found, dtype=pl.List(pl.List(pl.String)))
     return rows.drop("stack_owners").with_columns(stacks)
 
 
-def stack_above(calls: CallStacks, uid: int) -> Stack:
-    """The shown names above a call, outermost first."""
-    names = [
-        _NUMBER.sub("", frame.name)
-        for frame in calls.above(uid)
-        if frame.kind == "op" or _SHOWN_NAME.search(frame.name)
-    ]
-    return tuple(reversed(names))
+def _stack(names: Sequence[str]) -> list[str]:
+    return [_NUMBER.sub("", name) for name in names]
+
+
+def _is_shown(name: str) -> bool:
+    return _SHOWN_NAME.search(name) is not None
 
 
 def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from jarvis.perf_report.call_paths import MODULE_PREFIX
 from jarvis.perf_report.calls import HostCalls
+from jarvis.perf_report.host_stacks import MODULE_PREFIX
 from jarvis.perf_report.merged_tree import NONE, Int64s, depths, merge
 from jarvis.perf_report.subtrees import has_any, in_any
 from jarvis.perf_report.unified import UnifiedCalls

@@ -6,8 +6,8 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
-from jarvis.perf_report.call_paths import MODULE_PREFIX
 from jarvis.perf_report.gpu_call_tree import GpuCallTree, NodeKind, coded
+from jarvis.perf_report.host_stacks import MODULE_PREFIX
 from jarvis.perf_report.merged_tree import NONE, Int64s, depths, merge, preorder, summed_up
 
 LEAST_SHARE = 5000

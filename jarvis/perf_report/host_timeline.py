@@ -26,6 +26,9 @@ MAX_SLICES = 500_000
 HOST_BINS = 8192
 """Spans of the recording: eight to a pixel of the widest chart, and some MB for many threads."""
 
+MAX_BINS = 64 * HOST_BINS
+"""Spans of all threads together: with more than 64 threads each has fewer and wider ones."""
+
 _THREAD = ["pid", "tid"]
 _UNKNOWN = "unknown"
 
@@ -150,23 +153,18 @@ class HostTimeline:
             )
         first = least_ns(pl.concat([calls["ts_ns"] for calls in timed])) or 0
         last = greatest_ns(pl.concat([calls["ts_ns"] + calls["dur_ns"] for calls in timed])) or 0
-        width = max(-(-(last - first) // HOST_BINS), 1)
-        edges = np.arange(HOST_BINS + 1, dtype=np.int64) * width + first
         threads = pl.concat([calls.select("_thread") for calls in timed]).unique()["_thread"].sort()
-        return pl.concat([self._bins_of(thread, edges, width) for thread in threads])
-
-    def _bins_of(self, thread: int, edges: Int64s, width_ns: int) -> pl.DataFrame:
-        """The spans of one thread in which it does something."""
-        mine = [self._outermost[kind].filter(pl.col("_thread") == thread) for kind in ACTIVE]
-        own = own_ns(mine, edges)
-        busy = np.sum(own, axis=0) > 0
-        return pl.DataFrame(
-            {
-                "_thread": np.full(int(busy.sum()), thread, dtype=np.int64),
-                "start_ns": edges[:-1][busy],
-                "dur_ns": np.full(int(busy.sum()), width_ns, dtype=np.int64),
-                **{_column(kind): ns[busy] for kind, ns in zip(ACTIVE, own, strict=True)},
-            }
+        count = max(1, min(HOST_BINS, MAX_BINS // len(threads)))
+        width = max(-(-(last - first) // count), 1)
+        edges = np.arange(count + 1, dtype=np.int64) * width + first
+        by_thread = [
+            outermost[kind].partition_by("_thread", as_dict=True, maintain_order=True)
+            for kind in ACTIVE
+        ]
+        nothing = timed[0].clear()
+        return pl.concat(
+            _bins_of(thread, [calls.get((thread,), nothing) for calls in by_thread], edges, width)
+            for thread in threads
         )
 
     @cached_property
@@ -197,6 +195,22 @@ class HostTimeline:
     def _with_thread(self, calls: pl.DataFrame) -> pl.DataFrame:
         numbers = self._counted.select(*_THREAD, "_thread")
         return calls.join(numbers, on=_THREAD, nulls_equal=True, maintain_order="left")
+
+
+def _bins_of(
+    thread: int, calls: Sequence[pl.DataFrame], edges: Int64s, width_ns: int
+) -> pl.DataFrame:
+    """Return the spans of one thread in which it does something; ``calls`` are its own."""
+    own = own_ns(calls, edges)
+    busy = np.sum(own, axis=0) > 0
+    return pl.DataFrame(
+        {
+            "_thread": np.full(int(busy.sum()), thread, dtype=np.int64),
+            "start_ns": edges[:-1][busy],
+            "dur_ns": np.full(int(busy.sum()), width_ns, dtype=np.int64),
+            **{_column(kind): ns[busy] for kind, ns in zip(ACTIVE, own, strict=True)},
+        }
+    )
 
 
 def own_ns(calls: Sequence[pl.DataFrame], edges: Int64s) -> list[Int64s]:

@@ -11,12 +11,12 @@ from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import (
     attention_groups,
     attention_inputs,
-    call_paths,
     fusion_chains,
     fusion_epilogues,
     fusion_tables,
     gpu_call_tree,
     gpu_call_tree_views,
+    host_stacks,
     kernel_summary,
     launch_order,
     operations,
@@ -27,8 +27,8 @@ from jarvis.perf_report import (
     unified,
 )
 from jarvis.perf_report.annotations import step_annotations
-from jarvis.perf_report.call_paths import CallStacks
 from jarvis.perf_report.calls import HostCalls, host_calls
+from jarvis.perf_report.host_stacks import CallStacks
 from jarvis.perf_report.host_timeline import HostTimeline
 from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
@@ -175,7 +175,7 @@ class Ingredients:
 
     def _stacks(self, uids: pl.Series) -> CallStacks:
         trace = self._trace
-        return call_paths.call_stacks(
+        return host_stacks.call_stacks(
             trace.python_call_tree, self._python_calls, trace.backwards, uids
         )
 

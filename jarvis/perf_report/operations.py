@@ -7,16 +7,15 @@ of copies), this table does not.
 import polars as pl
 
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_report.call_paths import CallStacks
 from jarvis.perf_report.calls import ARGUMENTS, CALL_KEY, HostCalls, numbered
 from jarvis.perf_report.efficiency import with_efficiency
 from jarvis.perf_report.gpu_timeline import Totals, copy_direction
+from jarvis.perf_report.host_stacks import CallStacks
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.kernels import kernels_by_name
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.perf_report.work import COMMUNICATION, COPY, GpuWork
-from jarvis.trace.links import BACKWARD_PREFIX
 
 _ORDER = (["kernel_time_us", "uid"], [True, False])
 
@@ -183,8 +182,8 @@ def _direction(op_category: str, uid: int, stacks: CallStacks) -> str | None:
     """By the category, else by the autograd node that the call runs under."""
     if op_category.endswith("_fwd"):
         return "forward"
-    in_autograd = any(frame.name.startswith(BACKWARD_PREFIX) for frame in stacks.above(uid))
-    return "backward" if op_category.endswith("_bwd") or in_autograd else None
+    is_backward = op_category.endswith("_bwd") or stacks.is_in_autograd(uid)
+    return "backward" if is_backward else None
 
 
 def gpu_work_table(work: GpuWork, of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:

@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from jarvis.errors import UnknownCallError
-from jarvis.perf_report.call_paths import KIND_OF_CALL, MODULE_PREFIX
 from jarvis.perf_report.calls import ARGUMENTS, HostCalls, host_calls
+from jarvis.perf_report.host_stacks import KIND_OF_CALL, MODULE_PREFIX
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.work import GpuWork, gpu_work

@@ -1,6 +1,7 @@
 """``standalone_analysis_rough.md``: how each conclusion was reached, for those who audit it."""
 
 import shlex
+from itertools import islice
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,7 @@ import polars as pl
 from jarvis.analyses.wording import listed
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import disjoint_findings, disjoint_saving_ms
+from jarvis.output import write_output
 from jarvis.perf_report import CallPath
 from jarvis.reports import sections
 from jarvis.reports.arithmetic import worked
@@ -38,6 +40,9 @@ PATHS_SHOWN = 3
 
 SUBTREE_ENTRIES = 40
 """Calls below an operation that are printed."""
+
+PARENTS_SHOWN = 60
+"""Calls above an operation that are printed, the innermost."""
 
 UIDS_SHOWN = 6
 """Rows of operations named beside a top operation."""
@@ -70,7 +75,7 @@ class RoughReporter(Reporter):
         return paths.standalone_report(self.name)
 
     def render(self, run: Run, out: Path) -> None:
-        out.write_text(rough_markdown(run), encoding="utf-8")
+        write_output(out, rough_markdown(run))
 
 
 def rough_markdown(run: Run) -> str:
@@ -298,18 +303,22 @@ def _call_paths(run: Run, result: AnalysisResult) -> list[Markdown]:
 
 def _tree(path: CallPath) -> str:
     """The parent chain of a call and what runs below it, indented by depth."""
+    chain = list(islice(path.above(), PARENTS_SHOWN + 1))[::-1]
     lines = [
         f"{'  ' * depth}{frame.name} ({frame.kind})"
-        for depth, frame in enumerate(path.parent_chain)
+        for depth, frame in enumerate(chain[-PARENTS_SHOWN:])
     ]
-    base = len(path.parent_chain)
+    if len(chain) > PARENTS_SHOWN:
+        lines.insert(0, "... more above")
+    base = len(lines)
     lines.append(f"{'  ' * base}=> {path.op_name} {path.input_dims or ''}")
-    for entry in path.subtree[:SUBTREE_ENTRIES]:
+    entries = list(path.subtree)
+    for entry in entries[:SUBTREE_ENTRIES]:
         took = microseconds(entry.dur_us)
         lines.append(f"{'  ' * (base + entry.depth)}{entry.name} ({entry.kind} {took})")
-    if len(path.subtree) > SUBTREE_ENTRIES:
-        lines.append(f"{'  ' * (base + 1)}... {len(path.subtree) - SUBTREE_ENTRIES} more")
-    shown = {entry.name for entry in path.subtree if entry.kind == "kernel"}
+    if len(entries) > SUBTREE_ENTRIES:
+        lines.append(f"{'  ' * (base + 1)}... {len(entries) - SUBTREE_ENTRIES} more")
+    shown = {entry.name for entry in entries if entry.kind == "kernel"}
     lines += [
         f"  kernel: {kernel.name} ({microseconds(kernel.dur_us)}, stream {kernel.stream})"
         for kernel in path.kernels

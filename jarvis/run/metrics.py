@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.findings import AnalysisResult, Status
 from jarvis.perf_report import CallPath, Totals
-from jarvis.perf_report.call_paths import own_frames
+from jarvis.perf_report.host_stacks import own_frames
 from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
 from jarvis.run.estimates import bound_type, finding_entries, operation_estimates
 from jarvis.run.recommended import Recommended
@@ -146,7 +146,7 @@ def _head(result: AnalysisResult) -> dict[str, JsonValue]:
 
 
 def _call_chain(path: CallPath | None) -> list[JsonValue]:
-    return [] if path is None else [*own_frames(path.parent_chain)]
+    return [] if path is None else [*own_frames(path.above())]
 
 
 def _saved_ms(row: Mapping[str, Any], totals: Totals) -> float | None:

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from jarvis.analyses.operations import DETAILS
 from jarvis.csv_text import guarded_columns
 from jarvis.findings import AnalysisResult, Severity
+from jarvis.output import open_output, write_output
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.call_paths import CallPath
 from jarvis.perf_report.sheets import sheets
@@ -21,7 +22,8 @@ from jarvis.run.metrics import category_metrics, system_metrics
 from jarvis.run.model_info import model_info
 from jarvis.run.priorities import priority_data
 from jarvis.run.recommended import Recommended
-from jarvis.run.run import CALL_PATHS, Run
+from jarvis.run.run import Run
+from jarvis.run.tree_data import tree_data
 from jarvis.workspace import RunPaths
 
 MAIN_SHARE_PCT = 10.0
@@ -114,7 +116,7 @@ class Preparation:
             if rows.height:
                 _write_csv(paths.operations_csv(key), _category_sheet(unified, rows, details))
             if call_paths := self.run.call_paths(key):
-                _write(paths.tree_data(key), CALL_PATHS.dump_json(dict(call_paths), indent=2))
+                write_output(paths.tree_data(key), tree_data(call_paths))
         for key, data in prepared.items():
             _write_json(paths.system_data(key), data)
         manifest = self._category_manifest(prepared)
@@ -281,15 +283,10 @@ def _category_sheet(
 
 
 def _write_csv(path: Path, frame: pl.DataFrame) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    guarded_columns(frame).write_csv(path)
+    with open_output(path) as file:
+        guarded_columns(frame).write_csv(file)
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Numbers that JSON cannot hold become null."""
-    _write(path, orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    write_output(path, orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

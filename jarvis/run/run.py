@@ -23,11 +23,11 @@ from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.sheets import sheets
 from jarvis.run.manifest import Manifest
+from jarvis.run.tree_data import read_tree_data
 from jarvis.schemas import SHEETS, TABLES
 from jarvis.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 
 RESULTS = TypeAdapter(dict[str, AnalysisResult])
-CALL_PATHS = TypeAdapter(dict[int, CallPath])
 
 
 def category_table(key: str) -> str:
@@ -75,7 +75,7 @@ class StoredCallPaths(Mapping[str, Mapping[int, CallPath]]):
         """The call paths of one category by uid of the operation."""
         if key not in self.keys_with_paths:
             raise KeyError(key)
-        return CALL_PATHS.validate_json(self.paths.tree_data(key).read_bytes())
+        return read_tree_data(self.paths.tree_data(key).read_bytes())
 
     def __iter__(self) -> Iterator[str]:
         """The categories that have call paths."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from jarvis.errors import UnknownCallError
 from jarvis.perf_report import CallPath
-from jarvis.perf_report.call_paths import MODULE_PREFIX
+from jarvis.perf_report.host_stacks import MODULE_PREFIX
 from jarvis.perf_report.trace_tree import CALL_SCHEMA, name_pattern
 from jarvis.run.run import Run
 

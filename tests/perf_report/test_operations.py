@@ -127,8 +127,9 @@ def test_call_path_of_an_operation() -> None:
         ("runtime", "cudaLaunchKernel", 1, "gemm"),
         ("kernel", "gemm", 2, "gemm"),
     ]
-    assert path.subtree[0].input_dims == "((2,),)"
-    assert path.subtree[1].kernel_dur_us == 5.0
+    first, launch, _ = path.subtree
+    assert first.input_dims == "((2,),)"
+    assert launch.kernel_dur_us == 5.0
     assert [(k.name, k.dur_us, k.stream) for k in path.kernels] == [("gemm", 5.0, 7)]
 
 
@@ -144,7 +145,7 @@ def test_call_path_of_a_synthetic_row_and_of_a_call_that_is_no_operation() -> No
     paths = found.call_paths([synthetic, outer])
     assert paths[synthetic].entry_point == "serve.py(3): step"
     assert [k.name for k in paths[synthetic].kernels] == ["a"]
-    assert paths[synthetic].subtree == ()
+    assert list(paths[synthetic].subtree) == []
     assert [k.name for k in paths[outer].kernels] == ["gemm"]
     assert paths[outer].op_name == "outer"
 

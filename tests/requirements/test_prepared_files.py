@@ -19,6 +19,7 @@ from jarvis.findings import Finding
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport
 from jarvis.pipeline import Step, analysis, analyze
+from jarvis.run.tree_data import read_tree_data
 from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.reports.conftest import Analysed
@@ -152,13 +153,13 @@ def test_what_has_no_model_stays_empty_in_the_files(busy: Analysed) -> None:
 
 
 def test_tree_data_hold_chain_module_and_kernels(busy: Analysed) -> None:
-    (tree,) = loaded(RunPaths(busy.root).tree_data("gemm")).values()
-    assert [frame["name"] for frame in tree["parent_chain"]][:1] == ["train.py(3): step"]
-    assert tree["nn_module_chain"] == ["Block_0"]
-    assert tree["entry_point"] == "train.py(3): step"
-    assert tree["input_dims"] == "((4096, 4096), (4096, 4096))"
-    assert [entry["kind"] for entry in tree["subtree"]] == ["runtime", "kernel"]
-    assert [kernel["dur_us"] for kernel in tree["kernels"]] == [2000.0]
+    (tree,) = read_tree_data(RunPaths(busy.root).tree_data("gemm").read_bytes()).values()
+    assert [frame.name for frame in tree.parent_chain][:1] == ["train.py(3): step"]
+    assert tree.nn_module_chain == ("Block_0",)
+    assert tree.entry_point == "train.py(3): step"
+    assert tree.input_dims == "((4096, 4096), (4096, 4096))"
+    assert [entry.kind for entry in tree.subtree] == ["runtime", "kernel"]
+    assert [kernel.dur_us for kernel in tree.kernels] == [2000.0]
 
 
 def test_metrics_of_matrix_products(busy: Analysed) -> None:

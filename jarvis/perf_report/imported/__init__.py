@@ -12,8 +12,8 @@ from jarvis.errors import MissingTableError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report.absent import ABSENT
-from jarvis.perf_report.call_paths import CallStacks
 from jarvis.perf_report.gpu_timeline import Totals
+from jarvis.perf_report.host_stacks import CallStacks
 from jarvis.perf_report.imported.operations import measured, unified_of_kernels
 from jarvis.perf_report.imported.rooflines import with_rooflines
 from jarvis.perf_report.imported.sheets import (
