@@ -5,10 +5,13 @@ from pathlib import Path
 
 import polars as pl
 
+from jarvis.output import open_output
+
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
     """Write a table. Raises OSError where that fails, which Polars calls a failed computation."""
     try:
-        frame.write_parquet(path)
+        with open_output(path) as file:
+            frame.write_parquet(file)
     except pl.exceptions.ComputeError as error:
         raise OSError(errno.EIO, f"It could not be written ({error})", str(path)) from error

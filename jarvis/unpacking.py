@@ -40,10 +40,8 @@ class TooLargeError(ValueError):
 class UnpackingLimitError(JarvisError):
     """A limit is no number."""
 
-    def __init__(self, variable: str, given: str) -> None:
-        super().__init__(
-            f"{variable} is {given[:40]!r}. Give a number above 0, like {DEFAULT_SIZE_GB:g}."
-        )
+    def __init__(self, variable: str, given: str, default: float) -> None:
+        super().__init__(f"{variable} is {given[:40]!r}. Give a number above 0, like {default:g}.")
 
 
 class Readable(Protocol):
@@ -57,8 +55,8 @@ class Unpacked(io.RawIOBase):
 
     def __init__(self, text: Readable, packed_bytes: int) -> None:
         self._text = text
-        self._left_by_size = int(_limit(SIZE_VARIABLE, DEFAULT_SIZE_GB) * 1e9)
-        ratio = _limit(RATIO_VARIABLE, DEFAULT_RATIO)
+        self._left_by_size = int(number_setting(SIZE_VARIABLE, DEFAULT_SIZE_GB) * 1e9)
+        ratio = number_setting(RATIO_VARIABLE, DEFAULT_RATIO)
         self._left_by_ratio = max(ALWAYS_ALLOWED_BYTES, int(ratio * packed_bytes))
 
     def readable(self) -> bool:
@@ -69,10 +67,10 @@ class Unpacked(io.RawIOBase):
         self._left_by_size -= count
         self._left_by_ratio -= count
         if self._left_by_size < 0:
-            most = f"{_limit(SIZE_VARIABLE, DEFAULT_SIZE_GB):g} GB"
+            most = f"{number_setting(SIZE_VARIABLE, DEFAULT_SIZE_GB):g} GB"
             raise TooLargeError(f"it unpacks to more than {most} ({SIZE_VARIABLE} allows more)")
         if self._left_by_ratio < 0:
-            most = f"{_limit(RATIO_VARIABLE, DEFAULT_RATIO):g} times its size"
+            most = f"{number_setting(RATIO_VARIABLE, DEFAULT_RATIO):g} times its size"
             raise TooLargeError(
                 f"it unpacks to more than {most}, as no recording does ({RATIO_VARIABLE} allows "
                 "more)"
@@ -120,24 +118,25 @@ def unpacked_member(
 
 def check_unpacked_size(unpacked_bytes: int, packed_bytes: int) -> None:
     """Refuse with TooLargeError what says itself that it unpacks to too much."""
-    most = _limit(SIZE_VARIABLE, DEFAULT_SIZE_GB)
+    most = number_setting(SIZE_VARIABLE, DEFAULT_SIZE_GB)
     if unpacked_bytes > most * 1e9:
         raise TooLargeError(f"it unpacks to more than {most:g} GB ({SIZE_VARIABLE} allows more)")
-    ratio = _limit(RATIO_VARIABLE, DEFAULT_RATIO)
+    ratio = number_setting(RATIO_VARIABLE, DEFAULT_RATIO)
     if unpacked_bytes > max(ALWAYS_ALLOWED_BYTES, ratio * packed_bytes):
         raise TooLargeError(
             f"it unpacks to more than {ratio:g} times its size ({RATIO_VARIABLE} allows more)"
         )
 
 
-def _limit(variable: str, default: float) -> float:
+def number_setting(variable: str, default: float) -> float:
+    """Return the number above 0 that an environment variable holds; UnpackingLimitError."""
     given = os.environ.get(variable)
     if not given:
         return default
     try:
         limit = float(given)
     except ValueError:
-        raise UnpackingLimitError(variable, given) from None
+        raise UnpackingLimitError(variable, given, default) from None
     if not 0 < limit < float("inf"):
-        raise UnpackingLimitError(variable, given)
+        raise UnpackingLimitError(variable, given, default)
     return limit

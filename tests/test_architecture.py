@@ -56,6 +56,14 @@ def test_only_the_workspace_spells_output_paths() -> None:
         assert not outputs & literals, f"{module} spells {outputs & literals}"
 
 
+def test_files_of_an_analysis_are_written_within_its_limit() -> None:
+    folders = ("run", "reports", "replay", "pipeline", "comparison")
+    for module in chain(*((ROOT / "jarvis" / folder).rglob("*.py") for folder in folders)):
+        text = module.read_text(encoding="utf-8")
+        calls = re.findall(r"\.write_(?:bytes|text)\(|open\(\s*\"[wax]", text)
+        assert not calls or "runner" in module.parts, f"{module} goes past jarvis.output"
+
+
 def test_every_pinned_version_has_neither_index_nor_local_suffix() -> None:
     for line in (ROOT / ".ci" / "constraints.txt").read_text().splitlines():
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line

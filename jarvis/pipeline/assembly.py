@@ -12,6 +12,7 @@ from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
+from jarvis.output import limited_output
 from jarvis.perf_report import TABLES, CallPath, PerfReport
 from jarvis.perf_report.imported import ImportedReport
 from jarvis.perf_report.reprojection import StoredReport
@@ -69,7 +70,8 @@ def analysed(
     with step(first + 1, progress, steps):
         units = base.info.compute_units
         outcomes = run_analyses(report, analyses, slices, compute_units=units)
-    with staged(root, base.info.sha256) as folder:
+    read_bytes = base.info.json_bytes or base.info.size_bytes
+    with limited_output(read_bytes), staged(root, base.info.sha256) as folder:
         with step(first + 2, progress, steps):
             run = _run(base, slices, outcomes, options, warning)
             if compared_with is not None:

@@ -16,6 +16,7 @@ import polars as pl
 
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.errors import ReplayError
+from jarvis.output import write_output
 from jarvis.replay.calls import replay_ir
 from jarvis.replay.refusals import is_single_kernel, operator_of
 from jarvis.run import Run
@@ -136,7 +137,7 @@ def write_packages(run: Run, root: Path) -> list[Package]:
     index = RunPaths(root).replay_index
     index.parent.mkdir(parents=True, exist_ok=True)
     content = {"rule": automatic_rule(), "operations": [asdict(p) for p in packages]}
-    index.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+    write_output(index, orjson.dumps(content, option=orjson.OPT_INDENT_2))
     return packages
 
 
@@ -159,8 +160,8 @@ def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGI
         paths = RunPaths(root)
         path = paths.replay_package(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(package_bytes(f"`{name}`", entries))
-        paths.replay_ir(name).write_bytes(_dumped(entries))
+        write_output(path, package_bytes(f"`{name}`", entries))
+        write_output(paths.replay_ir(name), _dumped(entries))
     return Package(
         op_name=name,
         percent_of_compute=float(rows["percent_of_compute"].sum()),

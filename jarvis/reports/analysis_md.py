@@ -11,6 +11,7 @@ from typing import Any
 
 from jarvis.findings import Status, Tier
 from jarvis.impact import GAP_PARTS, time_sources
+from jarvis.output import write_output
 from jarvis.reports import sections
 from jarvis.reports.cards import CONFIDENCE_ICONS, Card, cards_of
 from jarvis.reports.details import details_of
@@ -44,7 +45,7 @@ class AnalysisReporter(Reporter):
         return paths.analysis_report
 
     def render(self, run: Run, out: Path) -> None:
-        out.write_text(analysis_markdown(run, out.parent), encoding="utf-8")
+        write_output(out, analysis_markdown(run, out.parent))
 
 
 def analysis_markdown(run: Run, root: Path) -> str:

@@ -3,11 +3,13 @@
 import csv
 import math
 from collections.abc import Mapping
+from io import TextIOWrapper
 from pathlib import Path
 
 import polars as pl
 
 from jarvis.csv_text import guarded
+from jarvis.output import open_output
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
@@ -22,7 +24,10 @@ def write_csvs(sheets: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
     written = []
     for name, frame in sheets.items():
         path = folder / f"{name}.csv"
-        with path.open("w", encoding="utf-8", newline="", errors="replace") as file:
+        with (
+            open_output(path) as raw,
+            TextIOWrapper(raw, "utf-8", "replace", "") as file,
+        ):
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(map(guarded, frame.columns))
             writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())

@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Priority, Status
 from jarvis.impact import share_pct
+from jarvis.output import write_output
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
@@ -56,7 +57,7 @@ class FairReporter(Reporter):
         return paths.standalone_report(self.name)
 
     def render(self, run: Run, out: Path) -> None:
-        out.write_text(fair_markdown(run, run_folder(run, out)), encoding="utf-8")
+        write_output(out, fair_markdown(run, run_folder(run, out)))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Status, Tier
+from jarvis.output import write_output
 from jarvis.reports import sections
 from jarvis.reports.cards import NO_HYPOTHESIS, cards_of
 from jarvis.reports.details import Details, details_of
@@ -51,7 +52,7 @@ class FindingsReporter(Reporter):
             path = RunPaths(out).findings(key, result.tier)
             path.parent.mkdir(parents=True, exist_ok=True)
             mine = [d for d in details if d.finding.category == key]
-            path.write_text(findings_markdown(chosen, result, mine), encoding="utf-8")
+            write_output(path, findings_markdown(chosen, result, mine))
 
 
 def findings_markdown(chosen: Recommended, result: AnalysisResult, details: list[Details]) -> str:

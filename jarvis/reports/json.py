@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from jarvis.output import open_output
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
@@ -31,7 +32,7 @@ class JsonReporter(Reporter):
     def render(self, run: Run, out: Path) -> None:
         results = {key: result.model_dump(mode="json") for key, result in run.results.items()}
         left_out = _left_out(run)
-        with out.open("wb") as file:
+        with open_output(out) as file:
             file.write(b'{"manifest":' + orjson.dumps(run.manifest.model_dump(mode="json")))
             file.write(b',"results":' + orjson.dumps(results))
             file.write(b',"tables_left_out":' + orjson.dumps(left_out))

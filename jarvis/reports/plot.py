@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from jarvis.errors import JarvisError
+from jarvis.output import write_output
 from jarvis.reports import sections
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
@@ -51,7 +52,7 @@ class PlotReporter(Reporter):
         from jarvis.charts.breakdown import time_breakdown
 
         chart = time_breakdown(time_parts(run), REST, LIGHT)
-        out.write_bytes(vl_convert.vegalite_to_png(chart.to_dict(), scale=SCALE))
+        write_output(out, vl_convert.vegalite_to_png(chart.to_dict(), scale=SCALE))
 
 
 def check_drawing() -> None:

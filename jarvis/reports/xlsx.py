@@ -20,6 +20,7 @@ from openpyxl.styles import Font
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
+from jarvis.output import open_output
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
@@ -173,7 +174,8 @@ def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) ->
     """Copy an archive to ``path`` with the rows of its tabs, without the moment it was made."""
     with (
         zipfile.ZipFile(buffer) as source,
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target,
+        open_output(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target,
     ):
         for name in source.namelist():
             content = source.read(name)

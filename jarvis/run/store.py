@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jarvis.errors import NotARunError, OutputFolderError, RunVersionError
+from jarvis.output import write_output
 from jarvis.parquet import write_parquet
 from jarvis.run.run import RESULTS, Run, read_manifest
 from jarvis.staging import staged_folder
@@ -49,8 +50,6 @@ def write_run(run: Run, root: Path) -> None:
     """Write manifest, results and tables of a run into ``root``; the manifest comes last."""
     paths = RunPaths(root)
     for name in run.manifest.tables:
-        path = paths.table(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_parquet(run.table(name), path)
-    paths.results.write_bytes(RESULTS.dump_json(dict(run.results), indent=2))
-    paths.manifest.write_text(run.manifest.model_dump_json(indent=2), encoding="utf-8")
+        write_parquet(run.table(name), paths.table(name))
+    write_output(paths.results, RESULTS.dump_json(dict(run.results), indent=2))
+    write_output(paths.manifest, run.manifest.model_dump_json(indent=2))

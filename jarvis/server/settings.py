@@ -38,6 +38,7 @@ BELOW_THE_SERVER = (
     "trace_roots",
     "max_unpacked_gb",
     "max_unpacked_ratio",
+    "max_output_mb",
     "trace_cache_mb",
 )
 """Settings that layers below read from the environment, where the file's values are put."""
@@ -191,6 +192,13 @@ class Settings(BaseSettings):
         gt=0,
         allow_inf_nan=False,
         description="most that a trace may unpack to, as a multiple of its size",
+    )
+    max_output_mb: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="most that one analysis may write; by default 512 MB or 200 times the JSON of "
+        "its trace, whichever is smaller, but at least 64 MB",
     )
     trace_cache_mb: float | None = Field(
         None,

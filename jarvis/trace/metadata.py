@@ -18,7 +18,10 @@ STEP_PREFIX = "ProfilerStep#"
 
 
 class TraceInfo(BaseModel):
-    """What the trace says about itself; ``form`` is a report where one stands in its place."""
+    """What the trace says about itself; ``form`` is a report where one stands in its place.
+
+    ``size_bytes`` is the size of the file, ``json_bytes`` what it unpacks to.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,6 +31,7 @@ class TraceInfo(BaseModel):
     path: str
     sha256: str
     size_bytes: int
+    json_bytes: int | None = None
     origin: Literal["recorded", "simulated"]
     device_names: tuple[str, ...]
     compute_units: int | None
@@ -67,6 +71,7 @@ def trace_info(
         path=str(raw.path),
         sha256=raw.sha256,
         size_bytes=raw.size_bytes,
+        json_bytes=raw.json_bytes,
         origin="simulated" if is_simulated else "recorded",
         device_names=tuple(dict.fromkeys(str(d.get("name", "")) for d in devices)),
         compute_units=next((n for d in devices if (n := _whole(d.get("numSms")))), None),

@@ -33,6 +33,7 @@ class RawTrace:
     path: Path
     sha256: str
     size_bytes: int
+    json_bytes: int
     store: EventStore
     event_count: int
     metadata: dict[str, Any]

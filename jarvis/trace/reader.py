@@ -42,6 +42,7 @@ def read_raw(
             path=path,
             sha256=source.sha256(),
             size_bytes=source.size_bytes,
+            json_bytes=source.json_bytes,
             store=read.store,
             event_count=read.event_count,
             metadata=read.metadata,

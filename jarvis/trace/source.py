@@ -118,13 +118,14 @@ class _Archive:
 
 
 class Source:
-    """An open trace file; ``damage`` says why its text ends early, if it does."""
+    """An open trace file; ``damage`` says why its text ends early; ``json_bytes`` were read."""
 
     def __init__(
         self, path: Path, stored: _Hashed | _Archive, text: IO[bytes], size_bytes: int
     ) -> None:
         self.path = path
         self.size_bytes = size_bytes
+        self.json_bytes = 0
         self.damage: str | None = None
         self._stored = stored
         self._text = text
@@ -157,6 +158,7 @@ class Source:
             if not count:
                 break
             filled += count
+        self.json_bytes += filled
         return filled
 
 

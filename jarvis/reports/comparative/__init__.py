@@ -7,6 +7,7 @@ analysed with a reference.
 from pathlib import Path
 
 from jarvis.comparison import Comparison
+from jarvis.output import write_output
 from jarvis.reports.comparative.data import write_data
 from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.rough import rough_markdown
@@ -22,5 +23,5 @@ def write_comparison(comparison: Comparison, target: Run, reference: Run, root: 
     subject = Subject(comparison, target, reference)
     paths = RunPaths(root)
     for kind, markdown in (("fair", fair_markdown), ("rough", rough_markdown)):
-        paths.comparative_report(kind).write_text(markdown(subject), encoding="utf-8")
+        write_output(paths.comparative_report(kind), markdown(subject))
     write_data(subject, root)

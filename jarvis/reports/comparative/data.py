@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 
 from jarvis.comparison import Role
+from jarvis.output import write_output
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.csv import write_csvs
 from jarvis.workspace import RunPaths
@@ -17,7 +18,7 @@ def write_data(subject: Subject, root: Path) -> None:
     """
     path = RunPaths(root).comparison
     write_csvs(subject.comparison.tables(), path.parent)
-    path.write_bytes(orjson.dumps(_facts(subject), option=orjson.OPT_INDENT_2))
+    write_output(path, orjson.dumps(_facts(subject), option=orjson.OPT_INDENT_2))
 
 
 def _facts(subject: Subject) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from jarvis.output import write_output
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
@@ -19,7 +20,7 @@ class HtmlReporter(Reporter):
         return paths.standalone_html
 
     def render(self, run: Run, out: Path) -> None:
-        out.write_text(html_document(run, run_folder(run, out)), encoding="utf-8")
+        write_output(out, html_document(run, run_folder(run, out)))
 
 
 def html_document(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
