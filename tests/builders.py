@@ -188,11 +188,12 @@ class TraceBuilder:
 
     @staticmethod
     def _arguments(dims: list[Any], options: dict[str, Any]) -> dict[str, Any]:
-        dense = [contiguous(d) for d in dims]
         return {
             "Input Dims": dims,
             "Input type": options.get("types", ["c10::BFloat16" if d else "" for d in dims]),
-            "Input Strides": options.get("strides", dense),
+            "Input Strides": options["strides"]
+            if "strides" in options
+            else [*map(contiguous, dims)],
             "Concrete Inputs": options.get("concrete", ["" for _ in dims]),
         }
 

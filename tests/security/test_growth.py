@@ -1,0 +1,208 @@
+"""What an analysis costs grows with its input, n log n at most: counted, not timed.
+
+A cost may have a part that is always there; so the growth from 2n to 4n is compared with that from
+n to 2n, which is twice as much where a cost is linear and four times where it is quadratic.
+"""
+
+import ast
+import cProfile
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from jarvis import literals
+from jarvis.cli import main
+from jarvis.perf_models import OpCost, OpSignature, Registry, triton
+from jarvis.perf_report import PerfReport
+from jarvis.perf_report.host_timeline import MAX_BINS, HostTimeline
+from jarvis.run import Run
+from jarvis.run.tree_data import read_tree_data
+from jarvis.server import jobs
+from jarvis.server.database import JobState, database
+from jarvis.server.job_kinds import Analyze
+from jarvis.server.submission import Submission
+from jarvis.wording import MAX_NAME_LENGTH
+from jarvis.workspace import RunPaths, analyses_dir
+from tests import growing
+from tests.dashboard.inline_jobs import work_off
+
+MOST = 2.3
+"""Times per doubling."""
+
+MB = 1_000_000
+SLACK = {"written": 0.05 * MB, "peak": 1.0 * MB, "calls": 20_000}
+"""Growth that is noise: tables of Python double their room at once."""
+
+SIZES = {
+    growing.arguments: 250,
+    growing.tensor_list: 2000,
+    growing.fused_names: 250,
+    growing.long_names: 300,
+    growing.depth: 200,
+    growing.nested_operations: 101,  # beyond the rows that have call chains in their metrics
+    growing.chained_operators: 100,
+    growing.shapes: 30,
+    growing.operations: 250,
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes in the run directory, most memory of Python objects, calls of functions."""
+
+    written: int
+    peak: int
+    calls: int
+
+
+def cost_of(work: Callable[[], object], folder: Path) -> Cost:
+    """Do some work, whose files are then in ``folder``."""
+    profile = cProfile.Profile()
+    tracemalloc.start()
+    try:
+        profile.runcall(work)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return Cost(written_bytes(folder), peak, sum(entry.callcount for entry in profile.getstats()))
+
+
+def written_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def assert_linear(costs: list[Cost]) -> None:
+    assert len(costs) == 3
+    for what, slack in SLACK.items():
+        small, middle, large = (getattr(cost, what) for cost in costs)
+        most = MOST * max(middle - small, 0) + slack
+        assert large - middle <= most, f"{what}: {small:,}, {middle:,}, {large:,}"
+
+
+@pytest.fixture(autouse=True)
+def no_trace_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JARVIS_TRACE_CACHE_MB", "0")
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Import what an analysis needs before anything is counted."""
+    folder = tmp_path_factory.mktemp("warm")
+    path = growing.shapes(2).write(folder / "trace.json")
+    assert main(["analyze", str(path), "--output-dir", str(folder / "run")]) == 0
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize("build", SIZES, ids=lambda build: build.__name__)
+def test_an_analysis_grows_with_its_input(
+    tmp_path: Path, build: Callable[[int], growing.TraceBuilder]
+) -> None:
+    costs = []
+    for times in (1, 2, 4):
+        path = build(SIZES[build] * times).write(tmp_path / f"{times}.json")
+        out = tmp_path / f"run-{times}"
+        command = ["analyze", str(path), "--output-dir", str(out)]
+        costs.append(cost_of(partial(main, command), out))
+        assert (out / "manifest.json").is_file()
+    assert_linear(costs)
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_job_grows_with_its_input(tmp_path: Path) -> None:
+    engine = database()
+    costs = []
+    for times in (1, 2, 4):
+        path = growing.chained_operators(100 * times).write(tmp_path / f"{times}.json")
+        job = jobs.submit(engine, Analyze(Submission(path)).new_job())
+        before = set(analyses_dir().glob("*"))
+        costs.append(cost_of(lambda: work_off(engine), Path("nowhere")))
+        assert jobs.find(engine, job.id).state is JobState.DONE
+        (made,) = set(analyses_dir().glob("*")) - before
+        costs[-1] = replace(costs[-1], written=written_bytes(made))
+    engine.dispose()
+    assert_linear(costs)
+
+
+def test_arguments_are_parsed_once_for_each_distinct_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    literal_eval = ast.literal_eval
+
+    def counted(text: str) -> object:
+        parsed.append(text)
+        return literal_eval(text)
+
+    monkeypatch.setattr(ast, "literal_eval", counted)
+    literals._parse.cache_clear()
+    built = growing.shapes(20)
+    path = built.write(tmp_path / "trace.json")
+    assert main(["analyze", str(path), "--output-dir", str(tmp_path / "run")]) == 0
+    assert parsed
+    rows = Run.load(tmp_path / "run").table("operations").height
+    assert len(parsed) <= 4 * rows  # shapes, strides, types and values of each row
+
+
+def test_the_operators_in_a_fused_name_are_looked_up_in_linear_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up: list[str] = []
+
+    class Counted(frozenset[str]):
+        def __contains__(self, name: object) -> bool:
+            looked_up.append(str(name))
+            return super().__contains__(name)
+
+    monkeypatch.setattr(triton, "ATEN_NAMES", Counted(triton.ATEN_NAMES))
+    counts = []
+    for tokens in (200, 400, 800):
+        looked_up.clear()
+        triton.fused_ops("triton_poi_fused_" + "add_" * tokens + "nothing_0")
+        counts.append(len(looked_up))
+    assert counts[2] - counts[1] <= MOST * (counts[1] - counts[0])
+    assert max(map(len, looked_up)) < 100
+
+
+def test_the_spans_of_host_threads_are_bounded_together() -> None:
+    timeline = HostTimeline(growing.threads(130).read())
+    assert timeline.threads.height == 130
+    assert 0 < timeline.bins.height <= MAX_BINS
+
+
+def test_perf_models_see_no_name_beyond_the_limit(tmp_path: Path) -> None:
+    seen: list[OpSignature] = []
+
+    def cost(op: OpSignature) -> OpCost:
+        seen.append(op)
+        return OpCost(flops=1, bytes=1)
+
+    registry = Registry()
+    registry.perf_model("aten::cat", category="other", sheet="", needs_kernels=True)(cost)
+    read = growing.kernel_names(10_000).read()
+    PerfReport(read, None, registry=registry).table("operations")
+    names = [name for op in seen for name in (op.name, *op.kernel_names)]
+    assert max(map(len, names)) == MAX_NAME_LENGTH
+
+
+def test_a_trace_that_gave_half_a_gigabyte_gives_some_megabytes(tmp_path: Path) -> None:
+    """300 operations below 1,000 calls with names of 1,900 letters, in a process of its own."""
+    built = growing.nested(1_000, operations=300, letters=1_900)
+    path = built.write(tmp_path / "trace.json")
+    command = [sys.executable, "-m", "jarvis.cli", "analyze", str(path)]
+    process = subprocess.Popen([*command, "--output-dir", str(tmp_path / "run")])
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = status
+    assert status == 0
+    assert used.ru_maxrss * 1024 < 600 * MB
+    assert written_bytes(tmp_path / "run") < 20 * MB
+    tree = read_tree_data(RunPaths(tmp_path / "run").tree_data("gemm").read_bytes())
+    assert len(tree) == 300
+    assert {len(path.parent_chain) for path in tree.values()} == {1_000}
