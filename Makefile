@@ -10,7 +10,7 @@ PORT ?= 8501
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test check format golden docs pictures bench bench-dashboard bench-team bench-uploads fuzz clean replays
+.PHONY: help setup setup-replay run test check format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -72,6 +72,9 @@ bench-team: setup ## measure a team at work: jobs while many browse, uploads, th
 
 bench-uploads: setup ## measure a trace of 1 GB that comes in by a browser and by jarvis push
 	$(BIN)/python -m benchmarks.uploads --page benchmarks/README.md
+
+bench-growth: setup ## measure how an analysis grows with each kind of input
+	$(BIN)/python -m benchmarks.growth --page benchmarks/README.md
 
 fuzz: setup ## read 100,000 broken traces, every index checked (about 15 minutes)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.trace.fuzz
