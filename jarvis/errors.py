@@ -2,7 +2,7 @@
 
 JarvisError
 ├── TraceError          UnreadableTraceError · NotAProfilerTraceError · EmptyTraceError
-│                       UnknownCallError
+│                       UnknownCallError · TooManyOverlapsError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── ExtensionFileError
@@ -68,6 +68,16 @@ class UnknownCallError(TraceError):
         super().__init__(
             f"{file_name} has no call {uid}: no host call and no GPU work has this uid. Take one "
             "from a column ex_UID or uid of the report, or look for a call by its name."
+        )
+
+
+class TooManyOverlapsError(TraceError):
+    """So many GPU events run at the same time that their pairs do not fit into memory."""
+
+    def __init__(self, pairs: int) -> None:
+        super().__init__(
+            f"{pairs:,} pairs of GPU events of the trace run at the same time, more than a report "
+            "can list. Leave the overlap information out (--include-overlap-info)."
         )
 
 

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
+from jarvis.errors import TooManyOverlapsError
 from jarvis.perf_report.calls import statistics, with_kernel_details
 from jarvis.perf_report.intervals import END, busy_ns
 from jarvis.perf_report.work import GpuWork
@@ -14,6 +16,10 @@ OVERLAP_SUFFIX = "_kl_overlap"
 
 LEAST_OVERLAP_NS = 1_000
 """Two GPU events overlap where they run at the same time for at least this long."""
+
+ALWAYS_ALLOWED_PAIRS = 500_000
+MAX_PAIRS_PER_EVENT = 50
+"""Every event beside every other one makes n x n pairs; a recording has a few streams at a time."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,12 @@ def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
     """Rows ``gpu_uid, ts_ns, dur_ns`` (of the overlap) ``, name, stream, partner_dur_ns``.
 
     A row for each event of a pair, with the other one as its partner. The events are those that
-    the timeline counts; two on the same known stream are no pair.
+    the timeline counts; two on the same known stream are no pair. Raises TooManyOverlapsError.
     """
     events = work.window.filter(pl.col("dur_ns") >= LEAST_OVERLAP_NS).select(
         "uid", "name", "stream", "ts_ns", "dur_ns", end_ns=END
     )
+    _check_pairs(events)
     pairs = (
         events.join_where(
             events,
@@ -65,6 +72,16 @@ def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
         stream="stream_right",
         partner_dur_ns="dur_ns_right",
     )
+
+
+def _check_pairs(events: pl.DataFrame) -> None:
+    """Raise TooManyOverlapsError where events overlap too often, on whichever stream."""
+    starts, ends = (events[name].sort().to_numpy() for name in ("ts_ns", "end_ns"))
+    begun_before_the_end = int(np.searchsorted(starts, ends).sum())
+    ended_before_the_start = int(np.searchsorted(ends, starts, side="right").sum())
+    pairs = begun_before_the_end - ended_before_the_start
+    if pairs > max(ALWAYS_ALLOWED_PAIRS, MAX_PAIRS_PER_EVENT * events.height):
+        raise TooManyOverlapsError(pairs)
 
 
 def overlaps(work: pl.DataFrame, pairs: pl.DataFrame) -> Overlaps:

@@ -20,7 +20,7 @@ import pytest
 from jarvis import literals
 from jarvis.cli import main
 from jarvis.perf_models import OpCost, OpSignature, Registry, triton
-from jarvis.perf_report import PerfReport
+from jarvis.perf_report import PerfReport, overlap
 from jarvis.perf_report.host_timeline import MAX_BINS, HostTimeline
 from jarvis.run import Run
 from jarvis.run.tree_data import read_tree_data
@@ -175,6 +175,18 @@ def test_the_spans_of_host_threads_are_bounded_together() -> None:
     timeline = HostTimeline(growing.threads(130).read())
     assert timeline.threads.height == 130
     assert 0 < timeline.bins.height <= MAX_BINS
+
+
+def test_more_overlaps_than_a_report_can_list_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = growing.streams(120).write(tmp_path / "trace.json")
+    command = ["report", str(path), "--output-xlsx-path", str(tmp_path / "r.xlsx")]
+    assert main([*command, "--include-overlap-info"]) == 0
+    monkeypatch.setattr(overlap, "ALWAYS_ALLOWED_PAIRS", 1_000)
+    assert main([*command, "--include-overlap-info"]) == 1
+    assert "pairs of GPU events of the trace run at the same time" in capsys.readouterr().err
+    assert main(command) == 0
 
 
 def test_perf_models_see_no_name_beyond_the_limit(tmp_path: Path) -> None:
