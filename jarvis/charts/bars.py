@@ -41,6 +41,9 @@ _BAR_STEP = 27
 _TOP_ROOM = 62
 """Pixels of a bar chart that are not bars: the axis and its title."""
 
+_LEGEND_ROOM = 66
+"""Pixels of a legend above the bars, with the distances of the theme."""
+
 _VALUE_ROOM = 1.3
 """On half a page of 1280 px the value behind a bar takes a quarter of the longest one."""
 
@@ -202,7 +205,7 @@ def _bars_spec(
             tooltip=tooltip(lines),
         )
     )
-    return specification(chart.properties(height=_height(count) + (30 if groups else 0)))
+    return specification(chart.properties(height=_height(count) + (_LEGEND_ROOM if groups else 0)))
 
 
 def scatter(
