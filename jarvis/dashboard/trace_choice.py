@@ -38,13 +38,16 @@ def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
             "A simulated training step (transformer and convolution blocks on eight ranks): it was "
             "computed, not recorded, and every page says so."
         )
-        return _sample(home())
+        return _sample(str(home()))
     return None
 
 
 @st.cache_resource(max_entries=8, show_spinner="Computing the sample")
-def _sample(_: Path) -> Path:
-    """The sample in the home folder: computed once for all visitors."""
+def _sample(home_folder: str) -> Path:
+    """The sample in the home folder: computed once for all visitors.
+
+    Streamlit tells homes apart by the parameter, unless its name begins with an underscore.
+    """
     return sample_trace()
 
 
