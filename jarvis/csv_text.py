@@ -1,34 +1,90 @@
-"""Texts of a trace in CSV files: a spreadsheet program would run one that looks like a formula.
+"""Write CSV files whose texts no spreadsheet program runs as a formula, and read them back.
 
-Such a text gets an apostrophe in front, which these programs take as "this is text"; reading takes
-it away again. All other texts, and all that recordings are known to hold, stay as they are.
+An apostrophe goes in front of what looks like a formula, at every place where such a program may
+begin a cell: at the start of a text, and behind each line separator, control character or
+semicolon in it (a program that splits cells at semicolons does not honor the quotes of a comma).
+Reading takes the apostrophes away again. All other texts, and all that recordings are known to
+hold, stay as they are.
 """
 
+import csv
+import math
 import re
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TextIO
 
 import polars as pl
 
-_NUMBER = r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?"
-_FORMULA = r"^'*\s*[=+\-@＝＋－＠]"  # noqa: RUF001 - some programs take the wide ones too
-_RISKY, _PLAIN = re.compile(_FORMULA), re.compile(_NUMBER)
-_GUARDED = "^'(" + _FORMULA.removeprefix("^") + ")"
+from jarvis.output import open_output
+
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
+_STARTS = r"\x00-\x1f\x7f-\x9f\u2028\u2029;"
+_SKIPPED = rf"'\s\ufeff{_STARTS}"
+_FORMULA = "=+@＝＋－＠-"  # noqa: RUF001 - some programs take the wide ones too
+_RUN = re.compile(f"[{_SKIPPED}]++[{_FORMULA}]?|^[{_FORMULA}]")
+"""All that may stand before a formula, taken as a whole: a search from each start is quadratic."""
+
+_START, _GUARDED_START = re.compile(f"([{_STARTS}])"), re.compile(f"([{_STARTS}])'")
+_MAY_BE_GUARDED = f"(?:^|[{_STARTS}])'[{_SKIPPED}]*[{_FORMULA}]"
 
 
 def guarded(text: str) -> str:
-    """``text`` as a CSV file can hold it without becoming a formula."""
-    is_formula = _RISKY.match(text) and not _PLAIN.fullmatch(text)
-    return f"'{text}" if is_formula else text
+    """Return ``text`` as a CSV file can hold it without becoming a formula."""
+    return text if _NUMBER.fullmatch(text) else _RUN.sub(_guarded_run, text)
 
 
-def guarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """A table with its texts and its labels guarded."""
-    text = pl.col(pl.String)
-    is_formula = text.str.contains(_FORMULA) & ~text.str.contains(f"^{_NUMBER}$")
-    rows = frame.with_columns(pl.when(is_formula).then("'" + text).otherwise(text).name.keep())
-    return rows.rename({name: guarded(name) for name in rows.columns})
+def unguarded(text: str) -> str:
+    """Return the text that ``guarded`` was given."""
+    return _RUN.sub(_unguarded_run, text)
+
+
+def _guarded_run(run: re.Match[str]) -> str:
+    if run[0][-1] not in _FORMULA:
+        return run[0]
+    return ("" if run.start() else "'") + _START.sub(r"\1'", run[0])
+
+
+def _unguarded_run(run: re.Match[str]) -> str:
+    if run[0][-1] not in _FORMULA:
+        return run[0]
+    text = run[0] if run.start() else run[0].removeprefix("'")
+    return _GUARDED_START.sub(r"\1", text)
+
+
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write a header and the rows, without an index, with nothing for null and NaN."""
+    with open_output(path) as raw, TextIOWrapper(raw, "utf-8", "replace", "") as file:
+        # Python 3.11 quotes the characters of its line terminator alone, and so not a bare CR.
+        writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
+        writer.writerow(map(guarded, frame.columns))
+        writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
 
 
 def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """The texts and labels that were guarded."""
-    rows = frame.with_columns(pl.col(pl.String).str.replace(_GUARDED, "${1}"))
-    return rows.rename({name: re.sub(_GUARDED, r"\1", name) for name in rows.columns})
+    """Return a table that was read from a CSV file with its texts and labels as they were."""
+    columns = [_unguarded(column) for column in frame.iter_columns()]
+    return pl.DataFrame(columns).rename({name: unguarded(name) for name in frame.columns})
+
+
+def _unguarded(cells: pl.Series) -> pl.Series:
+    if cells.dtype != pl.String:
+        return cells
+    found = cells.filter(cells.str.contains(_MAY_BE_GUARDED)).unique().to_list()
+    return cells.replace(found, [unguarded(text) for text in found]) if found else cells
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str):
+        return guarded(value)
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+class _UnixLines:
+    """A file whose rows end in LF where the writer ends them in CR LF."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, row: str) -> int:
+        return self._file.write(row.removesuffix("\r\n") + "\n")

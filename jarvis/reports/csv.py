@@ -1,15 +1,11 @@
 """The performance report as a folder of CSV files, one per sheet, as TraceLens writes them."""
 
-import csv
-import math
 from collections.abc import Mapping
-from io import TextIOWrapper
 from pathlib import Path
 
 import polars as pl
 
-from jarvis.csv_text import guarded
-from jarvis.output import open_output
+from jarvis.csv_text import write_csv
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
@@ -24,21 +20,9 @@ def write_csvs(sheets: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
     written = []
     for name, frame in sheets.items():
         path = folder / f"{name}.csv"
-        with (
-            open_output(path) as raw,
-            TextIOWrapper(raw, "utf-8", "replace", "") as file,
-        ):
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(map(guarded, frame.columns))
-            writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
+        write_csv(frame, path)
         written.append(path)
     return written
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str):
-        return guarded(value)
-    return "" if isinstance(value, float) and math.isnan(value) else value
 
 
 class CsvReporter(Reporter):

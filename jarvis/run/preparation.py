@@ -11,9 +11,9 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis.analyses.operations import DETAILS
-from jarvis.csv_text import guarded_columns
+from jarvis.csv_text import write_csv
 from jarvis.findings import AnalysisResult, Severity
-from jarvis.output import open_output, write_output
+from jarvis.output import write_output
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.call_paths import CallPath
 from jarvis.perf_report.sheets import sheets
@@ -114,7 +114,7 @@ class Preparation:
                 category_metrics(chosen, result, details, fused),
             )
             if rows.height:
-                _write_csv(paths.operations_csv(key), _category_sheet(unified, rows, details))
+                write_csv(_category_sheet(unified, rows, details), paths.operations_csv(key))
             if call_paths := self.run.call_paths(key):
                 write_output(paths.tree_data(key), tree_data(call_paths))
         for key, data in prepared.items():
@@ -280,11 +280,6 @@ def _category_sheet(
         .join(unified, on="uid", how="left", maintain_order="left")
         .select(*(c for c in unified.columns if c != "uid"), *present, "module_path")
     )
-
-
-def _write_csv(path: Path, frame: pl.DataFrame) -> None:
-    with open_output(path) as file:
-        guarded_columns(frame).write_csv(file)
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

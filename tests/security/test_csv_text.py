@@ -1,6 +1,9 @@
 """What a spreadsheet program would run is guarded, and comes back as it was."""
 
+import json
+import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -8,14 +11,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis.csv_text import guarded, guarded_columns, unguarded_columns
+from jarvis.cli import main
+from jarvis.csv_text import guarded, unguarded
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.reading import read_report
+from tests.builders import trace
 
-TEXTS = st.text(alphabet="=+-@'\t 1.e5aA(＝", min_size=1, max_size=8)  # noqa: RUF001
+RECORD_ENDS = "\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+TEXTS = st.text(
+    alphabet=f"=+-@'\t 1.e5aA(\";,＝{RECORD_ENDS}",  # noqa: RUF001
+    min_size=1,
+    max_size=8,
+)
+FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")  # noqa: RUF001
+NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?|-inf", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-2+3", "@SUM(1)", "\t=1", " =1", "'=1", "＝1"])  # noqa: RUF001
+def spreadsheet_cells(text: str, separator: str) -> Iterator[str]:
+    """The cells as a spreadsheet program reads them.
+
+    A quote at the start of a cell quotes up to the next single quote; elsewhere any line separator
+    ends the record, and ``separator`` the cell.
+    """
+    cell, is_quoted, at = "", False, 0
+    while at < len(text):
+        letter = text[at]
+        if is_quoted and letter == '"' and text[at + 1 : at + 2] == '"':
+            cell += letter
+            at += 1
+        elif letter == '"' and (is_quoted or not cell):
+            is_quoted = not is_quoted
+        elif not is_quoted and (letter == separator or letter in RECORD_ENDS):
+            yield cell
+            cell = ""
+        else:
+            cell += letter
+        at += 1
+    yield cell
+
+
+def formulas(file: Path) -> list[str]:
+    """What a spreadsheet program would run, however it is set to split cells."""
+    text = file.read_bytes().decode()
+    cells = (cell for separator in ",;\t" for cell in spreadsheet_cells(text, separator))
+    return [cell for cell in cells if FORMULA.match(cell) and not NUMBER.fullmatch(cell)]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-2+3", "@SUM(1)", " =1", "'=1", "＝1"])  # noqa: RUF001
 def test_formulas_get_an_apostrophe(text: str) -> None:
     assert guarded(text) == f"'{text}"
 
@@ -25,18 +67,63 @@ def test_other_texts_stay(text: str) -> None:
     assert guarded(text) == text
 
 
-@given(st.lists(TEXTS, min_size=1))
-def test_a_table_is_guarded_like_its_cells(texts: list[str]) -> None:
-    frame = pl.DataFrame({"=a": texts, "n": [-1] * len(texts)})
-    written = guarded_columns(frame)
-    assert written.columns == ["'=a", "n"]
-    assert written["'=a"].to_list() == [guarded(text) for text in texts]
-    assert unguarded_columns(written).equals(frame)
+@pytest.mark.parametrize("end", RECORD_ENDS)
+def test_a_formula_behind_a_line_separator_gets_an_apostrophe(end: str) -> None:
+    assert guarded(f"evil{end}=1+1") == f"evil{end}'=1+1"
+    assert guarded(f"{end}\t=1{end}x{end}-2+3").count("'") == 4
+
+
+@given(TEXTS)
+def test_a_guarded_text_comes_back(text: str) -> None:
+    assert unguarded(guarded(text)) == text
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5))
-def test_names_come_back_from_a_file(texts: list[str]) -> None:
+def test_names_come_back_from_a_file_that_runs_nothing(texts: list[str]) -> None:
     frame = pl.DataFrame({"name": texts, "dur": [1.0] * len(texts)})
     with tempfile.TemporaryDirectory() as folder:
         write_csvs({"ops_summary": frame}, Path(folder))
         assert read_report(folder)["ops_summary"]["name"].to_list() == texts
+        assert formulas(Path(folder) / "ops_summary.csv") == []
+
+
+def test_labels_come_back(tmp_path: Path) -> None:
+    write_csvs({"ops_summary": pl.DataFrame({"=a": ["x"], "b\r@c": ["y"]})}, tmp_path)
+    assert formulas(tmp_path / "ops_summary.csv") == []
+    assert read_report(tmp_path)["ops_summary"].columns == ["=a", "b\r@c"]
+
+
+def test_no_csv_file_of_any_command_holds_a_formula(tmp_path: Path) -> None:
+    evil = "evil\r=cmd|'/C calc'!A0\u2028@SUM(A1:A9)\x0b\t+1+1;=2+2"
+    built = trace()
+    for _ in range(3):
+        built.op(evil, [[8, 4]]).launches(f"{evil} kernel", us=20)
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps(built.document()), encoding="utf-8")
+    run = tmp_path / "run"
+    commands = [
+        ["analyze", str(file), "--output-dir", str(run)],
+        ["report", str(file), "--output_csvs_dir", str(tmp_path / "report")],
+        ["export", str(run), "--format", "csv", "-o", str(tmp_path / "export")],
+        ["compare", str(run), str(run), "--output_csvs_dir", str(tmp_path / "comparison")],
+    ]
+    for command in commands:
+        assert main(command) == 0, command
+    folders = (
+        run / "perf_report_csvs",
+        run / "category_data",
+        *map(
+            tmp_path.joinpath,
+            (
+                "report",
+                "export",
+                "comparison",
+            ),
+        ),
+    )
+    for folder in folders:
+        files = list(folder.glob("*.csv"))
+        assert files, folder
+        assert any("evil" in file.read_text(encoding="utf-8") for file in files), folder
+        for path in files:
+            assert formulas(path) == [], path
