@@ -1,5 +1,6 @@
 """Numbers, names and tensors inside the sentences of findings and in the cells of reports."""
 
+import json
 import math
 import re
 from typing import Any
@@ -93,6 +94,17 @@ def quoted(name: str) -> str:
     """A name from the trace, in backticks, on one line, and not too long."""
     flat = " ".join(name.replace("`", "'").split())
     return f"`{flat if len(flat) <= NAME_LENGTH else flat[: NAME_LENGTH - 1] + '…'}`"
+
+
+def escaped(text: str) -> str:
+    """Return ``text`` with JSON escapes for all control, reordering and invisible characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(letter: str) -> str:
+    return json.dumps(letter)[1:-1].replace("\x7f", "\\u007f")
 
 
 def listed(items: list[str], limit: int = 3) -> str:

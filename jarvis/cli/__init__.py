@@ -29,6 +29,7 @@ from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
 from jarvis.cli.sample import add_sample
 from jarvis.cli.serve import add_serve
+from jarvis.cli.terminal import print_line, print_text
 from jarvis.cli.token import add_token
 from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
@@ -66,21 +67,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()  # here, so that a reader who has gone is met here too
     except JarvisError as error:
-        print(f"jarvis: {error}", file=sys.stderr)
+        print_line(f"jarvis: {error}", sys.stderr)
         return ExitCode.FAILED
     except BrokenPipeError:
         _close_pipes()
         return ExitCode.OK
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(
+        print_line(
             f"jarvis: {where}{error.strerror or error}. Check that it exists and may be written, "
             "or choose another place.",
-            file=sys.stderr,
+            sys.stderr,
         )
         return ExitCode.FAILED
     except KeyboardInterrupt:
-        print("jarvis: stopped.", file=sys.stderr)
+        print_line("jarvis: stopped.", sys.stderr)
         return ExitCode.INTERRUPTED
     return code
 
@@ -116,13 +117,22 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from jarvis.product import product_version
 
-        print(f"jarvis {product_version()}, layout {SCHEMA_VERSION}")
+        print_line(f"jarvis {product_version()}, layout {SCHEMA_VERSION}")
         parser.exit()
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose messages quote file names without their control characters."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        if message:
+            print_text(message, sys.stderr)
+        super().exit(status)
 
 
 def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    root = argparse.ArgumentParser(
+    root: argparse.ArgumentParser = _Parser(
         prog="jarvis",
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands
+from jarvis.cli.terminal import print_text
 
 SETUP = {
     "bash": 'eval "$(jarvis completion bash)"  # in ~/.bashrc',
@@ -41,5 +42,5 @@ def answer(parser: Callable[[], argparse.ArgumentParser]) -> None:
 def _completion(arguments: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
-    print(shellcode(["jarvis"], shell=arguments.shell))
+    print_text(shellcode(["jarvis"], shell=arguments.shell))
     return ExitCode.OK

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
+from jarvis.cli.terminal import ask, print_line
 from jarvis.errors import JarvisError
 
 
@@ -29,9 +30,8 @@ def is_confirmed(arguments: argparse.Namespace, lines: Iterable[str]) -> bool:
     if not sys.stdin.isatty():
         raise NotConfirmedError
     for line in lines:
-        print(line, file=sys.stderr)
-    print("Remove this for good? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        print_line(line, sys.stderr)
+    if ask("Remove this for good? [y/N]").strip().lower() in ("y", "yes"):
         return True
-    print("Nothing is removed.", file=sys.stderr)
+    print_line("Nothing is removed.", sys.stderr)
     return False

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from jarvis.cli.shared import print_step
+from jarvis.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Progress, Step
@@ -40,6 +41,6 @@ def _json_lines() -> "Callable[[Step], None]":
         if step.state == "running" and monotonic() - said_at < READING_EVERY_S:
             return
         said_at = monotonic()
-        print(line_of_step(step), file=sys.stderr, flush=True)
+        print_line(line_of_step(step), sys.stderr)
 
     return say

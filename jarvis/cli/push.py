@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
-    ERASE_REST,
     TRACE_HELP,
     Commands,
     add_flag,
@@ -17,6 +16,7 @@ from jarvis.cli.shared import (
     note,
     print_result,
 )
+from jarvis.cli.terminal import print_line, print_progress
 from jarvis.protocol import API, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _push(arguments: argparse.Namespace) -> int:
     from jarvis.cli.remote import Remote
 
     with Remote(arguments.server, arguments.token or os.environ.get(TOKEN_VARIABLE)) as remote:
-        upload = remote.upload(arguments.trace, _print_headway)
+        upload = remote.upload(arguments.trace, print_progress)
         if upload["is_reused"]:
             note(["these bytes are on the server already, and are stored once"])
         job = remote.post(f"{API}/analyses", _asked(arguments, upload["id"]))
@@ -82,7 +82,7 @@ def _push(arguments: argparse.Namespace) -> int:
     print_result(arguments, result, [link])
     if job["state"] in ("failed", "cancelled"):
         reason = job["error"] or "The job was cancelled."
-        print(f"jarvis: {reason}", file=sys.stderr)
+        print_line(f"jarvis: {reason}", sys.stderr)
         return ExitCode.FAILED
     return ExitCode.OK
 
@@ -106,16 +106,8 @@ def _wait(remote: "Remote", job: dict[str, Any]) -> dict[str, Any]:
         for step in job["steps"][said:]:
             said += 1
             place = f"[{said}/{job['step_count']}]"
-            print(f"{place} {step['name']}: {step['elapsed_s']:.1f} s", file=sys.stderr)
+            print_line(f"{place} {step['name']}: {step['elapsed_s']:.1f} s", sys.stderr)
         if job["state"] not in ("queued", "running"):
             return job
         time.sleep(POLL_S)
         job = remote.get(f"{API}/jobs/{job['id']}")
-
-
-def _print_headway(text: str, *, is_last: bool) -> None:
-    """Say to stderr how far the upload is: to a terminal again and again, else at the end."""
-    if sys.stderr.isatty():
-        print(f"{text}{ERASE_REST}", end="\n" if is_last else "\r", file=sys.stderr)
-    elif is_last:
-        print(text, file=sys.stderr)

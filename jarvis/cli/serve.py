@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.shared import Commands, add_flag, add_settings_file, print_step
+from jarvis.cli.terminal import print_line
 from jarvis.workspace import HOME_VARIABLE, home, resource
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         from jarvis.server.submission import Submission, submit
 
         kept = submit(Submission(sample_trace()), print_step)
-        print(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}", flush=True)
+        print_line(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}")
+        sys.stdout.flush()
     # The server runs in the app's folder; paths stay relative to where the user stands.
     os.environ.setdefault(ROOTS_VARIABLE, os.pathsep.join((str(Path.cwd()), str(home()))))
     os.environ[HOME_VARIABLE] = str(home().resolve())

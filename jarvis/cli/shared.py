@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
+from jarvis.cli.terminal import print_line, print_progress
 from jarvis.cli.whole import is_standard_output
 from jarvis.errors import NotARunError, UnknownRunError
 from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, kept_run
@@ -30,9 +31,6 @@ LONG_STEP_S = 1.0
 Commands = argparse._SubParsersAction
 Options = argparse._ActionsContainer
 """A command, or a group of its options."""
-
-ERASE_REST = "\x1b[K"
-"""What a terminal takes as: nothing more in this line."""
 
 
 def add_flag(options: Options, name: str, *others: str, **settings: Any) -> argparse.Action:
@@ -90,9 +88,10 @@ def print_result(
     lines = list(lines)
     is_taken = any(isinstance(line, Path) and is_standard_output(line) for line in lines)
     if arguments.json:
-        lines = [json.dumps(result, indent=2, ensure_ascii=False, default=str)]
+        document = json.dumps(result, indent=2, ensure_ascii=False, default=str)
+        lines = document.split("\n")
     for line in lines:
-        print(line, file=sys.stderr if is_taken else arguments.stdout)
+        print_line(line, sys.stderr if is_taken else arguments.stdout)
 
 
 def kept_folder(given: str) -> Path | None:
@@ -123,25 +122,23 @@ def print_step(step: "Step") -> None:
     if step.state == "running":
         print_reading(step.reading)
     elif step.elapsed_s is None:
-        print(f"[{step.number}/{step.total}] {step.name}", file=sys.stderr)
+        print_line(f"[{step.number}/{step.total}] {step.name}", sys.stderr)
     elif step.elapsed_s >= LONG_STEP_S:
-        rest = ERASE_REST if sys.stderr.isatty() else ""
-        print(f"      took {step.elapsed_s:.1f} s{rest}", file=sys.stderr)
+        print_progress(f"      took {step.elapsed_s:.1f} s", is_last=True)
 
 
 def print_reading(reading: object) -> None:
     """Say to a terminal on stderr how far a file has been read."""
-    if sys.stderr.isatty():
-        print(f"      {reading}{ERASE_REST}", end="\r", file=sys.stderr)
+    print_progress(f"      {reading}")
 
 
 def note(lines: Iterable[str]) -> None:
     """Say to stderr what is good to know, a line each."""
     for line in lines:
-        print(f"note: {line}", file=sys.stderr)
+        print_line(f"note: {line}", sys.stderr)
 
 
 def warn(lines: Iterable[str]) -> None:
     """Say warnings to stderr, a line each."""
     for line in lines:
-        print(f"warning: {line}", file=sys.stderr)
+        print_line(f"warning: {line}", sys.stderr)

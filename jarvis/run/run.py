@@ -50,7 +50,7 @@ class StoredTables(Mapping[str, pl.DataFrame]):
             raise KeyError(name)
         if name not in self._read:
             try:
-                self._read[name] = pl.read_parquet(self.paths.table(name))
+                self._read[name] = pl.read_parquet(self.paths.table(name), glob=False)
             except FileNotFoundError:
                 raise MissingTableError(name, "it was removed, or made anew, meanwhile") from None
         return self._read[name]

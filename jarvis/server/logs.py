@@ -12,6 +12,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from jarvis.server.settings import settings
+from jarvis.wording import escaped
 
 _SILENT = "uvicorn.access"
 """Requests have a line of ours."""
@@ -72,7 +73,10 @@ def _formatter(process: str, *, is_json: bool) -> logging.Formatter:
     else:
         exceptions = structlog.processors.format_exc_info
         renderer = _text
-    return formatter(foreign_pre_chain=_SHARED, processors=[*written, exceptions, renderer])
+    return formatter(
+        foreign_pre_chain=_SHARED,
+        processors=[*written, exceptions, renderer, _without_control_characters],
+    )
 
 
 def _text(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> str:
@@ -98,9 +102,14 @@ def _without_what_says_nothing(_: WrappedLogger, __: str, event: EventDict) -> E
 def _on_one_line(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Control characters as escapes: a name in a message begins no line and colours nothing."""
     for key, value in event.items():
-        if isinstance(value, str) and not value.isprintable():
-            event[key] = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value)
+        if isinstance(value, str):
+            event[key] = escaped(value)
     return event
+
+
+def _without_control_characters(_: WrappedLogger, __: str, line: Any) -> str:
+    """The finished line or lines: an exception quotes names too."""
+    return "\n".join(map(escaped, line.split("\n")))
 
 
 _SHARED: list[Any] = [

@@ -93,7 +93,9 @@ class RunFiles:
         path = self.paths.comparison_table(table)
         if path not in self._rows:
             is_there = path.is_file()
-            self._rows[path] = pl.read_csv(path, infer_schema=False).to_dicts() if is_there else []
+            self._rows[path] = (
+                pl.read_csv(path, infer_schema=False, glob=False).to_dicts() if is_there else []
+            )
         return self._rows[path]
 
     @cached_property
@@ -135,7 +137,8 @@ class RunFiles:
         for category in self.categories:
             rows = self.paths.operations_csv(category["name"])
             if rows.is_file():
-                read = pl.read_csv(rows, columns=["ex_UID", "kernel_time_us"], infer_schema=False)
+                columns = ["ex_UID", "kernel_time_us"]
+                read = pl.read_csv(rows, columns=columns, infer_schema=False, glob=False)
                 times |= {int(uid): float(us) for uid, us in read.iter_rows()}
         return times
 
@@ -147,7 +150,7 @@ class RunFiles:
             return {}
         return {
             kind: (float(ms), float(percent) if percent else None)
-            for kind, ms, percent in pl.read_csv(sheet, infer_schema=False).iter_rows()
+            for kind, ms, percent in pl.read_csv(sheet, infer_schema=False, glob=False).iter_rows()
         }
 
     def time_ms(self, kind: str) -> float:

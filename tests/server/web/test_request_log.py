@@ -60,7 +60,7 @@ def test_a_name_in_a_message_begins_no_line_of_its_own(
     configure_logs("worker")
     logging.getLogger("jarvis.x").warning("read %s", "a\nforged\x1b[31m", extra={"job": "b\nc"})
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(r"warning worker jarvis.x: read a\nforged\x1b[31m job=b\nc")
+    assert line.endswith(r"warning worker jarvis.x: read a\nforged\u001b[31m job=b\nc")
 
 
 def test_what_went_wrong_is_told_in_full(
