@@ -1,15 +1,14 @@
 """No text of a trace, a report or a file name reaches a terminal as a control character."""
 
 import json
-import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from jarvis.cli import main
 from jarvis.wording import escaped
-from tests.builders import trace
 from tests.hostile import NASTY, write_hostile
 
 EVIL = "\x1b]0;title\x07\x1b[2J\u202ex\u200b\r\u2028\x9b31m"
@@ -85,10 +84,8 @@ def test_no_command_prints_a_control_character(
 ) -> None:
     printed = []
     for words in commands(folder):
-        try:
+        with suppress(SystemExit):  # argparse, for options that there are not
             main(words)
-        except SystemExit:  # argparse, for options that there are not
-            pass
         said = capfd.readouterr()
         assert_plain(said.out + said.err)
         printed.append(said.out + said.err)

@@ -55,6 +55,19 @@ class Group:
         """Take a key of all events."""
         self.pairs[key] = [Piece(0, None, values.values, values.kinds)]
 
+    def rows(self, chosen: NDArray[np.bool_]) -> "Group":
+        """Return the events for which ``chosen`` is true."""
+        group = Group(
+            uids=[self.uid()[chosen]],
+            times=([self.time(0)[chosen]], [self.time(1)[chosen]]),
+            codes=tuple([self.text(key)[chosen]] for key in range(TEXT_KEYS)),
+            height=int(chosen.sum()),
+        )
+        for key in self.pairs:
+            values = self.values(key)
+            group.put(key, Values(values.values[chosen], values.kinds[chosen]))
+        return group
+
     def uid(self) -> Integers:
         """Positions in ``traceEvents``."""
         uids: Integers = _joined(self.uids, np.int64)

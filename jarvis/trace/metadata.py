@@ -9,7 +9,7 @@ from jarvis.trace.event_store import EventStore
 from jarvis.trace.layout import MISSING_NS, PH, STRING
 from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.repairs import Repair
-from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
+from jarvis.trace.tables import COMPLETE, CPU_OP, PYTHON_FUNCTION
 
 SIMULATED_KEY = "jarvis_sample"
 """Key under the trace's ``metadata`` that says a sample was simulated or recorded."""
@@ -59,10 +59,8 @@ def trace_info(
     distributed = _dict(raw.metadata.get("distributedInfo"))
     sample = raw.metadata.get("metadata")
     is_simulated = isinstance(sample, dict) and sample.get(SIMULATED_KEY) == "simulated"
-    event_counts = {
-        category: raw.store.group(category).height
-        for category in sorted(c for c in raw.store.categories() if c is not None)
-    }
+    heights = {c: raw.store.group(c).height for c in raw.store.categories() if c is not None}
+    event_counts = {category: height for category, height in sorted(heights.items()) if height}
     steps = annotations.filter(
         (pl.col("cat") == "user_annotation") & pl.col("name").str.starts_with(STEP_PREFIX)
     )
@@ -89,7 +87,7 @@ def trace_info(
 
 def span_ns(store: EventStore) -> int:
     """From the first start to the last end of all complete events."""
-    complete = store.texts.intern(b"X", STRING)
+    complete = store.texts.intern(COMPLETE, STRING)
     first, last = [], []
     for category in store.categories():
         group = store.group(category)

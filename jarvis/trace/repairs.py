@@ -19,6 +19,8 @@ class RepairKind(StrEnum):
     NOT_A_NUMBER = "not_a_number"
     LOST_TEXT = "lost_text"
     NOT_AN_EVENT = "not_an_event"
+    NOT_A_SLICE = "not_a_slice"
+    ODD_ARGUMENT = "odd_argument"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ import numpy as np
 import orjson
 import polars as pl
 
+from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES, Arguments
 from jarvis.trace.event_store import EventStore, Group, Values
-from jarvis.trace.layout import BASE_KEYS, CODE, INTEGER, MISSING_NS, NULL, PH
+from jarvis.trace.layout import BASE_KEYS, CODE, INTEGER, MISSING_NS, NULL, PH, STRING
+from jarvis.trace.repairs import RepairKind
 from jarvis.trace.texts import used_codes
 
 CPU_OP = "cpu_op"
@@ -25,6 +27,16 @@ RUNTIME_CATEGORIES = ("cuda_runtime", "cuda_driver")
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 ANNOTATION_CATEGORIES = ("user_annotation", "gpu_user_annotation")
 FLOW_CATEGORIES = ("ac2g", "fwdbwd")
+SLICE_CATEGORIES = (
+    CPU_OP,
+    PYTHON_FUNCTION,
+    *RUNTIME_CATEGORIES,
+    *GPU_CATEGORIES,
+    *ANNOTATION_CATEGORIES,
+)
+"""Events with a start and a duration: the profiler writes all of them with the phase X."""
+
+COMPLETE = b"X"
 
 
 def _integer(value: Any) -> int | None:
@@ -39,11 +51,6 @@ def _integer(value: Any) -> int | None:
 
 def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else _json(value)
-
-
-def _arguments(value: Any) -> str | None:
-    """A list with an entry for each argument, as JSON text; anything else is no such list."""
-    return _json(value) if isinstance(value, list) else None
 
 
 def _json(value: Any) -> str | None:
@@ -86,10 +93,10 @@ CPU_OPS = (
     *BASE,
     Field("external_id", "External id", pl.Int64, _integer),
     Field("sequence_number", "Sequence number", pl.Int64, _integer),
-    Field("input_dims", "Input Dims", pl.Categorical, _arguments),
-    Field("input_types", "Input type", pl.Categorical, _arguments),
-    Field("input_strides", "Input Strides", pl.Categorical, _arguments),
-    Field("concrete_inputs", "Concrete Inputs", pl.Categorical, _arguments),
+    Field("input_dims", "Input Dims", pl.Categorical, DIMS),
+    Field("input_types", "Input type", pl.Categorical, TYPES),
+    Field("input_strides", "Input Strides", pl.Categorical, STRIDES),
+    Field("concrete_inputs", "Concrete Inputs", pl.Categorical, VALUES),
 )
 RUNTIME = (*BASE, *LINKS)
 GPU_EVENTS = (
@@ -121,6 +128,18 @@ THREAD_LABELS = {
     "process_labels": ("process_label", "labels"),
     "thread_name": ("thread_name", "name"),
 }
+
+
+def drop_incomplete_slices(store: EventStore) -> None:
+    """Remove the slices whose phase is not X, and count them as lost."""
+    complete = store.texts.intern(COMPLETE, STRING)
+    for category in SLICE_CATEGORIES:
+        group = store.group(category)
+        is_complete = group.text(PH) == complete
+        if not is_complete.all():
+            lost = int((~is_complete).sum())
+            store.put(category, group.rows(is_complete))
+            store.repairs.add(RepairKind.NOT_A_SLICE, lost, lost, example=category)
 
 
 def table(
@@ -156,10 +175,13 @@ def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
         )
     numbers = np.unique(values.values[is_number])
     codes = used_codes(values.values[is_code], len(store.texts))
+    texts = store.texts.values(codes, store.repairs)
+    if isinstance(field.read, Arguments):
+        _count_odd(store, field, field.read, texts)
     meanings = [
         field.read(None),
         *(field.read(number) for number in numbers.tolist()),
-        *(field.read(value) for value in store.texts.values(codes, store.repairs)),
+        *(field.read(value) for value in texts),
     ]
     place = np.zeros(len(values.values), np.uint32)
     place[is_number] = 1 + np.searchsorted(numbers, values.values[is_number])
@@ -167,6 +189,11 @@ def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
     place_of_code[codes] = np.arange(1 + len(numbers), len(meanings), dtype=np.uint32)
     place[is_code] = place_of_code[values.values[is_code]]
     return pl.Series(field.column, meanings, dtype=field.dtype)[place]
+
+
+def _count_odd(store: EventStore, field: Field, read: Arguments, texts: list[Any]) -> None:
+    odd = sum(map(read.is_odd, texts))
+    store.repairs.add(RepairKind.ODD_ARGUMENT, odd, example=field.key)
 
 
 METADATA = (

@@ -64,6 +64,7 @@ class Trace:
 def tabulate(raw: RawTrace) -> Trace:
     """Tables of what most of the report needs; each replaces what it was made from."""
     store = raw.store
+    tables.drop_incomplete_slices(store)
     span = span_ns(store)
     threads = tables.thread_names(store)
 

@@ -1,5 +1,6 @@
 """Events as tables, whatever types their fields have."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import polars as pl
 import pytest
 
 from jarvis.trace import Trace, read_trace, tables
-from jarvis.trace.tables import Field, table
+from jarvis.trace.repairs import RepairKind
+from jarvis.trace.tables import CPU_OPS, Field, table
+from jarvis.trace_health import Severity, facts_of, trace_health
 from tests.builders import trace
 
 
@@ -157,4 +160,58 @@ def test_what_no_json_writer_takes_is_missing(tmp_path: Path, value: str) -> Non
         f'"args": {{"Input Dims": {value}}}}}]'
     )
     read = read_trace(path).cpu_ops
-    assert read.select("name", "pid", "input_dims").rows() == [("", None, None)]
+    assert read.select("name", "pid").rows() == [("", None)]
+    assert set(json.loads(read["input_dims"][0])[0]) == set()
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "taken"),
+    [
+        (
+            "Input Dims",
+            [[8, 4], [-8, 4], [[2], []], [True], [1.5], "x", None, {}],
+            "[[8,4],[],[[2],[]],[],[],[],[],[]]",
+        ),
+        ("Input Dims", [[2**32, 2**32], [1] * 65, [[[2]]], [2**62]], f"[[],[],[],[{2**62}]]"),
+        ("Input Strides", [[4, 1], [-1], [2**70], [[1], [0]]], "[[4,1],[],[],[[1],[0]]]"),
+        ("Input type", ["float", 1, None, ["float"], {}], '["float","","","",""]'),
+        ("Concrete Inputs", ["1", 2, None, [3], {}], '["1",2,null,"",""]'),
+    ],
+)
+def test_arguments_that_no_operator_has_are_left_out_and_counted(
+    key: str, given: list[Any], taken: str
+) -> None:
+    built = trace().op("aten::mm").launches("gemm")
+    built.events[0]["args"] = {key: given}
+    read = built.read()
+    column = {field.key: field.column for field in CPU_OPS}[key]
+    assert read.cpu_ops[column].to_list() == [taken]
+    (repair,) = read.info.repairs
+    assert (repair.kind, repair.example) == (RepairKind.ODD_ARGUMENT, key)
+
+
+@pytest.mark.parametrize("phase", ["B", "E", "M", "0x10", "", "x", None, 1, "missing"])
+def test_calls_and_kernels_of_another_phase_are_left_out_and_counted(phase: object) -> None:
+    built = trace().op("aten::mm").launches("gemm").op("aten::add").launches("add")
+    for event in built.events:
+        if event["name"] in ("aten::mm", "gemm"):
+            event["ph"] = phase
+            if phase == "missing":
+                del event["ph"]
+    read = built.read()
+    assert read.cpu_ops["name"].to_list() == ["aten::add"]
+    assert read.gpu_events["name"].to_list() == ["add"]
+    assert read.gpu_events["correlation"].to_list() == [2]
+    assert read.info.event_counts["kernel"] == 1
+    (repair,) = read.info.repairs
+    assert (repair.kind, repair.count, repair.lost_events) == (RepairKind.NOT_A_SLICE, 2, 2)
+    facts = {fact.key: fact for fact in facts_of(trace_health(read))}
+    fact = facts[f"repair_{RepairKind.NOT_A_SLICE}"]
+    assert "2 events lost" in fact.summary
+    assert fact.severity is Severity.WARNING
+
+
+def test_a_trace_whose_operators_are_all_of_another_phase_has_none() -> None:
+    built = trace().op("aten::mm").launches("gemm")
+    built.events[0]["ph"] = "B"
+    assert built.read().info.gpu_only

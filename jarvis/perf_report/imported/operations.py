@@ -20,6 +20,10 @@ from jarvis.perf_report.roofline import KERNEL_SEPARATOR, costs
 from jarvis.perf_report.unified import SYNTHETIC, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COPY, KIND_BY_NAME
 from jarvis.schemas import KERNELS, NAMES, NUMBER, TEXT, UIDS, columns, conform
+from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES
+
+ARGUMENT_READERS = (DIMS, TYPES, STRIDES, VALUES)
+"""What reads each of ``ARGUMENTS``."""
 
 UNKNOWN_LAUNCH = "launch"
 """What stands for the call that launched a kernel where a report does not tell it."""
@@ -150,14 +154,15 @@ def unified_of_kernels(kernel_summary: pl.DataFrame, registry: Registry) -> pl.D
 
 def _with_json_arguments(rows: pl.DataFrame) -> pl.DataFrame:
     texts = [
-        pl.Series(name, [_json(text) for text in rows[name]], dtype=pl.String) for name in ARGUMENTS
+        pl.Series(name, [read(_lists(literal(text))) for text in rows[name]], dtype=pl.String)
+        for name, read in zip(ARGUMENTS, ARGUMENT_READERS, strict=True)
     ]
     return rows.with_columns(texts)
 
 
-def _json(text: str | None) -> str | None:
-    value = literal(text)
-    return None if value is None else orjson.dumps(value).decode()
+def _lists(value: Any) -> Any:
+    """Return nested tuples as lists."""
+    return [_lists(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _with_stated(rows: pl.DataFrame) -> pl.DataFrame:
@@ -188,7 +193,10 @@ def _stated_params(text: str | None) -> str | None:
     params = literal(text)
     if not isinstance(params, dict):
         return None
-    return orjson.dumps(params, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+    try:
+        return orjson.dumps(params, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+    except TypeError:  # whole numbers of more than 64 bits, halves of surrogate pairs
+        return None
 
 
 def _kernels(rows: pl.DataFrame) -> pl.DataFrame:

@@ -39,6 +39,9 @@ _ESSENTIAL = {
 
 _ROOFLINE_MARK = label("roofline", "name_count")
 _PARAMETER = label("roofline", ANY_PARAM).removesuffix("*")
+MAX_NUMBER = 2.0**63
+"""Counts and times of a report are below it."""
+
 _NUMPY_NUMBER = re.compile(r"np\.\w+\(([^()]*)\)")
 _NO_NUMBER = re.compile(r"\b(nan|inf)\b")
 
@@ -115,12 +118,45 @@ def _parameter(label_of: str) -> Column:
 
 def _cells(cells: pl.Series, to: Column) -> pl.Series:
     if isinstance(to.dtype, pl.List):
-        return pl.Series(to.name, [literal(cell) for cell in cells.cast(pl.String)], to.dtype)
+        values = [typed(literal(cell), to.dtype) for cell in cells.cast(pl.String)]
+        return pl.Series(to.name, values, to.dtype)
     if to.dtype == pl.Boolean:
         truth = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
         words = cells.cast(pl.String).str.to_lowercase()
         return words.replace_strict(truth, default=None, return_dtype=pl.Boolean).alias(to.name)
+    if to.dtype.is_float():
+        numbers = cells.cast(to.dtype, strict=False)
+        return numbers.set(~numbers.is_finite(), None).alias(to.name)
     return cells.cast(to.dtype, strict=False).alias(to.name)
+
+
+def typed(value: Any, dtype: Any) -> Any:
+    """Return a parsed value of a type; None where it, or an entry of a list, is of another one."""
+    if isinstance(dtype, pl.List):
+        if not isinstance(value, list | tuple):
+            return None
+        entries = [typed(entry, dtype.inner) for entry in value]
+        return None if None in entries else entries
+    if isinstance(dtype, pl.Struct):
+        if not isinstance(value, dict):
+            return None
+        fields = {field.name: typed(value.get(field.name), field.dtype) for field in dtype.fields}
+        return fields if isinstance(fields.get("name"), str) else None
+    if dtype == pl.String:
+        return value if isinstance(value, str) and _is_unicode(value) else None
+    return _number(value, dtype)
+
+
+def _number(value: Any, dtype: pl.DataType) -> int | float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not abs(value) < MAX_NUMBER:  # nor NaN
+        return None
+    return int(value) if dtype.is_integer() else float(value)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def literal(text: str | None) -> Any:

@@ -1,20 +1,10 @@
-"""Reads broken traces by the thousand: no crash, no hang, and what is JSON is read as JSON.
+"""Mutated traces for the reader: no crash, no hang, and what is JSON is read as JSON."""
 
-python -m tests.trace.fuzz [--count 100000] [--seed 0]
-
-Prints what became of the traces, and the memory of the process along the way.
-"""
-
-import argparse
 import json
 import random
 import re
-import resource
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -144,7 +134,7 @@ def differs(raw: RawTrace, events: list[Any]) -> bool:
     )
 
 
-def fuzz(count: int, seed: int, folder: Path, report_every: int = 10_000) -> Counter[str]:
+def fuzz(count: int, seed: int, folder: Path) -> Counter[str]:
     """Read ``count`` mutated traces; raises AssertionError where one is read wrongly."""
     draw = random.Random(seed)
     originals = seeds()
@@ -173,24 +163,4 @@ def fuzz(count: int, seed: int, folder: Path, report_every: int = 10_000) -> Cou
         if number % 10 == 0:
             with suppress(TraceError):
                 read_trace(path)
-        if (number + 1) % report_every == 0:
-            rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(f"{number + 1:8d} traces, peak memory {rss_mb:.0f} MB", file=sys.stderr)
     return outcomes
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        outcomes = fuzz(options.count, options.seed, Path(folder))
-    for outcome, number in outcomes.most_common():
-        print(f"{number:8d} {outcome}", file=sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
