@@ -1,9 +1,11 @@
 """Run a command as a user does, and refuse every outcome but success and a sentence."""
 
 import io
+import json
 import re
 import traceback
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import NamedTuple
 
 from jarvis.cli import main
@@ -49,3 +51,10 @@ def run_well(*words: object) -> Outcome:
     outcome = run(*words)
     assert outcome.code == 0, f"{[str(word) for word in words]}:\n{outcome.out}{outcome.err}"
     return outcome
+
+
+def assert_analyses_work(root: Path) -> None:
+    """Raise AssertionError where an analysis of a run failed."""
+    results = json.loads((root / "results.json").read_text(encoding="utf-8")).values()
+    failed = [result["traceback"] for result in results if result["status"] == "error"]
+    assert not failed, "\n".join(failed)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders import TraceBuilder, trace
-from tests.fuzz.commands import run, run_well
+from tests.fuzz.commands import assert_analyses_work, run, run_well
 from tests.fuzz.reading import mutated
 from tests.fuzz.values import TEXTS, change, odd
 
@@ -35,9 +35,7 @@ def _outcome(draw: random.Random, folder: Path) -> str:
         assert not root.exists()
         assert run("report", file, "--output-csvs-dir", folder / "csvs").code == 1
         return "refused with a sentence"
-    results = json.loads((root / "results.json").read_text(encoding="utf-8"))
-    failed = [r for r in results.values() if r["status"] == "error"]
-    assert not failed, failed
+    assert_analyses_work(root)
     run_well("validate", root)
     run_well("report", file, "--output-csvs-dir", folder / "csvs", *draw.choice(PLATFORMS))
     run_well("tree", root, "--name", "*", *draw.choice(((), ("--json",))))
@@ -61,7 +59,12 @@ def _change(document: dict[str, Any], draw: random.Random) -> None:
     if not events or draw.random() < 0.2:
         change(document, draw)
         return
-    event, other = draw.choice(events), draw.choice(events)
+    _change_event(document["traceEvents"], draw.choice(events), draw.choice(events), draw)
+
+
+def _change_event(
+    events: list[Any], event: dict[str, Any], other: dict[str, Any], draw: random.Random
+) -> None:
     action = draw.randrange(9)
     if action == 0:
         event["name"] = draw.choice((draw.choice(TEXTS), other.get("name")))
@@ -74,15 +77,21 @@ def _change(document: dict[str, Any], draw: random.Random) -> None:
     elif action == 4:
         event["args"] = copy.deepcopy(other.get("args"))
     elif action == 5:
-        document["traceEvents"].append(copy.deepcopy(event))
+        events.append(copy.deepcopy(event))
     elif action == 6:
-        document["traceEvents"].remove(event)
+        events.remove(event)
     elif action == 7:
         for key in ("ts", "dur"):
             if isinstance(event.get(key), int | float):
                 event[key] *= draw.choice((-1, 0, 0.5, 1, 2, 1000))
     else:
         change(event, draw)
+
+
+def write_trace(document: dict[str, Any], path: Path) -> Path:
+    """Write a trace as it stands."""
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
 
 
 @cache
