@@ -1,5 +1,6 @@
 """What a change would gain and how urgent it is: the only home of these formulas and thresholds."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -294,6 +295,8 @@ def _impact(
             high=share_pct(saved_ms.high, whole),
         )
 
+    # Kernels that overlap take more time in sum than passes, and none of it can be saved twice.
+    saved_ms = _at_most(saved_ms, total_ms) if total_ms > 0 else saved_ms
     return Impact.model_validate(
         {
             "time_ms": time_ms,
@@ -305,6 +308,11 @@ def _impact(
             "method": method,
         }
     )
+
+
+def _at_most(savings: Range, limit: float) -> Range:
+    low, mid, high = (min(value, limit) for value in (savings.low, savings.mid, savings.high))
+    return Range(low=low, mid=mid, high=high)
 
 
 def is_time_relevant(time_ms: float, category_pct: float) -> bool:
@@ -425,6 +433,7 @@ def _rows(finding: Finding) -> set[int]:
     return {*(reference.uid for reference in finding.operations), *finding.shared_uids}
 
 
-def disjoint_saving_ms(findings: Iterable[Finding]) -> float:
-    """Middle estimates of the findings added up, no time counted twice."""
-    return sum(f.impact.saved_ms.mid for f in disjoint_findings(findings) if f.impact)
+def disjoint_saving_ms(findings: Iterable[Finding], total_ms: float = math.inf) -> float:
+    """Add up the middle estimates of findings, no time counted twice, to at most ``total_ms``."""
+    added = sum(f.impact.saved_ms.mid for f in disjoint_findings(findings) if f.impact)
+    return min(added, total_ms)

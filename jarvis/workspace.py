@@ -5,8 +5,10 @@ The only module that spells an output path.
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_IMODE, S_IRWXO, S_ISLNK, S_ISVTX
 
 SCHEMA_VERSION = 3
 """Layout of a run directory. Increase it when older run directories can no longer be read."""
@@ -18,6 +20,7 @@ LONGEST_FILE_NAME = 200
 """Bytes of a name; file systems take 255, and an ending is put behind it."""
 
 _PACKAGE = Path(__file__).parent
+_COMPILED = "compiled"
 
 
 def resource(name: str) -> Path:
@@ -29,6 +32,38 @@ def resource(name: str) -> Path:
 def home() -> Path:
     """The folder that keeps this user's or server's analyses: ``JARVIS_HOME``, else ~/.jarvis."""
     return Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".jarvis")
+
+
+def close_home() -> None:
+    """Make the home one that other users cannot read; groups keep their rights.
+
+    A home that is not there is created for its owner alone. In a folder that also holds other
+    things, only what Jarvis wrote is closed; what belongs to another user stays as it is.
+    """
+    root = home()
+    with suppress(OSError):
+        root.parent.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, exist_ok=True)
+        found = list(root.iterdir())
+        own = [path for path in found if path.name in _home_names() or _is_of_database(path)]
+        is_shared = len(own) < len(found) or root.stat().st_mode & S_ISVTX
+        for path in own if is_shared else [root]:
+            mode = path.lstat().st_mode
+            if mode & S_IRWXO and not S_ISLNK(mode):
+                path.chmod(S_IMODE(mode) & ~S_IRWXO)
+
+
+def _home_names() -> frozenset[str]:
+    """What Jarvis writes into the home."""
+    folders = (analyses_dir(), exports_dir(), pins_dir(), custom_hardware_dir(), uploads_dir())
+    files = (database_file(), secret_file())
+    caches = (kept_traces_dir().parent, home() / _COMPILED)
+    return frozenset(path.name for path in (*folders, arriving_dir(), *files, *caches))
+
+
+def _is_of_database(path: Path) -> bool:
+    """Whether SQLite puts this file beside its database (``jarvis.db-wal``)."""
+    return path.name.startswith(f"{database_file().name}-")
 
 
 def analyses_dir() -> Path:
@@ -102,7 +137,7 @@ def compiled_dirs() -> tuple[Path, ...]:
     """Where compiled kernels may be kept, best first; an installation may be read-only."""
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return (Path(chosen),)
-    return _PACKAGE / "trace" / "__pycache__", home() / "compiled"
+    return _PACKAGE / "trace" / "__pycache__", home() / _COMPILED
 
 
 def default_output_dir(trace: Path) -> Path:

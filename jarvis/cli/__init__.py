@@ -36,7 +36,7 @@ from jarvis.cli.validate import add_validate
 from jarvis.cli.worker import add_worker
 from jarvis.errors import JarvisError
 from jarvis.garbage import collect_rarely
-from jarvis.workspace import CONFIG_VARIABLE, SCHEMA_VERSION
+from jarvis.workspace import CONFIG_VARIABLE, SCHEMA_VERSION, close_home
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."
 EPILOG = """\
@@ -90,6 +90,7 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run a command; with ``--json`` what else is printed, as by an extension, goes to stderr."""
     arguments.stdout = sys.stdout
     _take_settings(arguments)
+    close_home()
     with redirect_stdout(sys.stderr if getattr(arguments, "json", False) else sys.stdout):
         code: int = arguments.run(arguments)
     return code

@@ -96,7 +96,7 @@ def _figures(now: Opened, result: AnalysisResult, candidates: list[Mapping[str, 
     totals = now.run.manifest.totals
     worth = [c for c in candidates if c["is_worth_fusing"]]
     time_ms = sum(c["time_ms"] for c in worth)
-    saved_ms = disjoint_saving_ms(result.findings)
+    saved_ms = disjoint_saving_ms(result.findings, totals.total_time_ms)
     cards = st.columns(3)
     with cards[0]:
         figure(

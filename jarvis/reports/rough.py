@@ -105,7 +105,7 @@ def rough_markdown(run: Run) -> str:
         analyses=_analyses(run),
         paths=_paths(details),
         arithmetic=[worked(detail) for detail in details],
-        saving=_saving(details),
+        saving=_saving(details, manifest.totals.total_time_ms),
         raw_sheets=[(name, _raw(sheets[name])) for name in RAW_SHEETS if name in sheets],
         raw_operations=[
             (result, _operations(run.category_operations(result.key)))
@@ -261,14 +261,14 @@ def _paths(details: list[Details]) -> Markdown | None:
     )
 
 
-def _saving(details: list[Details]) -> str | None:
+def _saving(details: list[Details], total_ms: float) -> str | None:
     """Which estimates the report for stakeholders adds up."""
     findings = [detail.finding for detail in details]
     chosen = disjoint_findings(findings)
     if not chosen:
         return None
     labels = [d.recommendation.label for d in details if d.finding in chosen]
-    total = milliseconds(disjoint_saving_ms(findings))
+    total = milliseconds(disjoint_saving_ms(findings, total_ms))
     return (
         f"Added up, {total}: {', '.join(labels)}. The others would save time that one of these "
         "saves already, or no known time."

@@ -103,8 +103,9 @@ def _all(run: Run, details: list[Details]) -> str | None:
     if not findings:
         return None
     critical = sum(finding.priority is Priority.CRITICAL for finding in findings)
-    saved_ms = impact.disjoint_saving_ms(findings)
-    share = impact.share_pct(saved_ms, run.manifest.totals.total_time_ms)
+    total_ms = run.manifest.totals.total_time_ms
+    saved_ms = impact.disjoint_saving_ms(findings, total_ms)
+    share = impact.share_pct(saved_ms, total_ms)
     return (
         f"{counted(len(findings), 'finding')}, {critical or 'none'} of them critical; the "
         f"estimates, no time counted twice, add up to {milliseconds(saved_ms)} ({percent(share)})."

@@ -98,8 +98,10 @@ def _scale(rows: pl.DataFrame) -> str | None:
     """The largest embedding table: the one size of a model that its operators tell."""
     in_module = pl.col("module_path").list.last().str.contains(_EMBEDDING_MODULE)
     looked_up = rows.filter((pl.col("name") == _EMBEDDING) | in_module)["input_dims"].drop_nulls()
-    tables = [parse_literal(dims)[0] for dims in looked_up]
-    sizes = [table for table in tables if len(table) == 2]
+    arguments = [parse_literal(dims) for dims in looked_up]
+    sizes = [
+        dims[0] for dims in arguments if dims and len(dims[0]) == 2 and isinstance(dims[0][0], int)
+    ]
     if not sizes:
         return None
     entries, width = max(sizes)

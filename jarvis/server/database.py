@@ -41,7 +41,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from jarvis.errors import JarvisError
 from jarvis.server.migrations import upgrade
 from jarvis.server.settings import settings
-from jarvis.workspace import database_file
+from jarvis.workspace import close_home, database_file
 
 URL_VARIABLE = "JARVIS_DATABASE_URL"
 BUSY_S = 30
@@ -330,6 +330,7 @@ def _reason(error: Exception) -> str:
 
 
 def _engine(url: str) -> Engine:
+    close_home()
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         limits = {name: value for name, value in _POSTGRESQL.items() if name not in parsed.query}

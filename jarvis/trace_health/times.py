@@ -82,7 +82,8 @@ def _span_ms(events: pl.DataFrame) -> float:
 class _Fault:
     key: str
     title: str
-    are: str
+    one: str
+    many: str
     rows: pl.Expr
     affects: str
     severity: Severity = Severity.WARNING
@@ -93,6 +94,7 @@ _FAULTS = (
     _Fault(
         "zero_durations",
         "GPU events without length",
+        "lasts no time",
         "last no time",
         _DURATION == 0,
         "They count as calls that take no time.",
@@ -101,6 +103,7 @@ _FAULTS = (
     _Fault(
         "negative_durations",
         "Negative durations",
+        "ends before it begins",
         "end before they begin",
         _DURATION < 0,
         "Their times are meaningless, and so are sums with them.",
@@ -108,6 +111,7 @@ _FAULTS = (
     _Fault(
         "missing_times",
         "Events without start or duration",
+        "has no usable start or duration",
         "have no usable start or duration",
         _DURATION.is_null() | pl.col("ts_ns").is_null(),
         "They are left out.",
@@ -115,6 +119,7 @@ _FAULTS = (
     _Fault(
         "overflowing_durations",
         "Overflowing durations",
+        "lasts longer than a day",
         "last longer than a day",
         _DURATION >= TOO_LONG_NS,
         "Their times are meaningless, and so are sums with them.",
@@ -142,7 +147,7 @@ def _durations(trace: Trace) -> Iterator[Fact]:
         yield Fact(
             fault.key,
             fault.title,
-            f"{' and '.join(on_either)} {fault.are}.",
+            f"{' and '.join(on_either)} {fault.one if on_gpu + on_host == 1 else fault.many}.",
             float(on_gpu + on_host),
             "events",
             fault.severity,

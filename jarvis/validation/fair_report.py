@@ -1,7 +1,7 @@
 """Checks of the report for stakeholders: short, linked, each fact once."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from jarvis.validation.cards import long_card, long_summary, missing_lines
@@ -83,24 +83,40 @@ def links_lead_somewhere(run: RunFiles) -> Iterator[Problem]:
 
 
 def facts_are_told_once(run: RunFiles) -> Iterator[Problem]:
-    """No table of named things and no sentence with a name and a measurement stands twice."""
+    """No table of named things and no sentence with a name and a measurement stands twice; those
+    under headings that only their number tells apart may be alike."""
     report = run.fair
     if report is None:
         return
+    about = _namesakes(report)
     places: dict[object, list[int]] = defaultdict(list)
     for table in report.tables:
         rows = tuple(tuple(row.cells.values()) for row in table.rows)
         if len(rows) > 1 and any("`" in cell for row in rows for cell in row):
-            places[table.headers, rows].append(table.number)
+            places[about.get(table.number), table.headers, rows].append(table.number)
     for line in report.prose:
         if not line.text.startswith(("|", "#")) and not ADVICE.match(line.text):
             for sentence in _SENTENCE_END.split(_LABEL.sub("", line.text)):
                 if "`" in sentence and QUANTITY.search(own_words(sentence)):
-                    places[sentence].append(line.number)
+                    places[about.get(line.number), sentence].append(line.number)
     for first, *others in places.values():
         for number in others:
             text = f"This stands in line {first} already; each fact is expected once."
             yield Problem(report.file, text, number)
+
+
+def _namesakes(report: Part) -> dict[int, str]:
+    """Return, for lines under a heading that others equal but for its number, that number."""
+    headings: dict[int, tuple[str, str]] = {}
+    heading = label = ""
+    for line in report.prose:
+        if line.text.startswith("#"):
+            found = LABEL.search(line.text)
+            label = found[0] if found else ""
+            heading = LABEL.sub("", line.text, count=1)
+        headings[line.number] = heading, label
+    counts = Counter(heading for heading, _ in set(headings.values()))
+    return {n: label for n, (heading, label) in headings.items() if counts[heading] > 1 and label}
 
 
 def efficiencies_above_the_peak_are_marked(run: RunFiles) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jarvis.charts import DARK, LIGHT
 from jarvis.charts.svg import variables
 from jarvis.impact import disjoint_saving_ms, share_pct
-from jarvis.reports.details import details_of
+from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_parts
 from jarvis.reports.html import drawings
@@ -32,7 +32,7 @@ def document(run: Run, root: Path, edits: Edits) -> str:
         .get_template("document.html.j2")
         .render(
             parts,
-            figures=_figures(run, disjoint_saving_ms(d.finding for d in kept)),
+            figures=_figures(run, kept),
             drawings=[drawing for drawing in overview if drawing],
             rooflines=rooflines,
             source=trace_line(run),
@@ -44,9 +44,10 @@ def document(run: Run, root: Path, edits: Edits) -> str:
     )
 
 
-def _figures(run: Run, saved_ms: float) -> list[tuple[str, str, str]]:
+def _figures(run: Run, kept: list[Details]) -> list[tuple[str, str, str]]:
     """Name, value and what stands below it, of each key figure."""
     totals = run.manifest.totals
+    saved_ms = disjoint_saving_ms((d.finding for d in kept), totals.total_time_ms)
     share = percent(share_pct(saved_ms, totals.total_time_ms))
     return [
         ("GPU time", milliseconds(totals.total_time_ms), "first start to last end"),

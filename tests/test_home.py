@@ -1,0 +1,95 @@
+"""What is kept in the home can be read by its owner, and by no other user of the machine."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jarvis.cli import main
+from jarvis.server.database import database
+from jarvis.workspace import HOME_VARIABLE, close_home
+from tests.builders import trace
+
+
+@pytest.fixture(autouse=True)
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def readable_by_others(home: Path) -> list[Path]:
+    """Files that another user reaches: all folders down to them have to let others pass."""
+    found: list[Path] = []
+    for folder, folders, files in os.walk(home):
+        place = Path(folder)
+        folders[:] = [name for name in folders if mode(place / name) & stat.S_IXOTH]
+        found += [place / name for name in files if mode(place / name) & stat.S_IROTH]
+    return found if mode(home) & stat.S_IXOTH else []
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tmp_path.chmod(0o755)
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "below" / "home"))
+    return tmp_path / "below" / "home"
+
+
+def test_a_home_is_made_for_its_owner_alone(home: Path, tmp_path: Path) -> None:
+    built = trace().op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=50)
+    assert main(["analyze", str(built.write(tmp_path / "t.json")), "--id"]) == 0
+    assert mode(home) == 0o700
+    assert not readable_by_others(home)
+
+
+@pytest.mark.parametrize("before", [0o755, 0o777, 0o750, 0o700])
+def test_a_home_that_is_there_is_closed_and_its_group_stays(home: Path, before: int) -> None:
+    (home / "analyses" / "a").mkdir(parents=True)
+    (home / "jarvis.db").touch()
+    (home / "jarvis.db-wal").touch()
+    home.chmod(before)
+    assert main(["list"]) == 0
+    assert mode(home) == before & 0o770
+    assert not readable_by_others(home)
+
+
+def test_a_folder_with_other_things_stays_open_and_what_is_ours_is_closed(home: Path) -> None:
+    (home / "analyses").mkdir(parents=True)
+    (home / "secret-santa.txt").touch()
+    (home / "public").mkdir()
+    home.chmod(0o755)
+    close_home()
+    assert mode(home) == 0o755
+    assert mode(home / "public") == 0o755
+    assert mode(home / "secret-santa.txt") == 0o644
+    assert mode(home / "analyses") == 0o750
+
+
+def test_a_sticky_folder_is_never_closed(home: Path) -> None:
+    home.mkdir(parents=True)
+    home.chmod(0o1777)
+    close_home()
+    assert mode(home) == 0o1777
+
+
+def test_a_server_closes_its_home_too(home: Path) -> None:
+    (home / "traces").mkdir(parents=True)
+    home.chmod(0o755)
+    database()
+    assert not readable_by_others(home)
+
+
+def test_a_folder_that_cannot_be_made_ends_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "file" / "home"))
+    built = trace().op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=50)
+    words = [str(built.write(tmp_path / "t.json")), "--output-dir", str(tmp_path / "run")]
+    assert main(["analyze", *words]) == 0
