@@ -5,10 +5,9 @@ each part whole: some KB can ask for hundreds of GB. Here the parts are passed o
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from jarvis.unpacking import TooLargeError, Unpacked, open_archive, pieces, unpacked_member
+from jarvis.unpacking import TooLargeError, open_archive, pieces, unpacked_member
 
 MAX_UNPACKED_BYTES = 1 << 30
 """What all parts of a workbook may hold together."""
@@ -18,6 +17,8 @@ MAX_CELLS = 50_000_000
 
 _LONGEST_PLACE = 64
 _PLACE = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{0,3})([0-9]{0,10})[\"']")
+_ROW = re.compile(rb"<(?:\w{1,20}:)?row(?=[\s/>])")
+_CELL = re.compile(rb"<(?:\w{1,20}:)?c(?=[\s/>])")
 
 
 def check_workbook(path: Path, max_columns: int) -> None:
@@ -26,28 +27,55 @@ def check_workbook(path: Path, max_columns: int) -> None:
     left = MAX_UNPACKED_BYTES
     with open_archive(path) as archive:
         for member in archive.infolist():
-            rows = columns = 0
-            for piece in _overlapping(unpacked_member(archive, member, path.stat().st_size)):
+            extent = _Extent()
+            for piece in pieces(unpacked_member(archive, member, path.stat().st_size)):
                 left -= len(piece)
                 if left < 0:
                     raise TooLargeError(f"it unpacks to more than {MAX_UNPACKED_BYTES >> 30} GB")
-                places = set(_PLACE.findall(piece))
-                letters = {column for column, _ in places}
-                rows = max([rows, *(int(row or 0) for _, row in places)])
-                columns = max([columns, *map(_column, letters)])
-            if columns > max_columns or rows * columns > MAX_CELLS:
-                raise TooLargeError(
-                    f"a sheet reaches to row {rows:,} and column {columns:,}, farther than that of "
-                    "a report"
-                )
+                extent.add(piece)
+                if extent.columns > max_columns or extent.rows * extent.columns > MAX_CELLS:
+                    raise TooLargeError(
+                        f"a sheet reaches to row {extent.rows:,} and column {extent.columns:,}, "
+                        "farther than that of a report"
+                    )
 
 
-def _overlapping(text: Unpacked) -> Iterator[bytes]:
-    """The text piece by piece; each begins with the end of the one before, which may be a place."""
-    kept = b""
-    for piece in pieces(text):
-        yield kept + piece
-        kept = piece[-_LONGEST_PLACE:]
+class _Extent:
+    """Rows and columns of a part of a workbook, from its text piece by piece.
+
+    A cell or row that does not say its place follows the one before, so they are counted too.
+    """
+
+    def __init__(self) -> None:
+        self.rows = self.columns = 0
+        self._counted_rows = self._cells_in_row = 0
+        self._end_of_text = self._open_tag = b""
+
+    def add(self, piece: bytes) -> None:
+        """Take the next piece of the text."""
+        self._add_places(self._end_of_text + piece)
+        self._end_of_text = piece[-_LONGEST_PLACE:]
+        text = self._open_tag + piece
+        begin = max(text.rfind(b"<"), len(text) - _LONGEST_PLACE)
+        self._open_tag = text[begin:]
+        self._count(text[:begin])
+
+    def _add_places(self, text: bytes) -> None:
+        places = set(_PLACE.findall(text))
+        letters = {column for column, _ in places}
+        self.rows = max([self.rows, *(int(row or 0) for _, row in places)])
+        self.columns = max([self.columns, *map(_column, letters)])
+
+    def _count(self, text: bytes) -> None:
+        rest, *rows = _ROW.split(text)
+        if self._counted_rows:  # other parts of a workbook list cells without rows
+            self._cells_in_row += len(_CELL.findall(rest))
+            self.columns = max(self.columns, self._cells_in_row)
+        for row in rows:
+            self._cells_in_row = len(_CELL.findall(row))
+            self.columns = max(self.columns, self._cells_in_row)
+        self._counted_rows += len(rows)
+        self.rows = max(self.rows, self._counted_rows)
 
 
 def _column(letters: bytes) -> int:

@@ -24,9 +24,7 @@ FURTHER_VARIABLES = (CONFIG_VARIABLE, TOKEN_VARIABLE)
 """Variables that begin like settings and are none: the file, and the token of `jarvis push`."""
 
 _PASSWORD = re.compile(r"(?P<head>://[^/?#@:\s]*):(?P<password>[^\s]*)@")
-_SECRET_PARAMETER = re.compile(
-    r"(?i)([?&][^=&\s]*(?:pass|pwd|secret|token|key|sig)[^=&\s]*=)[^&\s]*"
-)
+_URL = re.compile(r"://\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +75,17 @@ def unknown_variables() -> list[str]:
 
 
 def without_secrets(text: str) -> str:
-    """A text in which passwords and keys of URLs are hidden."""
-    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _PASSWORD.sub(rf"\g<head>:{HIDDEN}@", text))
+    """A text in which the passwords and the options of URLs are hidden."""
+    shown = _PASSWORD.sub(rf"\g<head>:{HIDDEN}@", text)
+    return _URL.sub(lambda url: _without_options(url[0]), shown)
+
+
+def _without_options(url: str) -> str:
+    """A URL with the names of its options alone: any of them may hold a secret."""
+    address, mark, options = url.partition("?")
+    named = (option.partition("=") for option in options.split("&"))
+    shown = (f"{name}={HIDDEN}" if equals else HIDDEN for name, equals, _ in named)
+    return f"{address}?{'&'.join(shown)}" if mark else address
 
 
 def settings_markdown() -> str:
@@ -147,7 +154,8 @@ def _value(value: Any) -> str:
         text = value.get_secret_value()
         if not text:
             return NOT_SET
-        return without_secrets(text) if "://" in text or text.startswith("/") else HIDDEN
+        is_place = "://" in text or text.startswith("/")
+        return without_secrets(_without_options(text)) if is_place else HIDDEN
     if isinstance(value, tuple):
         return ", ".join(value)
     if isinstance(value, dict):

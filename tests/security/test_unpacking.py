@@ -188,6 +188,48 @@ def test_a_place_between_two_pieces_counts(tmp_path: Path) -> None:
             workbook_bounds.check_workbook(path, 2_000)
 
 
+def sheet(rows: int, columns: int, row: str = "<row>", cell: str = "<c><v>1</v></c>") -> bytes:
+    """A sheet whose rows and cells do not say their place."""
+    return f"<sheetData>{(row + cell * columns + '</row>') * rows}</sheetData>".encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (sheet(3, 2_500), "row 3 and column 2,500"),
+        (sheet(600, 900, cell="<c/>"), "row [0-9]+ and column 900"),
+        (sheet(600, 900, row="<x:row s='1'\n>", cell="<x:c\n/>"), "row [0-9]+ and column 900"),
+        (sheet(1, 1_000_000), "row 1 and column [0-9,]+"),
+        (sheet(250, 4) + sheet(1, 1_900), "row 251 and column 1,900"),
+    ],
+)
+def test_cells_that_do_not_say_their_place_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
+) -> None:
+    monkeypatch.setattr(workbook_bounds, "MAX_CELLS", 400_000)
+    path = zipped(tmp_path / "r.xlsx", **{"xl/worksheets/s.xml": content})
+    with pytest.raises(ValueError, match=said):
+        workbook_bounds.check_workbook(path, 2_000)
+
+
+def test_such_cells_are_counted_across_pieces(tmp_path: Path) -> None:
+    for shift in range(30):
+        text = b" " * (MB - 20 + shift) + sheet(1, 2_001, cell="<c a='b'/>")
+        path = zipped(tmp_path / f"{shift}.xlsx", **{"xl/worksheets/s.xml": text})
+        with pytest.raises(ValueError, match="row 1 and column 2,001"):
+            workbook_bounds.check_workbook(path, 2_000)
+        text = text.replace(b"<c a='b'/>", b"", 1)
+        path = zipped(tmp_path / f"{shift}.xlsx", **{"xl/worksheets/s.xml": text})
+        workbook_bounds.check_workbook(path, 2_000)
+
+
+def test_a_list_of_cells_that_is_no_sheet_is_none(tmp_path: Path) -> None:
+    chain = b"<calcChain>" + b'<c r="A1"/>' * 10_000 + b"</calcChain>"
+    workbook_bounds.check_workbook(
+        zipped(tmp_path / "r.xlsx", **{"xl/calcChain.xml": chain}), 2_000
+    )
+
+
 @pytest.mark.parametrize("columns", [1_999, 1_000_000])
 def test_a_sheet_of_a_million_columns_is_refused(tmp_path: Path, columns: int) -> None:
     heads = ",".join(f"c{number}" for number in range(columns))

@@ -61,14 +61,17 @@ def test_a_variable_wins_over_the_file(file: Path, monkeypatch: pytest.MonkeyPat
 def test_no_secret_is_shown(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv("JARVIS_DATABASE_URL", "postgresql+psycopg://me:hidden/1@db/jarvis")
     monkeypatch.setenv("JARVIS_OIDC__COOKIE_SECRET", "hidden-2")
-    monkeypatch.setenv("JARVIS_ARTIFACT_ROOT", "s3://bucket?secret=hidden-3&region=x")
+    monkeypatch.setenv(
+        "JARVIS_ARTIFACT_ROOT",
+        "s3://bucket?connection_string=A=hidden-3;B=c d&sas=hidden-4&hidden-5",
+    )
     for options in ((), ("--json",)):
         assert cli.main(["config", "--show", *options]) == ExitCode.OK
         said = capsys.readouterr().out
         assert "hidden" not in said
         assert "in-the-file" not in said
         assert "postgresql+psycopg://me:***@db/jarvis" in said
-        assert "s3://bucket?secret=***&region=x" in said
+        assert "s3://bucket?connection_string=***&sas=***&***" in said
 
 
 @pytest.mark.parametrize(
@@ -76,6 +79,8 @@ def test_no_secret_is_shown(file: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     [
         ("postgresql://u:p@ss:w/o@host:5432/db", "postgresql://u:***@host:5432/db"),
         ("https://host/path?access_token=abc#x", "https://host/path?access_token=***"),
+        ("at abfs://x/y?credential=a&anon=b.", "at abfs://x/y?credential=***&anon=***"),
+        ("Is it? a=b&c=d", "Is it? a=b&c=d"),
         ("sftp://user@host/path", "sftp://user@host/path"),
         ("tcp://scheduler:8786", "tcp://scheduler:8786"),
         ("sqlite:////srv/jarvis.db", "sqlite:////srv/jarvis.db"),
