@@ -26,6 +26,8 @@ from jarvis.reports.reading import content_sha256, is_report, read_report
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
 from jarvis.trace import read_trace
+from jarvis.validation import is_valid, validate
+from tests.builders import trace
 from tests.test_conformance import TRACES
 
 MI300X = load_hardware().get("MI300X")
@@ -323,3 +325,85 @@ def test_a_damaged_workbook_is_refused_in_a_sentence(tmp_path: Path, content: by
     path.write_bytes(content)
     with pytest.raises(UnreadableReportError, match=r"perf_report\.xlsx is not a readable report"):
         analyze(path, output_dir=tmp_path / "out")
+
+
+def timeline(**times: str) -> pl.DataFrame:
+    """A timeline with a total of 10 ms and other parts as given."""
+    rows = {"computation_time": "4", "busy_time": "4", "idle_time": "6", "total_time": "10"} | times
+    return pl.DataFrame(
+        {"type": list(rows), "time ms": list(rows.values()), "percent": [None] * len(rows)}
+    )
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"computation_time": "-1"},
+        {"computation_time": "11"},
+        {"total_time": "0"},
+        {"total_time": "nan"},
+        {"total_time": "1e-9"},
+    ],
+)
+def test_a_timeline_whose_parts_are_no_parts_is_refused(times: dict[str, str]) -> None:
+    with pytest.raises(ForeignReportError, match=r"gpu_timeline.* ms of "):
+        typed_sheets({"gpu_timeline": timeline(**times)}, Path("r"))
+
+
+def test_a_timeline_with_wrong_shares_is_refused() -> None:
+    table = timeline().with_columns(percent=pl.Series(["40", "40", "60", "100"]))
+    assert typed_sheets({"gpu_timeline": table}, Path("r"))
+    wrong = table.with_columns(percent=pl.Series(["12", "40", "60", "100"]))
+    with pytest.raises(ForeignReportError, match=r"'computation_time' takes 4 ms of 10 ms.*12"):
+        typed_sheets({"gpu_timeline": wrong}, Path("r"))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("1", "[1]", "[(1, 2)]", "[{}]", "{'name': 1}", "[{'name': 1}]", "[None]", "x", "1j"),
+        *("[{'name': 'k', 'stream': 'x'}, 3]", "[{'name': '\\ud800'}]", "9" * 5_000, "b'x'"),
+        *("[" * 300 + "]" * 300, "(((1,),),)", "((2, -3), 'x')", "{1, 2}", "...", "-1e999"),
+    ],
+)
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("kernel_details_summary", "Input Dims", "Input type", "Input Strides", "Concrete Inputs"),
+        *("perf_params", "UID", "operation_count", "GFLOPS", "has_perf_model", "op category"),
+    ],
+)
+def test_an_odd_cell_ends_no_report_with_a_traceback(tmp_path: Path, label: str, cell: str) -> None:
+    built = trace()
+    built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=20)
+    built.op("aten::add", [[64, 64], [64, 64]]).launches("add", us=5)
+    made = PerfReport(built.read(), MI300X).sheets()
+    table = made["unified_perf_summary"]
+    if label in table.columns:
+        cells = (
+            [cell, *table[label].cast(pl.String, strict=False).to_list()[1:]]
+            if not isinstance(table[label].dtype, pl.List)
+            else [cell] * table.height
+        )
+        made["unified_perf_summary"] = table.with_columns(pl.Series(label, cells, pl.String))
+    write_csvs(made, tmp_path)
+    report = imported(tmp_path)
+    assert report.operations.height == 2 - (label == "operation_count" and cell != "1")
+    assert report.table("perf_model_failures").width
+
+
+@pytest.mark.parametrize("option", ["detect_recompute", "micro_idle_thresh_us"])
+def test_a_report_with_a_timeline_of_other_rows_gives_a_valid_run(
+    tmp_path: Path, option: str
+) -> None:
+    built = trace().op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=2_000).waits(50)
+    built.op("aten::add", [[64, 64], [64, 64]]).launches("add", us=500)
+    chosen = ReportOptions(**{option: True if option == "detect_recompute" else 5.0})
+    made = PerfReport(built.read(), MI300X, options=chosen).sheets()
+    if option == "detect_recompute":
+        first = made["gpu_timeline"]
+        again = first.with_columns(pl.lit("True").alias("is_recompute"))
+        made["gpu_timeline"] = pl.concat([first, again])
+    write_csvs(made, tmp_path / "report")
+    analyze(tmp_path / "report", output_dir=tmp_path / "run")
+    assert is_valid(validate(tmp_path / "run"))

@@ -42,6 +42,10 @@ _PARAMETER = label("roofline", ANY_PARAM).removesuffix("*")
 MAX_NUMBER = 2.0**63
 """Counts and times of a report are below it."""
 
+SHARE_PCT = 1.0
+"""A share that a timeline gives is that of its times within so many points."""
+
+_ROUNDING = 1e-3
 _NUMPY_NUMBER = re.compile(r"np\.\w+\(([^()]*)\)")
 _NO_NUMBER = re.compile(r"\b(nan|inf)\b")
 
@@ -63,7 +67,24 @@ def typed_sheets(labelled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, 
     }
     if TIMELINE not in found or found[TIMELINE].is_empty():
         raise ForeignReportError(path, f"it has no sheet {TIMELINE} with rows")
+    _check_timeline(found[TIMELINE], path)
     return {name: found[name] for name in sorted(found, key=_place)}
+
+
+def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
+    """Refuse a timeline whose times cannot be parts of its whole, or are not its shares."""
+    for _, table in rows.with_columns(table=pl.int_range(pl.len()).over("type")).group_by("table"):
+        total_ms = float(table.filter(type="total_time")["time_ms"].sum())
+        share = 100 * pl.col("time_ms") / total_ms
+        is_part = pl.col("time_ms").is_between(0, total_ms * (1 + _ROUNDING))
+        is_share = pl.col("percent").is_null() | ((pl.col("percent") - share).abs() <= SHARE_PCT)
+        wrong = table.filter(~is_part | ~is_share if total_ms > 0 else pl.col("time_ms") != 0)
+        for row in wrong.iter_rows(named=True):
+            raise ForeignReportError(
+                path,
+                f"in its sheet {TIMELINE}, {row['type'][:40]!r} takes {row['time_ms']:g} ms of "
+                f"{total_ms:g} ms, which the sheet gives as {row['percent']}%",
+            )
 
 
 def _place(sheet: str) -> int:

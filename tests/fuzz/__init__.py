@@ -1,0 +1,29 @@
+"""Fuzzers of every kind of input, as ``make fuzz`` runs them."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.fuzz import hardware, reading, reports, traces
+
+
+class Kind(NamedTuple):
+    """A kind of input: its fuzzer, how many a long run takes, how many a test takes.
+
+    ``at_once`` inputs are one share of the work; a failure names the seed of its share.
+    """
+
+    fuzz: Callable[[int, int, Path], Counter[str]]
+    count: int
+    in_tests: int
+    at_once: int = 1
+
+
+KINDS = {
+    "reading": Kind(reading.fuzz, 60_000, 300, at_once=500),
+    "traces": Kind(traces.fuzz, 900, 6),
+    "csvs": Kind(reports.fuzz_csvs, 600, 6),
+    "workbooks": Kind(reports.fuzz_workbooks, 400, 4),
+    "hardware": Kind(hardware.fuzz, 2_000, 20, at_once=20),
+}
