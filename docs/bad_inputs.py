@@ -74,6 +74,9 @@ def inputs() -> list[BadInput]:
         BadInput("A trace with NaN, infinite and endless numbers", _odd_numbers),
         BadInput("A workbook with one cell in its last corner", _far_cell),
         BadInput("A sheet with a million columns", _many_columns),
+        BadInput("A workbook with 2,500 cells that do not say their place", _placeless_cells),
+        BadInput("A report whose parts are longer than their whole", _long_part),
+        BadInput("A trace whose kernels are of another phase than X", _other_phase),
         BadInput("A sheet named `../../outside`", _sheet_elsewhere),
         BadInput("A path above the allowed folders", lambda _: server_trace("../secret.json")),
         BadInput("A link that leads out of them", _linked),
@@ -222,6 +225,24 @@ def _far_cell(folder: Path) -> None:
 def _many_columns(folder: Path) -> None:
     (folder / "gpu_timeline.csv").write_text(",".join(map(str, range(1_000_000))) + "\n")
     read_report(folder)
+
+
+def _placeless_cells(folder: Path) -> None:
+    sheet = b"<sheetData><row>" + b"<c/>" * 2_500 + b"</row></sheetData>"
+    _zip(folder, "xl/worksheets/sheet1.xml", sheet).rename(folder / "r.xlsx")
+    read_report(folder / "r.xlsx")
+
+
+def _long_part(folder: Path) -> None:
+    sheet = (
+        b"type,time ms\ncomputation_time,9\nexposed_comm_time,0\nexposed_memcpy_time,0\n"
+        b"busy_time,3\nidle_time,0\ntotal_time,3\n"
+    )
+    typed_sheets(read_report(_zip(folder, "gpu_timeline.csv", sheet)), folder / "r.zip")
+
+
+def _other_phase(folder: Path) -> None:
+    _read(folder, "t.json", _TRACE.replace(b'"ph":"X"', b'"ph":"B"'))
 
 
 def _sheet_elsewhere(folder: Path) -> None:

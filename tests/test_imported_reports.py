@@ -329,7 +329,9 @@ def test_a_damaged_workbook_is_refused_in_a_sentence(tmp_path: Path, content: by
 
 def timeline(**times: str) -> pl.DataFrame:
     """A timeline with a total of 10 ms and other parts as given."""
-    rows = {"computation_time": "4", "busy_time": "4", "idle_time": "6", "total_time": "10"} | times
+    whole = {"busy_time": "4", "idle_time": "6", "total_time": "10"}
+    parts = {"computation_time": "4", "exposed_comm_time": "0", "exposed_memcpy_time": "0"}
+    rows = parts | whole | times
     return pl.DataFrame(
         {"type": list(rows), "time ms": list(rows.values()), "percent": [None] * len(rows)}
     )
@@ -341,7 +343,6 @@ def timeline(**times: str) -> pl.DataFrame:
         {"computation_time": "-1"},
         {"computation_time": "11"},
         {"total_time": "0"},
-        {"total_time": "nan"},
         {"total_time": "1e-9"},
     ],
 )
@@ -351,11 +352,18 @@ def test_a_timeline_whose_parts_are_no_parts_is_refused(times: dict[str, str]) -
 
 
 def test_a_timeline_with_wrong_shares_is_refused() -> None:
-    table = timeline().with_columns(percent=pl.Series(["40", "40", "60", "100"]))
+    table = timeline().with_columns(percent=pl.Series(["40", "0", "0", "40", "60", "100"]))
     assert typed_sheets({"gpu_timeline": table}, Path("r"))
-    wrong = table.with_columns(percent=pl.Series(["12", "40", "60", "100"]))
+    wrong = table.with_columns(percent=pl.Series(["12", "0", "0", "40", "60", "100"]))
     with pytest.raises(ForeignReportError, match=r"'computation_time' takes 4 ms of 10 ms.*12"):
         typed_sheets({"gpu_timeline": wrong}, Path("r"))
+
+
+@pytest.mark.parametrize("row", ["computation_time", "exposed_comm_time", "idle_time"])
+def test_a_timeline_without_a_part_is_refused(row: str) -> None:
+    table = timeline().filter(pl.col("type") != row)
+    with pytest.raises(ForeignReportError, match=f"has no row {row}"):
+        typed_sheets({"gpu_timeline": table}, Path("r"))
 
 
 @pytest.mark.parametrize(

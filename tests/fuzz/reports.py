@@ -56,7 +56,8 @@ def _fuzz(
 
 def _outcome(report: Path, folder: Path, draw: random.Random) -> str:
     root = folder / "run"
-    compared = run("compare", report, report, "--output-csvs-dir", folder / "compared")
+    books = ("--output-csvs-dir", folder / "compared", "-o", folder / "compared.xlsx")
+    compared = run("compare", report, report, *books)
     if run("analyze", report, "--output-dir", root, *draw.choice(PLATFORMS)).code:
         assert not root.exists()
         return "refused with a sentence"

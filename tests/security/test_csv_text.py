@@ -105,7 +105,15 @@ def test_no_csv_file_of_any_command_holds_a_formula(tmp_path: Path) -> None:
         ["analyze", str(file), "--output-dir", str(run)],
         ["report", str(file), "--output_csvs_dir", str(tmp_path / "report")],
         ["export", str(run), "--format", "csv", "-o", str(tmp_path / "export")],
-        ["compare", str(run), str(run), "--output_csvs_dir", str(tmp_path / "comparison")],
+        [
+            "compare",
+            str(run),
+            str(run),
+            "--output_csvs_dir",
+            str(tmp_path / "comparison"),
+            "-o",
+            str(tmp_path / "c.xlsx"),
+        ],
     ]
     for command in commands:
         assert main(command) == 0, command

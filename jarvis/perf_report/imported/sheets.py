@@ -46,6 +46,12 @@ SHARE_PCT = 1.0
 """A share that a timeline gives is that of its times within so many points."""
 
 _ROUNDING = 1e-3
+_PARTS = (
+    *(("computation_time",), ("exposed_comm_time",), ("exposed_memcpy_time",), ("busy_time",)),
+    *(("idle_time", "micro_idle_time"), ("total_time",)),
+)
+"""Rows that every timeline has; with a threshold, idle time is in two."""
+
 _NUMPY_NUMBER = re.compile(r"np\.\w+\(([^()]*)\)")
 _NO_NUMBER = re.compile(r"\b(nan|inf)\b")
 
@@ -72,7 +78,11 @@ def typed_sheets(labelled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, 
 
 
 def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
-    """Refuse a timeline whose times cannot be parts of its whole, or are not its shares."""
+    """Refuse a timeline that lacks a part, or whose times cannot be parts of its whole, or are not
+    its shares."""
+    given = set(rows["type"])
+    if missing := [" or ".join(names) for names in _PARTS if given.isdisjoint(names)]:
+        raise ForeignReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
     for _, table in rows.with_columns(table=pl.int_range(pl.len()).over("type")).group_by("table"):
         total_ms = float(table.filter(type="total_time")["time_ms"].sum())
         share = 100 * pl.col("time_ms") / total_ms
