@@ -33,8 +33,9 @@ def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
     load = actions.add_parser(
         "load",
         help="keep the analysis of such a file",
-        description="Check a file that `jarvis archive save` wrote and keep its analysis under its "
-        "id, whole or not at all. One that is kept with the same content already stays as it is.",
+        description="Check a file that `jarvis archive save` wrote and store its analysis under "
+        "its id, marked as loaded, whole or not at all. One that is here with the same content "
+        "already stays as it is. Loading does not pin.",
     )
     load.add_argument("file", metavar="FILE", type=Path, help="file of `jarvis archive save`")
     add_json(load, default=argparse.SUPPRESS)
@@ -63,17 +64,14 @@ def _save(arguments: argparse.Namespace) -> int:
 
 def _load(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, load_analysis
+    from jarvis.workspace import analyses_dir
 
-    loaded = load_analysis(OPERATOR, arguments.file)
-    if loaded.is_reused:
-        note([f"{loaded.id} is kept here already, with the same content"])
-    if loaded.is_pinned:
-        note([f"{loaded.id} was pinned where it comes from, and is pinned here"])
-    result = {
-        "analysis_id": loaded.id,
-        "is_reused": loaded.is_reused,
-        "is_pinned": loaded.is_pinned,
-        "root": loaded.root,
-    }
-    print_result(arguments, result, [loaded.id])
+    made = load_analysis(OPERATOR, arguments.file)
+    loaded = str(made.analysis_id)
+    if made.result["is_reused"]:
+        note([f"{loaded} is kept here already, with the same content"])
+    elif made.result["was_pinned"]:
+        note([f"{loaded} was pinned on the other server; `jarvis pin {loaded}` pins it here"])
+    result = {"analysis_id": loaded, **made.result, "root": analyses_dir() / loaded}
+    print_result(arguments, result, [loaded])
     return ExitCode.OK

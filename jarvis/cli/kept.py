@@ -8,6 +8,7 @@ from jarvis.cli.completers import complete_kept, completed_by
 from jarvis.cli.confirmation import add_yes, is_confirmed
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, note, print_result, warn
+from jarvis.reports.markup import one_line
 
 
 def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -27,7 +28,7 @@ def add_pin(commands: "Commands[argparse.ArgumentParser]") -> None:
         "pin",
         help="keep analyses from being removed",
         description="Pin analyses: `jarvis prune` never removes them, `jarvis remove` only after "
-        "`jarvis pin --off`. A pin travels with `jarvis archive`.",
+        "`jarvis pin --off`.",
     )
     _add_ids(command)
     command.add_argument("--off", action="store_true", help="let go of the pins")
@@ -68,6 +69,9 @@ def _list(arguments: argparse.Namespace) -> int:
             "is_pinned": entry.is_pinned,
             "owner": entry.owner,
             "visibility": entry.visibility,
+            "made_on": entry.made_on,
+            "loaded_by": entry.loaded_by,
+            "source": entry.source,
             "reference": entry.manifest.reference,
         }
         for entry in catalogue.entries
@@ -83,9 +87,11 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "No analysis is kept here."
         return
     for row in rows:
+        source = f"  (from {one_line(row['source'])})" if row["source"] else ""
         pin = "pinned" if row["is_pinned"] else ""
         day = str(row["created"])[:16].replace("T", " ")
-        yield f"{row['id']:<14}{day:<18}{_size(row['size_bytes']):>9}  {pin:<7} {row['title']}"
+        size = _size(row["size_bytes"])
+        yield f"{row['id']:<14}{day:<18}{size:>9}  {pin:<7} {row['title']}{source}"
 
 
 def _pin(arguments: argparse.Namespace) -> int:

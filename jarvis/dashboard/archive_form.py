@@ -3,23 +3,25 @@
 import streamlit as st
 
 from jarvis.dashboard import links, navigation
+from jarvis.dashboard.job_view import follow, remember_job, remembered_job
+from jarvis.dashboard.refusals import said_as_toast
 from jarvis.dashboard.upload import uploaded_file
-from jarvis.dashboard.visitor import actor, missing_role
-from jarvis.errors import JarvisError
+from jarvis.dashboard.visitor import ask_for_job, missing_role
 from jarvis.reports.markup import escape
-from jarvis.server.actions import load_analysis
 from jarvis.server.arrivals.uploads import Upload
-from jarvis.server.storage.archive import Loaded
+from jarvis.server.job_kinds import OutdatedJobError, request_of
+from jarvis.server.job_kinds.loads import Load
+from jarvis.server.jobs import Job
 from jarvis.workspace import archive_name
 
 PARAMETER = "archive_upload"
 ENDING = archive_name("")
-_OUTCOME = "_archive_outcome"
-"""The upload that was loaded last, and what came of it."""
+_PAGE = "archive"
+"""The form among those that remember a job."""
 
 
 def load_form() -> None:
-    """Choose an analysis file, and load it; a refusal is the same sentence as the command's."""
+    """Choose an analysis file and load it by a job; show how far that is."""
     with st.expander(f"Load an analysis file ({ENDING}) of another server"):
         st.caption(
             "As *Keep or remove* in the sidebar there, or `jarvis archive save`, writes it. The "
@@ -31,42 +33,59 @@ def load_form() -> None:
         upload = uploaded_file(PARAMETER, (ENDING,))
         if upload is None:
             return
+        job = _job_of(upload)
         st.button(
             "Load the analysis",
             key="archive_load",
             icon=":material/unarchive:",
             on_click=_load,
             args=(upload,),
+            disabled=job is not None and job.is_active,
         )
-        upload_id, outcome = st.session_state.get(_OUTCOME, (None, None))
-        if upload_id == upload.id:
-            _say(outcome)
+        if job is not None:
+            follow(job, _outcome)
 
 
 def _load(upload: Upload) -> None:
     assert upload.trace is not None
-    with st.spinner("Checking and unpacking"):
-        try:
-            st.session_state[_OUTCOME] = upload.id, load_analysis(actor(), upload.trace)
-        except JarvisError as error:
-            st.session_state[_OUTCOME] = upload.id, str(error)
+    with said_as_toast():
+        remember_job(_PAGE, ask_for_job(Load(upload.trace)).id)
 
 
-def _say(outcome: Loaded | str) -> None:
-    if isinstance(outcome, str):
-        st.error(escape(outcome), icon=":material/error:")
+def _job_of(upload: Upload) -> Job | None:
+    """The job of this page, where it loads this upload."""
+    job = remembered_job(_PAGE)
+    if job is None or upload.trace is None:
+        return None
+    try:
+        request = request_of(job.kind, job.parameters)
+    except OutdatedJobError:
+        request = None
+    if request == Load(upload.trace):
+        return job
+    remember_job(_PAGE, None)
+    return None
+
+
+def _outcome(job: Job) -> None:
+    """Say what was loaded, and link to it."""
+    if job.analysis_id is None:
         return
-    if outcome.is_reused:
+    if job.result.get("is_reused"):
         st.info(
-            f"{outcome.id} is kept here already, with the same content.", icon=":material/history:"
+            f"{escape(job.analysis_id)} is here already, with the same content.",
+            icon=":material/history:",
         )
     else:
-        st.success(f"{outcome.id} is loaded.", icon=":material/check_circle:")
-    if outcome.is_pinned:
-        st.caption("It was pinned where it comes from, and is pinned here.")
+        st.success(f"{escape(job.analysis_id)} is loaded.", icon=":material/check_circle:")
+        if job.result.get("was_pinned"):
+            st.caption(
+                "It was pinned on the other server. Pin it here with *Keep or remove* in the "
+                "sidebar, if it must not be removed."
+            )
     navigation.link(
         navigation.OVERVIEW,
         "Open the overview",
         icon=":material/dashboard:",
-        **{links.ANALYSIS: outcome.id},
+        **{links.ANALYSIS: job.analysis_id},
     )

@@ -262,7 +262,7 @@ def recent_analyses() -> None:
                     "trace": entry.manifest.trace.file_name,
                     "gpu": entry.gpu,
                     "origin": entry.manifest.trace.origin,
-                    "made_on": entry.made_on,
+                    "made_on": entry.source,
                     "created": datetime.fromisoformat(entry.manifest.created),
                     "id": entry.id,
                 }
@@ -285,7 +285,9 @@ def recent_analyses() -> None:
                 "gpu": config.TextColumn("GPU", help="What the trace is judged against"),
                 "origin": config.TextColumn("Origin", help="Recorded on a GPU, or simulated"),
                 "made_on": config.TextColumn(
-                    "Made on", help="The machine that analysed it, where that was not this server"
+                    "Made on",
+                    help="The machine that analyzed it, or who loaded it from a file; empty where "
+                    "this server made it",
                 ),
                 "created": moment_column("Analysed", "When the analysis was made"),
                 "id": config.TextColumn("Id", help="Stands in every link"),

@@ -43,6 +43,7 @@ _KINDS = {
     JobKind.REPLAY: "Replay package",
     JobKind.FETCH: "Fetch a trace",
     JobKind.REMOTE: "Run on another machine",
+    JobKind.LOAD: "Load an analysis file",
     JobKind.INSPECT: "Read a trace",
 }
 _MANY = 10

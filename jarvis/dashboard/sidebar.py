@@ -66,7 +66,8 @@ def choose_analysis(catalogue: Catalogue) -> None:
 
 def describe_analysis(catalogue: Catalogue) -> None:
     """The peaks that efficiencies stand against, where the trace comes from, what did not load."""
-    if state.current_id() in {entry.id for entry in catalogue.entries}:
+    entry = next((each for each in catalogue.entries if each.id == state.current_id()), None)
+    if entry is not None:
         now = state.opened()
         run = now.run
         is_simulated = run.manifest.trace.origin == "simulated"
@@ -76,6 +77,11 @@ def describe_analysis(catalogue: Catalogue) -> None:
             ":violet-badge[:material/science: simulated sample]"
             if is_simulated
             else ":gray-badge[:material/fiber_manual_record: recorded trace]",
+            *(
+                [f":orange-badge[:material/input: from {escape(entry.source)}]"]
+                if entry.source
+                else []
+            ),
         )
         st.caption("\n\n".join(lines))
     for name, reason in load_registry().failures.items():

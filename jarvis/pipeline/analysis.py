@@ -81,6 +81,7 @@ def analyze(
     preset: str | None = None,
     model_name: str | None = None,
     output_dir: Path | str | None = None,
+    identifier: str | None = None,
     reference: str | None = None,
     extension_file: Path | None = None,
     arch_json: Path | None = None,
@@ -97,7 +98,8 @@ def analyze(
     ``extension_file`` a Python file with perf models and categories; ``arch_json`` describes a GPU
     in place of ``platform`` (``read_arch_json``); ``figures_sha256`` as in ``chosen_options``.
     ``recorded_path`` is the path that the run records where ``trace_path`` is another name of the
-    same file. The directory appears whole or not at all.
+    same file. ``identifier`` is the id of the analysis, by default ``analysis_id`` of the trace and
+    the options. The directory appears whole or not at all.
     ``report_options`` add sheets of a trace to the run.
     Raises a TraceError, UnreadableReportError or ForeignReportError for a report, a
     HardwareError, OutputFolderError where ``output_dir`` holds something else, a RunError where
@@ -118,7 +120,15 @@ def analyze(
     extensions = load_extensions(extension_file)
     if is_report(Path(trace_path)) or Path(trace_path).is_dir():
         return _analyse_report(
-            Path(trace_path), recorded, options, given, extensions, reference, root, progress
+            Path(trace_path),
+            recorded,
+            options,
+            given,
+            extensions,
+            reference,
+            root,
+            progress,
+            identifier,
         )
     with step(0, progress) as on_reading:
         compared_with = open_reference(reference) if reference else None
@@ -142,7 +152,7 @@ def analyze(
         extension_failures=lambda: extensions.failures,
         analyses=extensions.analyses,
     )
-    return analysed(base, options, warning, compared_with, root, progress, STEPS)
+    return analysed(base, options, warning, compared_with, root, progress, STEPS, identifier)
 
 
 def read_info(path: Path, on_reading: OnProgress | None = None) -> TraceInfo:
@@ -169,6 +179,7 @@ def _analyse_report(
     reference: str | None,
     root: Path,
     progress: Progress | None,
+    identifier: str | None,
 ) -> Run:
     with step(0, progress, IMPORT_STEPS):
         compared_with = open_reference(reference) if reference else None
@@ -190,4 +201,4 @@ def _analyse_report(
         extension_failures=lambda: extensions.failures,
         analyses=extensions.analyses,
     )
-    return analysed(base, options, warning, compared_with, root, progress, IMPORT_STEPS)
+    return analysed(base, options, warning, compared_with, root, progress, IMPORT_STEPS, identifier)

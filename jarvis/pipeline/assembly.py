@@ -61,8 +61,12 @@ def analysed(
     root: Path,
     progress: Progress | None,
     steps: tuple[str, ...],
+    identifier: str | None = None,
 ) -> Run:
-    """Run the analyses and write the run: the last four of ``steps``."""
+    """Run the analyses and write the run: the last four of ``steps``.
+
+    ``identifier`` is its id, by default ``analysis_id`` of the trace and the options.
+    """
     report, analyses = base.report, base.analyses.analyses
     first = len(steps) - 4
     with step(first, progress, steps):
@@ -73,7 +77,8 @@ def analysed(
     read_bytes = base.info.json_bytes or base.info.size_bytes
     with limited_output(read_bytes), staged(root, base.info.sha256) as folder:
         with step(first + 2, progress, steps):
-            run = _run(base, slices, outcomes, options, warning)
+            named = identifier or analysis_id(base.info.sha256, options)
+            run = _run(base, slices, outcomes, options, warning, named)
             if compared_with is not None:
                 comparison = compare(run, compared_with)
                 run = run.with_tables(comparison.tables())
@@ -101,6 +106,7 @@ def _run(
     outcomes: dict[str, Outcome],
     options: Options,
     warning: str | None,
+    identifier: str,
 ) -> Run:
     report, info = base.report, base.info
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
@@ -112,7 +118,7 @@ def _run(
     manifest = Manifest(
         jarvis_version=product_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        analysis_id=analysis_id(info.sha256, options),
+        analysis_id=identifier,
         model_name=options.model_name,
         trace=info,
         hardware=report.hardware,

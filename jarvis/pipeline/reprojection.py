@@ -25,13 +25,15 @@ def reproject(
     arch_json: Path | None = None,
     figures_sha256: str | None = None,
     output_dir: Path | str,
+    identifier: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Judge a stored run against other hardware and write that as a run of its own.
 
     The trace is not read: the result is what ``analyze`` makes of it with these choices and the
-    run's other ones; ``figures_sha256`` as in ``chosen_options``. Raises a HardwareError, a
-    RunError where ``run_dir`` is no run or cannot be judged anew, or OutputFolderError.
+    run's other ones; ``figures_sha256`` as in ``chosen_options``, ``identifier`` as in ``analyze``.
+    Raises a HardwareError, a RunError where ``run_dir`` is no run or cannot be judged anew, or
+    OutputFolderError.
     """
     root = Path(output_dir)
     given = None if arch_json is None else read_arch_json(arch_json)
@@ -52,7 +54,9 @@ def reproject(
         extension_notes=lambda: manifest.extension_notes,
         extension_failures=lambda: manifest.extension_failures,
     )
-    return analysed(base, options, warning, compared_with, root, progress, REPROJECTION_STEPS)
+    return analysed(
+        base, options, warning, compared_with, root, progress, REPROJECTION_STEPS, identifier
+    )
 
 
 def _stored_report(stored: Run, hardware: HardwareSpec | None) -> StoredReport | ImportedReport:

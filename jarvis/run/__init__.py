@@ -7,6 +7,7 @@ from jarvis.run.manifest import (
     PerfModelFailure,
     TopOperation,
     analysis_id,
+    analysis_ids,
 )
 from jarvis.run.preparation import Preparation, main_call_paths
 from jarvis.run.run import Run, category_table, manifest_of, open_reference, read_manifest
@@ -23,6 +24,7 @@ __all__ = [
     "Run",
     "TopOperation",
     "analysis_id",
+    "analysis_ids",
     "category_table",
     "check_output_folder",
     "main_call_paths",

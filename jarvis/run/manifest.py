@@ -13,6 +13,7 @@ from jarvis.trace import TraceInfo
 from jarvis.workspace import SCHEMA_VERSION
 
 ID_LENGTH = 12
+ID_STEP = 4
 
 
 class _Frozen(BaseModel):
@@ -119,10 +120,17 @@ class Manifest(_Frozen):
 
 
 def analysis_id(trace_sha256: str, options: Options) -> str:
-    """A short id that the same trace with the same options always gets.
+    """Return the short id that the same trace with the same options always gets."""
+    return analysis_ids(trace_sha256, options)[0]
 
-    Only what was chosen counts: an option that a later version adds must not move the analyses that
-    links point at.
+
+def analysis_ids(trace_sha256: str, options: Options) -> tuple[str, ...]:
+    """Return the ids that an analysis may have, the short one first.
+
+    Each longer one is for the case that the ones before it are taken by something else. Only what
+    was chosen counts: an option that a later version adds must not move the analyses that links
+    point at.
     """
     chosen = orjson.dumps(options.model_dump(exclude_none=True), option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(trace_sha256.encode() + chosen).hexdigest()[:ID_LENGTH]
+    digest = hashlib.sha256(trace_sha256.encode() + chosen).hexdigest()
+    return tuple(digest[:length] for length in range(ID_LENGTH, len(digest) + 1, ID_STEP))

@@ -27,11 +27,12 @@ from jarvis.server.access.rights import (
 )
 from jarvis.server.access.tokens import NewToken, Token, TokenError
 from jarvis.server.database import JobKind, Visibility, database
-from jarvis.server.job_kinds import FileRequest, Request, made_before, request_of
+from jarvis.server.job_kinds import FileRequest, Made, Request, made_before, request_of
+from jarvis.server.job_kinds.loads import Load
 from jarvis.server.jobs import Job, NewJob
 from jarvis.server.storage import custom_hardware, pins, removal
-from jarvis.server.storage.analysis_rows import AnalysisRow, kept_for, kept_rows
-from jarvis.server.storage.archive import Loaded, load_archive, save_archive
+from jarvis.server.storage.analysis_rows import AnalysisRow, kept_rows
+from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalogue import (
     analysis_root,
     named_rows,
@@ -40,6 +41,7 @@ from jarvis.server.storage.catalogue import (
     strictest,
 )
 from jarvis.server.storage.removal import Removed
+from jarvis.server.workers.single_job import run_single_job
 
 _ASKED: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,
@@ -49,6 +51,7 @@ _ASKED: dict[JobKind, Action] = {
     JobKind.COMPARE: Action.COMPARE,
     JobKind.EXPORT: Action.EXPORT,
     JobKind.REPLAY: Action.REPLAY,
+    JobKind.LOAD: Action.ARCHIVE_LOAD,
 }
 """What is written down for a job; that a trace is read to be described is not."""
 
@@ -172,14 +175,16 @@ def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
     _record(database(), actor, Action.ARCHIVE_SAVE, analysis_id)
 
 
-def load_analysis(actor: Actor, path: Path) -> Loaded:
-    """Keep the analysis of an archive for the person; raises as ``load_archive``, and
-    ForbiddenError without the role editor."""
+def load_analysis(actor: Actor, path: Path) -> Made:
+    """Store the analysis of an archive for the person, and wait for it; pages queue a ``Load``.
+
+    Raises as ``run_single_job``, and ForbiddenError without the role editor.
+    """
     require(actor.person, Role.EDITOR, "load analyses")
-    with kept_for(actor.person.name, role=actor.person.role):
-        loaded = load_archive(path)
-    _record(database(), actor, Action.ARCHIVE_LOAD, loaded.id, is_reused=loaded.is_reused)
-    return loaded
+    made = run_single_job(Load(path.absolute()), actor.person.name)
+    is_reused = made.result["is_reused"]
+    _record(database(), actor, Action.ARCHIVE_LOAD, made.analysis_id or "", is_reused=is_reused)
+    return made
 
 
 def keep_hardware(actor: Actor, spec: HardwareSpec) -> Path:

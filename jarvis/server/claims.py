@@ -40,7 +40,7 @@ ABANDONED_S = 20
 """A running job whose worker has been silent for so long is given up. Longer than a database may be
 locked, and short enough that with the time to notice it stays below half a minute."""
 
-QUICK = (JobKind.INSPECT, JobKind.EXPORT, JobKind.REPLAY, JobKind.COMPARE)
+QUICK = (JobKind.INSPECT, JobKind.EXPORT, JobKind.REPLAY, JobKind.COMPARE, JobKind.LOAD)
 """What a visitor waits for and is done in seconds: a worker has a slot for it beside the others,
 and it costs its owner no turn."""
 

@@ -112,6 +112,7 @@ class JobKind(StrEnum):
     COMPARE = "compare"
     FETCH = "fetch"
     REMOTE = "remote"
+    LOAD = "load"
 
 
 class Visibility(StrEnum):
@@ -215,6 +216,7 @@ ANALYSES = Table(
     Column("version", String(32), nullable=False),
     Column("written_ns", BigInteger, nullable=False),
     Column("made_on", String(64)),
+    Column("loaded_by", Text),
     Column("manifest", Text, nullable=False),
     Index("analyses_by_trace", "trace_sha256"),
 )

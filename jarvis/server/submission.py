@@ -20,7 +20,7 @@ from jarvis.run import (
     Manifest,
     Options,
     Run,
-    analysis_id,
+    analysis_ids,
     check_output_folder,
     read_manifest,
     staged,
@@ -29,7 +29,9 @@ from jarvis.server.database import database
 from jarvis.server.storage.analysis_rows import (
     OthersAnalysisError,
     check_joinable,
+    derived_from,
     kept_rows,
+    may_answer,
     may_replace,
     reserved,
 )
@@ -37,7 +39,7 @@ from jarvis.server.storage.artifacts import keep_analysis
 from jarvis.server.storage.catalogue import analysis_root, is_kept
 from jarvis.server.storage.places import FilePath
 from jarvis.staging import staged_folder
-from jarvis.workspace import analyses_dir
+from jarvis.workspace import RunPaths, analyses_dir
 
 
 class CopyError(JarvisError):
@@ -105,24 +107,26 @@ def submit(
         submission.extension_file,
         arch_json=submission.arch_json,
     )
-    kept = _kept(
-        sha256,
-        options,
-        lambda root, options: analyze(
-            trace,
-            platform=options.platform,
-            preset=options.preset,
-            model_name=options.model_name,
-            reference=options.reference,
-            extension_file=submission.extension_file,
-            arch_json=submission.arch_json,
-            figures_sha256=options.gpu_arch_sha256,
-            recorded_path=submission.trace if opened else None,
-            output_dir=root,
-            progress=progress,
-        ),
-        again=again,
-    )
+    with derived_from([options.reference]):
+        kept = _kept(
+            sha256,
+            options,
+            lambda root, options: analyze(
+                trace,
+                platform=options.platform,
+                preset=options.preset,
+                model_name=options.model_name,
+                reference=options.reference,
+                extension_file=submission.extension_file,
+                arch_json=submission.arch_json,
+                figures_sha256=options.gpu_arch_sha256,
+                recorded_path=submission.trace if opened else None,
+                output_dir=root,
+                identifier=root.name,
+                progress=progress,
+            ),
+            again=again,
+        )
     if submission.copy_to is not None:
         _copy(kept.root, submission.copy_to, sha256)
     return kept
@@ -145,19 +149,21 @@ def resubmit(
     options = reprojected_options(run, platform, preset, arch_json)
     if options.reference is not None:
         is_kept(options.reference)
-    return _kept(
-        run.manifest.trace.sha256,
-        options,
-        lambda root, options: reproject(
-            base,
-            platform=platform,
-            preset=preset,
-            arch_json=arch_json,
-            figures_sha256=options.gpu_arch_sha256,
-            output_dir=root,
-            progress=progress,
-        ),
-    )
+    with derived_from([analysis, options.reference]):
+        return _kept(
+            run.manifest.trace.sha256,
+            options,
+            lambda root, options: reproject(
+                base,
+                platform=platform,
+                preset=preset,
+                arch_json=arch_json,
+                figures_sha256=options.gpu_arch_sha256,
+                output_dir=root,
+                identifier=root.name,
+                progress=progress,
+            ),
+        )
 
 
 def keep_made(folder: Path) -> Kept:
@@ -172,6 +178,8 @@ def keep_made(folder: Path) -> Kept:
             raise OthersAnalysisError(manifest.analysis_id)
         with staged_folder(root, lambda: None) as target:
             shutil.copytree(folder, target, dirs_exist_ok=True)
+            named = manifest.model_copy(update={"analysis_id": root.name})
+            RunPaths(target).manifest.write_text(named.model_dump_json(indent=2), encoding="utf-8")
 
     return _kept(manifest.trace.sha256, manifest.options, place)
 
@@ -185,11 +193,12 @@ def _kept(
     PrivateAnalysisError where theirs is private, OthersAnalysisError where it cannot be read, or
     is the same and asked for ``again``.
     """
-    identifier = analysis_id(sha256, options)
+    identifier = _identifier(sha256, options)
     root = analyses_dir() / identifier
     row = kept_rows(database()).get(identifier)
     check_joinable(row)
     manifest = _manifest(root) if is_kept(identifier) else None
+    again = again or (row is not None and not may_answer(row))
     hardware = None if manifest is None else _hardware_now(manifest)
     has_same = manifest is not None and hardware == manifest.hardware
     if has_same and not again:
@@ -206,6 +215,30 @@ def _kept(
     with reserved(database(), identifier):
         keep_analysis(identifier, lambda root: make(root, options))
     return Kept(identifier, root, is_reused=False)
+
+
+def _identifier(sha256: str, options: Options) -> str:
+    """Return the id to look for an analysis under, or to store it under.
+
+    An analysis from outside never answers a request for the analysis of a trace. It is replaced
+    where the person may change it. Where it belongs to another person it stays as it is, its links
+    too, and the new analysis gets the next longer id, under which it is found from then on. The
+    same holds for an analysis of another trace whose id begins alike.
+    """
+    rows = kept_rows(database())
+    ids = analysis_ids(sha256, options)
+    for identifier in ids:
+        row = rows.get(identifier)
+        if row is None:
+            return identifier
+        if not may_answer(row):
+            if may_replace(row):
+                return identifier
+            continue
+        manifest = _manifest(analyses_dir() / identifier) if is_kept(identifier) else None
+        if manifest is None or (manifest.trace.sha256, manifest.options) == (sha256, options):
+            return identifier
+    return ids[-1]
 
 
 _NOT_DESCRIBED = "none"

@@ -5,6 +5,8 @@
 
 from pathlib import Path
 
+from polars.exceptions import PolarsError
+
 from jarvis.validation.check import Check, Outcome, Problem, Verdict
 from jarvis.validation.documentation import COMPARISON, GROUPS, validation_markdown
 from jarvis.validation.run_files import RunFiles
@@ -19,6 +21,18 @@ __all__ = [
     "validate",
     "validation_markdown",
 ]
+
+_UNEXPECTED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    PolarsError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a check raises for a file that is not as Jarvis writes it."""
 
 CHECKS: tuple[Check, ...] = tuple(check for checks in GROUPS.values() for check in checks)
 
@@ -43,7 +57,7 @@ def is_valid(outcomes: list[Outcome]) -> bool:
 def _problems(check: Check, run: RunFiles) -> tuple[Problem, ...]:
     try:
         return tuple(check.find(run))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except _UNEXPECTED as error:
         reason = f"{type(error).__name__}: {error}"
         text = f"The check could not be made, for a file has not the expected layout ({reason})."
         return (Problem(run.name(run.root), text),)

@@ -22,6 +22,7 @@ from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import PrivateAnalysisError, kept_for, kept_rows, record
 from jarvis.server.storage.catalogue import UnknownAnalysisError, read_catalogue, set_owner
 from jarvis.server.submission import Submission, submit
+from jarvis.server.workers.single_job import SingleJobError
 from jarvis.workspace import exports_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
@@ -267,11 +268,13 @@ def test_an_archive_is_loaded_for_who_loads_it(
     with pytest.raises(ForbiddenError, match="editor"):
         actions.load_analysis(VIC, file)
     loaded = actions.load_analysis(BOB, file)
-    row = kept_rows(engine)[loaded.id]
-    assert row.owner == BOB.person.name
-    assert actions.load_analysis(ADA, file).is_reused
-    actions.share_analysis(BOB, loaded.id, Visibility.PRIVATE)
-    with pytest.raises(PrivateAnalysisError):
+    assert loaded.analysis_id is not None
+    row = kept_rows(engine)[loaded.analysis_id]
+    assert (row.owner, row.loaded_by) == (BOB.person.name, BOB.person.name)
+    assert actions.load_analysis(ADA, file).result["is_reused"]
+    assert kept_rows(engine)[loaded.analysis_id].loaded_by == BOB.person.name
+    actions.share_analysis(BOB, loaded.analysis_id, Visibility.PRIVATE)
+    with pytest.raises(SingleJobError, match="keeps it private"):
         actions.load_analysis(ADA, file)
     lines = [(e.person, e.via, e.action) for e in audit.recent(engine)]
     assert (BOB.person.name, Via.API, Action.ARCHIVE_LOAD) in lines

@@ -110,6 +110,11 @@ class AnalysisView(BaseModel, title="Analysis"):
     model: str | None
     gpu: str = Field(description="what the trace is judged against")
     origin: str = Field(description="recorded, or simulated")
+    made_on: str | None = Field(description="the machine that made it, where that was another one")
+    loaded_by: str | None = Field(
+        description="who loaded it from a file, empty for a person without a name; null where "
+        "nobody did"
+    )
     owner: str | None
     visibility: Visibility
     is_pinned: bool
@@ -254,6 +259,8 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "model": manifest.model_name,
         "gpu": entry.gpu,
         "origin": manifest.trace.origin,
+        "made_on": entry.made_on,
+        "loaded_by": entry.loaded_by,
         "owner": entry.owner,
         "visibility": entry.visibility,
         "is_pinned": entry.is_pinned,

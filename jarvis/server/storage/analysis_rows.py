@@ -8,7 +8,7 @@ analyses are shared in an artifact root, the table alone says what there is.
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -21,7 +21,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from jarvis.errors import JarvisError, RunError
 from jarvis.run import manifest_of
 from jarvis.server.access.rights import LOCAL, Person, Role, may_change
-from jarvis.server.database import ANALYSES, JOB_ANALYSES, Visibility, reading, writing
+from jarvis.server.database import (
+    ANALYSES,
+    JOB_ANALYSES,
+    Visibility,
+    database,
+    reading,
+    writing,
+)
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_copies import version_here
 from jarvis.server.storage.folders import folder_bytes
@@ -35,17 +42,26 @@ _MACHINE_LETTERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Whom an analysis will belong to, who is to see it, and where it was made if not here."""
+    """Whom an analysis will belong to, who is to see it, and where it was made if not here.
+
+    ``made_on`` and ``loaded_by`` are as in ``AnalysisRow``.
+    """
 
     owner: str | None = None
     visibility: Visibility = Visibility.TEAM
     made_on: str | None = None
+    loaded_by: str | None = None
     role: Role = Role.EDITOR
 
     @property
     def columns(self) -> dict[str, Any]:
         """The columns of the table that say the same."""
-        return {"owner": self.owner, "visibility": self.visibility, "made_on": self.made_on}
+        return {
+            "owner": self.owner,
+            "visibility": self.visibility,
+            "made_on": self.made_on,
+            "loaded_by": self.loaded_by,
+        }
 
 
 _ANYBODY = Keeper()
@@ -78,6 +94,9 @@ class AnalysisRow:
     """A kept analysis, readable or not; ``version`` is another one each time it is made.
 
     ``written_ns`` is when its manifest was written here, in nanoseconds since 1970; 0 without one.
+    ``made_on`` names the machine where that was another one; ``loaded_by`` who loaded it from a
+    file, empty where that person has no name. Both are also set for what was made here from such an
+    analysis.
     """
 
     id: str
@@ -88,11 +107,20 @@ class AnalysisRow:
     version: str
     written_ns: int
     made_on: str | None = None
+    loaded_by: str | None = None
+
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether this server did not make it from a trace itself."""
+        return self.made_on is not None or self.loaded_by is not None
 
 
 _COLUMNS = [ANALYSES.c[field.name] for field in fields(AnalysisRow)]
-_MADE_ANEW = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns", "made_on")
-"""What changes when an analysis is made again; owner, visibility and pin stay."""
+_MADE_ANEW = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns")
+"""What changes when a folder has changed; owner, visibility and pin stay."""
+
+_ORIGIN = ("made_on", "loaded_by")
+"""What changes also where the analysis was made, or loaded, again."""
 
 
 def is_analysis_id(text: str) -> bool:
@@ -136,6 +164,42 @@ def made_on(machine: str) -> Iterator[None]:
         _keeper.reset(token)
 
 
+@contextmanager
+def loaded_from_file() -> Iterator[None]:
+    """Analyses that are kept in this block were loaded by their owner from a file."""
+    token = _keeper.set(replace(_keeper.get(), loaded_by=_keeper.get().owner or ""))
+    try:
+        yield
+    finally:
+        _keeper.reset(token)
+
+
+@contextmanager
+def derived_from(ids: Iterable[str | None]) -> Iterator[None]:
+    """Analyses that are kept in this block have the origin of the first of ``ids`` from outside."""
+    rows = kept_rows(database()) if (named := [name for name in ids if name]) else {}
+    found = (rows[name] for name in named if name in rows and rows[name].is_from_outside)
+    source = next(found, None)
+    keeper = _keeper.get()
+    if source is not None:
+        keeper = replace(keeper, made_on=source.made_on, loaded_by=source.loaded_by)
+    token = _keeper.set(keeper)
+    try:
+        yield
+    finally:
+        _keeper.reset(token)
+
+
+def may_answer(row: AnalysisRow) -> bool:
+    """Whether a kept analysis may answer a request for what is to be kept in this block.
+
+    One from outside answers only for what would come from the same place.
+    """
+    keeper = _keeper.get()
+    is_same = (row.made_on, row.loaded_by) == (keeper.made_on, keeper.loaded_by)
+    return is_same or not row.is_from_outside
+
+
 def check_joinable(row: AnalysisRow | None) -> None:
     """PrivateAnalysisError where a kept analysis must not be given to the keeper of this block."""
     owner = _keeper.get().owner
@@ -146,12 +210,13 @@ def check_joinable(row: AnalysisRow | None) -> None:
 
 @contextmanager
 def reserved(engine: Engine, analysis_id: str) -> Iterator[None]:
-    """A private analysis that is made in this block is private from its first moment.
+    """An analysis made in this block is private, or from outside, from its first moment.
 
     Its folder is there before it is written down, and a look in between takes up what it finds.
     """
     keeper = _keeper.get()
-    if keeper.visibility is Visibility.TEAM or settings().artifact_root is not None:
+    is_default = replace(keeper, owner=None, role=_ANYBODY.role) == _ANYBODY
+    if is_default or settings().artifact_root is not None:
         yield
         return
     root = analyses_dir() / analysis_id
@@ -181,7 +246,8 @@ def record(engine: Engine, root: Path, version: str | None = None) -> str | None
         replaced: str | None = connection.execute(
             select(ANALYSES.c.version).where(ANALYSES.c.id == root.name).with_for_update()
         ).scalar()
-        connection.execute(_upsert(engine), row | ({"version": version} if version else {}))
+        made = row | ({"version": version} if version else {})
+        connection.execute(_upsert(engine, (*_MADE_ANEW, *_ORIGIN)), made)
         return replaced
 
 
@@ -310,12 +376,13 @@ def _row_of(root: Path, written_ns: int) -> dict[str, Any]:
         "version": new_version(),
         "written_ns": written_ns,
         "made_on": None,
+        "loaded_by": None,
     }
 
 
-def _upsert(engine: Engine) -> Any:
+def _upsert(engine: Engine, changed: Iterable[str] = _MADE_ANEW) -> Any:
     insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert(ANALYSES)
-    anew: dict[str, Any] = {name: insert.excluded[name] for name in _MADE_ANEW}
+    anew: dict[str, Any] = {name: insert.excluded[name] for name in changed}
     owner = func.coalesce(ANALYSES.c.owner, insert.excluded.owner)
     is_claimed = and_(ANALYSES.c.owner.is_(None), insert.excluded.owner.is_not(None))
     visibility = case((is_claimed, insert.excluded.visibility), else_=ANALYSES.c.visibility)

@@ -1,8 +1,8 @@
 """An analysis as one file, to be loaded on another server under the same id.
 
-The file is a zip of the run directory with a list of its files and their checksums. What is loaded
-came from a stranger: it is checked against that list, lands whole or not at all, and writes nothing
-outside its folder.
+The file is a zip of the run directory with a list of its files and their checksums. A file that is
+loaded is untrusted: it is checked against that list, and the run in it as every run from outside
+(``received_runs``). It lands whole or not at all, and writes nothing outside its folder.
 """
 
 import errno
@@ -13,24 +13,31 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 import orjson
-import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jarvis.errors import JarvisError, RunError
-from jarvis.run import SCHEMA_VERSION, Run, read_manifest
+from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server.database import database
-from jarvis.server.storage.analysis_rows import check_joinable, is_analysis_id, kept_rows
+from jarvis.server.storage.analysis_rows import (
+    check_joinable,
+    is_analysis_id,
+    kept_rows,
+    loaded_from_file,
+    reserved,
+)
 from jarvis.server.storage.artifacts import is_shared, keep_analysis
 from jarvis.server.storage.catalogue import is_kept
 from jarvis.server.storage.downloads import EPOCH
-from jarvis.server.storage.pins import pin, pinned
+from jarvis.server.storage.pins import pinned
+from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
+from jarvis.server.storage.run_limits import RunLimitError, check_file_sizes
 from jarvis.staging import staged_folder
 from jarvis.unpacking import DAMAGE, TooLargeError, check_unpacked_size, open_archive
-from jarvis.workspace import RunPaths, analyses_dir
+from jarvis.workspace import analyses_dir
 
 FORMAT_VERSION = 1
 """The layout of an archive; counted up when an older Jarvis can no longer load it."""
@@ -64,7 +71,10 @@ class ArchivedFile(BaseModel):
 
 
 class Contents(BaseModel):
-    """What an archive says that it holds; paths are relative to the run directory."""
+    """What an archive says that it holds; paths are relative to the run directory.
+
+    ``is_pinned`` is where it was saved; loading does not pin.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,19 +88,21 @@ class Contents(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An analysis that was loaded; ``is_reused`` where the very same one was kept before."""
+    """An analysis that was loaded; ``is_reused`` where the very same one was kept before.
+
+    ``was_pinned`` where it was pinned on the server that saved it; here it is not.
+    """
 
     id: str
     root: Path
     is_reused: bool
-    is_pinned: bool
+    was_pinned: bool
 
 
 def save_archive(root: Path, out: Path) -> Contents:
     """Write the analysis in the run directory ``root`` into the file ``out``.
 
-    A kept analysis that is pinned will be pinned where it is loaded. Raises RunError where
-    ``root`` is no analysis, or is made anew meanwhile.
+    Raises RunError where ``root`` is no analysis, or is made anew meanwhile.
     """
     manifest = read_manifest(root)
     files: dict[str, ArchivedFile] = {}
@@ -114,12 +126,13 @@ def save_archive(root: Path, out: Path) -> Contents:
 
 
 def load_archive(path: Path) -> Loaded:
-    """Keep the analysis of an archive under its id.
+    """Store the analysis of an archive under its id, marked as loaded; it is not pinned.
 
-    One with the same content that is kept already stays as it is. Raises ArchiveError where the
-    file is no archive, damaged, of a newer Jarvis, too large, reaches outside its folder, or holds
-    an analysis whose id is kept with other content, and PrivateAnalysisError where it is kept by
-    somebody who does not share it; nothing is changed then.
+    To be called in the process of a job. An analysis with the same content that is there already
+    stays as it is. Raises ArchiveError where the file is no archive, damaged, of a newer Jarvis, or
+    too large, reaches outside its folder, holds no valid analysis, or one whose id is taken by
+    other content, and PrivateAnalysisError where it is taken by a private analysis of another
+    person; nothing is changed then.
     """
     with _opened(path) as (archive, contents):
         root = analyses_dir() / contents.analysis_id
@@ -134,14 +147,13 @@ def load_archive(path: Path) -> Loaded:
         if is_reused:
             _check_same(path, contents, root)
         else:
-            keep_analysis(contents.analysis_id, make)
-    if contents.is_pinned:
-        pin(contents.analysis_id)
+            with loaded_from_file(), reserved(database(), contents.analysis_id):
+                keep_analysis(contents.analysis_id, make)
     return Loaded(contents.analysis_id, root, is_reused, contents.is_pinned)
 
 
 def unpack_archive(path: Path, folder: Path) -> Contents:
-    """Write the run directory of an archive into an empty folder; raises ArchiveError."""
+    """Write the checked run directory of an archive into an empty folder; raises ArchiveError."""
     with _opened(path) as (archive, contents):
         _unpack(path, archive, contents, folder)
         _check_run(path, contents, folder)
@@ -227,6 +239,10 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
             "Analyse the trace again here: links to the analysis stay as they are.",
         )
     _check_names(path, contents, archive)
+    try:
+        check_file_sizes((name, file.size_bytes) for name, file in contents.files.items())
+    except RunLimitError as error:
+        raise ArchiveError(path, str(error), _ONLY_OURS) from error
     check_unpacked_size(sum(file.size_bytes for file in contents.files.values()), size)
     return contents
 
@@ -247,6 +263,8 @@ def _check_names(path: Path, contents: Contents, archive: zipfile.ZipFile) -> No
     for name in contents.files:
         if not all(map(_PART.fullmatch, name.split("/"))):
             raise ArchiveError(path, f"a file in it has the name {name[:80]!r}", _ONLY_OURS)
+        if any(str(folder) in contents.files for folder in PurePosixPath(name).parents):
+            raise ArchiveError(path, f"{name[:80]!r} in it lies in another file", _ONLY_OURS)
     expected = [_LIST, *(f"{contents.analysis_id}/{name}" for name in contents.files)]
     if sorted(member.filename for member in archive.infolist()) != sorted(expected):
         raise ArchiveError(path, "its files are not those that it lists", _FETCH_AGAIN)
@@ -266,14 +284,12 @@ def _unpack(path: Path, archive: zipfile.ZipFile, contents: Contents, folder: Pa
 
 
 def _check_run(path: Path, contents: Contents, folder: Path) -> None:
-    """Refuse files that are as listed, and no analysis with this id."""
+    """Raise ArchiveError for files that are as listed, but no valid analysis with this id."""
     try:
-        run = Run.load(folder)
-        for name in run.manifest.tables:
-            pl.read_parquet_schema(RunPaths(folder).table(name))
-    except (RunError, OSError, pl.exceptions.PolarsError) as error:
-        raise ArchiveError(path, "its files are no whole analysis", _ONLY_OURS) from error
-    if run.manifest.analysis_id != contents.analysis_id:
+        manifest = check_received_run(folder)
+    except ReceivedRunError as error:
+        raise ArchiveError(path, str(error), _ONLY_OURS) from error
+    if manifest.analysis_id != contents.analysis_id:
         raise ArchiveError(path, "its analysis has another id than it says", _ONLY_OURS)
 
 

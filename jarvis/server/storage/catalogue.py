@@ -39,7 +39,7 @@ class Entry:
     """One kept analysis: its manifest, and its row in the table.
 
     ``version`` is another one each time it is made; ``written_ns`` is when it was made or loaded
-    here, in nanoseconds since 1970. ``made_on`` names the machine where that was another one.
+    here, in nanoseconds since 1970. ``made_on`` and ``loaded_by`` are as in ``AnalysisRow``.
     """
 
     id: str
@@ -51,6 +51,14 @@ class Entry:
     size_bytes: int
     written_ns: int
     made_on: str | None = None
+    loaded_by: str | None = None
+
+    @property
+    def source(self) -> str | None:
+        """Where it comes from; None where this server made it."""
+        if self.loaded_by is not None:
+            return f"file, loaded by {self.loaded_by}" if self.loaded_by else "file"
+        return self.made_on
 
     @property
     def root(self) -> Path:
@@ -111,6 +119,7 @@ def read_catalogue() -> Catalogue:
             row.size_bytes,
             row.written_ns,
             row.made_on,
+            row.loaded_by,
         )
         for row in rows.values()
         if (manifest := parsed.get(row.id)) is not None

@@ -1,0 +1,22 @@
+"""Who loaded an analysis from a file."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    """Add the column, and fill it for what the audit log says was loaded.
+
+    SQLite reads a row up to the last column asked for, so there it comes before the manifest.
+    """
+    is_sqlite = op.get_bind().dialect.name == "sqlite"
+    with op.batch_alter_table("analyses", recreate="always" if is_sqlite else "never") as table:
+        column = sa.Column("loaded_by", sa.Text)
+        table.add_column(column, insert_after="made_on" if is_sqlite else None)
+    op.execute(
+        "UPDATE analyses SET loaded_by = (SELECT coalesce(person, '') FROM audit "
+        "WHERE action = 'archive load' AND subject = analyses.id ORDER BY audit.id DESC LIMIT 1)"
+    )

@@ -1,0 +1,116 @@
+"""Loading an archive costs as much as it has rows: bytes read and written, and memory, counted."""
+
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from jarvis.server.job_kinds.loads import Load
+from jarvis.server.storage.archive import save_archive
+from jarvis.server.storage.removal import remove_analysis
+from jarvis.server.submission import Submission, submit
+from jarvis.workspace import RunPaths
+from tests.builders import trace
+
+SIZES = (10, 3_000, 6_000, 12_000)
+"""Rows; what the first costs is what does not depend on rows, and is taken off the others."""
+
+MOST = 2.3
+GROWING = ("gpu_work", "host_slices", "roofline_calls")
+IO = Path("/proc/self/io")
+"""Of this process and of those that it has waited for."""
+
+pytestmark = pytest.mark.skipif(not IO.exists(), reason="this system counts no bytes of a process")
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Archives of one analysis with more and more rows in its tables."""
+    folder = tmp_path_factory.mktemp("archives")
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    saved = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(folder))
+        root = submit(Submission(built.write(folder / "tiny.json"))).root
+        first = {name: pl.read_parquet(RunPaths(root).table(name)).head(1) for name in GROWING}
+        for rows in SIZES:
+            for name, frame in first.items():
+                pl.concat([frame] * rows).write_parquet(
+                    RunPaths(root).table(name), compression="uncompressed"
+                )
+            saved.append(folder / f"{rows}.jarvis.zip")
+            save_archive(root, saved[-1])
+    return saved
+
+
+@pytest.fixture(autouse=True)
+def _empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+
+
+@contextmanager
+def counted() -> Iterator[dict[str, int]]:
+    """Bytes read and written, and the peak of Python's memory, while the block runs."""
+    before, counts = io_bytes(), {}
+    tracemalloc.start()
+    try:
+        yield counts
+    finally:
+        counts["memory"] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    counts |= {name: after - before[name] for name, after in io_bytes().items()}
+
+
+def io_bytes() -> dict[str, int]:
+    lines = (line.split(": ") for line in IO.read_text().splitlines())
+    return {name: int(count) for name, count in lines if name in ("rchar", "wchar")}
+
+
+def grows_as_its_input(counts: list[dict[str, int]]) -> None:
+    """Whether twice the rows cost at most ``MOST`` times as much, of everything counted."""
+    constant, *grown = counts
+    for name in constant:
+        costs = [max(1, cost[name] - constant[name]) for cost in grown]
+        for before, after in pairwise(costs):
+            assert after <= MOST * before, (name, costs)
+
+
+def test_a_job_costs_as_much_as_there_are_rows(archives: list[Path]) -> None:
+    counts = []
+    for archive in (archives[0], *archives):  # the first imports what is imported late
+        with counted() as cost:
+            made = Load(archive).run(lambda _: None, "a1b2")
+        remove_analysis(made.analysis_id or "")
+        counts.append(cost)
+    grows_as_its_input(counts[1:])
+
+
+_COMMAND = """
+import sys
+from jarvis.cli import main
+code = main(["archive", "load", sys.argv[1]])
+print(open("/proc/self/io").read())
+raise SystemExit(code)
+"""
+
+
+def test_the_command_costs_as_much_as_there_are_rows(archives: list[Path], tmp_path: Path) -> None:
+    counts = []
+    for archive in archives:
+        ended = subprocess.run(
+            [sys.executable, "-c", _COMMAND, str(archive)],
+            env=os.environ | {"JARVIS_HOME": str(tmp_path / archive.stem)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        lines = (line.split(": ") for line in ended.stdout.splitlines() if ": " in line)
+        counts.append({n: int(c) for n, c in lines if n in ("rchar", "wchar")})
+    grows_as_its_input(counts)
