@@ -285,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp())
-    print(dict(fuzz(options.count, options.seed, folder)), file=sys.stderr)
+    sys.stderr.write(f"{dict(fuzz(options.count, options.seed, folder))}\n")
     shutil.rmtree(folder)
     return 0
 
