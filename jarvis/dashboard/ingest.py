@@ -285,7 +285,7 @@ def recent_analyses() -> None:
                 "gpu": config.TextColumn("GPU", help="What the trace is judged against"),
                 "origin": config.TextColumn("Origin", help="Recorded on a GPU, or simulated"),
                 "made_on": config.TextColumn(
-                    "Made on",
+                    "Comes from",
                     help="The machine that analyzed it, or who loaded it from a file; empty where "
                     "this server made it",
                 ),

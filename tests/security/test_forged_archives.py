@@ -169,6 +169,11 @@ def table_elsewhere(root: Path) -> None:
     edit_json(root / "manifest.json", tables=[*manifest["tables"], "../../x/tables/operations"])
 
 
+def odd_rows(root: Path) -> None:
+    """What Polars says of it has many lines."""
+    (root / "category_data" / "gemm_ops.csv").write_text("|||\n")
+
+
 def no_report(root: Path) -> None:
     (root / "standalone_analysis_fair.md").unlink()
 
@@ -185,6 +190,7 @@ def no_report(root: Path) -> None:
         (huge_number, r"model_info.json in it has the number 1e\+40"),
         (large_manifest, "manifest.json in it is larger than 4 MiB"),
         (table_elsewhere, "in it has the name '../../x/tables/operations'"),
+        (odd_rows, "contradicts itself .*ColumnNotFoundError"),
         (no_report, "contradicts itself .reports are there: standalone_analysis_fair.md"),
     ],
 )

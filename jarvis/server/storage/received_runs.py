@@ -17,6 +17,7 @@ from jarvis.errors import JarvisError
 from jarvis.perf_report.compare_report import NamedReport, compare_reports
 from jarvis.pipeline import compare
 from jarvis.reports import reporter
+from jarvis.reports.markup import one_line, shortened
 from jarvis.run import Manifest, Run, category_table, read_manifest
 from jarvis.schemas import SHEETS, TABLES, Column
 from jarvis.server.storage.run_limits import (
@@ -56,7 +57,7 @@ def check_received_run(root: Path) -> Manifest:
         raise
     except (Exception, pl.exceptions.PanicException) as error:  # forged content may raise anything
         log.info("a received run cannot be used", exc_info=error)
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0][:_SHOWN_LETTERS]
+        reason = _shown(f"{type(error).__name__}: {error}")
         raise ReceivedRunError(f"its files contradict each other ({reason})") from error
 
 
@@ -75,12 +76,14 @@ def _checked(root: Path) -> Manifest:
     _check_tables(run)
     for outcome in validate(root):
         if outcome.verdict is Verdict.FAIL:
-            raise ReceivedRunError(
-                f"it contradicts itself ({outcome.check.name}: "
-                f"{str(outcome.problems[0])[:_SHOWN_LETTERS]})"
-            )
+            reason = _shown(str(outcome.problems[0]))
+            raise ReceivedRunError(f"it contradicts itself ({outcome.check.name}: {reason})")
     _check_use(run)
     return manifest
+
+
+def _shown(text: str) -> str:
+    return shortened(one_line(text), _SHOWN_LETTERS)
 
 
 def _check_names(run: Run) -> None:
