@@ -144,6 +144,11 @@ def no_number(root: Path) -> None:
     frame.write_parquet(place)
 
 
+def unreadable_arguments(root: Path) -> None:
+    place = table(root, "operations")
+    pl.read_parquet(place).with_columns(input_dims=pl.lit("[(1, 2]")).write_parquet(place)
+
+
 def nan_in_results(root: Path) -> None:
     (root / "results.json").write_text('{"a": NaN}')
 
@@ -184,6 +189,7 @@ def no_report(root: Path) -> None:
         (drop_column, "the table operations lacks the column kernel_time_us"),
         (other_dtype, "the table gpu_work has a column 'dur_ns' of another type"),
         (no_number, "the table operations has a number that is none, or too large"),
+        (unreadable_arguments, "the table operations has unreadable input_dims"),
         (nan_in_results, "results.json in it is not JSON"),
         (deep_json, "model_info.json in it has more than 64 levels"),
         (endless_json, "model_info.json in it is not JSON"),

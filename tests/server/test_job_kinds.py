@@ -35,6 +35,7 @@ from jarvis.server.job_kinds import (
     request_of,
 )
 from jarvis.server.job_kinds.fetches import Fetch, Wishes
+from jarvis.server.job_kinds.loads import Load
 from jarvis.server.job_kinds.remotes import Remote
 from jarvis.server.jobs import Job
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
@@ -84,6 +85,7 @@ def test_requests_come_back_from_the_queue(
         Compare(analysis, analysis, 1.5, is_workbook_alone=True),
         Fetch("https://traces.example.org/tiny.json", Wishes("MI300X"), is_again=True),
         Remote(RemoteRun("node", "/data/tiny.json")),
+        Load(trace_file),
     ]
     assert {request.kind for request in requests} == set(load_requests())
     for request in requests:

@@ -5,6 +5,7 @@ memory; the largest recorded trace of the tests one of 5 MB and 11 MB.
 """
 
 import re
+from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
@@ -27,6 +28,7 @@ from jarvis.schemas import (
     UIDS,
     Column,
 )
+from jarvis.workspace import RunPaths
 
 MAX_RUN_BYTES = 512 << 20
 """All files of a run together, unpacked."""
@@ -60,8 +62,24 @@ MAX_ROWS_OF = {
 MAX_DECODED_BYTES = 2 << 30
 """All tables of a run together, as they are in memory."""
 
+_MANIFEST = RunPaths(Path()).manifest.name
 _READ_WHOLE = (".json", ".md", ".csv")
 _DTYPES = (INTEGER, TEXT, FLAG, NUMBER, NAMES, UIDS, KERNELS, KERNEL_STATS)
+_SEQUENCES = {
+    "input_dims": int,
+    "input_strides": int,
+    "product_dims": int,
+    "input_types": str,
+    "product_types": str,
+    "concrete_inputs": str,
+}
+"""Columns of Python sequences, and of what; shapes are sequences in sequences."""
+
+_MAPPINGS = ("params", "perf_params")
+"""Columns of Python or JSON dictionaries."""
+
+_MAX_LITERAL_LETTERS = 1_000_000
+
 _EXTRA_COLUMN = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _TEXT_BYTES = 16
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}
@@ -77,7 +95,7 @@ def check_file_sizes(sizes: Iterable[tuple[str, int]]) -> None:
     total = 0
     for number, (name, size) in enumerate(sizes, start=1):
         total += size
-        limit = MAX_MANIFEST_BYTES if name == "manifest.json" else MAX_TEXT_BYTES
+        limit = MAX_MANIFEST_BYTES if name == _MANIFEST else MAX_TEXT_BYTES
         if name.endswith(_READ_WHOLE) and size > limit:
             raise RunLimitError(f"{name} in it is larger than {limit >> 20} MiB")
         if number > MAX_FILES:
@@ -124,7 +142,44 @@ def read_table(
     size = sum(memory_bytes(column, name) for column in frame)
     if size > max_bytes:
         raise _too_large()
+    literals = [c for c in (*_SEQUENCES, *_MAPPINGS) if frame.schema.get(c) == TEXT]
+    for column in frame.select(literals):
+        if not all(_is_readable(column.name, text) for text in column.drop_nulls().unique()):
+            raise RunLimitError(f"the table {name} has unreadable {column.name}")
     return frame, size
+
+
+def _is_readable(column: str, text: str) -> bool:
+    """Whether a text is the literal that its column has."""
+    if not text:
+        return True
+    if len(text) > _MAX_LITERAL_LETTERS:
+        return False
+    if column in _MAPPINGS:
+        return isinstance(_value(text), dict)
+    value, leaf = _value(text), _SEQUENCES[column]
+    if not isinstance(value, tuple | list):
+        return False
+    return all(_is_of(item, leaf) and (leaf is str or type(item) is not leaf) for item in value)
+
+
+def _value(text: str) -> object:
+    """The value of a Python literal, or of a JSON document; None for other texts."""
+    try:
+        return literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        pass
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
+
+
+def _is_of(value: object, leaf: type) -> bool:
+    """Whether a value is of a type, or a sequence of such."""
+    if isinstance(value, tuple | list):
+        return all(_is_of(item, leaf) for item in value)
+    return type(value) is leaf
 
 
 def _too_large() -> RunLimitError:
