@@ -7,7 +7,7 @@ from sqlalchemy.engine import Connection
 
 from jarvis.errors import JarvisError
 
-HEAD = "0003"
+HEAD = "0004"
 """The version that this Jarvis works with: the newest file in ``versions``."""
 
 _VERSION_TABLE = "alembic_version"
