@@ -176,7 +176,8 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
             assert failed.step == STEPS[step - 1]
             assert jobs.retry(engine, job_id).state is JobState.QUEUED
         pids = [held_process(job_id) for job_id in held]
-        assert len(in_analyses()) == 2, "half-written in the last two steps"
+        half = [name for name in in_analyses() if not name.startswith(".opened.")]
+        assert len(half) == 2, "half-written in the last two steps"
         killed.kill()
     wait_for(lambda: not any(map(is_alive, pids)))
     for job_id in held:

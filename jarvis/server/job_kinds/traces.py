@@ -9,6 +9,7 @@ from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made, Request
 from jarvis.server.storage.places import FilePath
 from jarvis.trace import ReadProgress
+from jarvis.workspace import analyses_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Inspect(Request):
     def inputs(self) -> tuple[Path, ...]:
         """The trace."""
         return (self.trace,)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where the opened trace has a name while it is read."""
+        return (analyses_dir(),)
 
     def run(self, progress: Progress, job_id: str) -> Made:
         """Gives ``info``, the fields of a ``TraceInfo``."""
