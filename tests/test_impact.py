@@ -281,3 +281,11 @@ def test_a_fused_kernel_stays_as_long_as_the_shortest_at_any_target() -> None:
 def test_an_upper_bound_follows_no_target() -> None:
     found = impact.bounded_impact(10.0, 4.0, **BASES)
     assert impact.at_target(found, 50.0, **BASES) is found
+
+
+def test_kernels_that_overlap_save_no_more_than_the_wall_time() -> None:
+    found = impact.bounded_impact(50.0, 40.0, compute_ms=30.0, total_ms=30.0)
+    assert (found.saved_ms.mid, found.saved_ms.high) == (20.0, 30.0)
+    assert found.e2e_pct.high == 100.0
+    both = [finding(20.0, 1), finding(20.0, 2)]
+    assert impact.disjoint_saving_ms(both, 30.0) == 30.0

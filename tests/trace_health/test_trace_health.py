@@ -280,3 +280,16 @@ def test_the_kinds_of_very_many_gpu_events_can_be_told_apart() -> None:
     for _ in range(20_000):
         built.unlinked("kernel", us=1.0)
     assert facts(built.read())["rank"].summary == "Not distributed."
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "1 GPU event has no"), (2, "2 GPU events have no")]
+)
+def test_a_count_agrees_with_its_verb(count: int, said: str) -> None:
+    built = trace()
+    for number in range(3):
+        built.op("aten::mm").launches("gemm")
+        if number < count:
+            next(e for e in reversed(built.events) if e.get("cat") == "kernel").pop("ts")
+    (fact,) = [f for f in facts_of(trace_health(built.read())) if f.key == "missing_times"]
+    assert fact.summary.startswith(said)
