@@ -1,7 +1,7 @@
 """Fixtures that every part of the suite shares."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,9 @@ from hypothesis import settings
 from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
-from tests import optional
 
 pytest_plugins = (
+    "tests.optional",
     "tests.recorded_runs",
     "tests.services.postgres",
     "tests.services.s3",
@@ -40,31 +40,12 @@ def skip_or_fail(reason: str) -> None:
 @pytest.fixture(scope="session")
 def reference_root() -> Path:
     """The folder with real traces and the reports that TraceLens gives for them."""
+    from tests import optional  # not before pytest takes it in as a plugin
+
     root = optional.reference_root()
     if root is None:
         skip_or_fail("JARVIS_REFERENCE does not name a folder with reference traces")
     return root
-
-
-@pytest.fixture(autouse=True)
-def _asking_is_noted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Note the tests for which a shared fixture has found something optional, or not."""
-    yield
-    optional.note_fixtures(request.fixturenames)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[object],
-) -> Generator[None, object, object]:
-    """Tell apart what a fixture asks for that several tests share."""
-    if fixturedef.scope == "function":
-        return (yield)
-    optional.begin_fixture(fixturedef.argname)
-    try:
-        return (yield)
-    finally:
-        optional.end_fixture()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,10 @@ of the suite can list the tests that asked for any of it. `.ci/bare` then runs t
 
 import os
 import shutil
+from collections.abc import Generator, Iterator
 from pathlib import Path
+
+import pytest
 
 WITHOUT = "JARVIS_TEST_WITHOUT_OPTIONAL"
 """Set to 1: nothing optional is found, whatever is installed."""
@@ -23,9 +26,11 @@ _POSTGRES = Path("/usr/lib/postgresql")
 
 _REPLAY = Path(__file__).parents[1] / ".venv-replay" / "bin" / "python"
 
+asking_tests: set[str] = set()
+"""Ids of the tests of this process that have asked for anything."""
+
 _current_fixtures: list[str] = []
 _asking_fixtures: set[str] = set()
-_written: set[str] = set()
 
 
 def program(name: str) -> str | None:
@@ -56,19 +61,25 @@ def torch_python() -> str | None:
     return None if _is_hidden() or not Path(python).is_file() else python
 
 
-def begin_fixture(name: str) -> None:
-    """Note that a fixture which several tests share is being set up."""
-    _current_fixtures.append(name)
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object],
+) -> Generator[None, object, object]:
+    """Note which fixtures are being set up that several tests share."""
+    if fixturedef.scope == "function":
+        return (yield)
+    _current_fixtures.append(fixturedef.argname)
+    try:
+        return (yield)
+    finally:
+        _current_fixtures.pop()
 
 
-def end_fixture() -> None:
-    """Note that it is set up."""
-    _current_fixtures.pop()
-
-
-def note_fixtures(used: list[str]) -> None:
-    """Write down the current test if a fixture that it shares with others has asked for it."""
-    if not _asking_fixtures.isdisjoint(used):
+@pytest.fixture(autouse=True)
+def _asking_is_noted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Write down each test that uses a shared fixture which has asked, for an earlier test."""
+    yield
+    if not _asking_fixtures.isdisjoint(request.fixturenames):
         _write_down()
 
 
@@ -79,14 +90,15 @@ def _is_hidden() -> bool:
 
 
 def _write_down() -> None:
-    folder = os.environ.get(ASKED)
-    if folder is None:
-        return
-    current = os.environ.get("PYTEST_CURRENT_TEST")
+    folder, current = os.environ.get(ASKED), os.environ.get("PYTEST_CURRENT_TEST")
     if current is None:
+        if folder is None:
+            return  # a script of docs/ or benchmarks/
         raise RuntimeError("What is optional must be looked for in a test, not on import.")
     test = current.rpartition(" (")[0]
-    if test not in _written:
-        _written.add(test)
+    if test in asking_tests:
+        return
+    asking_tests.add(test)
+    if folder is not None:
         with Path(folder, str(os.getpid())).open("a", encoding="utf-8") as file:
             file.write(f"{test}\n")
