@@ -2,20 +2,26 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+
+from jarvis.messages import Text, to_text
+from jarvis.quantities import name_of, title_of
 
 Tier = Literal["compute", "fusion", "system"]
 """Kinds of analyses: of the rows that they claim, of chains across them, of the whole GPU."""
 
-Evidence = Mapping[str, float | int | str]
 
-GPU_TIME = "GPU time (ms)"
-"""The evidence that says how much time a finding concerns."""
+def _named(evidence: object) -> object:
+    if not isinstance(evidence, Mapping):
+        return evidence
+    return {name_of(name): value for name, value in evidence.items() if value is not None}
 
-CALLED_FROM = "Called from"
-"""The evidence that says which modules the heaviest call belongs to."""
+
+Evidence = Annotated[dict[str, float | int | str], BeforeValidator(_named)]
+"""Values by the names of ``jarvis.quantities``, in the order in which they are shown; None is left
+out. Plugins may use labels of their own."""
 
 
 class Priority(StrEnum):
@@ -112,34 +118,54 @@ class Impact(_Frozen):
 
 
 class Finding(_Frozen):
-    """One thing that is slow, against what, why it matters, and what to do on both paths.
+    """One thing that is slow: its check, subject, numbers, evidence and actions, as data.
 
-    The sentences are plain text in which names from the trace stand in backticks; ``algorithmic``
-    may change the model, ``kernel`` leaves its code alone. ``hypothesis`` is a likely cause that a
-    trace cannot prove, ``verify`` says how to tell that the action worked, ``capture`` which
-    profiler settings or measurements would show what this trace cannot. ``time_pool`` names the
-    time that a finding without operations draws on, and ``shared_uids`` the rows of the operations
-    table that hold part of that time too: savings from one pool or one row do not add up.
+    What it says are messages; ``jarvis.messages.render`` words them. ``algorithmic`` may change the
+    model, ``kernel`` leaves its code alone. ``hypothesis`` is a likely cause that a trace cannot
+    prove, ``verify`` tells whether the action worked, ``capture`` which profiler settings or
+    measurements would show what this trace cannot. ``time_pool`` names the time that a finding
+    without operations draws on, and ``shared_uids`` the rows of the operations table that hold part
+    of that time too: savings from one pool or one row do not add up.
     """
 
     check: str
     category: str
-    title: str
+    title: Text
     operations: tuple[OpRef, ...] = ()
-    evidence: dict[str, float | int | str] = Field(default_factory=dict)
-    issue: str
-    algorithmic: str
-    kernel: str
+    evidence: Evidence = Field(default_factory=dict)
+    issue: Text
+    algorithmic: Text
+    kernel: Text
     priority_local: Priority
     priority: Priority
     severity: Severity | None = None
     impact: Impact | None = None
-    hypothesis: str | None = None
-    caveat: str | None = None
-    verify: str | None = None
-    capture: str | None = None
+    hypothesis: Text = ()
+    caveat: Text = ()
+    verify: Text = ()
+    capture: Text = ()
     time_pool: str | None = None
     shared_uids: tuple[int, ...] = ()
+
+
+TEXTS = (
+    "title",
+    "issue",
+    "algorithmic",
+    "kernel",
+    "hypothesis",
+    "caveat",
+    "verify",
+    "capture",
+)
+"""The fields of a finding that are messages."""
+
+
+def worded(finding: Finding) -> dict[str, JsonValue]:
+    """Return a finding as JSON for readers: its messages as sentences, its evidence by label."""
+    sentences = {name: to_text(getattr(finding, name)) or None for name in TEXTS}
+    evidence = {title_of(name): value for name, value in finding.evidence.items()}
+    return {**finding.model_dump(mode="json"), **sentences, "evidence": evidence}
 
 
 class AnalysisResult(_Frozen):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from jarvis.findings import GPU_TIME, Finding, Impact, Priority, Range
+from jarvis.findings import Finding, Impact, Priority, Range
+from jarvis.messages import to_text
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 
 TARGET_PCT = 80.0
@@ -386,8 +387,8 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     def order(place: int) -> tuple[int, bool, float, float, str, str]:
         finding = found[place]
         saved_ms = finding.impact.saved_ms.mid if finding.impact else 0.0
-        time_ms = float(finding.evidence.get(GPU_TIME, 0.0))
-        names = finding.category, finding.title
+        time_ms = float(finding.evidence.get("gpu_time_ms", 0.0))
+        names = finding.category, to_text(finding.title)
         return finding.priority.rank, covered[place], -saved_ms, -time_ms, *names
 
     return [found[place] for place in sorted(range(len(found)), key=order)]

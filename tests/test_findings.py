@@ -47,10 +47,10 @@ def test_a_result_survives_json_with_its_types() -> None:
         title="GEMM",
         tier="compute",
         status=Status.OK,
-        findings=(make(impact=gain, evidence={"Calls": 3, "Time (ms)": 4.0, "Kernel": "`k`"}),),
+        findings=(make(impact=gain, evidence={"calls": 3, "gpu_time_ms": 4.0, "kernel": "`k`"}),),
         metrics={"a": [1, None, {"b": 2.5}]},
     )
     back = AnalysisResult.model_validate_json(result.model_dump_json())
     assert back == result
-    assert isinstance(back.findings[0].evidence["Calls"], int)
-    assert isinstance(back.findings[0].evidence["Time (ms)"], float)
+    assert isinstance(back.findings[0].evidence["calls"], int)
+    assert isinstance(back.findings[0].evidence["gpu_time_ms"], float)

@@ -8,12 +8,12 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import kernel_names
+from jarvis.analyses.advice import PLACES, values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, arguments, groups
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.findings import Finding, Priority
 from jarvis.literals import parse_literal
+from jarvis.messages import Message, MessageTable, to_text
 
 COPY_OPERATORS = ("aten::copy_", "aten::clone", "aten::contiguous")
 COPY_KERNELS = r"copy|transpose|memcpy"
@@ -28,6 +28,29 @@ _Copy = tuple[int, int, int]
 
 COPIES_PER_CALL = 4
 """Query, key, value and output: more copies than these belong to something else too."""
+
+
+MESSAGES = MessageTable(
+    "attention_copies",
+    {
+        "title": "Copies around attention: {name}",
+        "issue": "Next to {name} ({attention_ms} in {calls}), copies of its own tensors{place} "
+        "take {copies_ms} ({compute_pct} of compute): {what}, {copies_per_call:.3g} for each call.",
+        "kind": "{copies:count copy} of {tensor}",
+        "kinds": "{kinds:list}",
+        "inside": "{inside_ms} of copy kernels inside the calls",
+        "algorithmic": "Pass query, key and value with the strides that they have and read the "
+        "output as it comes: remove the calls that make them contiguous{place}.",
+        "kernel": "Use an attention kernel that takes the strides of {arguments}, and compare "
+        "{kernel} with and without the copies on the replay package.",
+        "caveat": "Rows of equal copies from other places count in full: the time is an upper "
+        "bound.",
+        "verify": "Record the trace again: the {copies:count copy} are gone and {name} is not "
+        "slower than {attention_ms}.",
+        "capture": "Time {name} alone on strided and on contiguous inputs: the trace does not say "
+        "how much slower the kernel is without the copies.",
+    },
+)
 
 
 def contiguous_copies(data: CategoryData) -> Iterator[Finding]:
@@ -101,48 +124,57 @@ def _place(row: dict[str, Any], key: str) -> Place:
 def _finding(
     data: CategoryData, group: OperationGroup, outside: pl.DataFrame, copies_ms: float
 ) -> Finding:
-    facts, name = facts_of(group), quoted(group.name)
     ordered = outside.sort("kernel_time_us", "uid", descending=[True, False])
-    kinds = [
-        f"{counted(row['operation_count'], 'copy')} of "
-        f"{(arguments(row['input_dims'], row['input_types']) or '').split(', [')[0]}"
-        for row in ordered.iter_rows(named=True)
-    ]
     inside_ms = float(group.rows["inside_us"].sum()) / 1000
-    what = listed(kinds) if kinds else f"{ms(inside_ms)} of copy kernels inside the calls"
-    places = [place for place in ordered["entry_point"].unique(maintain_order=True) if place]
-    place = f" in {quoted(places[0])}" if places else facts["place"]
-    calls = int(ordered["operation_count"].sum())
     compute_pct = impact.share_pct(copies_ms, data.totals.compute_time_ms)
     is_large = compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.HIGH if is_large else Priority.MEDIUM
+    places = [place for place in ordered["entry_point"].unique(maintain_order=True) if place]
+    values = values_of(group)
+    if places:
+        values["place"] = PLACES("in", place=places[0])
+    values |= {
+        "attention_ms": group.time_ms,
+        "copies_ms": copies_ms,
+        "compute_pct": compute_pct,
+        "copies": int(ordered["operation_count"].sum()),
+        "copies_per_call": int(ordered["operation_count"].sum()) / max(group.calls, 1),
+        "what": _kinds(ordered) or MESSAGES("inside", inside_ms=inside_ms),
+    }
     return Finding(
         check="contiguous_copies",
         category=data.key,
-        title=f"Copies around attention: {name}",
+        title=MESSAGES.pick("title", values),
         operations=group.operations if inside_ms > 0 else (),
         evidence={
-            "Time of the copies (ms)": copies_ms,
-            "Share of compute (%)": compute_pct,
-            "Copies per attention call": calls / max(group.calls, 1),
-            "Time of attention (ms)": group.time_ms,
-            GPU_TIME: copies_ms,
-            "Copies": what,
+            "copies_ms": copies_ms,
+            "compute_pct": compute_pct,
+            "copies_per_call": values["copies_per_call"],
+            "attention_ms": group.time_ms,
+            "gpu_time_ms": copies_ms,
+            "copies": to_text(values["what"]),
         },
-        issue=f"Next to {name} ({ms(group.time_ms)} in {facts['calls']}), copies of its own "
-        f"tensors{place} take {ms(copies_ms)} ({pct(compute_pct)} of compute): {what}, "
-        f"{calls / max(group.calls, 1):.3g} for each call.",
-        algorithmic=f"Pass query, key and value with the strides that they have and read the "
-        f"output as it comes: remove the calls that make them contiguous{place}.",
-        kernel=f"Use an attention kernel that takes the strides of {facts['arguments']}, and "
-        f"compare {facts['kernel']} with and without the copies on the replay package.",
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick("algorithmic", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(copies_ms, copies_ms, **data.bases),
-        caveat="Rows of equal copies from other places count in full: the time is an upper bound.",
-        verify=f"Record the trace again: the {counted(calls, 'copy')} are gone and {name} is not "
-        f"slower than {ms(group.time_ms)}.",
-        capture=f"Time {name} alone on strided and on contiguous inputs: the trace does not say "
-        "how much slower the kernel is without the copies.",
+        caveat=MESSAGES("caveat"),
+        verify=MESSAGES.pick("verify", values),
+        capture=MESSAGES.pick("capture", values),
         shared_uids=tuple(ordered["uid"]),
     )
+
+
+def _kinds(copies: pl.DataFrame) -> Message | None:
+    """Each row of copies with the tensor that it copies; None without any."""
+    kinds = [
+        MESSAGES(
+            "kind",
+            copies=row["operation_count"],
+            tensor=(arguments(row["input_dims"], row["input_types"]) or "").split(", [")[0],
+        )
+        for row in copies.iter_rows(named=True)
+    ]
+    return MESSAGES("kinds", kinds=kinds) if kinds else None

@@ -7,11 +7,12 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import kernel_names
+from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import facts_of
+from jarvis.analyses.message_columns import message_column
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, parameter
-from jarvis.analyses.wording import ms, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.findings import Finding, Priority
+from jarvis.messages import MessageTable
 
 FLASH_NAMES = r"flash|fmha|attn_fwd|attn_bwd"
 PAGED_NAMES = r"unified_attention|paged_attention|vllm"
@@ -73,6 +74,37 @@ BANDS = (
 )
 
 
+_SHARED_HEADS = "; {gqa_ratio} query heads share each of {heads_kv} heads of keys and values"
+_LONG_HEADS = (
+    f"; head dimension {{head_dim}} is above {LARGE_HEAD_DIM}, for which fewer kernels are tuned"
+)
+
+MESSAGES = MessageTable(
+    "attention",
+    {
+        "heads.usual": "",
+        "heads.shared": _SHARED_HEADS,
+        "heads.long": _LONG_HEADS,
+        "heads.shared_and_long": f"{_SHARED_HEADS}{_LONG_HEADS}",
+        "phases": "{ctx_tokens} of {tokens} tokens are in their context phase",
+        "phases.unknown": "the trace does not say how many tokens are in which phase",
+        "cache.title": "Writing the cache: {name}",
+        "cache.issue": "Storing new keys and values takes {cache_ms} ({operator_pct}) of the "
+        "{time_ms} of {name}, where up to {usual_pct:.0f}% are usual.",
+        "cache.algorithmic": "Write the cache in the kernel that makes keys and values of "
+        "{arguments} (rotary embedding or projection), and check whether its type needs a "
+        "conversion.",
+        "cache.kernel": "Give the cache kernel of the {calls} to the kernel team: it only moves "
+        "data and should run at the speed of a copy.",
+        "cache.verify": "Record the trace again: the cache writes of {name} must take less than "
+        "{cache_ms}.",
+        "cache.capture": "Run the cache kernel of the replay package under the platform's "
+        "hardware-counter profiler and compare the bytes that it moves with those of the new keys "
+        "and values.",
+    },
+)
+
+
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Shape, phase and kind of each attention call."""
     names = pl.concat_str("name", pl.col("main_kernel").fill_null(""), separator=" ")
@@ -93,6 +125,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     tokens = pl.col("ctx_tokens") + pl.col("gen_tokens")
     derived = shaped.with_columns(
         gqa_ratio=pl.when(pl.col("heads_kv") > 0).then(pl.col("heads_q") // pl.col("heads_kv")),
+        tokens=tokens,
         ctx_ratio=pl.when(tokens > 0).then(pl.col("ctx_tokens") / tokens),
     )
     return derived.with_columns(
@@ -101,11 +134,19 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         .when(pl.col("heads_q").is_not_null())
         .then(pl.lit("MHA")),
         pattern=_pattern(),
-        head_note=_head_note(),
-        causal_advice=_causal_advice(),
-        workload_note=pl.format(
-            "{} of {} tokens are in their context phase", "ctx_tokens", tokens
-        ).fill_null("the trace does not say how many tokens are in which phase"),
+        is_full=((pl.col("causal") == "false") & (pl.col("n_q") == pl.col("n_kv"))).fill_null(
+            value=False
+        ),
+    ).with_columns(
+        head_note=message_column(MESSAGES, _heads(), "gqa_ratio", "heads_kv", "head_dim"),
+        workload_note=message_column(
+            MESSAGES,
+            pl.when(pl.col("tokens").is_null())
+            .then(pl.lit("phases.unknown"))
+            .otherwise(pl.lit("phases")),
+            "ctx_tokens",
+            "tokens",
+        ),
     )
 
 
@@ -137,28 +178,19 @@ def _pattern() -> pl.Expr:
     return pattern.otherwise(None)
 
 
-def _causal_advice() -> pl.Expr:
-    """Half of the scores of a causal model need not be computed."""
-    is_full = (pl.col("causal") == "false") & (pl.col("n_q") == pl.col("n_kv"))
-    text = "If the model is causal, say so to the operator, which halves its arithmetic. "
-    return pl.coalesce(pl.when(is_full).then(pl.lit(text)), pl.lit(""))
-
-
-def _head_note() -> pl.Expr:
-    """What the heads add to the reason: shared keys, a long query vector."""
-    shared = pl.when(pl.col("gqa_ratio") > 1).then(
-        pl.format(
-            "; {} query heads share each of {} heads of keys and values", "gqa_ratio", "heads_kv"
-        )
+def _heads() -> pl.Expr:
+    """The key of what the heads add to the reason: shared keys, a long query vector."""
+    is_shared = (pl.col("gqa_ratio") > 1).fill_null(value=False)
+    is_long = (pl.col("head_dim") > LARGE_HEAD_DIM).fill_null(value=False)
+    return (
+        pl.when(is_shared & is_long)
+        .then(pl.lit("heads.shared_and_long"))
+        .when(is_shared)
+        .then(pl.lit("heads.shared"))
+        .when(is_long)
+        .then(pl.lit("heads.long"))
+        .otherwise(pl.lit("heads.usual"))
     )
-    is_large = pl.col("head_dim") > LARGE_HEAD_DIM
-    large = pl.when(is_large).then(
-        pl.format(
-            f"; head dimension {{}} is above {LARGE_HEAD_DIM}, for which fewer kernels are tuned",
-            "head_dim",
-        )
-    )
-    return pl.concat_str(shared, large, ignore_nulls=True).fill_null("")
 
 
 def cache_writes(data: CategoryData) -> Iterator[Finding]:
@@ -182,34 +214,33 @@ def cache_writes(data: CategoryData) -> Iterator[Finding]:
 def _cache_finding(
     data: CategoryData, group: OperationGroup, cache_ms: float, share: float
 ) -> Finding:
-    facts, name = facts_of(group), quoted(group.name)
     usual_ms = group.time_ms * USUAL_CACHE_PCT / impact.FULL_PCT
     compute_pct = impact.share_pct(cache_ms, data.totals.compute_time_ms)
     is_relevant = compute_pct > impact.RELEVANT_COMPUTE_PCT
     priority = Priority.MEDIUM if is_relevant else Priority.LOW
+    values = values_of(group) | {
+        "cache_ms": cache_ms,
+        "operator_pct": share,
+        "time_ms": group.time_ms,
+        "usual_pct": USUAL_CACHE_PCT,
+    }
     return Finding(
         check="cache_writes",
         category=data.key,
-        title=f"Writing the cache: {name}",
+        title=MESSAGES.pick("cache.title", values),
         operations=group.operations,
         evidence={
-            "Time of cache writes (ms)": cache_ms,
-            "Share of the operator (%)": share,
-            GPU_TIME: group.time_ms,
-            "Calls": group.calls,
+            "cache_write_ms": cache_ms,
+            "operator_pct": share,
+            "gpu_time_ms": group.time_ms,
+            "calls": group.calls,
         },
-        issue=f"Storing new keys and values takes {ms(cache_ms)} ({pct(share)}) of the "
-        f"{ms(group.time_ms)} of {name}, where up to {USUAL_CACHE_PCT:.0f}% are usual.",
-        algorithmic="Write the cache in the kernel that makes keys and values of "
-        f"{facts['arguments']} (rotary embedding or projection), and check whether its type needs "
-        "a conversion.",
-        kernel=f"Give the cache kernel of the {facts['calls']} to the kernel team: it only moves "
-        "data and should run at the speed of a copy.",
+        issue=MESSAGES.pick("cache.issue", values),
+        algorithmic=MESSAGES.pick("cache.algorithmic", values),
+        kernel=MESSAGES.pick("cache.kernel", values),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(cache_ms, cache_ms - usual_ms, **data.bases),
-        verify=f"Record the trace again: the cache writes of {name} must take less than "
-        f"{ms(cache_ms)}.",
-        capture="Run the cache kernel of the replay package under the platform's hardware-counter "
-        "profiler and compare the bytes that it moves with those of the new keys and values.",
+        verify=MESSAGES.pick("cache.verify", values),
+        capture=MESSAGES("cache.capture"),
     )

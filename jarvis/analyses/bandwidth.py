@@ -6,18 +6,21 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
+from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.baseline import Baseline
-from jarvis.analyses.inefficiency import evidence_of, facts_of
+from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import (
+    HYPOTHESIS,
     KERNEL_FLOOR_US,
     MIN_COMPUTE_PCT,
     SHORT_CALL_US,
     OperationGroup,
     groups,
 )
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.analyses.wording import quoted
+from jarvis.findings import Finding, Priority
+from jarvis.messages import MessageTable, resolve
 from jarvis.schemas import NUMBER, TEXT, Column
 
 HIGH_BASELINE_PCT = 70.0
@@ -39,6 +42,63 @@ fusion, at or below it as slow as an anomaly."""
 SLOWEST, LAUNCHING, DOUBTFUL = "slow", "launch bound", "above the peak"
 SIMPLE_PCT = (70.0, 80.0)
 """What a plain pass over contiguous memory is expected to reach."""
+
+SLOW_KERNEL = MessageTable(
+    "slow_kernel",
+    {
+        "title.slow": "Slow kernel: {name}",
+        "title.below": "Far below the bandwidth baseline: {name}",
+        "issue": "{calls} of {name} over {signatures} {calls:either takes|take} {time_ms} "
+        "({compute_pct} of compute) and {calls:either reaches|reach} {efficiency_pct} of the "
+        "bandwidth ({achieved_tb_per_s:number??} TB/s), where simple operators on large tensors of "
+        "this trace reach {baseline_pct} ({baseline_tb_per_s:number} TB/s), {verdict}.",
+        "verdict.slow": "so the kernel is slow, not the hardware",
+        "verdict.below": "{times:number?many} times as much",
+        "caveat.below": f"Simple operators stay below {HIGH_BASELINE_PCT:.0f}% themselves, so the "
+        "middle estimate only counts what they reach.",
+        "verify": "Record the trace again: the {calls} of {name} must come from {time_ms} towards "
+        "{aim_ms}, {limit}.",
+        "limit.baseline": "their time at {baseline_tb_per_s:number} TB/s",
+        "limit.shortest": "that of as many of the shortest kernels",
+        "capture": "Run the replay package of {arguments} under the platform's hardware-counter "
+        "profiler: more bytes than the modelled {moved_bytes} per call mean that the kernel reads "
+        "its input again, as many mean that it waits.",
+    },
+)
+
+LOW_BASELINE = MessageTable(
+    "low_baseline",
+    {
+        "title": "Low bandwidth baseline: {reached_pct}",
+        "issue": "Even {names:names} on large tensors reach only {reached_pct} of the memory "
+        "bandwidth ({baseline_tb_per_s:number} TB/s over {calls}, {best_pct} at best), where "
+        f"{SIMPLE_PCT[0]:.0f}-{SIMPLE_PCT[1]:.0f}% is to be expected.",
+        "caveat": "The saving is not quantified here: the cards of the operators count it.",
+        "verify": "Record the trace again and read the baseline on the page of this category: it "
+        "must leave the {reached_pct} of today.",
+        "capture": f"Time a plain copy of 1 GB on this GPU alone: below {HIGH_BASELINE_PCT:.0f}% "
+        "of its bandwidth, clocks, power limit or partitioning of the device are the next thing to "
+        "look at.",
+        "hypothesis.short": "The calls are short ({mean_us:number} µs on average): starting and "
+        f"ending a kernel takes about {KERNEL_FLOOR_US:.0f} µs of each, whatever the bandwidth.",
+        "algorithmic.short": "Give each call more data than {moved_bytes}, with a larger batch or "
+        "one multi-tensor call, before judging other operators by this baseline.",
+        "kernel.short": "Replay {name} with {arguments} and with a batch four times as large: if "
+        "the bandwidth rises, {kernel} is fine and only short of work.",
+        "hypothesis.scattered": "{scattered_pct} of their time is in operands that are broadcast "
+        "or lie in different orders in memory.",
+        "algorithmic.scattered": "Keep one memory order through the chain{place}, so that "
+        "{arguments} is walked in one sweep.",
+        "kernel.scattered": "Replay {name} with {arguments} as recorded and contiguous: the "
+        "difference is what a better {kernel} can gain.",
+        "hypothesis.device": "The calls are long and contiguous, so the GPU itself delivers less: "
+        "a lower clock, a power limit, a partitioned device, or other work at the same time.",
+        "algorithmic.device": "Record a window in which {name}{place} runs alone, to see whether "
+        "work beside it takes the bandwidth.",
+        "kernel.device": f"Replay {{name}} with {{arguments}} alone: below {HIGH_BASELINE_PCT:.0f}%"
+        " there too, the device is the thing to look at, not the kernels.",
+    },
+)
 
 DETAILS = (
     Column("rating", "Rating", TEXT, meaning="place on the ladder of memory-bound operators"),
@@ -135,33 +195,30 @@ def baseline_metrics(baseline: Baseline | None) -> dict[str, JsonValue]:
 
 def _slow_kernel(data: CategoryData, group: OperationGroup, baseline: Baseline) -> Finding:
     efficiency, reference_pct = group.efficiency_pct or 0.0, baseline.efficiency_pct or 0.0
-    facts = facts_of(group)
     shortest_ms = KERNEL_FLOOR_US * group.calls / 1000
     shortest_pct = efficiency * group.time_ms / shortest_ms
     target_pct = max(efficiency, min(reference_pct, shortest_pct, impact.FULL_PCT))
     gain = impact.modelled_impact(group.time_ms, efficiency, target_pct, **data.bases)
     aim_ms = group.time_ms - gain.saved_ms.mid
-    limit = (
-        f"their time at {number(baseline.tb_per_s)} TB/s"
-        if shortest_pct > reference_pct
-        else "that of as many of the shortest kernels"
-    )
-    achieved = number(group.rate[0]) if group.rate else "?"
-    reference = f"{pct(reference_pct)} ({number(baseline.tb_per_s)} TB/s)"
     is_high = reference_pct >= HIGH_BASELINE_PCT
-    verdict = (
-        "so the kernel is slow, not the hardware"
-        if is_high
-        else f"{number(reference_pct / efficiency) if efficiency else 'many'} times as much"
-    )
-    take, reach = ("takes", "reaches") if group.calls == 1 else ("take", "reach")
-    advice = data.advice.get(group.pattern or "") or data.advice["memory"]
-    caveats = [advice.caveat.format_map(facts)] if advice.caveat else []
-    if not is_high:
-        caveats.append(
-            f"Simple operators stay below {HIGH_BASELINE_PCT:.0f}% themselves, so the middle "
-            "estimate only counts what they reach."
-        )
+    kind = "slow" if is_high else "below"
+    limit = "limit.baseline" if shortest_pct > reference_pct else "limit.shortest"
+    values = values_of(group) | {
+        "signatures": group.rows.height,
+        "time_ms": group.time_ms,
+        "compute_pct": group.compute_pct,
+        "efficiency_pct": efficiency,
+        "achieved_tb_per_s": group.rate[0] if group.rate else None,
+        "baseline_pct": reference_pct,
+        "baseline_tb_per_s": baseline.tb_per_s,
+        "times": reference_pct / efficiency if efficiency else None,
+        "aim_ms": aim_ms,
+    }
+    values["verdict"] = SLOW_KERNEL.pick(f"verdict.{kind}", values)
+    values["limit"] = SLOW_KERNEL.pick(limit, values)
+    chosen = choose(data, group.pattern, "memory")
+    assert chosen is not None, "categories with this check have advice for memory"
+    caveats = [chosen.message("caveat", values), None if is_high else SLOW_KERNEL("caveat.below")]
     local = impact.local_priority(compute_pct=group.compute_pct, efficiency_pct=efficiency)
     final = impact.final_priority(
         is_top_operation=group.is_top,
@@ -174,32 +231,24 @@ def _slow_kernel(data: CategoryData, group: OperationGroup, baseline: Baseline) 
     return Finding(
         check="slow_kernel",
         category=data.key,
-        title=("Slow kernel: " if is_high else "Far below the bandwidth baseline: ")
-        + quoted(group.name),
+        title=SLOW_KERNEL.pick(f"title.{kind}", values),
         operations=group.operations,
         evidence=evidence_of(group)
         | {
-            "Bandwidth baseline (TB/s)": baseline.tb_per_s,
-            "Bandwidth baseline (% of peak)": reference_pct,
-            "Time to aim at (ms)": aim_ms,
+            "baseline_tb_per_s": baseline.tb_per_s,
+            "baseline_pct": reference_pct,
+            "aim_ms": aim_ms,
         },
-        issue=f"{facts['calls']} of {quoted(group.name)} over "
-        f"{counted(group.rows.height, 'signature')} {take} {ms(group.time_ms)} "
-        f"({pct(group.compute_pct)} of compute) and {reach} {pct(efficiency)} of the bandwidth "
-        f"({achieved} TB/s), where simple operators on large tensors of this trace reach "
-        f"{reference}, {verdict}.",
-        algorithmic=advice.algorithmic.format_map(facts),
-        kernel=advice.kernel.format_map(facts),
+        issue=SLOW_KERNEL.pick("issue", values),
+        algorithmic=chosen.message("algorithmic", values),
+        kernel=chosen.message("kernel", values),
         priority_local=local,
         priority=final,
         impact=gain,
-        caveat=" ".join(caveats) or None,
-        hypothesis=group.heaviest["hypothesis"],
-        verify=f"Record the trace again: the {facts['calls']} of {quoted(group.name)} must come "
-        f"from {ms(group.time_ms)} towards {ms(aim_ms)}, {limit}.",
-        capture=f"Run the replay package of {facts['arguments']} under the platform's "
-        f"hardware-counter profiler: more bytes than the modelled {facts['moved']} per call "
-        "mean that the kernel reads its input again, as many mean that it waits.",
+        caveat=[caveat for caveat in caveats if caveat is not None],
+        hypothesis=resolve(group.heaviest[HYPOTHESIS], values),
+        verify=SLOW_KERNEL.pick("verify", values),
+        capture=SLOW_KERNEL.pick("capture", values),
     )
 
 
@@ -207,71 +256,50 @@ def _low_baseline(
     data: CategoryData, group: OperationGroup, baseline: Baseline, reached_pct: float
 ) -> Finding:
     best = baseline.best_efficiency_pct or reached_pct
-    names = list(dict.fromkeys(quoted(name) for name in group.rows["name"]))
-    mean_us = baseline.time_us / baseline.calls
-    heaviest = facts_of(group)
-    hypothesis, algorithmic, kernel = _why_low(baseline, mean_us, heaviest)
+    names = group.rows["name"].unique(maintain_order=True).to_list()
+    mean_us = baseline.mean_call_us
+    why = _why_low(baseline)
+    values = values_of(group) | {
+        "calls": baseline.calls,
+        "names": names,
+        "reached_pct": reached_pct,
+        "best_pct": best,
+        "baseline_tb_per_s": baseline.tb_per_s,
+        "mean_us": mean_us,
+        "scattered_pct": impact.FULL_PCT - baseline.contiguous_pct,
+    }
     priority = Priority.MEDIUM if group.compute_pct > impact.MEDIUM_COMPUTE_PCT else Priority.LOW
     return Finding(
         check="low_baseline",
         category=data.key,
-        title=f"Low bandwidth baseline: {pct(reached_pct)}",
+        title=LOW_BASELINE.pick("title", values),
         operations=group.operations,
         evidence={
-            GPU_TIME: group.time_ms,
-            "Share of compute (%)": group.compute_pct,
-            "Bandwidth baseline (TB/s)": baseline.tb_per_s,
-            "Bandwidth baseline (% of peak)": reached_pct,
-            "Best row (% of peak)": best,
-            "Calls": baseline.calls,
-            "Mean GPU time per call (µs)": mean_us,
-            "Time in contiguous operands (%)": baseline.contiguous_pct,
-            "Operators": ", ".join(names),
+            "gpu_time_ms": group.time_ms,
+            "compute_pct": group.compute_pct,
+            "baseline_tb_per_s": baseline.tb_per_s,
+            "baseline_pct": reached_pct,
+            "best_row_pct": best,
+            "calls": baseline.calls,
+            "mean_gpu_time_us": mean_us,
+            "contiguous_pct": baseline.contiguous_pct,
+            "operators": ", ".join(map(quoted, names)),
         },
-        issue=f"Even {listed(names)} on large tensors reach only {pct(reached_pct)} of the memory "
-        f"bandwidth ({number(baseline.tb_per_s)} TB/s over {counted(baseline.calls, 'call')}, "
-        f"{pct(best)} at best), where 70-80% is to be expected.",
-        algorithmic=algorithmic,
-        kernel=kernel,
+        issue=LOW_BASELINE.pick("issue", values),
+        algorithmic=LOW_BASELINE.pick(f"algorithmic.{why}", values),
+        kernel=LOW_BASELINE.pick(f"kernel.{why}", values),
         priority_local=priority,
         priority=priority,
-        hypothesis=hypothesis,
-        caveat="The saving is not quantified here: the cards of the operators count it.",
-        verify="Record the trace again and read the baseline on the page of this category: it must "
-        f"leave the {pct(reached_pct)} of today.",
-        capture="Time a plain copy of 1 GB on this GPU alone: below 70% of its bandwidth, clocks, "
-        "power limit or partitioning of the device are the next thing to look at.",
+        hypothesis=LOW_BASELINE.pick(f"hypothesis.{why}", values),
+        caveat=LOW_BASELINE("caveat"),
+        verify=LOW_BASELINE.pick("verify", values),
+        capture=LOW_BASELINE("capture"),
     )
 
 
-def _why_low(
-    baseline: Baseline, mean_us: float, heaviest: dict[str, object]
-) -> tuple[str, str, str]:
-    """The likely cause of a low baseline, and what to do on both paths."""
-    arguments, name, kernel = heaviest["arguments"], heaviest["name"], heaviest["kernel"]
-    if mean_us < SHORT_CALL_US:
-        return (
-            f"The calls are short ({number(mean_us)} µs on average): starting and ending a kernel "
-            f"takes about {KERNEL_FLOOR_US:.0f} µs of each, whatever the bandwidth.",
-            f"Give each call more data than {heaviest['moved']}, with a larger batch or one "
-            "multi-tensor call, before judging other operators by this baseline.",
-            f"Replay {name} with {arguments} and with a batch four times as large: if the "
-            f"bandwidth rises, {kernel} is fine and only short of work.",
-        )
-    if baseline.contiguous_pct < CONTIGUOUS_PCT:
-        return (
-            f"{pct(impact.FULL_PCT - baseline.contiguous_pct)} of their time is in operands that "
-            "are broadcast or lie in different orders in memory.",
-            f"Keep one memory order through the chain{heaviest['place']}, so that {arguments} is "
-            "walked in one sweep.",
-            f"Replay {name} with {arguments} as recorded and contiguous: the difference is what a "
-            f"better {kernel} can gain.",
-        )
-    return (
-        "The calls are long and contiguous, so the GPU itself delivers less: a lower clock, a "
-        "power limit, a partitioned device, or other work at the same time.",
-        f"Record a window in which {name}{heaviest['place']} runs alone, to see whether work "
-        "beside it takes the bandwidth.",
-        f"Replay {name} with {arguments} alone: below {HIGH_BASELINE_PCT:.0f}% there too, the "
-        "device is the thing to look at, not the kernels.",
-    )
+def _why_low(baseline: Baseline) -> str:
+    """Return the likely cause of a low baseline: ``short`` calls, ``scattered`` operands, or the
+    ``device``."""
+    if baseline.mean_call_us < SHORT_CALL_US:
+        return "short"
+    return "scattered" if baseline.contiguous_pct < CONTIGUOUS_PCT else "device"

@@ -4,16 +4,28 @@ The same time can be saved by a better kernel or by fusing the chain that the ke
 is saved only once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
 from jarvis.analyses.chains import ATTENTION, Chain
-from jarvis.analyses.wording import counted, listed, ms
 from jarvis.findings import AnalysisResult, Finding, Status
+from jarvis.messages import Message, MessageTable, to_text
 
-PART_OF_CHAIN = "Part of a chain to fuse"
+PART_OF_CHAIN = "part_of_chain"
 """The evidence that names the chains that a finding's operations belong to."""
+
+MESSAGES = MessageTable(
+    "chain_context",
+    {
+        "evidence": "{parts:list}",
+        "evidence.part": "{time_ms} in {chain}",
+        "composition": "{chain} computes a {composition} by single operators; see the findings on "
+        "kernel fusion.",
+        "attention": "{chain} makes what attention reads{part}; see the findings on kernel fusion.",
+        "attention.part": " in {instances:,} of them, {time_ms}",
+    },
+)
 
 
 def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResult:
@@ -21,33 +33,20 @@ def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResu
     if result.tier != "compute" or result.status is Status.ERROR or not chains:
         return result
     findings = tuple(_with_evidence(finding, chains) for finding in result.findings)
-    notes = [note for chain in chains for note in _notes(chain, result.key)]
+    notes = [to_text(note) for chain in chains for note in _notes(chain, result.key)]
     return result.model_copy(update={"findings": findings, "notes": (*result.notes, *notes)})
 
 
-def _notes(chain: Chain, key: str) -> Iterator[str]:
+def _notes(chain: Chain, key: str) -> Iterator[Message]:
     """What the category of this key should know of a chain."""
-    if chain.composition is not None and chain.composition.category == key:
-        yield (
-            f"{chain_text(chain)} computes a {chain.composition.title} by single operators; see "
-            "the findings on kernel fusion."
-        )
+    found = chain.composition
+    if found is not None and found.category == key:
+        yield MESSAGES("composition", chain=chain.summary, composition=found.title)
     count, time_ms = chain.before_attention
     if key == ATTENTION and count:
-        part = "" if count == chain.instances else f" in {count:,} of them, {ms(time_ms)}"
-        yield (
-            f"{chain_text(chain)} makes what attention reads{part}; see the findings on kernel "
-            "fusion."
-        )
-
-
-def chain_text(chain: Chain) -> str:
-    """The chain with its kernels, instances and time."""
-    kernels = counted(chain.kernels // chain.instances, "kernel")
-    return (
-        f"{chain.phrase} ({kernels}, {counted(chain.instances, 'instance')}, "
-        f"{ms(chain.time_ms)} in all)"
-    )
+        is_part = count != chain.instances
+        part = MESSAGES("attention.part", instances=count, time_ms=time_ms) if is_part else None
+        yield MESSAGES("attention", chain=chain.summary, part=part)
 
 
 def _with_evidence(finding: Finding, chains: Sequence[Chain]) -> Finding:
@@ -56,8 +55,8 @@ def _with_evidence(finding: Finding, chains: Sequence[Chain]) -> Finding:
     for chain in chains:
         mine = chain.steps.filter(pl.col("operation_uid").is_in(uids))
         if time_us := float(mine["kernel_time_us"].sum()):
-            parts.append(f"{ms(time_us / 1000)} in {chain_text(chain)}")
+            parts.append(MESSAGES("evidence.part", time_ms=time_us / 1000, chain=chain.summary))
     if not parts:
         return finding
-    evidence: Mapping[str, float | int | str] = {**finding.evidence, PART_OF_CHAIN: listed(parts)}
-    return finding.model_copy(update={"evidence": evidence})
+    text = to_text(MESSAGES("evidence", parts=parts))
+    return finding.model_copy(update={"evidence": {**finding.evidence, PART_OF_CHAIN: text}})

@@ -9,9 +9,9 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.operations import KERNEL_FLOOR_US
-from jarvis.analyses.wording import listed, quoted
 from jarvis.findings import Impact
 from jarvis.hardware import HardwareSpec
+from jarvis.messages import Message, MessageTable, to_text
 
 TABLES = ("fusion_chains", "fusion_steps")
 """The tables of a report that this module reads."""
@@ -46,6 +46,8 @@ ATTENTION = "sdpa_fwd"
 @dataclass(frozen=True)
 class Composition:
     """What a chain computes, told from its operators, and which fused operator does the same.
+
+    ``algorithmic`` is a template with the name of the chain.
 
     It applies where each group of ``operators`` (names without ``aten::``) has one in the chain.
     ``category`` is the key of the analysis that readers would look for it in.
@@ -116,8 +118,34 @@ COMPOSITIONS = (
         "parameters in few kernels.",
     ),
 )
-OTHERWISE = (
-    "Compile {name} with torch.compile, which fuses such operators, or write one kernel for them."
+MESSAGES = MessageTable(
+    "chains",
+    {
+        **{f"algorithmic.{each.title}": each.algorithmic for each in COMPOSITIONS},
+        "algorithmic": "Compile {name} with torch.compile, which fuses such operators, or write "
+        "one kernel for them.",
+        "subject": "{name}",
+        "subject.epilogue": "{steps} behind {product:name}{place}",
+        "steps.named": f"{{names:names {STEPS_NAMED}}}",
+        "place": " in {name}",
+        "summary": "{subject} ({kernels:count kernel}, {instances:count instance}, {time_ms} in "
+        "all)",
+        "step": "{name} {time_ms}",
+        "steps": "{steps:joined , }",
+        "reason.shape": "the steps take the shape that the product makes",
+        "reason.usual": "products with such an epilogue are usual",
+        "reason.little_else": "it moves little but the product's result",
+        "reason.bounded": "it is all that the {scope} does",
+        "reason.data_flow": "each step takes the shape that the one before makes",
+        "reason.composition": "its operators compute a {composition}",
+        "reason.none": "no reason of its own",
+        "confidence": "{level}: {reasons:joined ; }",
+        "caveat.unknown": "No saving is estimated: {reason}.",
+        "unknown.hardware": "the hardware is not known, so there is no bandwidth to model a fused "
+        "kernel with",
+        "unknown.shapes": "the trace does not say shape and dtype of every operand",
+        "unknown.traffic": "the memory traffic of less than {needed_pct:.0f}% of its time is known",
+    },
 )
 
 
@@ -134,7 +162,7 @@ class Chain:
     compute_pct: float
     fused_ms: float | None = None
     gain: Impact | None = None
-    unknown: str | None = None
+    unknown: Message | None = None
 
     @property
     def operators(self) -> list[str]:
@@ -150,19 +178,55 @@ class Chain:
         return name or f"{first} ... {self.operators[-1]}"
 
     @property
-    def phrase(self) -> str:
+    def subject(self) -> Message:
         """It in a sentence: its name, or its operators and the product that they follow."""
         if not self.is_epilogue:
-            return quoted(self.name)
-        steps = listed([quoted(name) for name in self.operators], STEPS_NAMED)
+            return MESSAGES("subject", name=self.name)
+        return MESSAGES(
+            "subject.epilogue",
+            steps=self.named_steps,
+            product=self.row["product_name"],
+            place=self.place,
+        )
+
+    @property
+    def named_steps(self) -> Message:
+        """The operators, no more than a sentence should name."""
+        return MESSAGES("steps.named", names=self.operators)
+
+    @property
+    def place(self) -> Message | None:
+        """Return `` in `Module` ``; None where its module or function is not known."""
         scope = self.row["scope_name"]
-        place = f" in {quoted(scope)}" if scope else ""
-        return f"{steps} behind {quoted(self.row['product_name'])}{place}"
+        return MESSAGES("place", name=scope) if scope else None
+
+    @property
+    def phrase(self) -> str:
+        """The subject as text."""
+        return to_text(self.subject)
 
     @property
     def label(self) -> str:
         """The phrase without marks, as tables have it."""
         return self.phrase.replace("`", "")
+
+    @property
+    def summary(self) -> Message:
+        """The chain with its kernels, instances and time."""
+        return MESSAGES(
+            "summary",
+            subject=self.subject,
+            kernels=self.kernels // self.instances,
+            instances=self.instances,
+            time_ms=self.time_ms,
+        )
+
+    @property
+    def algorithmic(self) -> Message:
+        """What the model may call in its place."""
+        found = self.composition
+        key = f"algorithmic.{found.title}" if found else "algorithmic"
+        return MESSAGES.pick(key, {"name": self.name})
 
     @property
     def base_names(self) -> list[str]:
@@ -224,29 +288,39 @@ class Chain:
         return next((c for c in COMPOSITIONS if all(g & names for g in c.operators)), None)
 
     @property
-    def reasons(self) -> tuple[str, ...]:
+    def reasons(self) -> tuple[Message, ...]:
         """What speaks for it being a chain that one kernel can replace."""
-        kind = self.row["scope_kind"]
-        found = self.composition
         if self.is_epilogue:
             known = set(self.base_names) <= _USUAL_EPILOGUES
             tests = (
-                (True, "the steps take the shape that the product makes"),
-                (known, "products with such an epilogue are usual"),
-                (self.reads_little_else, "it moves little but the product's result"),
+                (True, MESSAGES("reason.shape")),
+                (known, MESSAGES("reason.usual")),
+                (self.reads_little_else, MESSAGES("reason.little_else")),
             )
             return tuple(reason for applies, reason in tests if applies)
-        named = (
-            (self.row["is_bounded"], f"it is all that the {kind} does"),
-            (self.row["has_data_flow"], "each step takes the shape that the one before makes"),
-            (found is not None, f"its operators compute a {found.title}" if found else ""),
+        row, found = self.row, self.composition
+        return (
+            *([MESSAGES("reason.bounded", scope=row["scope_kind"])] if row["is_bounded"] else ()),
+            *([MESSAGES("reason.data_flow")] if row["has_data_flow"] else ()),
+            *([MESSAGES("reason.composition", composition=found.title)] if found else ()),
         )
-        return tuple(reason for applies, reason in named if applies)
 
     @property
     def confidence(self) -> str:
         """``high`` for three reasons, ``medium`` for two, else ``low``."""
         return {3: "high", 2: "medium"}.get(len(self.reasons), "low")
+
+    @property
+    def rating(self) -> Message:
+        """The confidence with its reasons."""
+        reasons = self.reasons or (MESSAGES("reason.none"),)
+        return MESSAGES("confidence", level=self.confidence, reasons=reasons)
+
+    @property
+    def timed_steps(self) -> Message:
+        """Each step with its time."""
+        steps = [MESSAGES("step", name=name, time_ms=time_ms) for name, time_ms in self.step_times]
+        return MESSAGES("steps", steps=steps)
 
     @property
     def is_worth_fusing(self) -> bool:
@@ -312,12 +386,12 @@ def _epilogue_gain(
     return impact.bounded_impact(time_ms, time_ms, low_ms=low_ms, mid_ms=mid_ms, **bases)
 
 
-def _unknown(chain: Chain, hardware: HardwareSpec | None) -> str | None:
+def _unknown(chain: Chain, hardware: HardwareSpec | None) -> Message | None:
     if hardware is None:
-        return "the hardware is not known, so there is no bandwidth to model a fused kernel with"
+        return MESSAGES("unknown.hardware")
     if chain.row["fused_bytes"] is None:
-        return "the trace does not say shape and dtype of every operand"
+        return MESSAGES("unknown.shapes")
     needed = LONG_MODELLED_PCT if len(chain.operators) >= LONG_CHAIN else SHORT_MODELLED_PCT
     if chain.row["modelled_pct"] < needed or not chain.row["step_bytes"]:
-        return f"the memory traffic of less than {needed:.0f}% of its time is known"
+        return MESSAGES("unknown.traffic", needed_pct=needed)
     return None

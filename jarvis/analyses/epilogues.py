@@ -5,24 +5,50 @@ from collections.abc import Iterator
 from jarvis import impact
 from jarvis.analyses import chains as found
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.chains import OVERLAP_PART, STEPS_NAMED, Chain
+from jarvis.analyses.chains import OVERLAP_PART, Chain
 from jarvis.analyses.operations import arguments
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
-from jarvis.findings import GPU_TIME, Finding
+from jarvis.findings import Finding
+from jarvis.messages import Message, MessageTable, to_text
 
-_ADVICE = {
-    "activation": "Let {product} apply {steps} before it writes: call a linear layer with a fused "
-    "activation where the library has one, or compile {name} with torch.compile in its "
-    "max-autotune mode, which generates products with epilogues.",
-    "gate": "Let {product} multiply by the other factor of {steps} before it writes: use a fused "
-    "gated layer for {name}, or torch.compile in its max-autotune mode.",
-    "sum": "Hand the other summand to {product} in place of {steps}: `torch.addmm` and "
-    "`torch.baddbmm` add a matrix to their product in one kernel.",
-    "cast": "Let {product} write its result in the dtype that {steps} turns it into, or compile "
-    "{name} with torch.compile.",
-    "other": "Compile {name} with torch.compile in its max-autotune mode, which generates products "
-    "that do {steps} behind {product} before they write.",
-}
+MESSAGES = MessageTable(
+    "epilogues",
+    {
+        "title": "Unfused epilogue: {subject}, {instances:count instance}",
+        "issue": "{steps} {operators:either runs|run} right behind {product:name}{place} and "
+        "{operators:either reads|read} {what}: {kernels:count kernel}, {time_ms} in all "
+        "({compute_pct} of compute), beside {product_ms} of the products themselves.",
+        "issue.result": "little but its result",
+        "issue.more": "its result and another operand",
+        "algorithmic.activation": "Let {product:name} apply {steps} before it writes: call a "
+        "linear layer with a fused activation where the library has one, or compile {name} with "
+        "torch.compile in its max-autotune mode, which generates products with epilogues.",
+        "algorithmic.gate": "Let {product:name} multiply by the other factor of {steps} before it "
+        "writes: use a fused gated layer for {name}, or torch.compile in its max-autotune mode.",
+        "algorithmic.sum": "Hand the other summand to {product:name} in place of {steps}: "
+        "`torch.addmm` and `torch.baddbmm` add a matrix to their product in one kernel.",
+        "algorithmic.cast": "Let {product:name} write its result in the dtype that {steps} turns "
+        "it into, or compile {name} with torch.compile.",
+        "algorithmic.other": "Compile {name} with torch.compile in its max-autotune mode, which "
+        "generates products that do {steps} behind {product:name} before they write.",
+        "kernel": "Give the kernel team a replay package of {product:name}, for instance of "
+        "{shapes?no shapes} ({kernel:name}) to find a kernel that takes {steps} as its epilogue; "
+        "while the code calls {operators:either it|them} apart, tuning the elementwise kernel is "
+        "all that is left.",
+        "hypothesis": "The code calls the operators one by one, and nothing between it and the "
+        "library fuses them.",
+        "caveat": "That shapes fit is evidence that the steps read the product's result, not "
+        "proof. At best they cost nothing more; the middle leaves time for what else they move at "
+        "{target_pct:g}% of the bandwidth, low also {overlap_pct:g}% of their time for a slower "
+        "product.",
+        "caveat.needed": "In {needed:count instance} the plain result is needed elsewhere too and "
+        "stays written.",
+        "verify": "Record the trace again: the {kernels:count kernel} of {steps}{place} must be "
+        "gone, and {product:name} must take little more than {product_ms}.",
+        "capture": "Time the product alone with and without its epilogue: a trace does not say how "
+        "much slower the fused kernel is.",
+        "product": "{product:name} of {shapes?no shapes}",
+    },
+)
 _CAST = frozenset({"copy"})
 
 
@@ -55,39 +81,37 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         saved_ms=gain.saved_ms.mid if gain else None,
         is_pattern=True,
     )
-    steps = listed([quoted(name) for name in chain.operators], STEPS_NAMED)
-    product = quoted(row["product_name"])
-    place = f" in {quoted(row['scope_name'])}" if row["scope_name"] else ""
-    shapes = arguments(row["product_dims"], row["product_types"]) or "no shapes"
-    is_one = len(chain.operators) == 1
-    runs, reads, them = ("runs", "reads", "it") if is_one else ("run", "read", "them")
-    what = "little but its result" if chain.reads_little_else else "its result and another operand"
+    values = {
+        "subject": chain.subject,
+        "name": chain.name,
+        "steps": chain.named_steps,
+        "operators": len(chain.operators),
+        "product": row["product_name"],
+        "place": chain.place,
+        "what": MESSAGES("issue.result" if chain.reads_little_else else "issue.more"),
+        "kernels": chain.kernels,
+        "instances": chain.instances,
+        "time_ms": chain.time_ms,
+        "compute_pct": chain.compute_pct,
+        "product_ms": row["product_time_us"] / 1000,
+        "shapes": arguments(row["product_dims"], row["product_types"]),
+        "kernel": row["product_kernel"],
+    }
     return Finding(
         check="gemm_epilogue",
         category=data.key,
-        title=f"Unfused epilogue: {chain.phrase}, {counted(chain.instances, 'instance')}",
-        evidence=_evidence(chain, shapes),
-        issue=f"{steps} {runs} right behind {product}{place} and {reads} {what}: "
-        f"{counted(chain.kernels, 'kernel')}, {ms(chain.time_ms)} in all "
-        f"({pct(chain.compute_pct)} of compute), beside {ms(row['product_time_us'] / 1000)} of the "
-        "products themselves.",
-        algorithmic=_ADVICE[_kind(chain)].format(
-            name=quoted(chain.name), steps=steps, product=product
-        ),
-        kernel=f"Give the kernel team a replay package of {product}, for instance of {shapes} "
-        f"({quoted(row['product_kernel'])}) to find a kernel that takes {steps} as its epilogue; "
-        f"while the code calls {them} apart, tuning the elementwise kernel is all that is left.",
+        title=MESSAGES.pick("title", values),
+        evidence=_evidence(chain, MESSAGES.pick("product", values)),
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick(f"algorithmic.{_kind(chain)}", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         impact=gain,
-        hypothesis="The code calls the operators one by one, and nothing between it and the "
-        "library fuses them.",
+        hypothesis=MESSAGES("hypothesis"),
         caveat=_caveat(data, chain),
-        verify=f"Record the trace again: the {counted(chain.kernels, 'kernel')} of {steps}{place} "
-        f"must be gone, and {product} must take little more than "
-        f"{ms(row['product_time_us'] / 1000)}.",
-        capture="Time the product alone with and without its epilogue: a trace does not say how "
-        "much slower the fused kernel is.",
+        verify=MESSAGES.pick("verify", values),
+        capture=MESSAGES("capture"),
         shared_uids=chain.uids,
     )
 
@@ -101,42 +125,34 @@ def _kind(chain: Chain) -> str:
     return {"mul": "gate", "add": "sum"}.get(first, "other")
 
 
-def _evidence(chain: Chain, shapes: str) -> dict[str, float | int | str]:
+def _evidence(chain: Chain, product: Message) -> dict[str, float | int | str]:
     row = chain.row
     evidence: dict[str, float | int | str | None] = {
-        GPU_TIME: chain.time_ms,
-        "Share of compute (%)": chain.compute_pct,
-        "Instances": chain.instances,
-        "Kernels": chain.kernels,
-        "Steps, time of all instances": ", ".join(
-            f"{quoted(name)} {ms(time_ms)}" for name, time_ms in chain.step_times
-        ),
-        "First matrix product": f"{quoted(row['product_name'])} of {shapes}",
-        "Matrix products, time of all instances (ms)": row["product_time_us"] / 1000,
-        "Results of the product needed elsewhere too": row["kept_count"] or None,
-        "Confidence": f"{chain.confidence}: {'; '.join(chain.reasons)}",
+        "gpu_time_ms": chain.time_ms,
+        "compute_pct": chain.compute_pct,
+        "instances": chain.instances,
+        "kernels": chain.kernels,
+        "steps": to_text(chain.timed_steps),
+        "first_product": to_text(product),
+        "products_ms": row["product_time_us"] / 1000,
+        "products_needed_elsewhere": row["kept_count"] or None,
+        "confidence": to_text(chain.rating),
     }
     if chain.gain:
         evidence |= {
-            "Memory traffic now, all instances (MB)": row["step_bytes"] / 1e6,
-            "Memory traffic added to the products when fused (MB)": row["fused_bytes"] / 1e6,
+            "traffic_mb": row["step_bytes"] / 1e6,
+            "added_traffic_mb": row["fused_bytes"] / 1e6,
         }
     return {label: value for label, value in evidence.items() if value is not None}
 
 
-def _caveat(data: CategoryData, chain: Chain) -> str:
+def _caveat(data: CategoryData, chain: Chain) -> list[Message]:
     if chain.unknown:
-        return f"No saving is estimated: {chain.unknown}."
-    kept = chain.row["kept_count"]
-    also = (
-        f" In {counted(kept, 'instance')} the plain result is needed elsewhere too and stays "
-        "written."
-        if kept
-        else ""
+        return [found.MESSAGES("caveat.unknown", reason=chain.unknown)]
+    caveat = MESSAGES(
+        "caveat",
+        target_pct=data.target_pct,
+        overlap_pct=impact.FULL_PCT * OVERLAP_PART,
     )
-    return (
-        "That shapes fit is evidence that the steps read the product's result, not proof. At best "
-        f"they cost nothing more; the middle leaves time for what else they move at "
-        f"{data.target_pct:g}% of the bandwidth, low also {100 * OVERLAP_PART:g}% of their time "
-        f"for a slower product.{also}"
-    )
+    needed = chain.row["kept_count"]
+    return [caveat, MESSAGES("caveat.needed", needed=needed)] if needed else [caveat]

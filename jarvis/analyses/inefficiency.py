@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
 from jarvis import impact
+from jarvis.analyses.advice import SHARED, ChosenAdvice, choose, register_advice, values_of
 from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.operations import (
     HYPOTHESIS,
@@ -16,8 +18,9 @@ from jarvis.analyses.operations import (
     OperationGroup,
     groups,
 )
-from jarvis.analyses.wording import counted, ms, number, pct, quoted, size
-from jarvis.findings import CALLED_FROM, GPU_TIME, Finding, Impact
+from jarvis.analyses.wording import ms, quoted
+from jarvis.findings import Finding, Impact
+from jarvis.messages import Message, MessageTable, resolve
 
 DEFAULT_ADVICE: Mapping[str, Advice] = {
     "compute": Advice(
@@ -31,8 +34,8 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
     "memory": Advice(
         rule="bound by memory bandwidth, no pattern",
         reason="memory bandwidth is left unused",
-        algorithmic="Fuse {name} with the operators before and after it{place}, so that {moved} "
-        "per call need not cross memory, for instance with torch.compile.",
+        algorithmic="Fuse {name} with the operators before and after it{place}, so that "
+        "{moved_bytes} per call need not cross memory, for instance with torch.compile.",
         kernel="Give a replay package of {arguments} to the kernel team to improve how {kernel} "
         "reads and writes memory.",
     ),
@@ -40,29 +43,59 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         rule=LAUNCH_BOUND_RULE,
         reason="each call has so little work that the fixed cost of a kernel decides its time",
         algorithmic="Fuse the chain of small operators around {name}{place}, for instance with "
-        "torch.compile, or batch its {calls} of {mean_time} each.",
+        "torch.compile, or batch its {calls} of {mean_time_ms} each.",
         kernel="Use a multi-tensor or grouped kernel in place of the {calls} of {kernel}; a GPU "
         "graph only shortens the gaps between them, and tuning the single kernel gains little.",
     ),
 }
 """What to say where a category has nothing more specific."""
 
-CAPTURE = {
-    "compute": "Why {kernel} is slow is not in a trace: run the replay package of {arguments} "
-    "under the platform's hardware-counter profiler and see how long its matrix units are busy.",
-    "memory": "Why {kernel} is slow is not in a trace: run the replay package of {arguments} under "
-    "the platform's hardware-counter profiler and compare the bytes that it really moves with the "
-    "modelled {moved} per call.",
-    LAUNCH_BOUND: "What a merged call takes is not in a trace: time the fused or batched form of "
-    "{arguments} alone, and compare it with {each_time}.",
-}
-"""How to learn what the trace cannot say, by bound."""
+register_advice(SHARED, DEFAULT_ADVICE)
+
+MESSAGES = MessageTable(
+    "efficiency",
+    {
+        "title.low_efficiency": "Low efficiency: {subject}",
+        "title.opportunity": "Below target: {subject}",
+        "subject": "{name}",
+        "subject_with_pattern": "{name} ({pattern})",
+        "issue": "{calls} of {subject} over {signatures} {calls:either takes|take} {time_ms} "
+        "({compute_pct} of compute) and {calls:either reaches|reach} {efficiency_pct} of the "
+        "{bound} roofline{rate}{against}: {reason}{little_left}.",
+        "little_left": ", but at such an efficiency little is left to gain",
+        "rate": " ({achieved:number} of {peak:number} {unit})",
+        "rate.small": " ({achieved_mb_per_s:number} MB/s of {peak:number} {unit})",
+        "within_band": ", within the {low_pct:.0f}-{high_pct:.0f}%{scale} that such calls usually "
+        "reach",
+        "below_band": ", where {low_pct:.0f}-{high_pct:.0f}%{scale} is to be expected",
+        "band_scale": " of the {of} (here {reached_pct})",
+        "caveat.launch_bound": "Calls this small cannot reach the roofline one by one: the saving "
+        "is an upper bound for fusing them away.",
+        "caveat.usual": "The efficiency is usual for such calls: more than {high_pct:.0f}% of the "
+        "{of} is rarely reached.",
+        "caveat.good": "Above {good_pct:.0f}% an operator is good already: the potential is "
+        "limited.",
+        "verify.launch_bound": "Record the trace again: {name} must have {fewer} or less than "
+        "{time_ms}.",
+        "verify.fewer": "fewer than {calls}",
+        "verify.none": "no call of its own",
+        "verify.faster": "Record the trace again: the {calls} of {name} must take less than "
+        "{time_ms} and approach {goal_ms} ({target_pct:.0f}% of the roofline).",
+        "capture.compute": "Why {kernel} is slow is not in a trace: run the replay package of "
+        "{arguments} under the platform's hardware-counter profiler and see how long its matrix "
+        "units are busy.",
+        "capture.memory": "Why {kernel} is slow is not in a trace: run the replay package of "
+        "{arguments} under the platform's hardware-counter profiler and compare the bytes that it "
+        "really moves with the modelled {moved_bytes} per call.",
+        f"capture.{LAUNCH_BOUND}": "What a merged call takes is not in a trace: time the fused or "
+        "batched form of {arguments} alone, and compare it with {each_time}.",
+        "capture.call_site": "Record with `with_stack=True` to see what calls {name}.",
+        "capture.shapes": "Record with `record_shapes=True`: the arguments of {name} are missing.",
+    },
+)
 
 SMALLEST_TB_PER_S = 1e-4
 """A lower rate is printed in MB/s."""
-
-NO_CALL_SITE = "Record with `with_stack=True` to see what calls {name}."
-NO_SHAPES = "Record with `record_shapes=True`: the arguments of {name} are missing."
 
 
 def low_efficiency(data: CategoryData) -> Iterator[Finding]:
@@ -78,7 +111,7 @@ def low_efficiency(data: CategoryData) -> Iterator[Finding]:
     """
     for group in groups(_below(data, impact.BOTTLENECK_EFFICIENCY_PCT)):
         if _makes_a_card(data, group) and _is_time_relevant(group):
-            yield _inefficiency(data, group, "low_efficiency", "Low efficiency")
+            yield _inefficiency(data, group, "low_efficiency")
 
 
 def opportunity(data: CategoryData) -> Iterator[Finding]:
@@ -95,10 +128,10 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
     below = _below(data, data.target_pct)
     for group in groups(below.filter(~low)):
         if _makes_a_card(data, group) and (group.is_top or _is_time_relevant(group)):
-            yield _inefficiency(data, group, "opportunity", "Below target")
+            yield _inefficiency(data, group, "opportunity")
     for group in groups(below.filter(low)):
         if _makes_a_card(data, group) and group.is_top and not _is_time_relevant(group):
-            yield _inefficiency(data, group, "opportunity", "Below target")
+            yield _inefficiency(data, group, "opportunity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +157,7 @@ class Expectation:
 def expectation(data: CategoryData, group: OperationGroup) -> Expectation | None:
     """The expected efficiency of a group's pattern; None where there is none, where the achieved
     one is not known, or where memory keeps the calls from reaching it at any speed."""
-    advice = _advice(data, group)
+    advice = _advice(data, group).advice
     if advice.expected_pct is None or group.efficiency_pct is None:
         return None
     low, high = advice.expected_pct
@@ -152,14 +185,15 @@ def _is_time_relevant(group: OperationGroup) -> bool:
     return impact.is_time_relevant(group.time_ms, group.category_pct)
 
 
-def _inefficiency(data: CategoryData, group: OperationGroup, check: str, title: str) -> Finding:
-    advice = _advice(data, group)
+def _inefficiency(data: CategoryData, group: OperationGroup, check: str) -> Finding:
+    chosen = _advice(data, group)
     usual = expectation(data, group)
     efficiency = group.efficiency_pct or 0.0
-    facts = facts_of(group)
+    values = values_of(group)
     gain = _gain(data, group, efficiency, usual)
+    is_pattern = chosen.advice.is_notable
     local = impact.local_priority(
-        compute_pct=group.compute_pct, efficiency_pct=efficiency, is_pattern=advice.is_notable
+        compute_pct=group.compute_pct, efficiency_pct=efficiency, is_pattern=is_pattern
     )
     final = impact.final_priority(
         is_top_operation=group.is_top,
@@ -168,174 +202,150 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str, title: 
         efficiency_pct=efficiency,
         saved_compute_pct=gain.compute_pct.mid,
         saved_ms=gain.saved_ms.mid,
-        is_pattern=advice.is_notable,
+        is_pattern=is_pattern,
     )
     is_expected = usual is not None and usual.is_met
     return Finding(
         check=check,
         category=data.key,
-        title=f"{title}: {_subject(group)}",
+        title=MESSAGES(f"title.{check}", subject=subject_of(group)),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=_issue(group, efficiency, usual, advice.reason.format_map(facts)),
-        algorithmic=advice.algorithmic.format_map(facts),
-        kernel=advice.kernel.format_map(facts),
+        issue=_issue(group, efficiency, usual, chosen.message("reason", values)),
+        algorithmic=chosen.message("algorithmic", values),
+        kernel=chosen.message("kernel", values),
         priority_local=local.lowered() if is_expected else local,
         priority=final.lowered() if is_expected else final,
         impact=gain,
-        hypothesis=group.heaviest[HYPOTHESIS],
-        caveat=_caveat(group, usual, advice, facts),
-        verify=(advice.verify or _verify(group, gain)).format_map(facts),
-        capture=_capture(group, advice, facts),
+        hypothesis=resolve(group.heaviest[HYPOTHESIS], values),
+        caveat=_caveat(group, usual, chosen, values),
+        verify=chosen.message("verify", values) or _verify(group, gain),
+        capture=_capture(group, chosen, values),
     )
-
-
-def facts_of(group: OperationGroup) -> dict[str, object]:
-    """What the texts of an ``Advice`` may name in braces: the columns of the heaviest row, and
-    ``arguments, kernel, calls, mean_time, each, each_time, moved, place`` as they stand in a
-    sentence."""
-    heaviest = group.heaviest
-    facts = {key: "?" if value is None else value for key, value in heaviest.items()}
-    moved = heaviest["bytes"]
-    mean_time = ms(group.time_ms / max(group.calls, 1))
-    each = " each" if group.calls > 1 else ""
-    return facts | {
-        "name": quoted(group.name),
-        "arguments": heaviest["arguments"] or "the heaviest call",
-        "kernel": quoted(heaviest["main_kernel"]) if heaviest["main_kernel"] else "its kernel",
-        "calls": counted(group.calls, "call"),
-        "mean_time": mean_time,
-        "each": f"each of the {group.calls:,} calls" if group.calls > 1 else "the call",
-        "each_time": f"{counted(group.calls, 'call')} of {mean_time}{each}",
-        "moved": size(moved) if moved else "traffic",
-        "place": _place(group),
-    }
-
-
-def _place(group: OperationGroup) -> str:
-    """`` in `Model / Layer` ``, of the row with most time; empty where it is not known."""
-    place = group.heaviest["called_from"]
-    if not place:
-        return ""
-    is_only = group.rows["called_from"].n_unique() == 1
-    return f" in {quoted(place)}" if is_only else f" (mostly in {quoted(place)})"
 
 
 def _caveat(
-    group: OperationGroup, usual: Expectation | None, advice: Advice, facts: Mapping[str, object]
-) -> str | None:
-    said = [advice.caveat.format_map(facts)] if advice.caveat else []
+    group: OperationGroup,
+    usual: Expectation | None,
+    chosen: ChosenAdvice,
+    values: Mapping[str, Any],
+) -> list[Message]:
+    caveats = [chosen.message("caveat", values)]
     good_pct = impact.GOOD_EFFICIENCY_PCT
     if group.is_launch_bound:
-        said.append(
-            "Calls this small cannot reach the roofline one by one: the saving is an upper bound "
-            "for fusing them away."
-        )
+        caveats.append(MESSAGES("caveat.launch_bound"))
     elif usual is not None and usual.is_met:
-        said.append(
-            f"The efficiency is usual for such calls: more than {usual.high_pct:.0f}% of the "
-            f"{usual.of} is rarely reached."
-        )
+        caveats.append(MESSAGES("caveat.usual", high_pct=usual.high_pct, of=usual.of))
     elif (group.efficiency_pct or 0.0) > good_pct:
-        said.append(f"Above {good_pct:.0f}% an operator is good already: the potential is limited.")
-    return " ".join(filter(None, said)) or None
+        caveats.append(MESSAGES("caveat.good", good_pct=good_pct))
+    return [caveat for caveat in caveats if caveat is not None]
 
 
-def _verify(group: OperationGroup, gain: Impact) -> str:
+def _verify(group: OperationGroup, gain: Impact) -> Message:
     if group.is_launch_bound:
-        count = "fewer than {calls}" if group.calls > 1 else "no call of its own"
-        return (
-            f"Record the trace again: {{name}} must have {count} or less than {ms(gain.time_ms)}."
+        many = MESSAGES("verify.fewer", calls=group.calls)
+        return MESSAGES(
+            "verify.launch_bound",
+            name=group.name,
+            fewer=many if group.calls > 1 else MESSAGES("verify.none"),
+            time_ms=gain.time_ms,
         )
-    goal = f"{ms(gain.time_ms - gain.saved_ms.mid)} ({gain.target_pct or 0:.0f}% of the roofline)"
-    return (
-        f"Record the trace again: the {{calls}} of {{name}} must take less than "
-        f"{ms(gain.time_ms)} and approach {goal}."
+    return MESSAGES(
+        "verify.faster",
+        calls=group.calls,
+        name=group.name,
+        time_ms=gain.time_ms,
+        goal_ms=gain.time_ms - gain.saved_ms.mid,
+        target_pct=gain.target_pct or 0.0,
     )
 
 
-def _capture(group: OperationGroup, advice: Advice, facts: Mapping[str, object]) -> str:
+def _capture(
+    group: OperationGroup, chosen: ChosenAdvice, values: Mapping[str, Any]
+) -> list[Message]:
     kind = LAUNCH_BOUND if group.is_launch_bound else group.bound or "memory"
-    parts = [advice.capture or CAPTURE[kind]]
+    parts = [chosen.message("capture", values) or MESSAGES.pick(f"capture.{kind}", values)]
     if group.heaviest["input_dims"] is None:
-        parts.append(NO_SHAPES)
+        parts.append(MESSAGES("capture.shapes", name=group.name))
     if group.heaviest["called_from"] is None:
-        parts.append(NO_CALL_SITE)
-    return " ".join(part.format_map(facts) for part in parts)
+        parts.append(MESSAGES("capture.call_site", name=group.name))
+    return parts
 
 
-def _advice(data: CategoryData, group: OperationGroup) -> Advice:
-    if group.pattern is not None and group.pattern in data.advice:
-        return data.advice[group.pattern]
+def _advice(data: CategoryData, group: OperationGroup) -> ChosenAdvice:
     kind = LAUNCH_BOUND if group.is_launch_bound else group.bound or "memory"
-    return data.advice.get(kind) or DEFAULT_ADVICE[kind]
+    found = choose(data, group.pattern, kind)
+    return found or ChosenAdvice(SHARED, kind, DEFAULT_ADVICE[kind])
 
 
-def _subject(group: OperationGroup) -> str:
+def subject_of(group: OperationGroup) -> Message:
+    """Return the operator, with the pattern of its rows where its name does not say it."""
     kind = group.pattern or (LAUNCH_BOUND if group.is_launch_bound else None)
     is_news = kind is not None and kind not in group.name
-    return f"{quoted(group.name)} ({kind})" if is_news else quoted(group.name)
+    if not is_news:
+        return MESSAGES("subject", name=group.name)
+    return MESSAGES("subject_with_pattern", name=group.name, pattern=kind)
 
 
 def _issue(
-    group: OperationGroup, efficiency_pct: float, usual: Expectation | None, reason: str
-) -> str:
-    rate = group.rate
-    reached = f" ({_rate(*rate)})" if rate else ""
-    takes, reaches = ("takes", "reaches") if group.calls == 1 else ("take", "reach")
-    return (
-        f"{counted(group.calls, 'call')} of {_subject(group)} over "
-        f"{counted(group.rows.height, 'signature')} {takes} {ms(group.time_ms)} "
-        f"({pct(group.compute_pct)} of compute) and {reaches} {pct(efficiency_pct)} of the "
-        f"{group.bound} roofline{reached}{_against(usual)}: {reason}{_little_left(efficiency_pct)}."
+    group: OperationGroup, efficiency_pct: float, usual: Expectation | None, reason: Message | None
+) -> Message:
+    is_good = efficiency_pct > impact.GOOD_EFFICIENCY_PCT
+    return MESSAGES(
+        "issue",
+        calls=group.calls,
+        subject=subject_of(group),
+        signatures=group.rows.height,
+        time_ms=group.time_ms,
+        compute_pct=group.compute_pct,
+        efficiency_pct=efficiency_pct,
+        bound=group.bound,
+        rate=_rate(*group.rate) if group.rate else None,
+        against=_against(usual),
+        reason=reason,
+        little_left=MESSAGES("little_left") if is_good else None,
     )
 
 
-def _rate(achieved: float, peak: float, unit: str) -> str:
-    """``0.245 of 5.30 TB/s``; a rate that would need an exponent in a smaller unit."""
+def _rate(achieved: float, peak: float, unit: str) -> Message:
+    """Return ``0.245 of 5.30 TB/s``; a rate that would need an exponent in a smaller unit."""
     if unit == "TB/s" and achieved < SMALLEST_TB_PER_S:
-        return f"{number(1e6 * achieved)} MB/s of {number(peak)} {unit}"
-    return f"{number(achieved)} of {number(peak)} {unit}"
+        return MESSAGES("rate.small", achieved_mb_per_s=1e6 * achieved, peak=peak, unit=unit)
+    return MESSAGES("rate", achieved=achieved, peak=peak, unit=unit)
 
 
-def _little_left(efficiency_pct: float) -> str:
-    is_good = efficiency_pct > impact.GOOD_EFFICIENCY_PCT
-    return ", but at such an efficiency little is left to gain" if is_good else ""
-
-
-def _against(usual: Expectation | None) -> str:
+def _against(usual: Expectation | None) -> Message | None:
     if usual is None:
-        return ""
-    band = f"{usual.low_pct:.0f}-{usual.high_pct:.0f}%"
+        return None
+    scale = None
     if usual.of != "roofline":
-        band = f"{band} of the {usual.of} (here {pct(usual.reached_pct)})"
-    if usual.is_met:
-        return f", within the {band} that such calls usually reach"
-    return f", where {band} is to be expected"
+        scale = MESSAGES("band_scale", of=usual.of, reached_pct=usual.reached_pct)
+    key = "within_band" if usual.is_met else "below_band"
+    return MESSAGES(key, low_pct=usual.low_pct, high_pct=usual.high_pct, scale=scale)
 
 
 def evidence_of(group: OperationGroup) -> dict[str, float | int | str]:
     """The numbers of a group; what is not known is left out."""
     heaviest = group.heaviest
     evidence: dict[str, float | int | str | None] = {
-        GPU_TIME: group.time_ms,
-        "Share of compute (%)": group.compute_pct,
-        "Share of category (%)": group.category_pct,
-        "Efficiency (% of roofline)": group.efficiency_pct,
-        "Bound": group.bound,
-        "Calls": group.calls,
-        "Mean kernel time per call (µs)": 1000 * group.time_ms / max(group.calls, 1),
-        "FLOPs/byte of the heaviest call": heaviest["flops_per_byte"],
+        "gpu_time_ms": group.time_ms,
+        "compute_pct": group.compute_pct,
+        "category_pct": group.category_pct,
+        "efficiency_pct": group.efficiency_pct,
+        "bound": group.bound,
+        "calls": group.calls,
+        "mean_kernel_time_us": 1000 * group.time_ms / max(group.calls, 1),
+        "flops_per_byte": heaviest["flops_per_byte"],
     }
     if rate := group.rate:
         evidence |= {f"Achieved ({rate[2]})": rate[0], f"Peak ({rate[2]})": rate[1]}
     evidence |= {
-        "Heaviest call": heaviest["arguments"],
-        "Main kernel": quoted(heaviest["main_kernel"]) if heaviest["main_kernel"] else None,
-        "Library": quoted(heaviest["library"]) if heaviest["library"] else None,
-        "Tile": heaviest.get("tile"),
-        "Part of the model": _parts(group),
-        CALLED_FROM: heaviest["called_from"],
+        "heaviest_call": heaviest["arguments"],
+        "main_kernel": quoted(heaviest["main_kernel"]) if heaviest["main_kernel"] else None,
+        "library": quoted(heaviest["library"]) if heaviest["library"] else None,
+        "tile": heaviest.get("tile"),
+        "model_parts": _parts(group),
+        "called_from": heaviest["called_from"],
     }
     return {label: value for label, value in evidence.items() if value is not None}
 

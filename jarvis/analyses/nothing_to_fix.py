@@ -8,10 +8,27 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import expectation
 from jarvis.analyses.operations import OperationGroup, groups, weighted_efficiency
-from jarvis.analyses.wording import counted, ms, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.findings import Finding, Priority
+from jarvis.messages import MessageTable
 
 CHECK = "nothing_to_fix"
+
+MESSAGES = MessageTable(
+    CHECK,
+    {
+        "title": "Nothing to fix: {category}",
+        "issue": "{calls} of {category} take {time_ms} ({compute_pct} of compute), and {good_pct} "
+        "of that runs at the target of {target_pct:.0f}% or above{usual}, on average at "
+        "{efficiency_pct} of the roofline.",
+        "usual": " what such calls usually reach",
+        "algorithmic": "Leave {name}{of_arguments} as it is: only less work, such as fewer than "
+        "its {calls} or smaller tensors, makes it faster.",
+        "of_arguments": " ({arguments})",
+        "kernel": "Leave the kernels alone: at most {rest_pct} of their {time_ms} separates them "
+        "from the roofline.",
+        "verify": "After other changes, {category} must still take no more than {time_ms}.",
+    },
+)
 
 
 def nothing_to_fix(data: CategoryData) -> Iterator[Finding]:
@@ -59,34 +76,42 @@ def _card(
 ) -> Finding:
     efficiency = weighted_efficiency(good) or 0.0
     heaviest = good.sort("kernel_time_us", "uid", descending=[True, False]).row(0, named=True)
-    shape = f" ({heaviest['arguments']})" if heaviest["arguments"] else ""
-    target = f"the target of {data.target_pct:.0f}%"
+    arguments = heaviest["arguments"]
     is_usual = not (good["pct_roofline"] >= data.target_pct).all()
-    bar = f"{target} or above what such calls usually reach" if is_usual else f"{target} or above"
-    rest_pct = max(0.0, impact.FULL_PCT - efficiency)
     return Finding(
         check=CHECK,
         category=data.key,
-        title=f"Nothing to fix: {data.title}",
+        title=MESSAGES("title", category=data.title),
         operations=whole.operations,
         evidence={
-            GPU_TIME: whole.time_ms,
-            "Share of compute (%)": whole.compute_pct,
-            "Time at or above target or expectation (% of category)": good_pct,
-            "Efficiency (% of roofline)": efficiency,
-            "Target (% of roofline)": data.target_pct,
-            "Calls": whole.calls,
+            "gpu_time_ms": whole.time_ms,
+            "compute_pct": whole.compute_pct,
+            "good_pct": good_pct,
+            "efficiency_pct": efficiency,
+            "target_pct": data.target_pct,
+            "calls": whole.calls,
         },
-        issue=f"{counted(whole.calls, 'call')} of {data.title} take {ms(whole.time_ms)} "
-        f"({pct(whole.compute_pct)} of compute), and {pct(good_pct)} of that runs at {bar}, on "
-        f"average at {pct(efficiency)} of the roofline.",
-        algorithmic=f"Leave {quoted(heaviest['name'])}{shape} as it is: only less work, such as "
-        f"fewer than its {counted(heaviest['operation_count'], 'call')} or smaller tensors, makes "
-        "it faster.",
-        kernel=f"Leave the kernels alone: at most {pct(rest_pct)} of their {ms(whole.time_ms)} "
-        "separates them from the roofline.",
+        issue=MESSAGES(
+            "issue",
+            calls=whole.calls,
+            category=data.title,
+            time_ms=whole.time_ms,
+            compute_pct=whole.compute_pct,
+            good_pct=good_pct,
+            target_pct=data.target_pct,
+            usual=MESSAGES("usual") if is_usual else None,
+            efficiency_pct=efficiency,
+        ),
+        algorithmic=MESSAGES(
+            "algorithmic",
+            name=heaviest["name"],
+            of_arguments=MESSAGES("of_arguments", arguments=arguments) if arguments else None,
+            calls=heaviest["operation_count"],
+        ),
+        kernel=MESSAGES(
+            "kernel", rest_pct=max(0.0, impact.FULL_PCT - efficiency), time_ms=whole.time_ms
+        ),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        verify=f"After other changes, {data.title} must still take no more than "
-        f"{ms(whole.time_ms)}.",
+        verify=MESSAGES("verify", category=data.title, time_ms=whole.time_ms),
     )

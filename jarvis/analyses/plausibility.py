@@ -1,16 +1,16 @@
 """Numbers to doubt: efficiencies above the peak, equal calls whose times differ widely."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import polars as pl
 
 from jarvis import impact
+from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import evidence_of, facts_of
+from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
-from jarvis.analyses.wording import ms, number, pct, quoted
 from jarvis.findings import Finding, OpRef, Priority
+from jarvis.messages import MessageTable
 
 VARIANCE_RATIO = 1.0
 VARIANCE_MIN_CALLS = 10
@@ -18,25 +18,53 @@ VARIANCE_MIN_TOTAL_PCT = 5.0
 """Times vary when std/mean exceeds the ratio, over more calls, in more of the wall time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Doubt:
-    """What to say about efficiencies between two limits."""
+IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
+"""Kinds of efficiencies above the peak, by how far they are above it."""
 
-    title: str
-    consequence: str
-    caveat: str
-
-
-_IMPOSSIBLE = _Doubt(
-    "Above the peak",
-    "so the peak, the perf model or the measured time does not fit",
-    "Anomaly: left out of averages and projections.",
+MESSAGES = MessageTable(
+    "plausibility",
+    {
+        "title.impossible": "Above the peak: {name}",
+        "title.doubtful": "At the limit of the peak: {name}",
+        "issue": "{name} appears to run at {efficiency_pct} of its {bound} roofline{rate} over "
+        "{time_ms}, {consequence}.",
+        "rate": " ({achieved:number} of {peak:number} {unit})",
+        "consequence.impossible": "so the peak, the perf model or the measured time does not fit",
+        "consequence.doubtful": "a little more than the peak allows, so the peak or the modelled "
+        "traffic is slightly off",
+        "algorithmic": "Draw no conclusion from the efficiency of {name}; judge the other "
+        "operators.",
+        "kernel": "Verify that the {bound} peak{of_gpu} is that of the recorded GPU, and whether "
+        "{arguments} fits in a cache, which makes the modelled {moved_bytes} per call too large.",
+        "of_gpu": " of {gpu}",
+        "caveat.impossible": "Anomaly: left out of averages and projections.",
+        "caveat.doubtful": "Read it as close to the roofline, no better: nothing is to be gained "
+        "or learnt from the excess.",
+        "verify": "Replay {name} alone with {arguments} and compare its time with the recorded "
+        "{mean_time_ms} per call.",
+        "capture": "Measure the bytes that {kernel} really moves with the platform's "
+        "hardware-counter profiler on the replay package.",
+    },
 )
-_DOUBTFUL = _Doubt(
-    "At the limit of the peak",
-    "a little more than the peak allows, so the peak or the modelled traffic is slightly off",
-    "Read it as close to the roofline, no better: nothing is to be gained or learnt from the "
-    "excess.",
+
+VARIANCE = MessageTable(
+    "variance",
+    {
+        "title": "Unsteady times: {name}",
+        "issue": "{calls:,} equal calls of {name}{of_arguments} vary widely: standard deviation "
+        "{std_us:number} µs around a mean of {mean_us:number} µs.",
+        "of_arguments": " of {arguments}",
+        "algorithmic": "Check whether the first of the {calls} of {name}, other streams or "
+        "changing data make the difference, and record a later window if it is warm-up.",
+        "kernel": "Compare the slow calls of {name} with the fast ones on the timeline before "
+        "tuning: their mean stands for neither.",
+        "caveat": "The saving is not quantified: a trace does not say which of the times is "
+        "typical.",
+        "verify": "Record several steps after warm-up: the standard deviation of the {calls} of "
+        "{name} must fall below {mean_us:number} µs.",
+        "capture": "Record with a schedule that skips the first steps (wait and warm-up), over at "
+        "least three steps, so that the {calls} of {name} can be told apart by step.",
+    },
 )
 
 
@@ -51,11 +79,11 @@ def above_peak(data: CategoryData) -> Iterator[Finding]:
     """
     efficiency = pl.col("pct_roofline")
     is_anomaly = efficiency > impact.ANOMALY_PCT
-    yield from _doubts(data, is_anomaly, _IMPOSSIBLE)
-    yield from _doubts(data, (efficiency > impact.FULL_PCT) & ~is_anomaly, _DOUBTFUL)
+    yield from _doubts(data, is_anomaly, IMPOSSIBLE)
+    yield from _doubts(data, (efficiency > impact.FULL_PCT) & ~is_anomaly, DOUBTFUL)
 
 
-def _doubts(data: CategoryData, is_meant: pl.Expr, doubt: _Doubt) -> Iterator[Finding]:
+def _doubts(data: CategoryData, is_meant: pl.Expr, doubt: str) -> Iterator[Finding]:
     for group in groups(data.operations.filter(is_meant & impact.is_judged())):
         efficiency = group.efficiency_pct
         if efficiency is not None and group.compute_pct >= MIN_COMPUTE_PCT:
@@ -63,31 +91,30 @@ def _doubts(data: CategoryData, is_meant: pl.Expr, doubt: _Doubt) -> Iterator[Fi
 
 
 def _doubt_of(
-    data: CategoryData, group: OperationGroup, efficiency_pct: float, doubt: _Doubt
+    data: CategoryData, group: OperationGroup, efficiency_pct: float, doubt: str
 ) -> Finding:
-    facts, rate = facts_of(group), group.rate
-    reached = f" ({number(rate[0])} of {number(rate[1])} {rate[2]})" if rate else ""
-    preset = f" of {data.hardware.title}" if data.hardware else ""
+    rate = group.rate
+    values = values_of(group) | {
+        "time_ms": group.time_ms,
+        "efficiency_pct": efficiency_pct,
+        "rate": MESSAGES("rate", achieved=rate[0], peak=rate[1], unit=rate[2]) if rate else None,
+        "of_gpu": MESSAGES("of_gpu", gpu=data.hardware.title) if data.hardware else None,
+        "consequence": MESSAGES(f"consequence.{doubt}"),
+    }
     return Finding(
         check="above_peak",
         category=data.key,
-        title=f"{doubt.title}: {quoted(group.name)}",
+        title=MESSAGES.pick(f"title.{doubt}", values),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=f"{quoted(group.name)} appears to run at {pct(efficiency_pct)} of its {group.bound} "
-        f"roofline{reached} over {ms(group.time_ms)}, {doubt.consequence}.",
-        algorithmic=f"Draw no conclusion from the efficiency of {quoted(group.name)}; judge the "
-        "other operators.",
-        kernel=f"Verify that the {group.bound} peak{preset} is that of the recorded GPU, and "
-        f"whether {facts['arguments']} fits in a cache, which makes the modelled "
-        f"{facts['moved']} per call too large.",
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick("algorithmic", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        caveat=doubt.caveat,
-        verify=f"Replay {quoted(group.name)} alone with {facts['arguments']} and compare its time "
-        f"with the recorded {facts['mean_time']} per call.",
-        capture=f"Measure the bytes that {facts['kernel']} really moves with the platform's "
-        "hardware-counter profiler on the replay package.",
+        caveat=MESSAGES(f"caveat.{doubt}"),
+        verify=MESSAGES.pick("verify", values),
+        capture=MESSAGES.pick("capture", values),
     )
 
 
@@ -108,36 +135,35 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
         & pl.col("input_dims").is_not_null()
     )
     for row in rows.iter_rows(named=True):
-        name, calls = quoted(row["name"]), f"{row['operation_count']:,} calls"
-        of_arguments = f" of {row['arguments']}" if row["arguments"] else ""
+        arguments = row["arguments"]
+        values = {
+            "name": row["name"],
+            "calls": row["operation_count"],
+            "of_arguments": VARIANCE("of_arguments", arguments=arguments) if arguments else None,
+            "mean_us": row["kernel_time_us_mean"],
+            "std_us": row["kernel_time_us_std"],
+        }
         yield Finding(
             check="high_variance",
             category=data.key,
-            title=f"Unsteady times: {name}",
+            title=VARIANCE.pick("title", values),
             operations=(
                 OpRef.model_validate(
                     {key: row[key] for key in ("uid", "name", "input_dims", "operation_count")}
                 ),
             ),
             evidence={
-                "Mean (µs)": row["kernel_time_us_mean"],
-                "Standard deviation (µs)": row["kernel_time_us_std"],
-                "Std / mean": row["variation"],
-                "Calls": row["operation_count"],
+                "mean_us": row["kernel_time_us_mean"],
+                "std_us": row["kernel_time_us_std"],
+                "std_over_mean": row["variation"],
+                "calls": row["operation_count"],
             },
-            issue=f"{row['operation_count']:,} equal calls of {name}{of_arguments} vary widely: "
-            f"standard deviation {number(row['kernel_time_us_std'])} µs around a mean of "
-            f"{number(row['kernel_time_us_mean'])} µs.",
-            algorithmic=f"Check whether the first of the {calls} of {name}, other streams or "
-            "changing data make the difference, and record a later window if it is warm-up.",
-            kernel=f"Compare the slow calls of {name} with the fast ones on the timeline before "
-            "tuning: their mean stands for neither.",
+            issue=VARIANCE.pick("issue", values),
+            algorithmic=VARIANCE.pick("algorithmic", values),
+            kernel=VARIANCE.pick("kernel", values),
             priority_local=Priority.MEDIUM,
             priority=Priority.MEDIUM,
-            caveat="The saving is not quantified: a trace does not say which of the times is "
-            "typical.",
-            verify=f"Record several steps after warm-up: the standard deviation of the {calls} of "
-            f"{name} must fall below {number(row['kernel_time_us_mean'])} µs.",
-            capture="Record with a schedule that skips the first steps (wait and warm-up), over at "
-            f"least three steps, so that the {calls} of {name} can be told apart by step.",
+            caveat=VARIANCE("caveat"),
+            verify=VARIANCE.pick("verify", values),
+            capture=VARIANCE.pick("capture", values),
         )

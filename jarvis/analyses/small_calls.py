@@ -5,14 +5,33 @@ from collections.abc import Iterator
 import polars as pl
 
 from jarvis import impact
+from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, SHORT_CALL_US, OperationGroup
-from jarvis.analyses.wording import ms, number, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.findings import Finding, Priority
+from jarvis.messages import MessageTable
 
 MANY_CALLS = 100
 """From here on short calls of one operator are worth batching."""
+
+MESSAGES = MessageTable(
+    "small_calls",
+    {
+        "title": "Many short calls: {name}",
+        "issue": "{calls} of {name} take {mean_us:number} µs of GPU time on average, so launching "
+        "takes about as long as the work of {time_ms}.",
+        "algorithmic": "Batch the {calls} of {name}{place} or let a compiler fuse them, so that "
+        "one launch does the work of many.",
+        "kernel": "Replay the {launches}, most of {kernel}, from a GPU graph, or use a "
+        "multi-tensor or grouped kernel that takes the calls together.",
+        "caveat": "The saving is not quantified: the gaps between launches are idle time of the "
+        "GPU, not time of this operator.",
+        "verify": "Record the trace again: {name} must have fewer than {calls}, and the idle time "
+        "of the GPU must fall.",
+        "capture": "Record with `with_stack=True` to find the loop that makes the {calls}{place}, "
+        "and with CPU activity to see the gaps between their launches.",
+    },
+)
 
 
 def many_small_calls(data: CategoryData) -> Iterator[Finding]:
@@ -38,31 +57,29 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
 
 def _small_calls(data: CategoryData, group: OperationGroup, mean_us: float) -> Finding:
     priority = Priority.MEDIUM if group.compute_pct > impact.RELEVANT_COMPUTE_PCT else Priority.LOW
-    facts, name = facts_of(group), quoted(group.name)
+    values = values_of(group) | {
+        "launches": group.launches,
+        "mean_us": mean_us,
+        "time_ms": group.time_ms,
+    }
     return Finding(
         check="many_small_calls",
         category=data.key,
-        title=f"Many short calls: {name}",
+        title=MESSAGES.pick("title", values),
         operations=group.operations,
         evidence={
-            "Calls": group.calls,
-            "Launches": group.launches,
-            "Mean GPU time per call (µs)": mean_us,
-            GPU_TIME: group.time_ms,
-            "Share of compute (%)": group.compute_pct,
+            "calls": group.calls,
+            "launches": group.launches,
+            "mean_gpu_time_us": mean_us,
+            "gpu_time_ms": group.time_ms,
+            "compute_pct": group.compute_pct,
         },
-        issue=f"{group.calls:,} calls of {name} take {number(mean_us)} µs of GPU "
-        f"time on average, so launching takes about as long as the work of {ms(group.time_ms)}.",
-        algorithmic=f"Batch the {facts['calls']} of {name}{facts['place']} or let a compiler fuse "
-        "them, so that one launch does the work of many.",
-        kernel=f"Replay the {group.launches:,} launches, most of {facts['kernel']}, from a GPU "
-        "graph, or use a multi-tensor or grouped kernel that takes the calls together.",
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick("algorithmic", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=priority,
         priority=priority,
-        caveat="The saving is not quantified: the gaps between launches are idle time of the GPU, "
-        "not time of this operator.",
-        verify=f"Record the trace again: {name} must have fewer than {facts['calls']}, and the "
-        "idle time of the GPU must fall.",
-        capture=f"Record with `with_stack=True` to find the loop that makes the {facts['calls']}"
-        f"{facts['place']}, and with CPU activity to see the gaps between their launches.",
+        caveat=MESSAGES("caveat"),
+        verify=MESSAGES.pick("verify", values),
+        capture=MESSAGES.pick("capture", values),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from jarvis.analyses.wording import quoted
+from jarvis.messages import MessageTable
 
 DATA_PARALLEL = "DistributedDataParallel"
 """The module that keeps the replicas of a model alike; it copies outside all other modules."""
@@ -12,29 +12,35 @@ DATA_PARALLEL = "DistributedDataParallel"
 MIN_SHARE = 0.2
 """An owner of a smaller share of an operator's time is not worth a word."""
 
-BUFFERS = (
-    f"`{DATA_PARALLEL}` copies the buffers of the model one by one before each forward pass: set "
-    "`broadcast_buffers=False` if the ranks need not share them, such as running statistics."
+MESSAGES = MessageTable(
+    "tiny_tensors",
+    {
+        "buffers": f"`{DATA_PARALLEL}` copies the buffers of the model one by one before each "
+        "forward pass: set `broadcast_buffers=False` if the ranks need not share them, such as "
+        "running statistics.",
+        "gradients": f"`{DATA_PARALLEL}` copies gradients between parameters and its buckets one "
+        "by one: set `gradient_as_bucket_view=True`, so that they live there.",
+        "averages": f"`{DATA_PARALLEL}` divides each gradient by the number of ranks on its own: a "
+        "communication hook that averages a whole bucket does so in one call.",
+        "counters": "On single values in batch normalization it most likely counts batches: set "
+        "`num_batches_tracked` of these layers to None, which only layers without a momentum need.",
+        "gather": "Gather the tensors that {name} takes one by one, such as parameters or "
+        "statistics, and handle them in one call.",
+        "gather_in": "Gather the tensors that {name} takes one by one, as in {called_from:name}, "
+        "such as parameters or statistics, and handle them in one call.",
+    },
 )
-GRADIENTS = (
-    f"`{DATA_PARALLEL}` copies gradients between parameters and its buckets one by one: set "
-    "`gradient_as_bucket_view=True`, so that they live there."
-)
-AVERAGES = (
-    f"`{DATA_PARALLEL}` divides each gradient by the number of ranks on its own: a communication "
-    "hook that averages a whole bucket does so in one call."
-)
-COUNTERS = (
-    "On single values in batch normalization it most likely counts batches: set "
-    "`num_batches_tracked` of these layers to None, which only layers without a momentum need."
+BUFFERS, GRADIENTS, AVERAGES, COUNTERS = map(
+    MESSAGES.id, ("buffers", "gradients", "averages", "counters")
 )
 
 
 def owner_advice(rows: pl.DataFrame) -> pl.Series:
-    """What to do about the launch-bound calls of each row's operator, most time first.
+    """Return ids of messages: what to do about the launch-bound calls of each row's operator.
 
-    All rows of an operator have the same owners' texts, as any may be the heaviest; where owners
-    do not account for half of its time, each also says to gather what it takes.
+    Most time comes first. All rows of an operator have the same owners' messages, as any may be
+    the heaviest; where owners do not account for half of its time, each also says to gather what
+    it takes.
     """
     is_parallel = any(place and place.startswith(DATA_PARALLEL) for place in rows["called_from"])
     columns = ("name", "called_from", "arguments", "kernel_time_us")
@@ -43,21 +49,21 @@ def owner_advice(rows: pl.DataFrame) -> pl.Series:
     owned: dict[tuple[str, str], float] = {}
     for call in calls:
         totals[call["name"]] = totals.get(call["name"], 0.0) + call["kernel_time_us"]
-        if text := _owner(call, is_parallel=is_parallel):
-            key = call["name"], text
+        if owner := _owner(call, is_parallel=is_parallel):
+            key = call["name"], owner
             owned[key] = owned.get(key, 0.0) + call["kernel_time_us"]
-    texts: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}
     unowned = dict(totals)
-    for (name, text), time_us in sorted(owned.items(), key=lambda item: -item[1]):
+    for (name, owner), time_us in sorted(owned.items(), key=lambda item: -item[1]):
         if time_us >= MIN_SHARE * totals[name]:
-            texts.setdefault(name, []).append(text)
+            owners.setdefault(name, []).append(owner)
             unowned[name] -= time_us
     rest = {name for name, time_us in unowned.items() if time_us > totals[name] / 2}
     advice = [
-        " ".join((*texts.get(name, ()), *((_gather(name, place),) if name in rest else ())))
+        [*owners.get(name, ()), *((_gather(place),) if name in rest else ())]
         for name, place in rows.select("name", "called_from").rows()
     ]
-    return pl.Series("owner_advice", advice, dtype=pl.String)
+    return pl.Series("owner_advice", advice, dtype=pl.List(pl.String))
 
 
 def _owner(call: Mapping[str, str | None], *, is_parallel: bool) -> str | None:
@@ -70,9 +76,5 @@ def _owner(call: Mapping[str, str | None], *, is_parallel: bool) -> str | None:
     return COUNTERS if is_counter and place and "BatchNorm" in place else None
 
 
-def _gather(name: str, place: str | None) -> str:
-    where = f", as in {quoted(place)}" if place else ""
-    return (
-        f"Gather the tensors that {quoted(name)} takes one by one{where}, such as parameters or "
-        "statistics, and handle them in one call."
-    )
+def _gather(place: str | None) -> str:
+    return MESSAGES.id("gather_in" if place else "gather")

@@ -9,9 +9,9 @@ from jarvis import impact
 from jarvis.analyses.attention_shapes import SHORT_SEQUENCE
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import KERNEL_FLOOR_US, MIN_COMPUTE_PCT, arguments, short_dtype
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
-from jarvis.findings import GPU_TIME, Finding
+from jarvis.findings import Finding
 from jarvis.hardware import HardwareSpec
+from jarvis.messages import Message, MessageTable, to_text
 
 TABLES = ("attention_groups", "attention_steps")
 """The tables of a report that this check reads."""
@@ -23,6 +23,45 @@ TUNING_PCT = (10, 30)
 """What tuning the single kernels usually gains, in percent of the group's time."""
 
 STEPS_NAMED = 12
+
+MESSAGES = MessageTable(
+    "unfused_attention",
+    {
+        "title": "Unfused attention{place}, {calls}",
+        "place": " in {name}",
+        "issue": "{calls} of attention{place} ({shape}) run as {operators:count operator} each, "
+        "{steps}: the whole group takes {time_ms} ({compute_pct} of compute), part of it to store "
+        "and read all scores.",
+        "algorithmic": "Call `torch.nn.functional.scaled_dot_product_attention` or a Flash "
+        "Attention kernel instead of these operators: {least:.0f} to {most:.0f} times less time "
+        "for the group is usual.",
+        "kernel": "Tune the longest kernel of the group, {step:name} of "
+        "{shapes?shapes not recorded} ({step_ms} in {kernel:name}), with a replay package: "
+        "{least_pct:.0f} to {most_pct:.0f}% of the group's time, {least_ms} to {most_ms}, is "
+        "usual.",
+        "hypothesis": "The model's code computes attention itself, or an option (a returned "
+        "attention matrix, a mask or bias that no fused kernel takes) rules the fused one out.",
+        "caveat": "The range is what {least:.0f} to {most:.0f} times as fast would save, not "
+        "measured; {middle}.",
+        "caveat.no_model": "the middle of the range has no model behind it",
+        "caveat.model": "the middle is a fused kernel at {target_pct:g}% of its roofline, kept "
+        "within it",
+        "caveat.short": "Short sequences gain least.",
+        "verify": "Record the trace again: one fused attention kernel must stand in place of the "
+        "{operators} operators, and the softmax must be gone.",
+        "capture.place_known": "Time the fused operator alone with these shapes and this mask: the "
+        "trace does not say which backends accept them.",
+        "capture.place_unknown": "Record with `with_stack=True` to see which module computes its "
+        "attention this way.",
+        "shape": "{sequences}, {queries:,} queries, {keys:,} keys, head dimension {dims}, {dtype}",
+        "shape.batch": "batch {batch:,} of {heads:,} heads",
+        "shape.batch_times_heads": "batch times heads {batch:,}",
+        "shape.dim": "{dim:,}",
+        "shape.dims": "{qk_dim:,}/{v_dim:,}",
+        "step": "{name} {time_ms}",
+        "steps": f"{{steps:list {STEPS_NAMED}}}",
+    },
+)
 
 
 def unfused_attention(data: CategoryData) -> Iterator[Finding]:
@@ -63,33 +102,41 @@ def _finding(
         is_pattern=True,
     )
     heaviest = steps.sort("kernel_time_us", "position", descending=[True, False]).row(0, named=True)
-    shape = _shape_text(row)
-    place = f" in {quoted(row['scope_name'])}" if row["scope_name"] else ""
-    low, high = TUNING_PCT
+    scope = row["scope_name"]
+    least, most = TUNING_PCT
+    values = {
+        "place": MESSAGES("place", name=scope) if scope else None,
+        "calls": row["instance_count"],
+        "shape": _shape(row),
+        "operators": len(row["step_names"]),
+        "steps": _steps(steps),
+        "time_ms": time_ms,
+        "compute_pct": compute_pct,
+        "least": SPEEDUPS[0],
+        "most": SPEEDUPS[1],
+        "step": heaviest["name"],
+        "shapes": arguments(heaviest["input_dims"], heaviest["input_types"]),
+        "step_ms": heaviest["kernel_time_us"] / 1000,
+        "kernel": heaviest["kernel"],
+        "least_pct": least,
+        "most_pct": most,
+        "least_ms": time_ms * least / impact.FULL_PCT,
+        "most_ms": time_ms * most / impact.FULL_PCT,
+    }
     return Finding(
         check="unfused_attention",
         category=data.key,
-        title=f"Unfused attention{place}, {counted(row['instance_count'], 'call')}",
+        title=MESSAGES.pick("title", values),
         evidence=_evidence(row, steps, compute_pct, fused_ms),
-        issue=f"{counted(row['instance_count'], 'call')} of attention{place} ({shape}) run as "
-        f"{counted(len(row['step_names']), 'operator')} each, {_steps_text(steps)}: the whole "
-        f"group takes {ms(time_ms)} ({pct(compute_pct)} of compute), part of it to store and "
-        "read all scores.",
-        algorithmic="Call `torch.nn.functional.scaled_dot_product_attention` or a Flash Attention "
-        f"kernel instead of these operators: {SPEEDUPS[0]:.0f} to {SPEEDUPS[1]:.0f} times less "
-        "time for the group is usual.",
-        kernel=f"Tune the longest kernel of the group, {quoted(heaviest['name'])} of "
-        f"{_arguments(heaviest)} ({ms(heaviest['kernel_time_us'] / 1000)} in "
-        f"{quoted(heaviest['kernel'])}), with a replay package: {low} to {high}% of the group's "
-        f"time, {ms(time_ms * low / 100)} to {ms(time_ms * high / 100)}, is usual.",
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick("algorithmic", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         impact=gain,
-        hypothesis="The model's code computes attention itself, or an option (a returned attention "
-        "matrix, a mask or bias that no fused kernel takes) rules the fused one out.",
+        hypothesis=MESSAGES("hypothesis"),
         caveat=_caveat(fused_ms, data.target_pct, row["n_q"]),
-        verify="Record the trace again: one fused attention kernel must stand in place of the "
-        f"{len(row['step_names'])} operators, and the softmax must be gone.",
+        verify=MESSAGES.pick("verify", values),
         capture=_capture(row),
         shared_uids=tuple(steps["operation_uid"].unique().sort()),
     )
@@ -110,60 +157,60 @@ def _evidence(
     row: Mapping[str, Any], steps: pl.DataFrame, compute_pct: float, fused_ms: float | None
 ) -> dict[str, float | int | str]:
     evidence: dict[str, float | int | str | None] = {
-        GPU_TIME: row["kernel_time_us"] / 1000,
-        "Share of compute (%)": compute_pct,
-        "Calls": row["instance_count"],
-        "Kernels": row["kernel_count"],
-        "Shape": _shape_text(row),
-        "Operators, time of all calls": _steps_text(steps),
-        "Roofline time of a fused kernel, all calls (ms)": fused_ms,
+        "gpu_time_ms": row["kernel_time_us"] / 1000,
+        "compute_pct": compute_pct,
+        "calls": row["instance_count"],
+        "kernels": row["kernel_count"],
+        "shape": to_text(_shape(row)),
+        "operators_of_calls": to_text(_steps(steps)),
+        "attention_fused_roofline_ms": fused_ms,
     }
     return {label: value for label, value in evidence.items() if value is not None}
 
 
-def _shape_text(row: Mapping[str, Any]) -> str:
+def _shape(row: Mapping[str, Any]) -> Message:
     sequences = (
-        f"batch {row['batch']:,} of {row['heads']:,} heads"
+        MESSAGES("shape.batch", batch=row["batch"], heads=row["heads"])
         if row["heads"]
-        else f"batch times heads {row['batch']:,}"
+        else MESSAGES("shape.batch_times_heads", batch=row["batch"])
     )
-    dims = f"{row['d_qk']:,}" if row["d_qk"] == row["d_v"] else f"{row['d_qk']:,}/{row['d_v']:,}"
-    return (
-        f"{sequences}, {row['n_q']:,} queries, {row['n_kv']:,} keys, head dimension {dims}, "
-        f"{short_dtype(row['dtype'])}"
+    dims = (
+        MESSAGES("shape.dim", dim=row["d_qk"])
+        if row["d_qk"] == row["d_v"]
+        else MESSAGES("shape.dims", qk_dim=row["d_qk"], v_dim=row["d_v"])
+    )
+    return MESSAGES(
+        "shape",
+        sequences=sequences,
+        queries=row["n_q"],
+        keys=row["n_kv"],
+        dims=dims,
+        dtype=short_dtype(row["dtype"]),
     )
 
 
-def _steps_text(steps: pl.DataFrame) -> str:
+def _steps(steps: pl.DataFrame) -> Message:
     times = steps.group_by("position", maintain_order=True).agg(
         pl.col("name").first(), pl.col("kernel_time_us").sum()
     )
-    named = [f"{quoted(name)} {ms(time_us / 1000)}" for _, name, time_us in times.iter_rows()]
-    return listed(named, STEPS_NAMED)
+    timed = [
+        MESSAGES("step", name=name, time_ms=time_us / 1000)
+        for _, name, time_us in times.iter_rows()
+    ]
+    return MESSAGES("steps", steps=timed)
 
 
-def _arguments(step: Mapping[str, Any]) -> str:
-    return arguments(step["input_dims"], step["input_types"]) or "shapes not recorded"
-
-
-def _caveat(fused_ms: float | None, target_pct: float, queries: int) -> str:
+def _caveat(fused_ms: float | None, target_pct: float, queries: int) -> list[Message]:
     least, most = SPEEDUPS
     middle = (
-        "the middle of the range has no model behind it"
+        MESSAGES("caveat.no_model")
         if fused_ms is None
-        else f"the middle is a fused kernel at {target_pct:g}% of its roofline, kept within it"
+        else MESSAGES("caveat.model", target_pct=target_pct)
     )
-    short = " Short sequences gain least." if queries < SHORT_SEQUENCE else ""
-    return (
-        f"The range is what {least:.0f} to {most:.0f} times as fast would save, not measured; "
-        f"{middle}.{short}"
-    )
+    caveat = MESSAGES("caveat", least=least, most=most, middle=middle)
+    return [caveat, MESSAGES("caveat.short")] if queries < SHORT_SEQUENCE else [caveat]
 
 
-def _capture(row: Mapping[str, Any]) -> str:
-    if row["scope_kind"] in ("module", "function"):
-        return (
-            "Time the fused operator alone with these shapes and this mask: the trace does not "
-            "say which backends accept them."
-        )
-    return "Record with `with_stack=True` to see which module computes its attention this way."
+def _capture(row: Mapping[str, Any]) -> Message:
+    is_known = row["scope_kind"] in ("module", "function")
+    return MESSAGES("capture.place_known" if is_known else "capture.place_unknown")

@@ -1,16 +1,18 @@
 """Time that cannot be judged: operators without a perf model, kernels replayed from GPU graphs."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
 
 import polars as pl
 
 from jarvis import impact
+from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.analyses.wording import quoted
+from jarvis.findings import Finding, Priority
+from jarvis.messages import Message, MessageTable, to_text
 
 GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""
@@ -20,7 +22,7 @@ LAUNCHED = "->"
 
 KERNELS_SHOWN = 5
 
-NOT_MODELLED_REASON = "Why there is none"
+NOT_MODELLED_REASON = "not_modeled_reason"
 """The evidence that says why no perf model covers the time."""
 
 NO_PERF_MODEL = "no perf model"
@@ -29,7 +31,8 @@ NO_PERF_MODEL = "no perf model"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One reason why time cannot be judged; the texts may name facts of the heaviest operator.
+    """One reason why time cannot be judged; the texts are templates with the values of the heaviest
+    operator.
 
     ``subject`` says after a category's title what of it is meant where operators have no names of
     their own and those of the kernels stand for them.
@@ -49,7 +52,7 @@ REPLAYED = _Kind(
     "replayed from a GPU graph",
     "The kernels are replayed from a GPU graph, which records no operators and no shapes",
     "Find the operators behind these kernels first, in a trace of one step without GPU graphs.",
-    "Take the kernels by name until then: {launches} of {kernel} take {mean_time} each; compare "
+    "Take the kernels by name until then: {launches} of {kernel} take {mean_time_ms} each; compare "
     "that over versions, and profile it with the platform's hardware-counter profiler.",
     "In a trace without graph replay {kernel} carries an operator, a shape and an efficiency.",
     "Record one step with GPU graphs switched off and `record_shapes=True`: it names the operators "
@@ -61,7 +64,7 @@ COMMUNICATION = _Kind(
     "Communication is not judged by a roofline",
     "Look for {name} among the findings on communication; one rank shows the kinds, sizes and "
     "times of collectives, not who waits for whom.",
-    "Check topology and settings of the collective library for {arguments}; the {mean_time} per "
+    "Check topology and settings of the collective library for {arguments}; the {mean_time_ms} per "
     "call hold transfer and waiting together.",
     "With traces of all ranks the {calls} of {name} split into transfer and waiting.",
     "Record every rank of the same steps and analyse them together.",
@@ -70,7 +73,7 @@ WITHOUT_ARGUMENTS = _Kind(
     "without arguments",
     "without operators or shapes",
     "The trace records no operator or no shapes for these kernels",
-    "Find out what launches {kernel} before anything else: {launches} take {mean_time} each.",
+    "Find out what launches {kernel} before anything else: {launches} take {mean_time_ms} each.",
     "Take the kernels by name until then, and profile {kernel} with the platform's "
     "hardware-counter profiler.",
     "In a trace with operators and shapes {kernel} carries an efficiency.",
@@ -89,6 +92,33 @@ OPERATORS = _Kind(
     "efficiency.",
     "Run the replay package of {name}{on_arguments} under the platform's hardware-counter "
     "profiler: the bytes and FLOPs of {kernel} are what a perf model needs.",
+)
+
+
+_KINDS = (REPLAYED, COMMUNICATION, WITHOUT_ARGUMENTS, OPERATORS)
+
+MESSAGES = MessageTable(
+    "no_perf_model",
+    {
+        **{
+            f"{kind.key}.{field.name}": getattr(kind, field.name)
+            for kind in _KINDS
+            for field in fields(kind)
+            if field.name != "key"
+        },
+        "title": "No perf model: {subject}",
+        "title.of_category": "{category} {what}",
+        "title.of_kernels": "kernels {what}",
+        "title.of_operators": "{names:names 1}",
+        "issue": "{because}, so whether the {time_ms} ({compute_pct} of compute) of {names:names} "
+        "in {launches} are slow is not known.",
+        "caveat": "No saving can be estimated without FLOPs and bytes.",
+        "on_arguments": " on {arguments}",
+        "evidence.names": "{names:names}",
+        "evidence.kernel": "{launches:,} x {mean_ms} of {name}",
+        "evidence.kernels": "{kernels:joined ; }",
+        "evidence.because": "{because}.",
+    },
 )
 
 
@@ -122,7 +152,7 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
         .otherwise(pl.lit(OPERATORS.key))
     )
     ordered = rows.sort("kernel_time_us", "uid", descending=[True, False])
-    for kind in (REPLAYED, COMMUNICATION, WITHOUT_ARGUMENTS, OPERATORS):
+    for kind in _KINDS:
         mine = ordered.filter(reason == kind.key)
         if mine.height:
             yield from _finding(data, OperationGroup(mine), kind)
@@ -136,23 +166,31 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
     names = _names(group, "main_kernel" if is_nameless else "name")
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
-    facts = _facts(group)
-    texts = _texts(data, group, kind)
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    subject = f"{data.title} {kind.subject}" if is_nameless else f"{names[0]}{more}"
     yield Finding(
         check="no_perf_model",
         category=data.key,
-        title=f"No perf model: {subject}",
+        title=MESSAGES(
+            "title",
+            subject=MESSAGES(
+                "title.of_category", category=data.title, what=MESSAGES(f"{kind.key}.subject")
+            )
+            if is_nameless
+            else MESSAGES("title.of_operators", names=names),
+        ),
         operations=group.operations,
         evidence=_evidence(group, names, kind),
-        issue=f"{kind.because}, so whether the {ms(group.time_ms)} ({pct(group.compute_pct)} of "
-        f"compute) of {listed(names)} in {counted(group.launches, 'launch')} are slow is not "
-        "known.",
+        issue=MESSAGES(
+            "issue",
+            because=MESSAGES(f"{kind.key}.because"),
+            time_ms=group.time_ms,
+            compute_pct=group.compute_pct,
+            names=names,
+            launches=group.launches,
+        ),
         priority_local=priority,
         priority=priority,
-        caveat="No saving can be estimated without FLOPs and bytes.",
-        **{field: text.format_map(facts) for field, text in texts.items()},
+        caveat=MESSAGES("caveat"),
+        **_advice(data, group, kind),
     )
 
 
@@ -160,55 +198,69 @@ def _names(group: OperationGroup, column: str) -> list[str]:
     """Operators or kernels, each once, most time first."""
     filled = group.rows.with_columns(pl.col(column).fill_null(pl.col("name")))
     times = filled.group_by(column, maintain_order=True).agg(pl.col("kernel_time_us").sum())
-    return [quoted(name) for name in times.sort("kernel_time_us", descending=True)[column]]
+    names: list[str] = times.sort("kernel_time_us", descending=True)[column].to_list()
+    return names
 
 
-def _texts(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str, str]:
+def _advice(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str, Any]:
     """Both paths, how to verify and what to capture: the category's own where it knows better."""
-    of_kind = {
-        "algorithmic": kind.algorithmic,
-        "kernel": kind.kernel,
-        "verify": kind.verify,
-        "capture": kind.capture,
+    chosen = choose(data, group.pattern or NO_PERF_MODEL) if kind is OPERATORS else None
+    values = _values(group)
+    return {
+        field: (chosen and chosen.message(field, values))
+        or MESSAGES.pick(f"{kind.key}.{field}", values)
+        for field in ("algorithmic", "kernel", "verify", "capture")
     }
-    advice = data.advice.get(group.pattern or NO_PERF_MODEL)
-    if kind is not OPERATORS or advice is None:
-        return of_kind
-    return {field: getattr(advice, field) or text for field, text in of_kind.items()}
 
 
-def _longest(group: OperationGroup) -> str:
+def _longest(group: OperationGroup) -> Message:
     """``36 x 67.2 µs of `kernel` ``, of the rows with most time."""
-    rows = group.rows.head(KERNELS_SHOWN).iter_rows(named=True)
-    return "; ".join(
-        f"{row['operation_count']:,} x {ms(row['kernel_time_us_mean'] / 1000)} of "
-        f"{quoted(row['main_kernel'] or row['name'])}"
-        for row in rows
-    )
+    kernels = [
+        MESSAGES(
+            "evidence.kernel",
+            launches=row["operation_count"],
+            mean_ms=row["kernel_time_us_mean"] / 1000,
+            name=row["main_kernel"] or row["name"],
+        )
+        for row in group.rows.head(KERNELS_SHOWN).iter_rows(named=True)
+    ]
+    return MESSAGES("evidence.kernels", kernels=kernels)
 
 
-def _facts(group: OperationGroup) -> Mapping[str, object]:
-    """Facts of the heaviest row, of which the texts speak."""
+def _values(group: OperationGroup) -> dict[str, Any]:
+    """The values of the heaviest row, of which the texts speak."""
     first = OperationGroup(group.rows.head(1))
     arguments = first.heaviest["arguments"]
-    return facts_of(first) | {
-        "launches": counted(first.launches, "launch"),
-        "on_arguments": f" on {arguments}" if arguments else "",
-    }
+    on_arguments = MESSAGES("on_arguments", arguments=arguments) if arguments else None
+    return values_of(first) | {"launches": first.launches, "on_arguments": on_arguments}
 
 
 def _evidence(group: OperationGroup, names: list[str], kind: _Kind) -> dict[str, float | int | str]:
     heaviest = group.heaviest
-    reason = heaviest["roofline_note"] if kind is OPERATORS else f"{kind.because}."
+    because = MESSAGES("evidence.because", because=MESSAGES(f"{kind.key}.because"))
     evidence: dict[str, float | int | str | None] = {
-        GPU_TIME: group.time_ms,
-        "Share of category (%)": group.category_pct,
-        "Share of compute (%)": group.compute_pct,
-        "Operators or kernels": listed(names),
-        "Launches": group.launches,
-        "Longest kernels": _longest(group),
-        NOT_MODELLED_REASON: reason,
-        "Library": quoted(heaviest["library"]) if heaviest["library"] else None,
-        "Tile": heaviest.get("tile"),
+        "gpu_time_ms": group.time_ms,
+        "category_pct": group.category_pct,
+        "compute_pct": group.compute_pct,
+        "operators_or_kernels": to_text(MESSAGES("evidence.names", names=names)),
+        "launches": group.launches,
+        "longest_kernels": to_text(_longest(group)),
+        NOT_MODELLED_REASON: heaviest["roofline_note"] if kind is OPERATORS else to_text(because),
+        "library": quoted(heaviest["library"]) if heaviest["library"] else None,
+        "tile": heaviest.get("tile"),
     }
     return {label: value for label, value in evidence.items() if value is not None}
+
+
+def shared_reason(finding: Finding) -> str | None:
+    """Return the key of the reason why kernels without operators cannot be judged, which findings
+    of several categories may share; None of another finding."""
+    reasons = {f"{MESSAGES.name}.{kind.key}.because": kind.key for kind in _KINDS}
+    because = finding.issue[0].values.get("because") if finding.issue else None
+    return reasons.get(because.id) if isinstance(because, Message) else None
+
+
+def shared_title(reason: str) -> Message:
+    """Return the title of the findings of several categories with this reason."""
+    subject = MESSAGES("title.of_kernels", what=MESSAGES(f"{reason}.subject"))
+    return MESSAGES("title", subject=subject)

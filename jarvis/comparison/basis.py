@@ -11,15 +11,16 @@ from jarvis.comparison.operations import Paired
 from jarvis.comparison.sides import Role
 from jarvis.findings import Impact, Priority
 
-REFERENCE_TIME = "Reference GPU time (ms)"
-ATTAINABLE_TIME = "Attainable (ms)"
-UNEXPLAINED_TIME = "Not explained (ms)"
-SLOWER_PCT, EXPECTED_PCT = "Slower (%)", "Expected (%)"
-CALLS = "Calls"
-LAUNCHES, REFERENCE_LAUNCHES = "Launches per call", "Reference launches per call"
-SHARE_PCT = "Share of compute (%)"
-ARGUMENTS = "Heaviest arguments"
-KERNEL, REFERENCE_KERNEL = "Kernel", "Reference kernel"
+TARGET_TIME = "gpu_time_ms"
+REFERENCE_TIME = "reference_gpu_time_ms"
+ATTAINABLE_TIME = "attainable_ms"
+UNEXPLAINED_TIME = "unexplained_ms"
+SLOWER_PCT, EXPECTED_PCT = "slower_pct", "expected_pct"
+CALLS = "calls"
+LAUNCHES, REFERENCE_LAUNCHES = "launches_per_call", "reference_launches_per_call"
+SHARE_PCT = "compute_pct"
+ARGUMENTS = "arguments"
+KERNEL, REFERENCE_KERNEL = "kernel", "reference_kernel"
 """Names of evidence. ``REFERENCE_TIME`` is that of as many calls as the target makes."""
 
 

@@ -10,11 +10,11 @@ import polars as pl
 from jarvis import impact
 from jarvis.comparison import basis as names
 from jarvis.comparison.basis import Basis
+from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role
 from jarvis.comparison.slower import slower
-from jarvis.findings import GPU_TIME, Finding, Impact, OpRef
-from jarvis.wording import listed, ms, quoted
+from jarvis.findings import Finding, Impact, OpRef
 
 ONLY_IN_TARGET = "only_in_target"
 
@@ -55,15 +55,21 @@ def _extra_work(
     gain = impact.bounded_impact(
         time_ms, extra_ms, compute_ms=basis.compute_ms, total_ms=basis.total_ms
     )
-    operators = [quoted(name) for name in rows["name"].unique(maintain_order=True)]
-    them, have = listed(operators), "has" if len(operators) == 1 else "have"
-    kernel = rows["kernel"][0]
-    uids = set(rows["uid"])
-    other = f"{ms(other_ms)} of its own" if other_ms else "nothing of its own"
+    operators = rows["name"].unique(maintain_order=True).to_list()
+    other = MESSAGES("other", reference_ms=other_ms) if other_ms else MESSAGES("other.nothing")
+    values = {
+        "category": title,
+        "time_ms": time_ms,
+        "names": operators,
+        "count": len(operators),
+        "other": other,
+        "name": rows["name"][0],
+        "kernel": rows["kernel"][0],
+    }
     return Finding(
         check=ONLY_IN_TARGET,
         category=category or "",
-        title=f"{title}: work that only the target does",
+        title=MESSAGES.pick("title.only_in_target", values),
         operations=tuple(
             OpRef(
                 uid=row["uid"],
@@ -75,24 +81,19 @@ def _extra_work(
         ),
         evidence={
             names.CALLS: int(rows["calls"].sum()),
-            GPU_TIME: time_ms,
+            "gpu_time_ms": time_ms,
             names.REFERENCE_TIME: other_ms,
             names.UNEXPLAINED_TIME: extra_ms,
             names.SHARE_PCT: impact.share_pct(time_ms, basis.compute_ms),
         },
-        issue=f"{ms(time_ms)} of {them} on the target {have} no counterpart on the reference, "
-        f"which has {other} here.",
-        algorithmic="Find out what the reference does in their place, such as a fused operator or "
-        "none at all, and do the same on the target.",
-        kernel=f"Replay {quoted(rows['name'][0])} and make "
-        f"{quoted(kernel) if kernel else 'its kernels'} faster, or fold the work into the kernels "
-        "around it.",
+        issue=MESSAGES.pick("issue.only_in_target", values),
+        algorithmic=MESSAGES("algorithmic.only_in_target"),
+        kernel=MESSAGES.pick("kernel.only_in_target", values),
         impact=gain,
-        hypothesis="Another version, setting or lowering on the target is the likely cause.",
-        caveat="What has no counterpart may still be the same work under other names at another "
-        "place of the call tree.",
-        verify=f"Record the target again: less time must go to {them}, or none.",
-        **basis.priorities(category, gain, uids, efficiency_pct=None),
+        hypothesis=MESSAGES("hypothesis.only_in_target"),
+        caveat=MESSAGES("caveat.only_in_target"),
+        verify=MESSAGES.pick("verify.only_in_target", values),
+        **basis.priorities(category, gain, set(rows["uid"]), efficiency_pct=None),
     )
 
 

@@ -13,9 +13,11 @@ from jarvis.comparison import basis as names
 from jarvis.comparison.basis import Basis
 from jarvis.comparison.judgement import SLOWER, Outcome
 from jarvis.comparison.matching import MatchedBy
+from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import SAME_WORK
-from jarvis.findings import GPU_TIME, Finding, Impact, OpRef
-from jarvis.wording import arguments, counted, ms, number, pct, quoted
+from jarvis.findings import Finding, Impact, OpRef
+from jarvis.messages import Message
+from jarvis.wording import arguments
 
 SLOWER_THAN_HARDWARE, FUSED_ON_REFERENCE = "slower_than_hardware", "fused_on_reference"
 
@@ -114,9 +116,32 @@ class Slower:
         )
 
     @cached_property
-    def arguments(self) -> str:
-        found = arguments(self.first["input_dims"], self.first["input_types"])
-        return f"`{found}`" if found else f"the call at {quoted(self.place)}"
+    def arguments(self) -> str | None:
+        return arguments(self.first["input_dims"], self.first["input_types"])
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """What the messages name."""
+        first = self.first
+        return {
+            "name": first["name"],
+            "reference_name": first["reference_name"],
+            "kernel": first["kernel"] or first["name"],
+            "place": self.place,
+            "call": MESSAGES("call", arguments=self.arguments)
+            if self.arguments
+            else MESSAGES("call.at", place=self.place),
+            "calls": int(self.rows["target_calls"].sum()),
+            "launches": first["launches_per_call"],
+            "reference_launches": first["reference_launches_per_call"],
+            "target_us": first["target_us_per_call"],
+            "reference_us": first["reference_us_per_call"],
+            "time_ms": self.time_ms,
+            "attainable_ms": self.attainable_ms,
+            "unexplained_ms": self.unexplained_ms,
+            "compared": self._compared(),
+            "efficiency_pct": first["reference_efficiency_pct"],
+        }
 
     @cached_property
     def place(self) -> str:
@@ -136,12 +161,19 @@ class Slower:
         return SLOWER_THAN_HARDWARE
 
     @property
-    def title(self) -> str:
-        word = "much slower" if self.is_much else "slower"
-        return f"{quoted(self.first['name'])} is {word} than the hardware explains"
+    def kind(self) -> str:
+        """The last part of the keys of its messages."""
+        return "slower"
+
+    @property
+    def title(self) -> Message:
+        return self._message("title.much_slower" if self.is_much else "title.slower")
+
+    def _message(self, key: str) -> Message:
+        return MESSAGES.pick(key, self.values)
 
     def finding(self) -> Finding:
-        first, name = self.first, quoted(self.first["name"])
+        first = self.first
         uids = sorted({uid for row in self.rows["uids"] for uid in row})
         described = self.rows.unique("uid", keep="first", maintain_order=True)
         chosen = tuple(
@@ -161,15 +193,14 @@ class Slower:
             operations=chosen,
             shared_uids=tuple(uid for uid in uids if uid not in heaviest),
             evidence=self._evidence(),
-            issue=self._issue(),
+            issue=self._message(f"issue.{self.kind}"),
             algorithmic=self._algorithmic(),
             kernel=self._kernel(),
             impact=self.gain,
             hypothesis=self._hypothesis(),
             caveat=self._caveat(),
-            verify=f"Record the target again: these calls of {name} must take about "
-            f"{ms(self.attainable_ms)}.",
-            capture=self._capture(),
+            verify=self._message("verify.slower"),
+            capture=self._message(f"capture.{self.kind}"),
             **self.basis.priorities(
                 first["category"],
                 self.gain,
@@ -178,45 +209,21 @@ class Slower:
             ),
         )
 
-    def _issue(self) -> str:
-        first = self.first
-        return (
-            f"On the target {quoted(first['name'])} takes {ms(self.time_ms)} in "
-            f"{counted(int(self.rows['target_calls'].sum()), 'call')}, {self._compared()}. "
-            f"{ms(self.unexplained_ms)} are not explained; most of that is {self.arguments}: "
-            f"{number(first['target_us_per_call'])} µs per call against "
-            f"{number(first['reference_us_per_call'])} µs."
-        )
-
-    def _capture(self) -> str:
-        return (
-            f"Run the replay package of {quoted(self.first['name'])} on both GPUs: it shows "
-            "whether the kernel alone is slower there too."
-        )
-
-    def _algorithmic(self) -> str:
-        name = quoted(self.first["name"])
-        if self.first["category"] in FUSED_CATEGORIES:
-            return (
-                f"Let a compiler or a fused operator run {name} together with its neighbours, so "
-                "that its result is not written and read again."
-            )
-        return (
-            f"Another layout, type, padded size or backend can select another kernel of the target "
-            f"for {name}: try it first for {self.arguments}."
-        )
+    def _algorithmic(self) -> Message:
+        is_fusible = self.first["category"] in FUSED_CATEGORIES
+        return self._message("algorithmic.fusible" if is_fusible else "algorithmic.slower")
 
     def _evidence(self) -> dict[str, float | int | str]:
         facts = {
             names.CALLS: int(self.rows["target_calls"].sum()),
-            GPU_TIME: self.time_ms,
+            "gpu_time_ms": self.time_ms,
             names.REFERENCE_TIME: self.reference_ms,
             names.SLOWER_PCT: self._against_reference(self.time_ms),
             names.EXPECTED_PCT: self._against_reference(self.attainable_ms),
             names.ATTAINABLE_TIME: self.attainable_ms,
             names.UNEXPLAINED_TIME: self.unexplained_ms,
             names.SHARE_PCT: impact.share_pct(self.time_ms, self.basis.compute_ms),
-            names.ARGUMENTS: arguments(self.first["input_dims"], self.first["input_types"]),
+            names.ARGUMENTS: self.arguments,
             names.LAUNCHES: self.first["launches_per_call"],
             names.REFERENCE_LAUNCHES: self.first["reference_launches_per_call"],
             names.KERNEL: self.first["kernel"],
@@ -227,69 +234,57 @@ class Slower:
     def _against_reference(self, time_ms: float) -> float:
         return 100 * (time_ms - self.reference_ms) / self.reference_ms
 
-    def _compared(self) -> str:
-        actual, expected = map(self._against_reference, (self.time_ms, self.attainable_ms))
-        return (
-            f"{_change(actual)} than the {ms(self.reference_ms)} of the reference for as many"
-            + self._explained(expected)
+    def _compared(self) -> Message:
+        return MESSAGES(
+            "compared",
+            change=_change(self._against_reference(self.time_ms)),
+            reference_ms=self.reference_ms,
+            explained=self._explained(),
         )
 
-    def _explained(self, percent: float) -> str:
+    def _explained(self) -> Message | None:
         if self.first["expected_ratio_most"] is None:
-            return ""
+            return None
         if math.isclose(self.attainable_ms, self.reference_ms):
-            return ", where the two GPUs explain no difference"
-        return f", where the two GPUs explain {ms(self.attainable_ms)}, {_change(percent)}"
+            return MESSAGES("explained.nothing")
+        change = _change(self._against_reference(self.attainable_ms))
+        return MESSAGES("explained", attainable_ms=self.attainable_ms, change=change)
 
-    def _kernel(self) -> str:
+    def _kernel(self) -> Message:
         kernel, reference = self.first["kernel"], self.first["reference_kernel"]
         if kernel is None:
-            return f"Replay {self.arguments} on the target and tune or exchange its kernels."
-        text = f"Replay {self.arguments} on the target and tune or exchange {quoted(kernel)}"
-        if reference is None:
-            return f"{text}."
-        if kernel == reference:
-            return f"{text}, which the reference launches too."
-        return f"{text}; the reference launches {quoted(reference)}."
+            return self._message("kernel.unknown")
+        other = None
+        if reference is not None:
+            is_same = kernel == reference
+            other = (
+                MESSAGES("kernel.same") if is_same else MESSAGES("kernel.other", kernel=reference)
+            )
+        return MESSAGES("kernel.slower", call=self.values["call"], kernel=kernel, reference=other)
 
-    def _hypothesis(self) -> str:
+    def _hypothesis(self) -> Message:
         if self.first["same_kernels"]:
-            return (
-                "Both sides launch kernels of the same names, so how they are compiled for or fit "
-                "the target is the likely cause."
-            )
-        if self.is_much:
-            return (
-                "At more than twice the explained time, the choice or the tuning of a kernel is "
-                "the likely cause."
-            )
-        return "Kernels or software of the target are the likely cause."
+            return MESSAGES("hypothesis.same_kernels")
+        return MESSAGES("hypothesis.much_slower" if self.is_much else "hypothesis.slower")
 
-    def _caveat(self) -> str:
-        parts = ["Clocks, power limits and software versions of the two sides may differ too."]
-        if self.first["matched_by"] != MatchedBy.ARGUMENTS.value:
-            parts.append(
-                f"The reference runs {quoted(self.first['reference_name'])} here: matched by "
-                f"{'place' if self.first['place'] else 'dimensions'}, not by name."
-            )
-        is_short = self.first["expected_ratio"] is None and self._has_known_bound
-        if self.first["expected_ratio_most"] is None:
-            parts.append("What the GPUs explain of the difference is not known.")
+    def _caveat(self) -> list[Message]:
+        first = self.first
+        keys = ["caveat"]
+        if first["matched_by"] != MatchedBy.ARGUMENTS.value:
+            keys.append("caveat.by_place" if first["place"] else "caveat.by_dimensions")
+        is_short = first["expected_ratio"] is None and self._has_known_bound
+        if first["expected_ratio_most"] is None:
+            keys.append("caveat.nothing_expected")
         elif is_short:
-            parts.append(
-                "On one side launching decides, so no more is asked than the reference's own time."
-            )
-        elif self.first["expected_ratio"] is None:
-            parts.append("What bounds it is not known, so the highest ratio counts as explained.")
-        if self.first["is_roofline_capped"]:
-            parts.append("The reference is faster still: the target's roofline is the limit.")
-        reached = self.first["reference_efficiency_pct"]
+            keys.append("caveat.launching")
+        elif first["expected_ratio"] is None:
+            keys.append("caveat.bound_unknown")
+        if first["is_roofline_capped"]:
+            keys.append("caveat.roofline")
+        reached = first["reference_efficiency_pct"]
         if not is_short and reached is not None and reached < impact.BOTTLENECK_EFFICIENCY_PCT:
-            parts.append(
-                f"The reference itself reaches {pct(reached)} of its roofline, so bandwidth and "
-                "compute peaks may not be what decides."
-            )
-        return " ".join(parts)
+            keys.append("caveat.reference_low")
+        return [self._message(key) for key in keys]
 
 
 class Fused(Slower):
@@ -300,43 +295,25 @@ class Fused(Slower):
         return FUSED_ON_REFERENCE
 
     @property
-    def title(self) -> str:
-        return f"{quoted(self.place)}: the reference needs fewer kernels"
+    def kind(self) -> str:
+        """The last part of the keys of its messages."""
+        return "fused"
 
-    def _issue(self) -> str:
-        first = self.first
-        return (
-            f"At {quoted(self.place)} the target launches {number(first['launches_per_call'])} "
-            f"kernels per call ({quoted(first['name'])}), the reference "
-            f"{number(first['reference_launches_per_call'])} "
-            f"({quoted(first['reference_name'])}). They take {ms(self.time_ms)} in "
-            f"{counted(first['target_calls'], 'call')}, {self._compared()}."
-        )
+    @property
+    def title(self) -> Message:
+        return self._message("title.fused")
 
-    def _algorithmic(self) -> str:
-        return (
-            f"Run the work at {quoted(self.place)} as the reference does, in "
-            f"{quoted(self.first['reference_name'])} or another fused operator, or let a compiler "
-            "fuse it."
-        )
+    def _algorithmic(self) -> Message:
+        return self._message("algorithmic.fused")
 
-    def _kernel(self) -> str:
-        return (
-            f"Give the target a kernel that does the work of {quoted(self.first['name'])} at once; "
-            f"begin with {quoted(self.first['kernel'] or self.first['name'])}, which takes most "
-            "of the time."
-        )
+    def _kernel(self) -> Message:
+        return self._message("kernel.fused")
 
-    def _hypothesis(self) -> str:
-        return "Operators that are fused on the reference alone are the likely cause."
-
-    def _capture(self) -> str:
-        return (
-            "Record both sides with `with_stack=True` and shapes, so that the calls at this place "
-            "can be told apart."
-        )
+    def _hypothesis(self) -> Message:
+        return MESSAGES("hypothesis.fused")
 
 
-def _change(percent: float) -> str:
+def _change(change_pct: float) -> Message:
     """``12.3% longer`` or ``12.3% shorter``."""
-    return f"{pct(abs(percent))} {'longer' if percent > 0 else 'shorter'}"
+    key = "change.longer" if change_pct > 0 else "change.shorter"
+    return MESSAGES(key, change_pct=abs(change_pct))

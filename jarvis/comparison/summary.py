@@ -8,32 +8,74 @@ from jarvis.comparison.aggregates import tells_communication
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role, Side
-from jarvis.wording import counted, ms, pct
+from jarvis.messages import Message, MessageTable, to_text
 
-_PARTS = {
-    "computation_time": "Compute time",
-    "total_memcpy_time": "Memory copies",
-    "exposed_comm_time": "Exposed communication",
-    "idle_time": "Idle time of the GPU",
-    "total_time": "Total time",
-}
-_NEEDED = {
-    "gpu_timeline": "totals are not compared",
-    "operations": "operations, categories and kernels are not compared",
-    "call_tree": "what names do not match is matched by the dimensions of matrix products alone, "
-    "and modules are not compared",
-}
-_TABLES = {
-    "gpu_timeline": "the GPU timeline",
-    "operations": "the time of single operations",
-    "call_tree": "the call tree",
-    "collectives": "which collectives it runs",
-}
+MESSAGES = MessageTable(
+    "comparison_summary",
+    {
+        "part": "{part}: {target_ms} on the target, {reference_ms} on the reference, {change}.",
+        "computation_time": "Compute time",
+        "total_memcpy_time": "Memory copies",
+        "exposed_comm_time": "Exposed communication",
+        "idle_time": "Idle time of the GPU",
+        "total_time": "Total time",
+        "change.from_nothing": "which has none",
+        "change.none": "no difference",
+        "change.more": "{change_pct} more",
+        "change.less": "{change_pct} less",
+        "bound.one": "{work} dominates: {target_pct} of the operations' time on the target, "
+        "{reference_pct} on the reference.",
+        "bound.two": "{work} dominates on the target ({target_pct} of its operations' time), "
+        "{reference_work} on the reference ({reference_pct}).",
+        "work.memory": "memory-bound work",
+        "work.compute": "compute-bound work",
+        "work.unknown": "work of unknown bound",
+        "Work.memory": "Memory-bound work",
+        "Work.compute": "Compute-bound work",
+        "Work.unknown": "Work of unknown bound",
+        "matched": "{matched_pct} of the time of the target's operations has a counterpart on the "
+        "reference; {target_ms} are on the target only, {reference_ms} on the reference only.",
+        "calls": "The two sides differ in the number of calls of {operations:count operation}: "
+        "what is expected is judged per call, while differences are of all calls.",
+        "slower": "Slower than the hardware explains: {times}; {unexplained_ms} of that are not "
+        "explained.",
+        "slower.none": "No operation is slower than the hardware explains.",
+        "as_expected": "As the hardware explains: {times}.",
+        "faster": "Faster than the hardware explains: {times}.",
+        "short": "Too short to judge, as launching decides: {times}.",
+        "nothing_expected": "Without anything to expect: {times}.",
+        "times": "{operations:count operation} of {target_ms}, {reference_ms} on the reference",
+        "collectives.same": "Both sides use the same collectives: kinds, types, sizes and counts "
+        "are equal.",
+        "collectives.differ": "The collectives differ: {both} of {kinds:count kind} of one type "
+        "and size are on both sides.",
+        "other_workload": "Only {matched_pct} of the time of the target's operations has a "
+        "counterpart: the two sides hardly run the same workload, so what one side alone does "
+        "makes no finding.",
+        "hardware": "The GPU of the {side} is not described, so nothing is expected of any "
+        "operation.",
+        "kernels": "The kernels of the {side} are not known, so they are not compared.",
+        "shapes": "The {side} records no shapes: operations match by name alone.",
+        "lacks.gpu_timeline": "Of the {side}, the GPU timeline is not known: totals are not "
+        "compared.{reason}",
+        "lacks.operations": "Of the {side}, the time of single operations is not known: "
+        "operations, categories and kernels are not compared.{reason}",
+        "lacks.call_tree": "Of the {side}, the call tree is not known: what names do not match is "
+        "matched by the dimensions of matrix products alone, and modules are not compared."
+        "{reason}",
+        "lacks.collectives": "Of the {side}, which collectives it runs is not known: collectives "
+        "are not compared.{reason}",
+        "reason": " {reason}",
+    },
+)
+
+_PARTS = ("computation_time", "total_memcpy_time", "exposed_comm_time", "idle_time", "total_time")
+_NEEDED = ("gpu_timeline", "operations", "call_tree")
 
 
 def in_totals(totals: pl.DataFrame) -> tuple[str, ...]:
     """The parts of both timelines in neutral sentences."""
-    return tuple(_totals(totals))
+    return tuple(map(to_text, _totals(totals)))
 
 
 def key_points(
@@ -46,123 +88,115 @@ def key_points(
 
     The arguments are the comparison's tables.
     """
-    return (
+    messages = (
         *_character(bounds),
         *_matched(operations, unmatched),
         *_calls(operations),
         *_judged(operations),
         *_collectives(collectives),
     )
+    return tuple(map(to_text, messages))
 
 
-def _totals(totals: pl.DataFrame) -> Iterator[str]:
+def _totals(totals: pl.DataFrame) -> Iterator[Message]:
     times = {row["type"]: row for row in totals.iter_rows(named=True)}
-    for part, name in _PARTS.items():
+    for part in _PARTS:
         row = times.get(part)
         if row is None or not (row["target_ms"] or row["reference_ms"]):
             continue
-        target, reference = ms(row["target_ms"]), ms(row["reference_ms"])
-        yield f"{name}: {target} on the target, {reference} on the reference, {_by(row)}."
+        yield MESSAGES(
+            "part",
+            part=MESSAGES(part),
+            target_ms=row["target_ms"],
+            reference_ms=row["reference_ms"],
+            change=_change(row["difference_pct"]),
+        )
 
 
-def _by(row: dict[str, float | None]) -> str:
-    change = row["difference_pct"]
-    if change is None:
-        return "which has none"
-    if change == 0:
-        return "no difference"
-    return f"{pct(abs(change))} {'more' if change > 0 else 'less'}"
+def _change(change_pct: float | None) -> Message:
+    if change_pct is None:
+        return MESSAGES("change.from_nothing")
+    if change_pct == 0:
+        return MESSAGES("change.none")
+    return MESSAGES("change.more" if change_pct > 0 else "change.less", change_pct=abs(change_pct))
 
 
-def _character(bounds: pl.DataFrame) -> Iterator[str]:
+def _character(bounds: pl.DataFrame) -> Iterator[Message]:
     """Whether memory or compute bounds most of the time of the operations."""
     found = {}
     for role in Role:
         share = f"{role.value}_percent"
         top = bounds.sort(share, descending=True).row(0, named=True)
         if top[share] > 0:
-            found[role] = top["bound"], pct(top[share])
+            found[role] = _bound(top["bound"]), top[share]
     if len(found) < len(Role):
         return
-    (bound, share), (other, other_share) = found[Role.TARGET], found[Role.REFERENCE]
-    if bound == other:
-        yield (
-            f"{_work(bound).capitalize()} dominates: {share} of the operations' time on the "
-            f"target, {other_share} on the reference."
-        )
-        return
-    yield (
-        f"{_work(bound).capitalize()} dominates on the target ({share} of its operations' time), "
-        f"{_work(other)} on the reference ({other_share})."
-    )
+    (bound, target_pct), (other, reference_pct) = found[Role.TARGET], found[Role.REFERENCE]
+    values = {
+        "work": MESSAGES(f"Work.{bound}"),
+        "reference_work": MESSAGES(f"work.{other}"),
+        "target_pct": target_pct,
+        "reference_pct": reference_pct,
+    }
+    yield MESSAGES.pick("bound.one" if bound == other else "bound.two", values)
 
 
-def _work(bound: str) -> str:
-    return f"{bound}-bound work" if bound in ("memory", "compute") else "work of unknown bound"
+def _bound(bound: str) -> str:
+    return bound if bound in ("memory", "compute") else "unknown"
 
 
-def _matched(operations: pl.DataFrame, unmatched: pl.DataFrame) -> Iterator[str]:
+def _matched(operations: pl.DataFrame, unmatched: pl.DataFrame) -> Iterator[Message]:
     share = matched_pct(operations, unmatched)
     if share is not None:
-        only = (
-            ms(_sum(unmatched.filter(pl.col("side") == role.value), "time_ms")) for role in Role
-        )
-        yield (
-            f"{pct(share)} of the time of the target's operations has a counterpart on the "
-            "reference; {} are on the target only, {} on the reference only.".format(*only)
-        )
+        only = {
+            f"{role.value}_ms": _sum(unmatched.filter(pl.col("side") == role.value), "time_ms")
+            for role in Role
+        }
+        yield MESSAGES("matched", matched_pct=share, **only)
 
 
-def _calls(operations: pl.DataFrame) -> Iterator[str]:
+def _calls(operations: pl.DataFrame) -> Iterator[Message]:
     rows = operations.filter(pl.col("target_calls") != pl.col("reference_calls"))
     if not rows.is_empty():
-        yield (
-            f"The two sides differ in the number of calls of {counted(rows.height, 'operation')}: "
-            "what is expected is judged per call, while differences are of all calls."
-        )
+        yield MESSAGES("calls", operations=rows.height)
 
 
-def _judged(operations: pl.DataFrame) -> Iterator[str]:
+def _judged(operations: pl.DataFrame) -> Iterator[Message]:
     slower = operations.filter(pl.col("outcome").is_in(SLOWER))
     if not slower.is_empty():
-        yield (
-            f"Slower than the hardware explains: {_times(slower)}; "
-            f"{ms(_sum(slower, 'unexplained_ms'))} of that are not explained."
-        )
+        unexplained_ms = _sum(slower, "unexplained_ms")
+        yield MESSAGES("slower", times=_times(slower), unexplained_ms=unexplained_ms)
     elif operations["is_unexpected"].count():
-        yield "No operation is slower than the hardware explains."
+        yield MESSAGES("slower.none")
     kinds = (
-        ("As the hardware explains", (Outcome.EXPECTED.value,)),
-        ("Faster than the hardware explains", FASTER),
-        ("Too short to judge, as launching decides", (Outcome.SHORT.value,)),
-        ("Without anything to expect", (Outcome.UNKNOWN.value,)),
+        ("as_expected", (Outcome.EXPECTED.value,)),
+        ("faster", FASTER),
+        ("short", (Outcome.SHORT.value,)),
+        ("nothing_expected", (Outcome.UNKNOWN.value,)),
     )
-    for words, outcomes in kinds:
+    for key, outcomes in kinds:
         rows = operations.filter(pl.col("outcome").is_in(outcomes))
         if not rows.is_empty():
-            yield f"{words}: {_times(rows)}."
+            yield MESSAGES(key, times=_times(rows))
 
 
-def _times(rows: pl.DataFrame) -> str:
-    target, reference = (ms(_sum(rows, f"{side}_ms")) for side in ("target", "reference"))
-    return f"{counted(rows.height, 'operation')} of {target}, {reference} on the reference"
+def _times(rows: pl.DataFrame) -> Message:
+    times = {f"{role.value}_ms": _sum(rows, f"{role.value}_ms") for role in Role}
+    return MESSAGES("times", operations=rows.height, **times)
 
 
 def _sum(rows: pl.DataFrame, column: str) -> float:
     return float(rows.select(pl.col(column).sum()).item())
 
 
-def _collectives(collectives: pl.DataFrame) -> Iterator[str]:
+def _collectives(collectives: pl.DataFrame) -> Iterator[Message]:
     if collectives.is_empty():
         return
-    both = collectives.filter(pl.col("found_in") == "both").height
     if is_same(collectives):
-        yield "Both sides use the same collectives: kinds, types, sizes and counts are equal."
+        yield MESSAGES("collectives.same")
         return
-    yield (
-        f"The collectives differ: {both} of {counted(collectives.height, 'kind')} of one type and "
-        "size are on both sides."
-    )
+    both = collectives.filter(pl.col("found_in") == "both").height
+    yield MESSAGES("collectives.differ", both=both, kinds=collectives.height)
 
 
 def is_same(collectives: pl.DataFrame) -> bool:
@@ -174,34 +208,30 @@ def is_same(collectives: pl.DataFrame) -> bool:
 def unknown(paired: Paired, matched: float | None) -> tuple[str, ...]:
     """What cannot be compared, or not well, and why; ``matched`` as ``matched_pct``."""
     sides = {Role.TARGET: paired.target, Role.REFERENCE: paired.reference}
-    lacking = [text for role, side in sides.items() for text in _lacking(role, side)]
+    lacking = [message for role, side in sides.items() for message in _lacking(role, side)]
     if matched is not None and matched < SAME_WORKLOAD_PCT:
-        lacking.append(
-            f"Only {pct(matched)} of the time of the target's operations has a counterpart: the "
-            "two sides hardly run the same workload, so what one side alone does makes no finding."
-        )
-    return tuple(lacking)
+        lacking.append(MESSAGES("other_workload", matched_pct=matched))
+    return tuple(map(to_text, lacking))
 
 
-def _lacking(role: Role, side: Side) -> Iterator[str]:
+def _lacking(role: Role, side: Side) -> Iterator[Message]:
     if side.hardware is None:
-        yield f"The GPU of the {role} is not described, so nothing is expected of any operation."
-    for table, effect in _NEEDED.items():
+        yield MESSAGES("hardware", side=role.value)
+    for table in _NEEDED:
         if side.rows(table).is_empty():
-            yield _without(role, side, table, effect)
+            yield _without(role, side, table)
     if not tells_communication(side):
-        yield _without(role, side, "collectives", "collectives are not compared")
+        yield _without(role, side, "collectives")
     operations = side.rows("operations")
     if operations.is_empty():
         return
     if operations["kernels"].list.len().fill_null(0).sum() == 0:
-        yield f"The kernels of the {role} are not known, so they are not compared."
+        yield MESSAGES("kernels", side=role.value)
     if operations["input_dims"].null_count() == operations.height:
-        yield f"The {role} records no shapes: operations match by name alone."
+        yield MESSAGES("shapes", side=role.value)
 
 
-def _without(role: Role, side: Side, table: str, effect: str) -> str:
-    reason = side.lacks.get(table)
-    return (
-        f"Of the {role}, {_TABLES[table]} is not known: {effect}.{f' {reason}' if reason else ''}"
-    )
+def _without(role: Role, side: Side, table: str) -> Message:
+    found = side.lacks.get(table)
+    reason = MESSAGES("reason", reason=found) if found else None
+    return MESSAGES(f"lacks.{table}", side=role.value, reason=reason)

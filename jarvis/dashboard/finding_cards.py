@@ -9,6 +9,7 @@ from jarvis.analyses.wording import counted
 from jarvis.dashboard import selection
 from jarvis.dashboard.folds import lazy_fold
 from jarvis.findings import Finding, Impact, OpRef, Priority
+from jarvis.quantities import title_of
 from jarvis.reports.markup import code, escape, prose, shortened
 from jarvis.reports.quantities import count, decimal, milliseconds, percent
 
@@ -81,7 +82,9 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
         for name in ("hypothesis", "caveat", "verify", "capture")
         if (text := getattr(finding, name))
     ]
-    evidence = " · ".join(f"{escape(k)}: {_value(v)}" for k, v in finding.evidence.items())
+    evidence = " · ".join(
+        f"{escape(title_of(k))}: {_value(v)}" for k, v in finding.evidence.items()
+    )
     st.caption("\n\n".join([*notes, f"**Evidence** · {evidence}"]))
     if finding.operations:
         _operation_buttons(finding, key, select)

@@ -8,6 +8,7 @@ from jarvis.dashboard.finding_cards import PRIORITY_COLOURS
 from jarvis.dashboard.projection import reprojected
 from jarvis.dashboard.small_table import LINK, configured, link_column
 from jarvis.dashboard.state import Opened
+from jarvis.messages import to_text
 from jarvis.reports.quantities import MISSING
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TEXT, Column
@@ -65,7 +66,7 @@ def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[s
         LINK: _address(now, ranked, target_pct),
         "priority": [str(finding.priority)],
         "category": ranked.result.title,
-        "finding": finding.title.replace("`", ""),
+        "finding": to_text(finding.title).replace("`", ""),
         "saved_ms": gain.saved_ms.mid if gain else None,
         "wall_pct": gain.e2e_pct.mid if gain else None,
         "method": gain.method if gain else "not quantified",

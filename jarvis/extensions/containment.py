@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from jarvis.analyses.base import Analysis, CategoryData, Check, Classify, Measure
 from jarvis.extensions.log import reason_of
 from jarvis.findings import Finding
+from jarvis.messages import to_text
 
 
 class ExtensionFaultError(Exception):
@@ -59,11 +60,13 @@ def _check_finding(finding: object, key: str, uids: set[int]) -> None:
     finding.model_dump_json()  # a text that no file can hold
     if finding.category != key:
         raise ValueError(
-            f"the finding {finding.title!r} is of {finding.category!r}, not of {key!r}"
+            f"the finding {to_text(finding.title)!r} is of {finding.category!r}, not of {key!r}"
         )
     foreign = {row.uid for row in finding.operations} - uids
     if foreign and uids:
-        raise ValueError(f"the finding {finding.title!r} is about operations of other categories")
+        raise ValueError(
+            f"the finding {to_text(finding.title)!r} is about operations of other categories"
+        )
 
 
 def _classify(classify: Classify, source: str) -> Classify:

@@ -2,6 +2,7 @@
 
 from jarvis import impact
 from jarvis.findings import Impact
+from jarvis.messages import to_text
 from jarvis.perf_report import Totals
 from jarvis.reports.details import NOT_QUANTIFIED, Details
 from jarvis.reports.quantities import milliseconds, percent, time_range
@@ -16,7 +17,7 @@ def worked(details: Details) -> str:
     local = finding.priority_local
     before = "" if finding.priority is local else f" ({local.value} within the analysis)"
     return (
-        f"{details.recommendation.label}, {finding.title}: {saving} "
+        f"{details.recommendation.label}, {to_text(finding.title)}: {saving} "
         f"{_standing(details)} → {finding.priority.value}{before}."
     )
 

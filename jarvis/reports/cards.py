@@ -14,6 +14,7 @@ import polars as pl
 from jarvis.analyses.wording import counted
 from jarvis.findings import Finding, Priority, Range
 from jarvis.impact import FULL_PCT
+from jarvis.messages import to_text
 from jarvis.reports import sections
 from jarvis.reports.details import Details
 from jarvis.reports.markup import Markdown, code, prose, table
@@ -41,9 +42,6 @@ ROWS_SHOWN = 25
 
 NUMBER_ICONS = ("🔴", "🟡")
 LATER_ICON = "🟢"
-CONFIDENCE = "Confidence"
-"""The evidence of a fusion finding that says how sure it is, before a colon."""
-
 CONFIDENCE_ICONS = {"high": "🔴", "medium": "🟡", "low": "🟢"}
 
 NOT_QUANTIFIED = "Not quantifiable from trace data"
@@ -99,7 +97,7 @@ class Card:
     @property
     def heading(self) -> Markdown:
         """``P1: title (library)``; tools take what stands in parentheses at the end as library."""
-        title = _END_IN_PARENTHESES.sub(r", \1", self.finding.title)
+        title = _END_IN_PARENTHESES.sub(r", \1", to_text(self.finding.title))
         library = self._heaviest["library"] if self._heaviest else None
         suffix = f" ({code(library)})" if library else ""
         return Markdown(f"{self.prefix}P{self.number}: {prose(title)}{suffix}")
@@ -113,7 +111,7 @@ class Card:
     @property
     def action(self) -> str:
         """Both paths."""
-        return f"(A) {self.finding.algorithmic} (B) {self.finding.kernel}"
+        return f"(A) {to_text(self.finding.algorithmic)} (B) {to_text(self.finding.kernel)}"
 
     @property
     def impact(self) -> Markdown:
@@ -186,7 +184,7 @@ class Card:
     @property
     def reasoning(self) -> str:
         """What the trace shows of the slowdown, and the likely cause if there is one."""
-        cause = self.finding.hypothesis
+        cause = to_text(self.finding.hypothesis)
         return (
             f"{self._observed}{f'Likely cause (hypothesis): {cause}' if cause else NO_HYPOTHESIS}"
         )
@@ -195,7 +193,8 @@ class Card:
     def resolution(self) -> str:
         """How much time either path can win back, and how to tell."""
         finding = self.finding
-        parts = [self._potential, finding.verify or DEFAULT_VERIFY, finding.caveat, finding.capture]
+        verify = to_text(finding.verify) or DEFAULT_VERIFY
+        parts = [self._potential, verify, to_text(finding.caveat), to_text(finding.capture)]
         return " ".join(part for part in parts if part)
 
     @property
@@ -274,21 +273,29 @@ def fusion_facts(details: Details) -> dict[str, Any]:
     result, finding = details.recommendation.result, details.finding
     if result.tier != "fusion":
         return {}
-    rated = str(finding.evidence.get(CONFIDENCE, "")).partition(":")[0]
+    chain = _of_chain(finding, result.metrics.get("candidates"))
+    estimate = _of_chain(finding, result.metrics.get("impact_estimates"))
+    rated = chain.get("confidence")
     return {
         "confidence": rated if rated in CONFIDENCE_ICONS else None,
-        "coverage": _coverage(result.metrics.get("impact_estimates"), finding),
+        "coverage": (estimate["modeled_kernel_count"], estimate["kernel_count"])
+        if estimate
+        else None,
     }
 
 
-def _coverage(estimates: Any, finding: Finding) -> tuple[int, int] | None:
-    """Kernels with a perf model and all kernels of the chain behind a fusion finding."""
-    gain = finding.impact
-    for estimate in estimates or () if gain else ():
-        is_same = gain is not None and estimate["saved_ms"] == gain.saved_ms.mid
-        if is_same and estimate["operation"] in finding.title.replace("`", ""):
-            return estimate["modeled_kernel_count"], estimate["kernel_count"]
-    return None
+def _of_chain(finding: Finding, entries: Any) -> Mapping[str, Any]:
+    """Return the entry of a fusion's metrics that is about the chain of a finding: the one with its
+    time and its number of instances. Empty without one."""
+    chain = finding.evidence.get("gpu_time_ms"), finding.evidence.get("instances")
+    if None in chain:
+        return {}
+    same = (
+        entry
+        for entry in entries or ()
+        if (entry.get("time_ms"), entry.get("instance_count")) == chain
+    )
+    return next(same, {})
 
 
 def operations_table(entries: Iterable[Mapping[str, Any]]) -> Markdown:

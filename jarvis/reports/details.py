@@ -5,7 +5,7 @@ from math import isclose
 
 import polars as pl
 
-from jarvis.findings import CALLED_FROM, Finding
+from jarvis.findings import Finding
 from jarvis.impact import (
     TARGET_PCT,
     Projection,
@@ -16,6 +16,7 @@ from jarvis.impact import (
     time_sources,
 )
 from jarvis.perf_report import Totals
+from jarvis.quantities import title_of
 from jarvis.reports import sections
 from jarvis.reports.markup import Markdown, cell, prose, table
 from jarvis.reports.quantities import (
@@ -129,10 +130,13 @@ class Details:
         """The numbers behind it; where it is called from is told apart."""
         facts = dict(self.finding.evidence)
         if self.called_from is not None:
-            facts.pop(CALLED_FROM, None)
+            facts.pop("called_from", None)
         return table(
             ("Evidence", "Value"),
-            ((name, sections.measured(name, value)) for name, value in facts.items()),
+            (
+                (title_of(name), sections.measured(title_of(name), value))
+                for name, value in facts.items()
+            ),
         )
 
     @property

@@ -7,6 +7,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.findings import Finding, Status
+from jarvis.messages import to_text
 from jarvis.perf_report import Totals
 from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.ranking import Recommendation
@@ -41,7 +42,7 @@ def savings(
         if saved_ms > 0:
             item = items[id(finding)]
             label = f"{item.label} {item.result.title}"
-            found.append(Saving(label, finding.title.replace("`", ""), saved_ms))
+            found.append(Saving(label, to_text(finding.title).replace("`", ""), saved_ms))
             left_ms -= saved_ms
     return found
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jarvis.analyses.unmodelled import NOT_MODELLED_REASON
+from jarvis.analyses import unmodelled
 from jarvis.analyses.wording import listed
 from jarvis.findings import Priority
+from jarvis.messages import to_text
 from jarvis.reports import sections
 from jarvis.reports.details import Details, joined_labels
 from jarvis.reports.markup import Markdown, prose
@@ -28,12 +29,16 @@ class FairCard:
         return joined_labels([part.recommendation.label for part in self.parts])
 
     @property
+    def _reason(self) -> str | None:
+        """Why none of several parts can be judged; None of a single part."""
+        return unmodelled.shared_reason(self.first.finding) if len(self.parts) > 1 else None
+
+    @property
     def title(self) -> Markdown:
         """The title of the only part, or what the parts have in common."""
-        if len(self.parts) == 1:
+        if self._reason is None:
             return self.first.recommendation.title
-        category = self.first.recommendation.result.title
-        return prose(self.first.finding.title.replace(f": {category} ", ": kernels ", 1))
+        return prose(to_text(unmodelled.shared_title(self._reason)))
 
     @property
     def operation(self) -> Markdown:
@@ -44,13 +49,13 @@ class FairCard:
     @property
     def issue(self) -> str:
         """The issue of the only part, or the categories that one reason keeps from being judged."""
-        if len(self.parts) == 1:
-            return self.first.finding.issue
-        reason = str(self.first.finding.evidence[NOT_MODELLED_REASON]).removesuffix(".")
+        if self._reason is None:
+            return to_text(self.first.finding.issue)
+        because = to_text(unmodelled.MESSAGES(f"{self._reason}.because"))
         times = [f"{part.recommendation.result.title} with {part.time}" for part in self.parts]
         *most, last = times
         return (
-            f"{reason}, so whether those of {listed(most, len(most))} and {last} are slow is not "
+            f"{because}, so whether those of {listed(most, len(most))} and {last} are slow is not "
             "known."
         )
 
@@ -76,8 +81,8 @@ def joined(details: Iterable[Details]) -> list[FairCard]:
 def _reason(detail: Details) -> tuple[Priority, str] | None:
     """Why kernels without operators cannot be judged; None for everything else."""
     finding = detail.finding
-    reason = finding.evidence.get(NOT_MODELLED_REASON)
+    reason = unmodelled.shared_reason(finding)
     names = (reference.name for reference in finding.operations)
     if reason is None or not all(map(sections.kernel_without_operator, names)):
         return None
-    return finding.priority, str(reason)
+    return finding.priority, reason

@@ -6,6 +6,7 @@ from itertools import product
 
 from jarvis.findings import AnalysisResult, Finding, Priority
 from jarvis.impact import ranked
+from jarvis.messages import to_text
 from jarvis.reports.markup import Markdown, anchor, prose
 from jarvis.run import Run
 
@@ -38,7 +39,7 @@ class Recommendation:
     @property
     def heading(self) -> str:
         """The heading of its details, as text."""
-        return f"{self.label}. {self.finding.title}"
+        return f"{self.label}. {to_text(self.finding.title)}"
 
     @property
     def link(self) -> Markdown:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
-from jarvis.analyses.system.cpu_idle.wording import CAUSES
-from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.quantities import QUANTITIES, idle_quantity
 from jarvis.reports import quantities
 from jarvis.reports.markup import block, cell, code, escape, prose
 from jarvis.workspace import compiled_templates_dir
@@ -24,7 +23,7 @@ def render(template: str, **context: object) -> str:
 
 def cause_label(cause: str) -> str:
     """The label of a cause of idle time, as its finding has it."""
-    return CAUSES[IdleCause(cause)].label
+    return QUANTITIES[idle_quantity(cause)].label
 
 
 def has_template(template: str) -> bool:

@@ -6,6 +6,7 @@ from jarvis import impact
 from jarvis.analyses.system.cpu_idle.causes import IDLE_POOL
 from jarvis.analyses.wording import counted
 from jarvis.findings import Priority, Status
+from jarvis.messages import to_text
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
 from jarvis.reports.details import Details
@@ -89,7 +90,10 @@ def _first(details: list[Details], is_whole: bool) -> str:
     if not details or details[0].finding.priority is Priority.LOW:
         return f"No finding{'' if is_whole else ' of this report'} is above low priority."
     first = details[0]
-    title, gain = f"{first.recommendation.label} ({first.finding.title})", first.finding.impact
+    title, gain = (
+        f"{first.recommendation.label} ({to_text(first.finding.title)})",
+        first.finding.impact,
+    )
     if gain is None:
         return f"{title} comes first."
     return (

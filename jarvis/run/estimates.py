@@ -11,7 +11,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
-from jarvis.findings import AnalysisResult, Finding, Range
+from jarvis.findings import AnalysisResult, Finding, Range, worded
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 from jarvis.run.recommended import Recommended
 
@@ -86,7 +86,7 @@ def finding_entries(chosen: Recommended, result: AnalysisResult) -> list[JsonVal
     """The findings of an analysis that get a card, with rank, group and scores."""
     return [
         {
-            **finding.model_dump(mode="json"),
+            **worded(finding),
             "rank": rank,
             **score_fields(scores(finding)),
             "estimate_method": _METHODS[finding.impact.method] if finding.impact else None,

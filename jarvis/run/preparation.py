@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from jarvis.analyses.operations import DETAILS
 from jarvis.csv_text import write_csv
 from jarvis.findings import AnalysisResult, Severity
+from jarvis.messages import to_text
 from jarvis.output import write_output
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.call_paths import CallPath
@@ -137,7 +138,7 @@ class Preparation:
         for result in self.run.results.values():
             for finding in result.findings if result.tier == "fusion" else ():
                 for uid in (*(op.uid for op in finding.operations), *finding.shared_uids):
-                    titles.setdefault(uid, finding.title)
+                    titles.setdefault(uid, to_text(finding.title))
         return titles
 
     def _unified_sheet(self) -> pl.DataFrame:

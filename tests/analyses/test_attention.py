@@ -8,8 +8,9 @@ from jarvis.analyses import load_analyses
 from jarvis.analyses.attention_copies import contiguous_copies
 from jarvis.analyses.attention_shapes import cache_writes
 from jarvis.analyses.checks import low_efficiency, opportunity
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Priority
 from tests.analyses.rows import category, operation, operations
+from tests.worded import Worded, worded
 
 FLASH = "aten::_scaled_dot_product_flash_attention"
 QKV = "((16, 16, 559, 64), (16, 16, 559, 64), (16, 16, 559, 64), ())"
@@ -30,11 +31,11 @@ def rated(pct_of_peak: float, **values) -> dict:
     return attention(**(peak | values))
 
 
-def found(row: dict, **values) -> Finding | None:
+def found(row: dict, **values) -> Worded | None:
     data = category("sdpa_fwd", row, **values)
     findings = [*low_efficiency(data), *opportunity(data)]
     assert len(findings) <= 1
-    return findings[0] if findings else None
+    return Worded(findings[0]) if findings else None
 
 
 def column(name: str, row: dict) -> object:
@@ -193,7 +194,7 @@ def test_counts() -> None:
 def test_writing_the_cache(cache_us: float, is_found: bool) -> None:
     kernels = [("kernel_paged_attention_2d", 1000 - cache_us), ("reshape_and_cache", cache_us)]
     row = attention(name="vllm::unified_attention", kernels=kernels)
-    findings = list(cache_writes(category("sdpa_fwd", row)))
+    findings = worded(cache_writes(category("sdpa_fwd", row)))
     assert bool(findings) == is_found
     for finding in findings:
         assert "0.101 ms (10.1%)" in finding.issue
@@ -207,11 +208,11 @@ def copies(shape: tuple[int, ...], count: int, time_us: float, **values) -> dict
     return operation(name, time_us=time_us, count=count, **(row | values))
 
 
-def around(*others: dict) -> list[Finding]:
+def around(*others: dict) -> list[Worded]:
     """What is said about 24 calls of attention in 1 ms beside these operations."""
     call = attention(count=24)
     tables = {"operations": operations(call, *others)}
-    return list(contiguous_copies(replace(category("sdpa_fwd", call), tables=tables)))
+    return worded(contiguous_copies(replace(category("sdpa_fwd", call), tables=tables)))
 
 
 HEADS_FIRST, TOKENS_FIRST = (16, 16, 559, 64), (16, 559, 16, 64)
@@ -245,7 +246,7 @@ def test_near_misses_of_copies_around_attention(other: dict) -> None:
 
 def test_copy_kernels_inside_the_call_count_too() -> None:
     kernels = [("flash_fwd_kernel", 800.0), ("at::native::direct_copy_kernel", 200.0)]
-    (finding,) = contiguous_copies(category("sdpa_fwd", attention(kernels=kernels)))
+    (finding,) = worded(contiguous_copies(category("sdpa_fwd", attention(kernels=kernels))))
     assert "0.200 ms" in finding.issue
     assert [reference.uid for reference in finding.operations] == [1]
     assert finding.impact.saved_ms.high == pytest.approx(0.2)

@@ -10,6 +10,7 @@ from jarvis.analyses.baseline import BASELINE_BYTES, measure_baseline, plain_mea
 from jarvis.findings import Finding, OpRef, Priority
 from tests.analyses.rows import operation, operations
 from tests.analyses.test_runner import report, run
+from tests.worded import worded
 
 LARGE = 2.0 * BASELINE_BYTES
 
@@ -141,7 +142,7 @@ def test_rows_that_a_specific_check_explains_are_not_reported_again() -> None:
         simple("aten::add_", 1.0, op_category="elementwise", time_us=1000.0),
     ]
     analysis = replace(load_analyses()["elementwise"], specific=(explains,))
-    found = run(report(*rows), {"elementwise": analysis})["elementwise"].result.findings
+    found = worded(run(report(*rows), {"elementwise": analysis})["elementwise"].result.findings)
     assert {f.title for f in found if "aten::mul" in f.title} == set()
     assert any("aten::add_" in f.title for f in found)
     assert any(f.check == "explains" for f in found)

@@ -2,9 +2,14 @@
 
 import pytest
 
-from jarvis.analyses import load_analyses
-from jarvis.analyses.checks import low_efficiency
+from jarvis.analyses import checks, load_analyses
+from jarvis.analyses.advice import TEXTS, values_of
+from jarvis.analyses.operations import OperationGroup
+from jarvis.messages import placeholders, tables
 from tests.analyses.rows import category, operation
+from tests.worded import in_words
+
+low_efficiency = in_words(checks.low_efficiency)
 
 
 def column(key: str, name: str, row: dict) -> object:
@@ -40,6 +45,34 @@ def test_every_category_words_both_bounds(key: str, bound: str) -> None:
         assert text
         assert "{" not in text
         assert "None" not in text
+
+
+@pytest.mark.parametrize("key", [k for k, a in load_analyses().items() if a.claim])
+def test_advice_names_values_that_exist(key: str) -> None:
+    rows = category(key, operation("aten::thing", time_us=1.0)).operations
+    values = values_of(OperationGroup(rows)).keys()
+    for pattern, advice in load_analyses()[key].advice.items():
+        for text in filter(None, (getattr(advice, field) for field in TEXTS)):
+            assert placeholders(text) <= values, pattern
+
+
+@pytest.mark.parametrize(
+    ("key", "table", "prefix"),
+    [
+        ("batchnorm", "normalization", ""),
+        ("convolution", "convolution_layout", ""),
+        ("elementwise", "elementwise", "many."),
+        ("elementwise", "tiny_tensors", ""),
+        ("gemm", "gemm_shapes", ""),
+        ("reduce", "reduce", ""),
+    ],
+)
+def test_messages_that_columns_name_find_their_values(key: str, table: str, prefix: str) -> None:
+    rows = category(key, operation("aten::thing", time_us=1.0)).operations
+    values = values_of(OperationGroup(rows)).keys()
+    for name, text in tables()[table].items():
+        if not (prefix and name.startswith(prefix)):
+            assert placeholders(text) <= values, name
 
 
 @pytest.mark.parametrize("key", [k for k, a in load_analyses().items() if a.claim])

@@ -4,25 +4,26 @@ import re
 
 import pytest
 
-from jarvis.analyses.checks import (
-    above_peak,
-    high_variance,
-    low_efficiency,
-    many_small_calls,
-    no_perf_model,
-    nothing_to_fix,
-    opportunity,
-)
+from jarvis.analyses import checks
 from jarvis.analyses.nothing_to_fix import without_contradiction
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Priority
 from tests.analyses.rows import category, operation, totals
+from tests.worded import Worded, in_words
+
+above_peak = in_words(checks.above_peak)
+high_variance = in_words(checks.high_variance)
+low_efficiency = in_words(checks.low_efficiency)
+many_small_calls = in_words(checks.many_small_calls)
+no_perf_model = in_words(checks.no_perf_model)
+nothing_to_fix = in_words(checks.nothing_to_fix)
+opportunity = in_words(checks.opportunity)
 
 
 def slow(name: str = "aten::foo", time_us: float = 2000.0, pct: float = 20.0, **values):
     return operation(name, time_us=time_us, pct_roofline=pct, bound="memory", **values)
 
 
-def only(findings) -> Finding:
+def only(findings) -> Worded:
     (finding,) = findings
     return finding
 
@@ -156,7 +157,7 @@ def test_a_little_above_the_peak_is_a_warning(pct: float, title: str | None) -> 
 
 
 def test_many_short_calls() -> None:
-    def found(**values) -> list[Finding]:
+    def found(**values) -> list[Worded]:
         row = operation("aten::foo", bound="memory", **values)
         return list(many_small_calls(category("other", row)))
 
@@ -167,7 +168,7 @@ def test_many_short_calls() -> None:
 
 
 def test_high_variance_needs_spread_calls_and_share() -> None:
-    def found(std: float, count: int, time_us: float = 1000.0) -> list[Finding]:
+    def found(std: float, count: int, time_us: float = 1000.0) -> list[Worded]:
         row = slow(time_us=time_us, count=count, kernel_time_us_std=std, input_dims="((8,),)")
         return list(high_variance(category("other", row)))
 
@@ -183,7 +184,7 @@ def test_calls_without_recorded_arguments_are_not_called_equal() -> None:
 
 
 def test_expected_efficiency_lowers_the_priority_one_step() -> None:
-    def finding(pct: float) -> Finding:
+    def finding(pct: float) -> Worded:
         params = {"filter_shape": [32, 1, 3, 3], "groups": 32, "input_shape": [8, 32, 14, 14]}
         row = operation(
             "aten::convolution", time_us=2000.0, pct_roofline=pct, bound="memory", params=params
@@ -261,7 +262,7 @@ def test_kernels_without_operators_are_called_by_their_own_names() -> None:
 
 
 def test_an_efficiency_is_placed_against_what_is_usual() -> None:
-    def findings(pct: float) -> list[Finding]:
+    def findings(pct: float) -> list[Worded]:
         params = {"filter_shape": [64, 64, 3, 3], "groups": 1, "input_shape": [8, 64, 56, 56]}
         row = slow("aten::convolution", pct=pct, params=params)
         data = category("convolution", row, top={1}, target_pct=90.0)

@@ -4,10 +4,11 @@ import pytest
 
 from jarvis.analyses import load_analyses
 from jarvis.analyses.runner import divide, run_analyses
-from jarvis.findings import AnalysisResult, Finding
+from jarvis.findings import AnalysisResult
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport
 from tests.builders import TraceBuilder, trace
+from tests.worded import Worded, worded
 
 MI300X = load_hardware().get("MI300X")
 GEMM_KERNEL = "Cijk_Alik_Bljk_BBS_BH_MT256x128x64_MI16x16x1"
@@ -21,8 +22,8 @@ def analysed(built: TraceBuilder, key: str) -> AnalysisResult:
     return run_analyses(report, analyses, slices, compute_units=304)[key].result
 
 
-def named(result: AnalysisResult, check: str) -> Finding | None:
-    return next((f for f in result.findings if f.check == check), None)
+def named(result: AnalysisResult, check: str) -> Worded | None:
+    return next((f for f in worded(result.findings) if f.check == check), None)
 
 
 def bmm(batch: int, us: float) -> TraceBuilder:
@@ -48,7 +49,7 @@ def test_a_product_at_its_peak_has_nothing_to_fix() -> None:
         built = trace("AMD Instinct MI300X").op("aten::mm", [[4096, 4096], [4096, 4096]])
         return analysed(built.launches(GEMM_KERNEL, us=us), "gemm")
 
-    (finding,) = product(220).findings
+    (finding,) = worded(product(220).findings)
     assert finding.check == "nothing_to_fix"
     assert "88.2% of the roofline" in finding.issue
     assert not named(product(300), "nothing_to_fix")

@@ -2,10 +2,17 @@
 
 import pytest
 
-from jarvis.analyses.checks import low_efficiency, opportunity
-from jarvis.analyses.compute.convolution import fills_and_casts, layout_transposes, measure
-from jarvis.findings import Finding, Priority, Severity
+from jarvis.analyses import checks
+from jarvis.analyses.compute import convolution
+from jarvis.analyses.compute.convolution import measure
+from jarvis.findings import Priority, Severity
 from tests.analyses.rows import category, operation, totals
+from tests.worded import Worded, in_words
+
+low_efficiency = in_words(checks.low_efficiency)
+opportunity = in_words(checks.opportunity)
+fills_and_casts = in_words(convolution.fills_and_casts)
+layout_transposes = in_words(convolution.layout_transposes)
 
 NCHW = [200704, 3136, 56, 1]
 NHWC = [200704, 1, 3584, 64]
@@ -88,7 +95,7 @@ def test_layout_transposes_by_kernel_name(kernel: str, is_transpose: bool) -> No
     assert time_us == (100.0 if is_transpose else 0.0)
 
 
-def layout(share: float, *, stride=NCHW, base=None, **values) -> list[Finding]:
+def layout(share: float, *, stride=NCHW, base=None, **values) -> list[Worded]:
     row = conv(time_us=5000.0, transposes_us=50 * share, stride=stride, **values)
     return list(layout_transposes(category("convolution", row, base=base, top={1})))
 
@@ -164,7 +171,7 @@ def test_a_transposed_convolution_has_no_band() -> None:
 
 
 def test_inside_its_band_a_kind_is_less_urgent() -> None:
-    def finding(pct: float, filter_shape: tuple[int, ...], groups: int) -> Finding:
+    def finding(pct: float, filter_shape: tuple[int, ...], groups: int) -> Worded:
         row = conv(filter_shape, groups=groups, pct_roofline=pct, bound="memory")
         (found,) = opportunity(category("convolution", row, top={1}))
         return found
@@ -193,7 +200,7 @@ def test_a_call_of_nothing_but_transposes_keeps_its_main_kernel() -> None:
     assert seen["convolving_pct"] is None
 
 
-def fills(share: float, **values) -> list[Finding]:
+def fills(share: float, **values) -> list[Worded]:
     others = [("SubTensorOpWithCastTensor1d", 50 * share)]
     row = conv(time_us=5000.0, others=others, **values)
     return list(fills_and_casts(category("convolution", row)))

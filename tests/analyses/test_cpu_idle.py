@@ -9,14 +9,17 @@ from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.runner import divide, run_analyses
 from jarvis.analyses.system.cpu_idle import gpu_idle, idle_causes, measure, short_kernels
+from jarvis.analyses.system.cpu_idle.kernels import SHORT_KERNEL_US
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.findings import AnalysisResult, Priority, Severity
 from jarvis.impact import disjoint_findings
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.quantities import title_of
 from jarvis.trace import Trace, read_trace
 from tests.analyses.rows import system, table, totals
 from tests.builders import trace
+from tests.worded import Worded, worded
 
 KEY = "cpu_idle"
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -52,7 +55,7 @@ def idle(pct: float):
     ],
 )
 def test_severity(pct: float, severity: Severity) -> None:
-    (finding,) = gpu_idle(system(KEY, idle(pct)))
+    (finding,) = worded(gpu_idle(system(KEY, idle(pct))))
     assert finding.severity is severity
     assert f"{pct:.1f}%" in finding.issue
 
@@ -62,7 +65,7 @@ def test_below_fifteen_percent_there_is_nothing_to_fix() -> None:
 
 
 def test_saving_is_idle_time_beyond_the_target() -> None:
-    (finding,) = gpu_idle(system(KEY, idle(60.0)))
+    (finding,) = worded(gpu_idle(system(KEY, idle(60.0))))
     # 40 ms busy at 20 % idle take 50 ms of 100 ms
     assert finding.impact.saved_ms.mid == pytest.approx(50.0)
     assert finding.impact.saved_ms.high == pytest.approx(60.0)
@@ -81,7 +84,7 @@ def test_kernels_are_counted_from_the_gpu_events() -> None:
 
 def test_short_kernels_matter_only_where_the_gpu_idles() -> None:
     tables = {"gpu_work": kernels(5.0, 6.0, 50.0)}
-    (finding,) = short_kernels(system(KEY, idle(50.0), tables=tables))
+    (finding,) = worded(short_kernels(system(KEY, idle(50.0), tables=tables)))
     assert finding.severity is Severity.HIGH
     assert finding.priority is Priority.MEDIUM
     assert "2 of 3 kernels" in finding.issue
@@ -103,7 +106,7 @@ def test_patterns() -> None:
 def test_advice_on_graphs_knows_whether_there_are_any() -> None:
     def advice(launcher: str) -> str:
         work = kernels(5.0, 5.0, 5.0).with_columns(launcher_name=pl.lit(launcher))
-        (finding,) = gpu_idle(system(KEY, idle(60.0), tables={"gpu_work": work}))
+        (finding,) = worded(gpu_idle(system(KEY, idle(60.0), tables={"gpu_work": work})))
         return finding.kernel
 
     assert advice("aten::mul").startswith("Replay steady parts")
@@ -126,7 +129,7 @@ def by_cause(*gaps: dict[str, object], work: pl.DataFrame | None = None) -> Cate
 
 def test_each_cause_from_five_percent_on_has_a_finding_of_its_own() -> None:
     data = by_cause(gap("data_loading", 30), gap("data_loading", 2), gap("allocator", 4.9))
-    (finding,) = idle_causes(data)
+    (finding,) = worded(idle_causes(data))
     assert finding.title == CAUSES[IdleCause.DATA_LOADING].title
     assert finding.severity is Severity.MEDIUM
     assert finding.evidence["Idle (ms)"] == pytest.approx(32)
@@ -144,12 +147,21 @@ def among_others(*gaps: dict[str, object], work: pl.DataFrame | None = None) -> 
 
 @pytest.mark.parametrize("cause", [*IdleCause])
 def test_every_cause_has_words_for_both_paths(cause: IdleCause) -> None:
-    (finding,) = idle_causes(among_others(gap(cause, 40)))
+    (finding,) = worded(idle_causes(among_others(gap(cause, 40))))
     words = CAUSES[cause]
     assert finding.algorithmic == words.algorithmic
     assert finding.kernel == words.kernel
     assert words.what in finding.issue
     assert (finding.impact is None) is not words.is_idle
+
+
+@pytest.mark.parametrize("cause", [*IdleCause])
+def test_every_cause_has_a_quantity_that_names_it(cause: IdleCause) -> None:
+    assert title_of(CAUSES[cause].quantity) == f"{CAUSES[cause].label} (ms)"
+
+
+def test_the_evidence_names_the_limit_of_short_kernels() -> None:
+    assert title_of("short_kernels") == f"Kernels below {SHORT_KERNEL_US:.0f} µs"
 
 
 def test_causes_add_up_to_the_idle_time_and_are_not_counted_twice() -> None:
@@ -166,7 +178,7 @@ def test_host_calls_and_operators_are_named() -> None:
         gap("synchronization", 30, **call),
         gap("synchronization", 10, launcher_name="aten::add", **call),
     )
-    (finding,) = idle_causes(data)
+    (finding,) = worded(idle_causes(data))
     named = "`cudaStreamSynchronize` of `aten::item`"
     assert finding.evidence["Host calls"] == f"2 x {named} (up to 9.00 ms)"
     assert finding.evidence["Waits before"] == "`aten::mul` (30.9 ms), `aten::add` (10.0 ms)"
@@ -176,7 +188,7 @@ def test_host_calls_and_operators_are_named() -> None:
 def test_a_launch_bound_finding_counts_the_kernels() -> None:
     work = kernels(5.0, 6.0, 50.0)
     data = among_others(gap("launch_bound", 40), work=work)
-    (finding,) = idle_causes(data)
+    (finding,) = worded(idle_causes(data))
     assert finding.evidence["Kernels"] == 3
     assert finding.evidence["Kernels below 10 µs"] == 2
     assert not list(short_kernels(data))
@@ -190,19 +202,19 @@ def test_queued_work_that_does_not_start_is_no_certain_idle_time() -> None:
     call = {"host_call": "hipMemcpyWithStream", "host_call_us": 463e3, "host_op": "aten::copy_"}
     stalled = gap("stalled_queue", 90, **call)
     data = by_cause(stalled, gap("launch_bound", 4), work=replayed("hipGraphLaunch"))
-    (cause,) = idle_causes(data)
+    (cause,) = worded(idle_causes(data))
     assert "blocking copy `hipMemcpyWithStream` of `aten::copy_`" in cause.issue
     assert cause.hypothesis.startswith("Likely an under-recorded graph")
     assert "GPU graphs turned off" in cause.capture
     assert cause.priority is Priority.HIGH
-    (total,) = gpu_idle(data)
+    (total,) = worded(gpu_idle(data))
     assert total.severity is Severity.CRITICAL
     assert total.priority is Priority.LOW
     assert total.title == "The GPU seems to idle"
     assert total.impact.saved_ms.high == pytest.approx(4)
     assert "Possible speedup" not in total.evidence
     assert "hipMemcpyWithStream" not in total.issue  # that is the other finding's
-    (plain,) = idle_causes(by_cause(stalled, work=replayed("aten::mul")))
+    (plain,) = worded(idle_causes(by_cause(stalled, work=replayed("aten::mul"))))
     assert "graph" not in plain.hypothesis
 
 
@@ -212,22 +224,22 @@ def test_a_cause_of_nearly_all_idle_time_is_that_of_the_idle_time(
 ) -> None:
     words = CAUSES[IdleCause.DATA_LOADING]
     data = by_cause(gap("data_loading", 40), gap("queued", others_ms))
-    (total,) = gpu_idle(data)
+    (total,) = worded(gpu_idle(data))
     assert (total.title == "The GPU idles: data loading") is is_sole
     assert (total.algorithmic == words.algorithmic) is is_sole
     assert ("Longest gap (ms)" in total.evidence) is is_sole
-    assert (words.title in [f.title for f in idle_causes(data)]) is not is_sole
+    assert (words.title in [f.title for f in worded(idle_causes(data))]) is not is_sole
 
 
 def test_below_the_threshold_of_idle_time_a_sole_cause_speaks_for_itself() -> None:
     data = by_cause(gap("data_loading", 12))
     assert not list(gpu_idle(data))
-    (finding,) = idle_causes(data)
+    (finding,) = worded(idle_causes(data))
     assert finding.title == CAUSES[IdleCause.DATA_LOADING].title
 
 
 def test_the_total_points_to_the_largest_cause() -> None:
-    (finding,) = gpu_idle(by_cause(gap("host_work", 30), gap("synchronization", 20)))
+    (finding,) = worded(gpu_idle(by_cause(gap("host_work", 30), gap("synchronization", 20))))
     assert finding.evidence["Host work (ms)"] == pytest.approx(30)
     assert finding.evidence["Synchronization (ms)"] == pytest.approx(20)
     assert "host work (30.0 ms)" in finding.algorithmic
@@ -238,7 +250,7 @@ def test_without_host_calls_no_cause_is_named() -> None:
     nothing = {"launch_uid": None, "launch_name": None, "launcher_name": None}
     data = by_cause(gap("unknown", 40, **nothing), work=kernels(5.0))
     assert not list(idle_causes(data))
-    (finding,) = gpu_idle(data)
+    (finding,) = worded(gpu_idle(data))
     assert "no host calls" in finding.hypothesis
     assert "CPU activity" in finding.capture
     assert list(short_kernels(data))
@@ -248,18 +260,18 @@ def test_idle_time_before_the_first_kernel_is_told_apart() -> None:
     copy = kernels(1.0, cat="gpu_memcpy")
     first = kernels(1.0).with_columns(ts_ns=pl.lit(30_000_000, pl.Int64))
     gaps = (gap("host_work", 20, start_ns=1000), gap("host_work", 10, start_ns=40_000_000))
-    (finding,) = gpu_idle(by_cause(*gaps, work=pl.concat([copy, first])))
+    (finding,) = worded(gpu_idle(by_cause(*gaps, work=pl.concat([copy, first]))))
     assert finding.evidence["Before the first kernel (ms)"] == pytest.approx(20)
-    (finding,) = gpu_idle(by_cause(*gaps, work=kernels(1.0)))
+    (finding,) = worded(gpu_idle(by_cause(*gaps, work=kernels(1.0))))
     assert "Before the first kernel (ms)" not in finding.evidence
 
 
 def test_recorded_python_frames_need_no_second_recording() -> None:
     frame = gap("host_work", 40, host_call="train.py(30): tokenize", host_call_us=40e3)
     operator = gap("host_work", 40, host_call="aten::randperm", host_call_us=40e3)
-    (named,) = idle_causes(among_others(frame))
+    (named,) = worded(idle_causes(among_others(frame)))
     assert named.capture is None
-    (unnamed,) = idle_causes(among_others(operator))
+    (unnamed,) = worded(idle_causes(among_others(operator)))
     assert "with_stack" in unnamed.capture
 
 
@@ -274,7 +286,7 @@ def test_from_a_trace_to_the_finding() -> None:
     builder.op(LOADER, us=5000)
     builder.op("aten::mul").launches("mul_kernel", us=10)
     result = analysed(builder.read())
-    (loading,) = result.findings
+    (loading,) = worded(result.findings)
     assert loading.title == "The GPU idles: data loading"
     assert LOADER in loading.issue
     assert result.metrics["idle_by_cause_ms"] == {
@@ -298,7 +310,7 @@ def test_the_cause_in_real_traces(
     reference_root: Path, name: str, title: str, least_pct: float
 ) -> None:
     result = analysed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
-    found = result.findings[0]
+    found = Worded(result.findings[0])
     assert found.title == title
     assert found.evidence["Idle (% of GPU wall time)"] > least_pct
 

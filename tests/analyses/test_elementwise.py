@@ -4,12 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from jarvis.analyses.bandwidth import low_baseline, slow_kernel
+from jarvis.analyses import bandwidth, checks
 from jarvis.analyses.baseline import Baseline
-from jarvis.analyses.checks import low_efficiency, opportunity
-from jarvis.analyses.compute.elementwise import many_calls, measure
-from jarvis.findings import Finding, Priority
+from jarvis.analyses.compute import elementwise
+from jarvis.analyses.compute.elementwise import measure
+from jarvis.findings import Priority
 from tests.analyses.rows import category, operation, totals
+from tests.worded import Worded, in_words
+
+low_baseline = in_words(bandwidth.low_baseline)
+slow_kernel = in_words(bandwidth.slow_kernel)
+low_efficiency = in_words(checks.low_efficiency)
+opportunity = in_words(checks.opportunity)
+many_calls = in_words(elementwise.many_calls)
 
 CONTIGUOUS = {"input_dims": "((64, 8), (64, 8))", "input_strides": "((8, 1), (8, 1))"}
 STRIDED = {"input_dims": "((64, 8), (64, 8))", "input_strides": "((8, 1), (1, 64))"}
@@ -89,7 +96,7 @@ def test_a_cast_is_told_from_a_copy() -> None:
     assert column("pattern", row("aten::mul", **CASTING)) is None
 
 
-def cards(check, *rows: dict, **options) -> list[Finding]:
+def cards(check, *rows: dict, **options) -> list[Worded]:
     return list(check(category("elementwise", *rows, **options)))
 
 
@@ -258,7 +265,7 @@ def test_the_likely_cause_of_a_low_baseline(values: dict, words: str) -> None:
 
 
 def test_a_thousand_calls_are_a_finding_a_few_less_are_not() -> None:
-    def found(count: int) -> list[Finding]:
+    def found(count: int) -> list[Worded]:
         rows = [
             row("aten::mul", time_us=count * 6.0, count=count - 200),
             row("aten::add", time_us=200.0, count=200),

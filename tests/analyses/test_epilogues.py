@@ -8,10 +8,10 @@ import pytest
 from jarvis import impact
 from jarvis.analyses.chain_context import PART_OF_CHAIN
 from jarvis.analyses.chains import OVERLAP_PART
-from jarvis.findings import Finding
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from tests.builders import TraceBuilder, trace
+from tests.worded import Worded, worded
 
 MI300X_TB_PER_S = 5.3
 TARGET = 0.8
@@ -44,9 +44,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return analysed(layers(), tmp_path_factory.mktemp("epilogues"))
 
 
-def findings(run: Run) -> dict[str, Finding]:
-    found = [f for f in run.results["kernel_fusion"].findings if f.check == "gemm_epilogue"]
-    return {finding.title.split("`")[1]: finding for finding in found}
+def findings(run: Run) -> dict[str, Worded]:
+    found = worded(run.results["kernel_fusion"].findings)
+    return {f.title.split("`")[1]: f for f in found if f.check == "gemm_epilogue"}
 
 
 def test_each_epilogue_names_its_product_and_its_module(run: Run) -> None:
@@ -90,7 +90,7 @@ def test_the_confidence_says_whether_anything_else_is_read(run: Run) -> None:
 def test_savings_are_not_added_to_those_of_the_same_elementwise_rows(run: Run) -> None:
     inside = run.results["elementwise"].findings
     assert any(PART_OF_CHAIN in finding.evidence for finding in inside)
-    epilogues = list(findings(run).values())
+    epilogues = [each.finding for each in findings(run).values()]
     every = impact.disjoint_findings([*epilogues, *inside])
     assert every == sorted(every, key=lambda f: -f.impact.saved_ms.mid if f.impact else 0)
     taken = [uid for f in every for uid in (*f.shared_uids, *(o.uid for o in f.operations))]

@@ -2,14 +2,17 @@
 
 import pytest
 
-from jarvis.analyses.checks import low_efficiency, opportunity
-from jarvis.analyses.compute.gemm import measure
-from jarvis.analyses.compute.gemm.products import (
-    helper_kernels,
-    quantized_without_gain,
-    repeated_reads,
-)
+from jarvis.analyses import checks
+from jarvis.analyses.compute.gemm import measure, products
+from jarvis.messages import resolve, to_text
 from tests.analyses.rows import category, operation
+from tests.worded import in_words
+
+low_efficiency = in_words(checks.low_efficiency)
+opportunity = in_words(checks.opportunity)
+helper_kernels = in_words(products.helper_kernels)
+quantized_without_gain = in_words(products.quantized_without_gain)
+repeated_reads = in_words(products.repeated_reads)
 
 BF16 = ["c10::BFloat16", "c10::BFloat16"]
 
@@ -234,7 +237,7 @@ def test_equal_products_of_one_module_are_to_be_merged() -> None:
 def test_a_narrower_type_is_advised_only_where_there_is_one(dtype: str, words: str) -> None:
     row = gemm(256, 4096, 4096, dtypes=[dtype] * 2, bound="memory")
     narrower = category("gemm", row).operations["narrower_note"][0]
-    assert words in narrower
+    assert words in to_text(resolve(narrower, {}))
 
 
 def test_helper_kernels_are_named() -> None:

@@ -8,10 +8,11 @@ import pytest
 from jarvis import impact
 from jarvis.analyses.chain_context import PART_OF_CHAIN
 from jarvis.analyses.operations import KERNEL_FLOOR_US
-from jarvis.findings import Finding, Priority, Status
+from jarvis.findings import Priority, Status
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from tests.builders import TraceBuilder, trace
+from tests.worded import Worded, worded
 
 TB_PER_S = 5.3
 """Bandwidth of the MI300X in ``hardware.toml``."""
@@ -57,9 +58,9 @@ def analysed(built: TraceBuilder, folder: Path) -> Run:
     return analyze(built.write(folder / "trace.json"), output_dir=folder / "run")
 
 
-def findings(run: Run) -> tuple[Finding, ...]:
+def findings(run: Run) -> list[Worded]:
     assert run.results["kernel_fusion"].status is Status.OK
-    return run.results["kernel_fusion"].findings
+    return worded(run.results["kernel_fusion"].findings)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_both_paths_are_specific(run: Run) -> None:
 
 
 def test_savings_are_not_added_to_those_of_the_kernels_inside(run: Run) -> None:
-    (chain,) = findings(run)
+    chain = findings(run)[0].finding
     inside = run.results["elementwise"].findings
     assert inside
     every = impact.disjoint_findings([chain, *inside])
@@ -155,7 +156,7 @@ def test_a_chain_in_front_of_a_product_is_none_of_attention(run: Run) -> None:
 
 def test_the_metrics_count_what_is_too_small_for_a_finding(tmp_path: Path) -> None:
     run = analysed(layers(1, us_of_gemm=20_000), tmp_path)
-    assert findings(run) == ()
+    assert findings(run) == []
     text = (tmp_path / "run" / "category_data" / "kernel_fusion_metrics.json").read_text()
     metrics = json.loads(text)
     assert (metrics["candidate_count"], metrics["estimated_count"]) == (1, 0)

@@ -6,9 +6,10 @@ import pytest
 from jarvis.analyses.system.multi_kernel import measure, prepare
 from jarvis.analyses.system.multi_kernel.communication import exposed_communication, poor_overlap
 from jarvis.analyses.system.multi_kernel.copies import memory_copies
-from jarvis.findings import Finding, Priority, Severity
+from jarvis.findings import Priority, Severity
 from jarvis.impact import disjoint_findings
 from tests.analyses.rows import operation, operations, system, table, totals
+from tests.worded import Worded, worded
 
 KEY = "multi_kernel"
 
@@ -23,7 +24,7 @@ def comm(exposed_ms: float, total_ms: float, compute_ms: float = 50.0, idle_ms: 
 )
 def test_exposed_communication_by_share_of_wall_time(exposed_ms: float, severity: Severity) -> None:
     base = comm(exposed_ms, exposed_ms, compute_ms=100.0 - exposed_ms)
-    (finding,) = exposed_communication(system(KEY, base))
+    (finding,) = worded(exposed_communication(system(KEY, base)))
     assert finding.severity is severity
     assert finding.impact.saved_ms.high == pytest.approx(exposed_ms)
     assert finding.impact.e2e_pct.high == pytest.approx(exposed_ms)
@@ -42,7 +43,7 @@ def test_little_exposure_is_no_finding(exposed_ms: float) -> None:
 def test_overlap_of_ten_milliseconds_of_communication(
     exposed_ms: float, severity: Severity
 ) -> None:
-    (finding,) = poor_overlap(system(KEY, comm(exposed_ms, 10.0)))
+    (finding,) = worded(poor_overlap(system(KEY, comm(exposed_ms, 10.0))))
     assert finding.severity is severity
     assert finding.evidence["Overlap (% of communication)"] == pytest.approx(100 - 10 * exposed_ms)
 
@@ -57,21 +58,21 @@ def test_good_overlap_and_hardly_any_communication_are_no_findings() -> None:
 
 def test_overlap_saves_no_more_than_the_compute_that_could_hide_it() -> None:
     # 30 of 40 ms exposed; 70 % hidden would leave 12, but only 15 - 10 = 5 ms of compute are free
-    (finding,) = poor_overlap(system(KEY, comm(30.0, 40.0, compute_ms=15.0)))
+    (finding,) = worded(poor_overlap(system(KEY, comm(30.0, 40.0, compute_ms=15.0))))
     assert finding.impact.saved_ms.high == pytest.approx(5.0)
     assert "Only 5.00 ms of compute" in finding.caveat
-    (finding,) = poor_overlap(system(KEY, comm(30.0, 40.0, compute_ms=90.0)))
+    (finding,) = worded(poor_overlap(system(KEY, comm(30.0, 40.0, compute_ms=90.0))))
     assert finding.impact.saved_ms.high == pytest.approx(18.0)
 
 
 def test_poor_overlap_of_negligible_communication_is_graded_but_not_urgent() -> None:
-    (finding,) = poor_overlap(system(KEY, comm(1.0, 1.0, compute_ms=99.0)))
+    (finding,) = worded(poor_overlap(system(KEY, comm(1.0, 1.0, compute_ms=99.0))))
     assert finding.severity is Severity.CRITICAL
     assert finding.priority is Priority.LOW
 
 
 def test_overlap_that_no_compute_could_improve_is_not_urgent() -> None:
-    (finding,) = poor_overlap(system(KEY, comm(30.0, 30.0, compute_ms=0.0)))
+    (finding,) = worded(poor_overlap(system(KEY, comm(30.0, 30.0, compute_ms=0.0))))
     assert finding.severity is Severity.CRITICAL
     assert finding.priority is Priority.LOW
 
@@ -83,9 +84,9 @@ def test_exposure_and_overlap_draw_on_the_same_time() -> None:
     assert len(disjoint_findings(both)) == 1
 
 
-def copies(*rows: dict, time_ms: float = 100.0) -> list[Finding]:
+def copies(*rows: dict, time_ms: float = 100.0) -> list[Worded]:
     tables = {"memory_copies": memory_copies_table(*rows)}
-    return list(memory_copies(system(KEY, totals(time_ms), tables=tables)))
+    return worded(memory_copies(system(KEY, totals(time_ms), tables=tables)))
 
 
 def memory_copies_table(*rows: dict) -> pl.DataFrame:
@@ -144,7 +145,7 @@ def test_copy_finding_says_cause_as_a_hypothesis_and_saves_exposed_time() -> Non
 
 def test_without_single_copies_the_totals_decide_and_the_limit_is_said() -> None:
     base = totals(90.0, exposed_copy_ms=10.1)
-    (finding,) = memory_copies(system(KEY, base))
+    (finding,) = worded(memory_copies(system(KEY, base)))
     assert finding.severity is Severity.CRITICAL
     assert "not available" in finding.caveat
 
@@ -213,7 +214,7 @@ def test_copies_name_their_operators_and_share_the_time_of_their_rows() -> None:
         {**single, "direction": "H2D", "operation_uid": 9, "launcher_name": "aten::to"},
     )
     tables = {"memory_copies": memory_copies_table(copy("D2D", 60, 5_000.0)), "gpu_work": work}
-    (finding,) = memory_copies(system(KEY, totals(100.0), tables=tables))
+    (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
     assert finding.evidence["Copied by"] == "2 x `aten::copy_`, 1 x `aten::clone`"
     assert finding.shared_uids == (3, 7)
 
@@ -222,7 +223,7 @@ def test_copies_name_their_operators_and_share_the_time_of_their_rows() -> None:
 def test_advice_on_gradients_needs_a_backward_pass(direction: str, is_gradient: bool) -> None:
     rows = operations(operation("aten::mm", time_us=10.0, direction=direction))
     data = system(KEY, comm(30.0, 40.0), tables={"operations": rows})
-    for finding in (*exposed_communication(data), *poor_overlap(data)):
+    for finding in worded((*exposed_communication(data), *poor_overlap(data))):
         assert ("backward pass" in finding.algorithmic) is is_gradient
 
 
@@ -232,16 +233,16 @@ def test_copies_through_pageable_memory_are_counted() -> None:
     rows = [{**single, "direction": "H2D", **kind} for kind in (pinned, pageable, pageable)]
     tables = {"memory_copies": memory_copies_table(copy("H2D", 60, 5_000.0))}
     tables["gpu_work"] = table("gpu_work", *rows)
-    (finding,) = memory_copies(system(KEY, totals(100.0), tables=tables))
+    (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
     assert finding.evidence["Copies from or to pageable memory"] == 2
     tables["gpu_work"] = table("gpu_work", rows[0])
-    (finding,) = memory_copies(system(KEY, totals(100.0), tables=tables))
+    (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
     assert "Copies from or to pageable memory" not in finding.evidence
 
 
 def test_without_single_events_the_totals_speak_and_the_limits_are_said() -> None:
     data = system(KEY, comm(30.0, 40.0))
-    (finding,) = exposed_communication(data)
+    (finding,) = worded(exposed_communication(data))
     assert "sizes" in finding.caveat
     assert "all ranks" in finding.capture
     metrics = measure(data)
@@ -255,10 +256,10 @@ def collective(dur_us: float, message_mb: float, count: int = 1, **values) -> li
     return [row | {"uid": uid, "group_size": 8} | values for uid in range(count)]
 
 
-def exposed(rows: list[dict]) -> Finding:
+def exposed(rows: list[dict]) -> Worded:
     work = gpu_work(*(("communication", 0, 1_000_000, True),) * len(rows))
     tables = {"gpu_work": work, "collectives": table("collectives", *rows)}
-    (finding,) = exposed_communication(system(KEY, comm(30.0, 40.0), tables=tables))
+    (finding,) = worded(exposed_communication(system(KEY, comm(30.0, 40.0), tables=tables)))
     return finding
 
 

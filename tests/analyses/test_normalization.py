@@ -5,23 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.analyses.bandwidth import slow_kernel
-from jarvis.analyses.checks import low_efficiency
-from jarvis.analyses.compute.batchnorm import measure
+from jarvis.analyses import bandwidth, checks, unmodelled
+from jarvis.analyses.compute.batchnorm import estimates, measure
 from jarvis.analyses.compute.batchnorm.estimates import (
     BACKWARD,
     INFERENCE,
     TRAINING,
-    estimated_bandwidth,
     estimated_bytes,
 )
-from jarvis.analyses.unmodelled import no_perf_model
 from jarvis.pipeline import analyze
 from jarvis.workspace import RunPaths
 from tests.analyses.rows import category, operation, totals
 from tests.analyses.test_elementwise import baseline
 from tests.analyses.test_runner import report, run
 from tests.builders import trace
+from tests.worded import in_words, worded
+
+slow_kernel = in_words(bandwidth.slow_kernel)
+low_efficiency = in_words(checks.low_efficiency)
+estimated_bandwidth = in_words(estimates.estimated_bandwidth)
+no_perf_model = in_words(unmodelled.no_perf_model)
 
 NCHW = "((200704, 3136, 56, 1), (64,))"
 NHWC = "((200704, 1, 3584, 64), (64,))"
@@ -125,7 +128,7 @@ def test_batch_normalization_on_recorded_statistics_is_folded() -> None:
     ],
 )
 def test_few_channels_for_one_block_each(values: dict, units: int | None, is_said: bool) -> None:
-    hypothesis = column("hypothesis", norm(**values), compute_units=units)
+    hypothesis = low(norm(**values), compute_units=units).hypothesis
     assert (hypothesis is not None) is is_said
     if is_said:
         assert "64 of 304 compute units" in hypothesis
@@ -234,7 +237,7 @@ def test_a_trace_with_a_slow_batch_normalization(tmp_path: Path) -> None:
     values = ["", "", "", "", "", "True", "0.1", "1e-05", "True"]
     builder.op("aten::batch_norm", arguments, concrete=values).launches(NATIVE, us=2000)
     found = analyze(builder.write(tmp_path / "trace.json"), output_dir=tmp_path / "run")
-    (card,) = found.results["batchnorm"].findings
+    (card,) = worded(found.results["batchnorm"].findings)
     assert card.title == "Far below the bandwidth baseline: `aten::batch_norm`"
     assert card.impact.target_pct == pytest.approx(37.0, abs=0.01)
     assert "401,408 positions of a channel" in card.algorithmic

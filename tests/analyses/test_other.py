@@ -7,6 +7,7 @@ from jarvis.analyses.checks import low_efficiency, no_perf_model
 from jarvis.analyses.compute.other import miscategorised
 from jarvis.findings import Priority
 from tests.analyses.rows import category, operation
+from tests.worded import worded
 
 
 def column(name: str, row: dict) -> object:
@@ -74,17 +75,17 @@ def test_a_rotary_embedding_is_told_by_its_call_site() -> None:
         input_dims="(((16, 16, 559, 32), (16, 16, 559, 32)), ())",
         input_types="('TensorList', 'Scalar')",
     )
-    (finding,) = low_efficiency(category("other", row))
+    (finding,) = worded(low_efficiency(category("other", row)))
     assert finding.title.endswith("(rotary embedding)")
     assert "`models/qwen.py(61): rotate_half`" in finding.algorithmic
     assert "48 calls" in finding.algorithmic
-    (plain,) = low_efficiency(category("other", other("aten::cat")))
+    (plain,) = worded(low_efficiency(category("other", other("aten::cat"))))
     assert plain.title.endswith("`aten::cat` (concatenation)")
     assert "rotary" not in plain.algorithmic
 
 
 def test_looking_up_an_index_is_a_matter_of_memory() -> None:
-    (finding,) = low_efficiency(category("other", other("aten::index_select", count=3)))
+    (finding,) = worded(low_efficiency(category("other", other("aten::index_select", count=3))))
     assert "memory decides" in finding.issue
     assert "real indices" in finding.kernel
     assert "repeated indices" in finding.caveat
@@ -92,7 +93,7 @@ def test_looking_up_an_index_is_a_matter_of_memory() -> None:
 
 def test_one_rank_does_not_explain_communication() -> None:
     row = other("vllm::all_reduce", pct_roofline=None, bound=None, input_dims="((8,),)")
-    (finding,) = no_perf_model(category("other", row))
+    (finding,) = worded(no_perf_model(category("other", row)))
     assert "one rank shows" in finding.algorithmic
     assert "perf model" not in finding.kernel
     assert "every rank" in finding.capture
@@ -103,7 +104,7 @@ GEMM_KERNEL = [("Cijk_Alik_Bljk_MT64x64x64", 1000.0)]
 
 def test_an_operator_that_belongs_to_another_category() -> None:
     row = other("mylib::fused_linear", kernels=GEMM_KERNEL, count=5)
-    (finding,) = miscategorised(category("other", row))
+    (finding,) = worded(miscategorised(category("other", row)))
     assert finding.title == "Looks like GEMM: `mylib::fused_linear`"
     assert finding.priority is Priority.LOW
     assert finding.impact is None
@@ -129,7 +130,7 @@ def test_near_misses_of_another_category(row: dict) -> None:
 
 def test_a_value_that_the_host_reads() -> None:
     row = other("aten::_local_scalar_dense", pct_roofline=None, bound=None, input_dims="((),)")
-    (finding,) = no_perf_model(category("other", row))
+    (finding,) = worded(no_perf_model(category("other", row)))
     assert "makes the host wait" in finding.algorithmic
     assert "asynchronous copy" in finding.kernel
     assert "which line reads the value" in finding.capture

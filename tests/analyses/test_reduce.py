@@ -2,18 +2,20 @@
 
 import pytest
 
-from jarvis.analyses import load_analyses
+from jarvis.analyses import bandwidth, checks, load_analyses
 from jarvis.analyses.access import reduced_dims
-from jarvis.analyses.bandwidth import slow_kernel
-from jarvis.analyses.checks import low_efficiency, opportunity
 from jarvis.analyses.claims import claim_operations
 from jarvis.analyses.compute.reduce import measure
-from jarvis.findings import Finding
 from jarvis.perf_report import PerfReport
 from tests.analyses.rows import MI300X, category, operation
 from tests.analyses.test_elementwise import baseline
 from tests.analyses.test_runner import report, run
 from tests.builders import trace
+from tests.worded import Worded, in_words
+
+slow_kernel = in_words(bandwidth.slow_kernel)
+low_efficiency = in_words(checks.low_efficiency)
+opportunity = in_words(checks.opportunity)
 
 LONG_ROWS = {"input_dims": "((8192, 1024),)", "input_strides": "((1024, 1),)"}
 INNER = {"concrete_inputs": "('', '[-1]', 'False')"}
@@ -30,7 +32,7 @@ def column(name: str, made: dict, **options) -> object:
     return category("reduce", made, **options).operations[name][0]
 
 
-def low(made: dict, **options) -> Finding:
+def low(made: dict, **options) -> Worded:
     (card,) = low_efficiency(category("reduce", made, **options))
     return card
 

@@ -2,8 +2,11 @@
 
 import pytest
 
-from jarvis.analyses.checks import low_efficiency
+from jarvis.analyses import checks
 from tests.analyses.rows import category, operation
+from tests.worded import in_words
+
+low_efficiency = in_words(checks.low_efficiency)
 
 MODULE, NORM = ["DistributedDataParallel_0"], ["DistributedDataParallel_0", "BatchNorm2d_0"]
 VECTOR = "((64,), (64,))"

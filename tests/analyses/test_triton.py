@@ -5,8 +5,9 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.analyses.checks import low_efficiency, no_perf_model, opportunity
 from jarvis.analyses.compute.triton import many_short_kernels
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Priority
 from tests.analyses.rows import category, operation, totals
+from tests.worded import Worded, worded
 
 RMSNORM = "triton_red_fused_add_mean_mul_pow_rsqrt_0"
 SILU = "triton_poi_fused__unsafe_view_mul_silu_2"
@@ -17,11 +18,11 @@ def kernel(name: str = SILU, pct: float | None = 20.0, **values) -> dict:
     return operation(name, **(row | values))
 
 
-def found(row: dict) -> Finding | None:
+def found(row: dict) -> Worded | None:
     data = category("triton", row, top={1})
     findings = [*low_efficiency(data), *opportunity(data)]
     assert len(findings) <= 1
-    return findings[0] if findings else None
+    return Worded(findings[0]) if findings else None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_finding_names_the_operators_that_were_fused() -> None:
 
 def test_an_unknown_kernel_is_compared_with_a_library() -> None:
     row = kernel("my_triton_kernel", None, input_dims="((8, 4),)", count=4)
-    (finding,) = no_perf_model(category("triton", row))
+    (finding,) = worded(no_perf_model(category("triton", row)))
     assert "library operator" in finding.algorithmic
     assert "4 calls take 0.500 ms each" in finding.algorithmic
     assert "extension" in finding.kernel
@@ -94,7 +95,7 @@ def short(number: int, **values) -> dict:
     ids=["100 calls", "90 calls", "10 µs each", "one kernel", "0.9% of compute", "0.5% each"],
 )
 def test_many_short_kernels(rows: list[dict], is_found: bool) -> None:
-    findings = list(many_short_kernels(category("triton", *rows)))
+    findings = worded(many_short_kernels(category("triton", *rows)))
     assert bool(findings) == is_found
     for finding in findings:
         assert "10 compiled kernels" in finding.issue

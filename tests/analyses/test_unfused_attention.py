@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.findings import Finding, Status
+from jarvis.findings import Status
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from tests.builders import TraceBuilder, trace
 from tests.perf_report.test_attention_groups import fused, layers, no_product_after, no_softmax
+from tests.worded import Worded, worded
 
 GROUP_MS = 3 * (100 + 10 + 20 + 30 + 5 + 90) / 1000
 
@@ -19,8 +20,9 @@ def analysed(built: TraceBuilder, folder: Path, device: str = "AMD Instinct MI30
     return analyze(built.write(folder / "trace.json"), output_dir=folder / "run")
 
 
-def findings(run: Run) -> list[Finding]:
-    return [f for f in run.results["sdpa_fwd"].findings if f.check == "unfused_attention"]
+def findings(run: Run) -> list[Worded]:
+    found = worded(run.results["sdpa_fwd"].findings)
+    return [f for f in found if f.check == "unfused_attention"]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def test_both_paths_are_named(run: Run) -> None:
 def test_products_of_one_shape_around_it_have_advice_of_their_own(run: Run) -> None:
     projections = [
         finding
-        for finding in run.results["gemm"].findings
+        for finding in worded(run.results["gemm"].findings)
         if {row.name for row in finding.operations} <= {"aten::addmm", "aten::mm"}
     ]
     assert len(projections) == 2

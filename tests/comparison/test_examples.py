@@ -6,6 +6,7 @@ from jarvis.comparison import Comparison, compare
 from jarvis.hardware import HardwareSpec, load_hardware
 from tests.builders import TraceBuilder, trace
 from tests.comparison.sides import FAST, SLOW, side
+from tests.worded import Worded, worded
 
 TINY = [[37632, 8, 64], [37632, 64, 8]]
 SCORES = [[256, 16, 1024, 1024], [], []]
@@ -45,7 +46,7 @@ def test_tiny_batched_products_far_slower_than_the_hardware_explains() -> None:
     assert row["difference_pct"] == pytest.approx(2698, abs=1)
     assert row["outcome"] == "much slower"
     assert "choice or the tuning of its kernels" in row["explanation"]
-    (finding,) = found.findings
+    (finding,) = worded(found.findings)
     assert finding.title == "`aten::bmm` is much slower than the hardware explains"
     assert finding.evidence["Slower (%)"] == pytest.approx(100 * (13.71 / 0.49 - 1))
     assert finding.evidence["Expected (%)"] == pytest.approx(100 * (3350 / 5300 - 1))
@@ -99,11 +100,12 @@ def test_work_that_only_the_target_does_is_a_finding() -> None:
         return builder
 
     found = compare(side(with_casts(3), FAST), side(with_casts(0), FAST))
-    (finding,) = found.findings
+    (finding,) = worded(found.findings)
     assert finding.check == "only_in_target"
     assert finding.impact is not None
     assert finding.impact.saved_ms.high == pytest.approx(1.2)
     assert "`aten::copy_`" in finding.issue
+    assert finding.kernel.startswith("Replay `aten::copy_` and make `cast` faster")
 
 
 def test_two_workloads_make_no_findings_of_what_one_does_alone() -> None:
@@ -218,7 +220,8 @@ def test_kernels_that_an_operation_is_lowered_to() -> None:
 
 
 def test_a_finding_says_what_differs_and_how_much_the_hardware_explains() -> None:
-    finding = on_gpus(call("aten::bmm", TINY, 13_710), call("aten::bmm", TINY, 490)).findings[0]
+    found = on_gpus(call("aten::bmm", TINY, 13_710), call("aten::bmm", TINY, 490))
+    finding = Worded(found.findings[0])
     assert finding.issue == (
         "On the target `aten::bmm` takes 13.7 ms in 1 call, 2698.0% longer than the 0.490 ms of "
         "the reference for as many, where the two GPUs explain 0.310 ms, 36.8% shorter. 13.4 ms "
@@ -242,7 +245,7 @@ def test_what_the_reference_fuses_is_a_finding_of_its_own(
 
     target = norm(("custom::square", 300), ("custom::mean", 200), ("custom::scale", 400))
     found = compare(side(target, hardware[0]), side(norm(("custom::norm", 450)), hardware[1]))
-    (finding,) = found.findings
+    (finding,) = worded(found.findings)
     assert finding.check == "fused_on_reference"
     assert finding.title == "`Norm`: the reference needs fewer kernels"
     assert finding.evidence["Launches per call"] == pytest.approx(3)
@@ -273,7 +276,8 @@ def test_a_finding_about_short_calls_of_the_reference_says_what_it_is_held_to() 
             builder.op("aten::mm", [[8, 8], [8, 8]]).launches("k", us=us)
         return builder
 
-    (finding,) = compare(side(call_often(30), FAST), side(call_often(5), SLOW)).findings
+    found = compare(side(call_often(30), FAST), side(call_often(5), SLOW))
+    (finding,) = worded(found.findings)
     assert finding.evidence["Expected (%)"] == pytest.approx(0)
     assert "where the two GPUs explain no difference" in finding.issue
     assert "On one side launching decides" in (finding.caveat or "")

@@ -15,6 +15,7 @@ from jarvis.findings import Finding
 from jarvis.pipeline import compare
 from jarvis.run import Run
 from tests.recorded_runs import RecordedRun
+from tests.worded import Worded
 
 csv.field_size_limit(10**9)
 
@@ -231,14 +232,14 @@ def check_finding(finding: Finding, rows: list[dict], compute_ms: float) -> None
     assert saved.mid == pytest.approx((sure_ms + gap_ms) / 2)
     assert share.high == pytest.approx(100 * gap_ms / compute_ms)
     facts = finding.evidence
-    assert facts["GPU time (ms)"] == pytest.approx(time_ms)
-    assert facts["Slower (%)"] == pytest.approx(100 * (time_ms / as_many_ms - 1))
+    assert facts["gpu_time_ms"] == pytest.approx(time_ms)
+    assert facts["slower_pct"] == pytest.approx(100 * (time_ms / as_many_ms - 1))
     attainable_ms = sum(row["attainable_ms"] for row in rows)
-    assert facts["Expected (%)"] == pytest.approx(100 * (attainable_ms / as_many_ms - 1))
+    assert facts["expected_pct"] == pytest.approx(100 * (attainable_ms / as_many_ms - 1))
 
 
 def test_attention_is_what_to_look_at_in_both_pairs(pair: Pair) -> None:
-    first = pair[1].findings[0]
+    first = Worded(pair[1].findings[0])
     assert "flash_attention" in first.title
     assert first.title.endswith("is much slower than the hardware explains")
     assert "attn_fwd" in first.kernel

@@ -441,7 +441,7 @@ def test_idle_time_comes_first_in_the_system_tier(sample: Analysed) -> None:
 
 
 def fusion_of(run: Run, **values: Any) -> tuple[Finding, dict[str, Any]]:
-    """A finding about the first rows of elementwise, and what its analysis estimates for it."""
+    """A finding about the first rows of elementwise, and what its analysis measures of it."""
     row = run.category_operations("elementwise").row(0, named=True)
     gain = bounded_impact(
         2.0,
@@ -449,30 +449,36 @@ def fusion_of(run: Run, **values: Any) -> tuple[Finding, dict[str, Any]]:
         compute_ms=run.manifest.totals.compute_time_ms,
         total_ms=run.manifest.totals.total_time_ms,
     )
-    name, rated = values.pop("name"), values.pop("confidence")
+    name, rated, instances = (values.pop(key) for key in ("name", "confidence", "instances"))
     finding = finding_of(
         run.results["kernel_fusion"],
         row,
         operations=(),
         shared_uids=(row["uid"],),
         title=f"Unfused chain: `{name}`",
-        evidence={"Confidence": f"{rated}: for a reason"},
+        evidence={"gpu_time_ms": gain.time_ms, "instances": instances},
         impact=gain,
         **values,
     )
-    estimate = {
-        "operation": name,
-        "saved_ms": gain.saved_ms.mid,
+    chain = {
+        "time_ms": gain.time_ms,
+        "instance_count": instances,
+        "confidence": rated,
         "modeled_kernel_count": 3,
         "kernel_count": 4,
     }
-    return finding, estimate
+    return finding, chain
 
 
 def test_fusion_is_ordered_by_confidence_and_says_what_the_models_cover(sample: Analysed) -> None:
     low, high = (
-        fusion_of(sample.run, name=name, confidence=confidence, saved_ms=saved_ms)
-        for name, confidence, saved_ms in (("Unsure", "low", 1.0), ("Sure", "high", 0.5))
+        fusion_of(
+            sample.run, name=name, confidence=confidence, saved_ms=saved_ms, instances=instances
+        )
+        for name, confidence, saved_ms, instances in (
+            ("Unsure", "low", 1.0, 2),
+            ("Sure", "high", 0.5, 3),
+        )
     )
     quiet = {k: r.model_copy(update={"findings": ()}) for k, r in sample.run.results.items()}
     row = sample.run.category_operations("elementwise").row(0, named=True)
@@ -482,7 +488,7 @@ def test_fusion_is_ordered_by_confidence_and_says_what_the_models_cover(sample: 
         update={
             "status": Status.OK,
             "findings": (low[0], high[0]),
-            "metrics": {"impact_estimates": [low[1], high[1]]},
+            "metrics": {"candidates": [low[1], high[1]], "impact_estimates": [low[1], high[1]]},
         }
     )
     text = analysis_markdown(changed(sample.run, results=quiet), sample.root)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from jarvis.findings import Finding, Priority
+from jarvis.findings import Priority
 from jarvis.reports.details import details_of
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.ranking import recommendations
@@ -13,6 +13,7 @@ from jarvis.workspace import RunPaths
 from tests.analyses.rows import totals
 from tests.reports.conftest import Analysed
 from tests.reports.test_markdown_reports import changed, finding, section, with_findings
+from tests.worded import Worded, worded
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +26,8 @@ def rough(busy: Analysed) -> str:
     return busy.text("standalone_analysis_rough.md")
 
 
-def findings(busy: Analysed) -> list[Finding]:
-    found = [f for result in busy.run.results.values() for f in result.findings]
+def findings(busy: Analysed) -> list[Worded]:
+    found = [f for result in busy.run.results.values() for f in worded(result.findings)]
     assert len(found) > 5
     return found
 

@@ -21,6 +21,7 @@ from tests.analyses.test_multi_kernel import comm, copy, memory_copies_table
 from tests.reports.conftest import Analysed
 from tests.reports.test_markdown_reports import finding, section, with_findings
 from tests.requirements.conftest import COPIES
+from tests.worded import worded
 
 KEY = "multi_kernel"
 TRAINING = {"operations": operations(operation("aten::mm", time_us=10.0, direction="backward"))}
@@ -65,7 +66,7 @@ def test_findings_are_about_the_system_and_about_no_single_kernel(busy: Analysed
     assert result.tier == "system"
     assert result.findings
     assert all(f.operations == () for f in result.findings)
-    assert all("Efficiency" not in key for f in result.findings for key in f.evidence)
+    assert all("Efficiency" not in key for f in worded(result.findings) for key in f.evidence)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_only_exposed_communication_is_on_the_critical_path() -> None:
 
 def test_each_symptom_has_its_usual_remedies() -> None:
     def both(found: Any) -> str:
-        (card,) = found
+        (card,) = worded(found)
         return f"{card.hypothesis} {card.algorithmic} {card.kernel}".lower()
 
     def copies(direction: str) -> str:
@@ -195,7 +196,8 @@ def test_technical_details_list_collectives_and_all_directions(text: str) -> Non
 
 
 def test_collectives_are_told_with_types_and_sizes_of_one_rank_only(busy: Analysed) -> None:
-    card = next(f for f in busy.run.results[KEY].findings if f.check == "exposed_communication")
+    findings = worded(busy.run.results[KEY].findings)
+    card = next(f for f in findings if f.check == "exposed_communication")
     assert card.evidence["Largest by time"].startswith("1 x allreduce of 2.10 MB over 8 ranks")
     assert card.evidence["Total communication (ms)"] == pytest.approx(3.0)
     assert card.caveat is not None
@@ -226,6 +228,6 @@ def test_a_pattern_of_low_priority_sends_nobody_to_an_item(busy: Analysed) -> No
 
 
 def test_single_gaps_are_left_to_a_timeline_viewer() -> None:
-    (card,) = gpu_idle(system("cpu_idle", totals(40.0, idle_ms=60.0)))
+    (card,) = worded(gpu_idle(system("cpu_idle", totals(40.0, idle_ms=60.0))))
     assert card.caveat is not None
     assert "open the trace in a timeline viewer such as Perfetto to see each gap" in card.caveat

@@ -4,18 +4,21 @@ import re
 
 import pytest
 
-from jarvis.analyses import load_analyses
-from jarvis.analyses.checks import low_efficiency
-from jarvis.analyses.compute.convolution import layout_transposes
-from jarvis.findings import Finding
+from jarvis.analyses import checks, load_analyses
+from jarvis.analyses.compute import convolution
+from jarvis.messages import tables
 from tests.analyses.rows import category, operation
 from tests.analyses.test_convolution import conv
 from tests.analyses.test_gemm import gemm
 from tests.reports.conftest import Analysed
 from tests.test_language import CLAIMS, VENDOR_WORDS, own_words
+from tests.worded import Worded, in_words
+
+low_efficiency = in_words(checks.low_efficiency)
+layout_transposes = in_words(convolution.layout_transposes)
 
 
-def product(**values: object) -> Finding:
+def product(**values: object) -> Worded:
     (found,) = low_efficiency(category("gemm", gemm(4096, 4096, 4096, **values)))
     return found
 
@@ -131,12 +134,8 @@ def test_vendors_stand_in_quoted_names_only(busy: Analysed) -> None:
 
 
 def test_libraries_are_named_by_what_they_do() -> None:
-    advice = [
-        text
-        for analysis in load_analyses().values()
-        for one in analysis.advice.values()
-        for text in (one.reason, one.algorithmic, one.kernel)
-    ]
-    assert any("DNN library" in text for text in advice)
-    assert any("GPU graph" in text for text in advice)
-    assert not [text for text in advice if VENDOR_WORDS.search(own_words(text))]
+    load_analyses()
+    texts = [text for table in tables().values() for text in table.values()]
+    assert any("DNN library" in text for text in texts)
+    assert any("GPU graph" in text for text in texts)
+    assert not [text for text in texts if VENDOR_WORDS.search(own_words(text))]

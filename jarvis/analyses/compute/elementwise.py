@@ -1,6 +1,7 @@
 """Elementwise: arithmetic, copies, casts and activations, bound by memory bandwidth."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import polars as pl
 from pydantic import JsonValue
@@ -23,8 +24,8 @@ from jarvis.analyses.operations import (
     OperationGroup,
 )
 from jarvis.analyses.tiny_tensors import owner_advice
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.findings import Finding, Priority
+from jarvis.messages import NAMES_SHOWN, MessageTable
 from jarvis.schemas import FLAG, TEXT, Column
 
 SMALL_BYTES = 2**20
@@ -69,9 +70,9 @@ neighbouring elements at once have ``vectorized`` in their name."""
 ADVICE = {
     "strided": Advice(
         rule="operands of one shape lie in different orders in memory, or have gaps",
-        reason="its operands lie in different orders in memory (strides {strides_text}), so that "
-        "one of them is walked in jumps",
-        algorithmic="{order_advice}",
+        reason="its operands lie in different orders in memory (strides {strides:joined  and }), "
+        "so that one of them is walked in jumps",
+        algorithmic="{order_advice:message}",
         kernel="Give a replay package of {arguments} with its strides to the kernel team: a tiled "
         "transposition reads and writes both operands in long runs.",
     ),
@@ -79,7 +80,7 @@ ADVICE = {
         rule="a copy between dtypes",
         reason="a cast in a pass of its own ({arguments}), which the operator before or after it "
         "could do on the way",
-        algorithmic="{chain}",
+        algorithmic="{chain:message}",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should read "
         "several neighbouring elements at once.",
         expected_pct=bandwidth.SIMPLE_PCT,
@@ -88,22 +89,23 @@ ADVICE = {
         rule="operands of different shapes",
         reason="one operand is smaller and repeated ({arguments}), which vectorized kernels do not "
         "take",
-        algorithmic="{chain}",
+        algorithmic="{chain:message}",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should keep the "
         "smaller operand at hand and read the larger one several elements at once.",
     ),
     "small tensor": Advice(
         rule=f"less than {SMALL_BYTES // 2**20} MB per call, yet not launch bound",
-        reason="{moved} per call are too little for the memory bandwidth to matter; the shortest "
-        f"kernels take about {KERNEL_FLOOR_US:.0f} µs and this one {{call_text}}",
-        algorithmic="{chain}",
+        reason="{moved_bytes} per call are too little for the memory bandwidth to matter; the "
+        "shortest "
+        f"kernels take about {KERNEL_FLOOR_US:.0f} µs and this one {{call_time_ms}}",
+        algorithmic="{chain:message}",
         kernel="Check in a replay package of {arguments} how many blocks {kernel} starts: a small "
         "tensor must still occupy the whole GPU.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, contiguous operands of one shape and dtype",
         reason="a plain pass over contiguous memory should use most of the bandwidth",
-        algorithmic="{chain}",
+        algorithmic="{chain:message}",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} walks contiguous "
         "memory and has no reason to stay below what copies reach.",
         expected_pct=bandwidth.SIMPLE_PCT,
@@ -111,22 +113,55 @@ ADVICE = {
     "tiny tensors": Advice(
         rule=f"launch bound, no neighbours, less than {TINY_BYTES // 2**10} kB per call "
         f"({SMALL_BYTES // 2**20} MB outside all modules)",
-        reason="the heaviest call moves {moved} in {call_text}, where the shortest kernels take "
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, where the shortest "
+        "kernels take "
         f"about {KERNEL_FLOOR_US:.0f} µs however little they do",
-        algorithmic="{owner_advice}",
+        algorithmic="{owner_advice:message}",
         kernel="Use one multi-tensor (foreach) call in place of the {calls} of {kernel}; tuning "
         "the single kernel gains little.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="the heaviest call moves {moved} in {call_text}, where the shortest kernels take "
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, where the shortest "
+        "kernels take "
         f"about {KERNEL_FLOOR_US:.0f} µs however little they do, so launching decides, not the "
         "bandwidth",
-        algorithmic="{chain}",
-        kernel="Leave {kernel} as it is: at {mean_time} per call tuning gains little, and only a "
-        "launch that does the work of its neighbours too helps.",
+        algorithmic="{chain:message}",
+        kernel="Leave {kernel} as it is: at {mean_time_ms} per call tuning gains little, and only "
+        "a launch that does the work of its neighbours too helps.",
     ),
 }
+
+MESSAGES = MessageTable(
+    "elementwise",
+    {
+        "general_path": "The kernel's name is that of the general path, which works out a place in "
+        "memory for every element, not of the vectorized one.",
+        "at_place": " in {called_from:name}",
+        "alone": "Fuse {name} into what makes its input or reads its result{at_place:message}.",
+        "chain": f"Fuse it with {{neighbours:names {NEIGHBOURS_SHOWN}}}"
+        "{more_neighbours:more}{at_place:message}, so that the data crosses memory once; the "
+        "kernel fusion analysis measures the chain.",
+        "order.copy": "Do without the reordering{at_place:message}: let what reads the result take "
+        "the strides as they are, or write the tensor in the wanted order when it is made.",
+        "order.operands": "Make its operands in one memory order{at_place:message}, so that all "
+        "are walked in one sweep.",
+        "many.title": "{calls:,} elementwise calls",
+        "many.issue": "{calls:,} elementwise calls ({top:list}{more_operators:more}) take "
+        "{mean_us:number} µs of GPU time on average, {time_ms} together ({compute_pct} of "
+        "compute).",
+        "many.times": "{name} {times:,} times",
+        "many.algorithmic": "Compile the model or fuse by hand where the {operators} operators "
+        "follow each other; {first} is where to start.",
+        "many.kernel": "Multi-tensor (foreach) calls take lists of tensors at once: the "
+        "{launches} can become a few for parameters and statistics of the same kind.",
+        "many.caveat": "The saving is not quantified here: the cards of the operators count it.",
+        "many.verify": "Record the trace again: the category must have fewer than {calls} for the "
+        "same number of steps.",
+        "many.capture": "Record with `with_stack=True` to see which lines of the model make the "
+        "calls of {name}.",
+    },
+)
 
 DETAILS = (
     Column("op_type", "Type", TEXT, meaning="what the operator does"),
@@ -147,8 +182,14 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
             dtype=pl.String,
         ),
         is_baseline=pl.col("uid").is_in(baseline_rows(rows)["uid"].to_list()),
-        strides_text=pl.col("input_strides").str.extract_all(STRIDES).list.join(" and "),
-        call_text=(pl.col("kernel_time_us_mean") / 1000).map_elements(ms, return_dtype=pl.String),
+        strides=pl.col("input_strides").str.extract_all(STRIDES),
+        call_time_ms=pl.coalesce(
+            "kernel_time_us_mean", pl.col("kernel_time_us") / pl.col("operation_count")
+        )
+        / 1000,
+        at_place=pl.when(pl.col("called_from") != "")
+        .then(pl.lit(MESSAGES.id("at_place")))
+        .otherwise(pl.lit("")),
     )
     is_general = pl.col("main_kernel").str.to_lowercase().str.contains(GENERAL_KERNEL)
     return described.with_columns(
@@ -157,10 +198,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         owner_advice=owner_advice(rows),
         **{
             HYPOTHESIS: pl.when(is_general & ~pl.col("is_launch_bound")).then(
-                pl.lit(
-                    "The kernel's name is that of the general path, which works out a place in "
-                    "memory for every element, not of the vectorized one."
-                )
+                pl.lit(MESSAGES.id("general_path"))
             )
         },
     )
@@ -182,7 +220,10 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
         .agg(pl.col("operation_count").sum(), pl.col("kernel_time_us").sum())
         .sort("operation_count", "name", descending=[True, False])
     )
-    top = [f"{quoted(name)} {count:,} times" for name, count, _ in by_name.rows()]
+    top = [
+        MESSAGES("many.times", name=name, times=count)
+        for name, count, _ in by_name.head(NAMES_SHOWN).rows()
+    ]
     mean_us = 1000 * group.time_ms / group.calls
     launching_us = float(data.operations.filter("is_launch_bound")["kernel_time_us"].sum())
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
@@ -190,32 +231,33 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
     yield Finding(
         check="many_calls",
         category=data.key,
-        title=f"{group.calls:,} elementwise calls",
+        title=MESSAGES("many.title", calls=group.calls),
         operations=group.operations,
         evidence={
-            "Calls": group.calls,
-            "Launches": group.launches,
-            "Operators": by_name.height,
-            "Mean GPU time per call (µs)": mean_us,
-            GPU_TIME: group.time_ms,
-            "Share of compute (%)": group.compute_pct,
-            "Launch-bound time (% of category)": impact.share_pct(
-                launching_us / 1000, group.time_ms
-            ),
+            "calls": group.calls,
+            "launches": group.launches,
+            "operators": by_name.height,
+            "mean_gpu_time_us": mean_us,
+            "gpu_time_ms": group.time_ms,
+            "compute_pct": group.compute_pct,
+            "launch_bound_pct": impact.share_pct(launching_us / 1000, group.time_ms),
         },
-        issue=f"{group.calls:,} elementwise calls ({listed(top)}) take {number(mean_us)} µs of GPU "
-        f"time on average, {ms(group.time_ms)} together ({pct(group.compute_pct)} of compute).",
-        algorithmic=f"Compile the model or fuse by hand where the {by_name['name'].len()} "
-        f"operators follow each other; {top[0]} is where to start.",
-        kernel=f"Multi-tensor (foreach) calls take lists of tensors at once: the {group.launches:,}"
-        " launches can become a few for parameters and statistics of the same kind.",
+        issue=MESSAGES(
+            "many.issue",
+            calls=group.calls,
+            top=top,
+            more_operators=by_name.height - len(top),
+            mean_us=mean_us,
+            time_ms=group.time_ms,
+            compute_pct=group.compute_pct,
+        ),
+        algorithmic=MESSAGES("many.algorithmic", operators=by_name.height, first=top[0]),
+        kernel=MESSAGES("many.kernel", launches=group.launches),
         priority_local=priority,
         priority=priority,
-        caveat="The saving is not quantified here: the cards of the operators count it.",
-        verify=f"Record the trace again: the category must have fewer than "
-        f"{counted(group.calls, 'call')} for the same number of steps.",
-        capture="Record with `with_stack=True` to see which lines of the model make the calls of "
-        f"{quoted(by_name['name'][0])}.",
+        caveat=MESSAGES("many.caveat"),
+        verify=MESSAGES("many.verify", calls=group.calls),
+        capture=MESSAGES("many.capture", name=by_name["name"][0]),
     )
 
 
@@ -276,29 +318,20 @@ def _pattern() -> pl.Expr:
 
 
 def _order_advice() -> pl.Expr:
-    """How to do without operands of different memory orders."""
-    place = pl.coalesce(pl.format(" in `{}`", "called_from"), pl.lit(""))
+    """Id of the message: how to do without operands of different memory orders."""
+    is_copy = pl.col("op_class").is_in(["copy", "cast"])
     return (
-        pl.when(pl.col("op_class").is_in(["copy", "cast"]))
-        .then(
-            pl.format(
-                "Do without the reordering{}: let what reads the result take the strides as they "
-                "are, or write the tensor in the wanted order when it is made.",
-                place,
-            )
-        )
-        .otherwise(
-            pl.format(
-                "Make its operands in one memory order{}, so that all are walked in one sweep.",
-                place,
-            )
-        )
+        pl.when(is_copy)
+        .then(pl.lit(MESSAGES.id("order.copy")))
+        .otherwise(pl.lit(MESSAGES.id("order.operands")))
     )
 
 
 def _chains(rows: pl.DataFrame) -> pl.DataFrame:
-    """``chain``: what to fuse each row with, and whether it ``has_neighbours``: operators of this
-    category called from the same place. Backward operators are no neighbours of forward ones."""
+    """``chain``: id of the message that says what to fuse each row with; the ``neighbours`` that
+    it names and how many ``more_neighbours`` there are, and whether it ``has_neighbours``:
+    operators of this category called from the same place. Backward operators are no neighbours of
+    forward ones."""
     calls = [
         (name, place, "backward" in name)
         for name, place in rows.select("name", "called_from").rows()
@@ -309,29 +342,26 @@ def _chains(rows: pl.DataFrame) -> pl.DataFrame:
         if place is not None:
             names[name] = None
     neighbours = [
-        [other for other in places[place, is_backward] if other != name]
+        list(islice((n for n in places[place, is_backward] if n != name), NEIGHBOURS_SHOWN))
+        for name, place, is_backward in calls
+    ]
+    others = [
+        len(names := places[place, is_backward]) - (name in names)
         for name, place, is_backward in calls
     ]
     return pl.DataFrame(
         {
-            "chain": [
-                _fuse(name, place, others)
-                for (name, place, _), others in zip(calls, neighbours, strict=True)
-            ],
-            "has_neighbours": [bool(others) for others in neighbours],
+            "chain": [MESSAGES.id("chain" if count else "alone") for count in others],
+            "neighbours": neighbours,
+            "more_neighbours": [max(0, count - NEIGHBOURS_SHOWN) for count in others],
+            "has_neighbours": [count > 0 for count in others],
         },
-        schema={"chain": pl.String, "has_neighbours": pl.Boolean},
-    )
-
-
-def _fuse(name: str, place: str | None, others: list[str]) -> str:
-    where = f" in {quoted(place)}" if place else ""
-    if not others:
-        return f"Fuse {quoted(name)} into what makes its input or reads its result{where}."
-    neighbours = listed([quoted(other) for other in others], NEIGHBOURS_SHOWN)
-    return (
-        f"Fuse it with {neighbours}{where}, so that the data crosses memory once; the kernel "
-        "fusion analysis measures the chain."
+        schema={
+            "chain": pl.String,
+            "neighbours": pl.List(pl.String),
+            "more_neighbours": pl.Int64,
+            "has_neighbours": pl.Boolean,
+        },
     )
 
 

@@ -5,7 +5,9 @@ from pydantic import JsonValue
 
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.message_columns import message_column
 from jarvis.analyses.operations import HYPOTHESIS, parameter
+from jarvis.messages import MessageTable
 from jarvis.schemas import INTEGER, TEXT, Column
 
 FUSED = r"(?:^|[^n])fused"
@@ -29,8 +31,19 @@ _COUNTERS = (
     "profiler with even and with recorded routing."
 )
 _UNIFORM = (
-    "The modelled bytes assume that tokens spread evenly over the experts; an uneven step reads "
-    "fewer weights than modelled."
+    "{is_memory_bound:either The modelled bytes assume that tokens spread evenly over the experts; "
+    "an uneven step reads fewer weights than modelled.|}"
+)
+MESSAGES = MessageTable(
+    "moe",
+    {
+        "experts": "{tokens} tokens, each through {per_token} of {experts} experts",
+        "experts.unknown": "the tokens and experts are not known",
+        "hypothesis.balance": "Tokens may be spread unevenly over the experts: check the balance "
+        "first.",
+        "hypothesis.balance_or_kernel": "Tokens are spread unevenly over the experts, or the "
+        "kernel does not fit them.",
+    },
 )
 
 ADVICE = {
@@ -57,7 +70,7 @@ ADVICE = {
         "and batch more tokens into {each}.",
         kernel="Tune {kernel} for {experts_note}; a replay package of {arguments} reproduces it.",
         expected_pct=_EXPECTED,
-        caveat="{uniform_note}",
+        caveat=_UNIFORM,
         capture=_COUNTERS,
     ),
     "compute": Advice(
@@ -78,7 +91,7 @@ ADVICE = {
         kernel="Give a replay package of {arguments} to the kernel team to raise the bandwidth at "
         "which {kernel} loads weights.",
         expected_pct=_EXPECTED,
-        caveat="{uniform_note}",
+        caveat=_UNIFORM,
         capture=_COUNTERS,
     ),
 }
@@ -107,29 +120,32 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         experts=parameter("E"),
         per_token=parameter("topk"),
     )
+    is_known = pl.all_horizontal(pl.col("tokens", "per_token", "experts").is_not_null())
     is_product = pl.col("moe_type").is_in(["fused", "unfused", "expert"])
     return typed.with_columns(
         pattern=pl.when(pl.col("moe_type").is_in(["routing", "aux", "unfused"])).then("moe_type"),
-        experts_note=pl.format(
-            "{} tokens, each through {} of {} experts", "tokens", "per_token", "experts"
-        ).fill_null("the tokens and experts are not known"),
-        uniform_note=pl.when(pl.col("bound") == "memory")
-        .then(pl.lit(_UNIFORM))
-        .otherwise(pl.lit("")),
+        is_memory_bound=(pl.col("bound") == "memory").fill_null(value=False),
+        experts_note=message_column(
+            MESSAGES,
+            pl.when(is_known).then(pl.lit("experts")).otherwise(pl.lit("experts.unknown")),
+            "tokens",
+            "per_token",
+            "experts",
+        ),
         **{HYPOTHESIS: pl.when(is_product).then(_hypothesis())},
     )
 
 
 def _hypothesis() -> pl.Expr:
+    """The likely cause of a low efficiency, as the only message of a list."""
     efficiency = pl.col("pct_roofline")
-    return (
+    key = (
         pl.when(efficiency < BALANCE_PCT)
-        .then(
-            pl.lit("Tokens are spread unevenly over the experts, or the kernel does not fit them.")
-        )
+        .then(pl.lit("hypothesis.balance_or_kernel"))
         .when(efficiency < GOOD_PCT)
-        .then(pl.lit("Tokens may be spread unevenly over the experts: check the balance first."))
+        .then(pl.lit("hypothesis.balance"))
     )
+    return pl.when(key.is_not_null()).then(pl.concat_list(message_column(MESSAGES, key)))
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:

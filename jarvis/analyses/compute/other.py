@@ -6,14 +6,15 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
+from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.inefficiency import facts_of
+from jarvis.analyses.message_columns import message_column
 from jarvis.analyses.name_patterns import first_match
 from jarvis.analyses.operations import OperationGroup
 from jarvis.analyses.unmodelled import COMMUNICATION, GRAPH_LAUNCH
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.findings import Finding, Priority
+from jarvis.messages import MessageTable, to_text
 from jarvis.schemas import TEXT, Column
 
 MISCELLANEOUS = "miscellaneous"
@@ -51,17 +52,17 @@ ADVICE = {
         reason="a rotary embedding re-arranges the halves of queries and keys in memory",
         algorithmic="Use one fused rotary embedding in place of {at}: its {calls} of {name} write "
         "{arguments} to memory for the next operator to read.",
-        kernel="Rotate in the kernel that reads the result, which saves {moved} per call; until "
-        "then compare {kernel} on {arguments} with a plain copy.",
+        kernel="Rotate in the kernel that reads the result, which saves {moved_bytes} per call; "
+        "until then compare {kernel} on {arguments} with a plain copy.",
         is_notable=True,
     ),
     "concatenation": Advice(
         rule="cat, stack and split",
-        reason="{moved} per call are copied only to stand side by side",
+        reason="{moved_bytes} per call are copied only to stand side by side",
         algorithmic="Let the operators before {name} write {arguments} straight into views of one "
         "preallocated output{place}.",
-        kernel="Compare {kernel} on {arguments} with a plain copy of {moved}; a replay package "
-        "reproduces it.",
+        kernel="Compare {kernel} on {arguments} with a plain copy of {moved_bytes}; a replay "
+        "package reproduces it.",
     ),
     "indexing": Advice(
         rule="embedding, index, gather, scatter, sort and their kin",
@@ -79,7 +80,7 @@ ADVICE = {
         algorithmic="Keep the value on the GPU or read it later: {each} of {name}{place} "
         "makes the host wait until the GPU has caught up.",
         kernel="Gather values (here {calls}) in one asynchronous copy into pinned memory; the "
-        "{mean_time} of {kernel} itself are not the cost.",
+        "{mean_time_ms} of {kernel} itself are not the cost.",
         verify="Record the trace again: {name} must have fewer calls than {operation_count}, and "
         "the GPU less idle time.",
         capture="The wait stands in the host's timeline: record CPU activity and "
@@ -95,6 +96,28 @@ ADVICE = {
     ),
 }
 
+MESSAGES = MessageTable(
+    "other",
+    {
+        "site": "{site:name}",
+        "site.unknown": "its chain of operators",
+        "title": "Looks like {kind}: {name}",
+        "issue": "{names:names} launch {kernel} and stand under {category} because no category "
+        "knows them: {kind} is {time_ms} ({compute_pct} of compute) larger than its own page says.",
+        "algorithmic": "Add the {time_ms} of {name}{place} to those of {kind} before choosing "
+        "where to work.",
+        "kernel": "Register {name} in an extension with the category of {kind} and a perf model "
+        "for {arguments}.",
+        "hypothesis": "The name of {kernel} suggests {kind}; what it computes is not in a trace.",
+        "verify": "With the extension loaded, analyse the same trace again: the {calls} of {name} "
+        "stand under {kind}.",
+        "capture": "Record with `with_stack=True` and `record_shapes=True`: the code around {name} "
+        "says what it computes.",
+        "evidence.names": "{names:names}",
+        "evidence.kernel": "{kernel}",
+    },
+)
+
 DETAILS = (
     Column("sub_category", "Type", TEXT, meaning="what the name suggests"),
     Column("looks_like", "Looks like", TEXT, meaning="what kernel and call site suggest it is"),
@@ -108,27 +131,26 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     call_site = pl.concat_str(
         pl.col("entry_point"), pl.col("module_path").list.last(), separator=" ", ignore_nulls=True
     )
-    places = rows.select("entry_point", "called_from").rows()
+    site = pl.col("site")
+    at = pl.when(site.is_null()).then(pl.lit("site.unknown")).otherwise(pl.lit("site"))
     typed = rows.with_columns(
         sub_category=pl.when(is_replayed).then(pl.lit("graph")).otherwise(by_name),
         looks_like=pl.coalesce(
             first_match(pl.col("main_kernel"), LOOKS_LIKE),
             first_match(call_site, LOOKS_LIKE[-2:]),
         ),
-        at=pl.Series([_at(*place) for place in places], dtype=pl.String),
+        site=pl.coalesce(
+            pl.when(name != "").then(name) for name in map(pl.col, ("entry_point", "called_from"))
+        ),
     )
     is_rotary = (pl.col("looks_like") == ROTARY) & pl.col("sub_category").is_in(
         ["concatenation", "indexing"]
     )
     named = pl.col("sub_category").is_in([*ADVICE, COMMUNICATION.key])
     return typed.with_columns(
-        pattern=pl.when(is_rotary).then(pl.lit(ROTARY)).when(named).then("sub_category")
+        at=message_column(MESSAGES, at, "site"),
+        pattern=pl.when(is_rotary).then(pl.lit(ROTARY)).when(named).then("sub_category"),
     )
-
-
-def _at(entry_point: str | None, called_from: str | None) -> str:
-    place = entry_point or called_from
-    return quoted(place) if place else "its chain of operators"
 
 
 def miscategorised(data: CategoryData) -> Iterator[Finding]:
@@ -150,35 +172,34 @@ def miscategorised(data: CategoryData) -> Iterator[Finding]:
 
 
 def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
-    facts, kind = facts_of(group), group.heaviest["looks_like"]
-    names = list(dict.fromkeys(quoted(name) for name in group.rows["name"]))
+    kind = group.heaviest["looks_like"]
+    values = values_of(group) | {
+        "kind": kind,
+        "names": list(dict.fromkeys(group.rows["name"])),
+        "category": data.title,
+        "time_ms": group.time_ms,
+        "compute_pct": group.compute_pct,
+    }
     return Finding(
         check="miscategorised",
         category=data.key,
-        title=f"Looks like {kind}: {names[0]}",
+        title=MESSAGES.pick("title", values),
         operations=group.operations,
         evidence={
-            GPU_TIME: group.time_ms,
-            "Share of compute (%)": group.compute_pct,
-            "Operators": listed(names),
-            "Main kernel": str(facts["kernel"]),
-            "Looks like": kind,
+            "gpu_time_ms": group.time_ms,
+            "compute_pct": group.compute_pct,
+            "operators": to_text(MESSAGES.pick("evidence.names", values)),
+            "main_kernel": to_text(MESSAGES.pick("evidence.kernel", values)),
+            "looks_like": kind,
         },
-        issue=f"{listed(names)} launch {facts['kernel']} and stand under {data.title} because no "
-        f"category knows them: {kind} is {ms(group.time_ms)} ({pct(group.compute_pct)} of compute) "
-        "larger than its own page says.",
-        algorithmic=f"Add the {ms(group.time_ms)} of {names[0]}{facts['place']} to those of {kind} "
-        "before choosing where to work.",
-        kernel=f"Register {names[0]} in an extension with the category of {kind} and a perf model "
-        f"for {facts['arguments']}.",
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick("algorithmic", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=Priority.LOW,
         priority=Priority.LOW,
-        hypothesis=f"The name of {facts['kernel']} suggests {kind}; what it computes is not in a "
-        "trace.",
-        verify=f"With the extension loaded, analyse the same trace again: the "
-        f"{counted(group.calls, 'call')} of {names[0]} stand under {kind}.",
-        capture=f"Record with `with_stack=True` and `record_shapes=True`: the code around "
-        f"{names[0]} says what it computes.",
+        hypothesis=MESSAGES.pick("hypothesis", values),
+        verify=MESSAGES.pick("verify", values),
+        capture=MESSAGES.pick("capture", values),
     )
 
 

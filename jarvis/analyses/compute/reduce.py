@@ -22,7 +22,7 @@ from jarvis.analyses.operations import (
     LAUNCH_BOUND_RULE,
     PATTERN,
 )
-from jarvis.analyses.wording import counted
+from jarvis.messages import MessageTable
 from jarvis.schemas import FLAG, INTEGER, TEXT, Column
 
 SOFTMAX = "softmax"
@@ -37,10 +37,19 @@ ATTENTION_PLACE = r"(?i)attn|attention"
 EXPECTED_PCT = (50.0, 70.0)
 """What a reduction over long, contiguous rows usually reaches."""
 
+MESSAGES = MessageTable(
+    "reduce",
+    {
+        "rows": "{results:count row} of {extent:,} elements",
+        "rows_unknown": "its rows",
+        "few_rows": "Only {results:,} of {compute_units:,} compute units have a row of their own.",
+    },
+)
+
 ADVICE = {
     "attention softmax": Advice(
         rule="a softmax inside attention, by its place or by square scores for each head",
-        reason="a softmax of its own reads and writes all {moved} of attention scores",
+        reason="a softmax of its own reads and writes all {moved_bytes} of attention scores",
         algorithmic="Use a fused attention operator (`scaled_dot_product_attention`){place}, which "
         "never writes the scores; the attention analysis measures the whole group.",
         kernel="Little to gain in {kernel} alone: a replay package of {arguments} shows the kernel "
@@ -49,16 +58,16 @@ ADVICE = {
     ),
     SOFTMAX: Advice(
         rule="any other softmax",
-        reason="{rows_text} are read and written once each",
+        reason="{rows_text:message} are read and written once each",
         algorithmic="Fuse it with the scaling before it or the loss after it{place}, so that the "
-        "{moved} of a call do not cross memory once more.",
+        "{moved_bytes} of a call do not cross memory once more.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should keep a "
         "row on chip between finding its maximum and dividing by its sum.",
         expected_pct=EXPECTED_PCT,
     ),
     "few rows": Advice(
         rule="fewer results than compute units, not launch bound",
-        reason="{rows_text} are too few to give every compute unit one",
+        reason="{rows_text:message} are too few to give every compute unit one",
         algorithmic="Reduce while the input is made{place}, part by part, so that only the partial "
         "results of {arguments} are read again.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split a "
@@ -66,7 +75,7 @@ ADVICE = {
     ),
     "short axis": Advice(
         rule=f"fewer than {SHORT_AXIS} elements for each result, not launch bound",
-        reason="{rows_text} are too short to fill a block each",
+        reason="{rows_text:message} are too short to fill a block each",
         algorithmic="Fuse it with the operator that makes its input{place}, which has the few "
         "elements of a row at hand.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should take "
@@ -74,7 +83,7 @@ ADVICE = {
     ),
     "strided axis": Advice(
         rule="the elements of a result do not lie side by side in memory, not launch bound",
-        reason="the {rows_text} lie across memory (strides {strides_text})",
+        reason="the {rows_text:message} lie across memory (strides {strides:joined  and })",
         algorithmic="Have the reduced axis innermost when the input is made{place}, or reduce "
         "before the tensor is transposed.",
         kernel="Give a replay package of {arguments} with its strides to the kernel team: {kernel} "
@@ -83,25 +92,25 @@ ADVICE = {
     "one result": Advice(
         rule="all elements become one value, not launch bound",
         reason="all of {arguments} becomes one value, for which every part of the GPU has to wait",
-        algorithmic="Add up parts where the input is made{place}, so that the {moved} are not read "
-        "again for one value.",
+        algorithmic="Add up parts where the input is made{place}, so that the {moved_bytes} are "
+        "not read again for one value.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should combine "
         "the results of its blocks in the same launch.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="{moved} per call are little work, and the shortest kernels take "
+        reason="{moved_bytes} per call are little work, and the shortest kernels take "
         f"{KERNEL_FLOOR_US:.0f} µs however little they do",
         algorithmic="Fuse it into the operator that makes its input{place}, so that no launch of "
         "its own is needed.",
-        kernel="Leave {kernel} as it is: at {mean_time} per call only fewer launches help, such as "
-        "one for several tensors.",
+        kernel="Leave {kernel} as it is: at {mean_time_ms} per call only fewer launches help, "
+        "such as one for several tensors.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, long contiguous rows",
-        reason="it reads {rows_text} once and should use most of the bandwidth",
-        algorithmic="Fuse it with the elementwise work before it{place}, so that the {moved} of a "
-        "call are not written and read for it.",
+        reason="it reads {rows_text:message} once and should use most of the bandwidth",
+        algorithmic="Fuse it with the elementwise work before it{place}, so that the "
+        "{moved_bytes} of a call are not written and read for it.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} reads long rows "
         "and has no reason to stay below what copies reach.",
         expected_pct=EXPECTED_PCT,
@@ -131,7 +140,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
             "extent": pl.Int64,
             "axis": pl.String,
             "rows_text": pl.String,
-            "strides_text": pl.String,
+            "strides": pl.List(pl.String),
             PATTERN: pl.String,
             HYPOTHESIS: pl.String,
         },
@@ -139,7 +148,10 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     return (
         typed.drop(PATTERN, HYPOTHESIS)
         .hstack(facts)
-        .with_columns(is_softmax=pl.col("reduce_type") == SOFTMAX)
+        .with_columns(
+            is_softmax=pl.col("reduce_type") == SOFTMAX,
+            compute_units=pl.lit(compute_units, dtype=pl.Int64),
+        )
     )
 
 
@@ -158,13 +170,14 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the arguments of one call tell; None where they do not."""
+    """What the arguments of one call tell; None where they do not. ``rows_text`` and ``hypothesis``
+    are ids of messages."""
 
     results: int | None = None
     extent: int | None = None
     axis: str | None = None
-    rows_text: str = "its rows"
-    strides_text: str = ""
+    rows_text: str = MESSAGES.id("rows_unknown")
+    strides: tuple[str, ...] = ()
     pattern: str | None = None
     hypothesis: str | None = None
 
@@ -183,8 +196,8 @@ def _facts(row: Mapping[str, Any], compute_units: int | None) -> _Facts:
         results,
         extent,
         _axis(shape, strides, dims),
-        rows_text=f"{counted(results, 'row')} of {extent:,} elements",
-        strides_text=str(list(strides)).replace(" ", ""),
+        rows_text=MESSAGES.id("rows"),
+        strides=(f"[{','.join(map(str, strides))}]",),
     )
     if is_softmax:
         return replace(facts, pattern=_softmax_pattern(row, shape))
@@ -193,11 +206,7 @@ def _facts(row: Mapping[str, Any], compute_units: int | None) -> _Facts:
     pattern = _pattern(facts, compute_units)
     if pattern != "few rows":
         return replace(facts, pattern=pattern)
-    return replace(
-        facts,
-        pattern=pattern,
-        hypothesis=f"Only {results:,} of {compute_units:,} compute units have a row of their own.",
-    )
+    return replace(facts, pattern=pattern, hypothesis=MESSAGES.id("few_rows"))
 
 
 def _axis(shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]) -> str:

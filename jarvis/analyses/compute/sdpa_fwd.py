@@ -62,7 +62,8 @@ def _paged(rule: str, reason: str, expected_pct: tuple[float, float]) -> Advice:
 LONG = Advice(
     rule="bound by the compute peak, length not known",
     reason="the attention kernel stays below what its arithmetic allows{head_note}",
-    algorithmic="{causal_advice}Check that causal={causal}, head dimension {head_dim} and the "
+    algorithmic="{is_full:either If the model is causal, say so to the operator, which halves its "
+    "arithmetic. |}Check that causal={causal}, head dimension {head_dim} and the "
     "layout are those that the fastest attention backend takes, and that no mask forces a slower "
     "one than {kernel}.",
     kernel="Give a replay package of {arguments} to the kernel team to compare attention backends "

@@ -6,9 +6,10 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
+from jarvis.analyses.advice import place_of
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.inefficiency import facts_of
+from jarvis.analyses.message_columns import message_column
 from jarvis.analyses.name_patterns import first_match
 from jarvis.analyses.operations import (
     MIN_COMPUTE_PCT,
@@ -18,8 +19,8 @@ from jarvis.analyses.operations import (
 )
 from jarvis.analyses.small_calls import MANY_CALLS
 from jarvis.analyses.unmodelled import NO_PERF_MODEL
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.findings import Finding, Priority
+from jarvis.messages import MessageTable
 from jarvis.perf_models.triton import fused_ops
 from jarvis.schemas import TEXT, Column
 
@@ -50,7 +51,7 @@ ADVICE = {
         reason="a kernel that fuses {ops} moves each element once and should use most of the "
         "bandwidth",
         algorithmic="Let the compiler fuse more than {ops}: remove graph breaks and dynamic "
-        "shapes around {name}{place}, so that {moved} per call need not cross memory.",
+        "shapes around {name}{place}, so that {moved_bytes} per call need not cross memory.",
         kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
         "reproduces it.",
         expected_pct=(60.0, 80.0),
@@ -89,11 +90,33 @@ ADVICE = {
         rule="a kernel whose FLOPs and bytes are not known",
         reason="it cannot be judged",
         algorithmic="Compare {name} with the library operator that does the same work on "
-        "{arguments}: its {calls} take {mean_time} each.",
+        "{arguments}: its {calls} take {mean_time_ms} each.",
         kernel="Add a perf model for {name} in an extension, so that its bytes and FLOPs are "
         "known, and autotune it for {arguments}.",
     ),
 }
+
+MESSAGES = MessageTable(
+    "triton",
+    {
+        "ops": "{fused:name}",
+        "ops.unknown": "several operators",
+        "title": "Many short compiled kernels: {names:names 1}",
+        "issue": "{kernels:count compiled kernel} ({names:names}) run {calls:,} times for "
+        "{mean_us:number} µs each, {time_ms} ({compute_pct} of compute) in all: launching takes "
+        "about as long.",
+        "algorithmic": "Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
+        "split the work into {kernels:count kernel}.",
+        "kernel": "Replay the {launches:,} launches from a GPU graph, or let the compiler combine "
+        "independent ones into one foreach or grouped kernel.",
+        "caveat": "The saving is not quantified: the gaps between launches are idle time of the "
+        "GPU, not time of these kernels.",
+        "verify": "Record the trace again: fewer than {calls:,} calls of compiled kernels, and "
+        "less idle time of the GPU.",
+        "capture": "Compile with the compiler's logs of graph breaks and of fusion decisions: they "
+        "show what separates {names:names 2}.",
+    },
+)
 
 DETAILS = (
     Column("kernel_type", "Type", TEXT, meaning="by the prefix that the compiler gives"),
@@ -106,11 +129,10 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     kernel_type = first_match(pl.col("name"), KERNEL_TYPES, OTHER)
     fused = [fused_ops(name.split("->")[-1]) for name in rows["name"]]
     texts = [", ".join(ops) or None for ops in fused]
-    quotes = [quoted(text) if text else "several operators" for text in texts]
-    return rows.with_columns(
-        kernel_type=kernel_type,
-        fused=pl.Series(texts, dtype=pl.String),
-        ops=pl.Series(quotes, dtype=pl.String),
+    typed = rows.with_columns(kernel_type=kernel_type, fused=pl.Series(texts, dtype=pl.String))
+    key = pl.when(pl.col("fused").is_null()).then(pl.lit("ops.unknown")).otherwise(pl.lit("ops"))
+    return typed.with_columns(
+        ops=message_column(MESSAGES, key, "fused"),
         pattern=kernel_type.replace_strict(PATTERNS, default=None, return_dtype=pl.String),
     )
 
@@ -143,37 +165,38 @@ def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
 
 
 def _short_kernels(data: CategoryData, group: OperationGroup) -> Finding:
-    names = [quoted(name) for name in group.rows["name"].unique(maintain_order=True)]
+    names = group.rows["name"].unique(maintain_order=True).to_list()
     mean_us = 1000 * group.time_ms / group.calls
-    place = facts_of(group)["place"]
-    what = f"{counted(len(names), 'compiled kernel')} ({listed(names)})"
+    values = {
+        "names": names,
+        "kernels": len(names),
+        "calls": group.calls,
+        "launches": group.launches,
+        "mean_us": mean_us,
+        "time_ms": group.time_ms,
+        "compute_pct": group.compute_pct,
+        "place": place_of(group),
+    }
     return Finding(
         check="many_short_kernels",
         category=data.key,
-        title=f"Many short compiled kernels: {names[0]} and {len(names) - 1} more",
+        title=MESSAGES.pick("title", values),
         operations=group.operations,
         evidence={
-            GPU_TIME: group.time_ms,
-            "Share of compute (%)": group.compute_pct,
-            "Different kernels": len(names),
-            "Calls": group.calls,
-            "Mean GPU time per call (µs)": mean_us,
+            "gpu_time_ms": group.time_ms,
+            "compute_pct": group.compute_pct,
+            "kernel_names": len(names),
+            "calls": group.calls,
+            "mean_gpu_time_us": mean_us,
         },
-        issue=f"{what} run {group.calls:,} times for {number(mean_us)} µs each, "
-        f"{ms(group.time_ms)} ({pct(group.compute_pct)} of compute) in all: launching takes about "
-        "as long.",
-        algorithmic=f"Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
-        f"split the work into {counted(len(names), 'kernel')}.",
-        kernel=f"Replay the {group.launches:,} launches from a GPU graph, or let the compiler "
-        "combine independent ones into one foreach or grouped kernel.",
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick("algorithmic", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=Priority.MEDIUM,
         priority=Priority.MEDIUM,
-        caveat="The saving is not quantified: the gaps between launches are idle time of the GPU, "
-        "not time of these kernels.",
-        verify=f"Record the trace again: fewer than {group.calls:,} calls of compiled kernels, and "
-        "less idle time of the GPU.",
-        capture="Compile with the compiler's logs of graph breaks and of fusion decisions: they "
-        f"show what separates {listed(names, 2)}.",
+        caveat=MESSAGES("caveat"),
+        verify=MESSAGES.pick("verify", values),
+        capture=MESSAGES.pick("capture", values),
     )
 
 

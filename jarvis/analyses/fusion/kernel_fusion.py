@@ -12,11 +12,38 @@ from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.chains import Chain
 from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted, size
-from jarvis.findings import GPU_TIME, Finding
+from jarvis.findings import Finding
+from jarvis.messages import Message, MessageTable, to_text
 
 OPERATORS_NAMED = 8
 """Operators of a chain that a sentence names; the evidence has all."""
+
+MESSAGES = MessageTable(
+    "kernel_fusion",
+    {
+        "title": "Unfused chain: {name}, {kernels:count kernel}, {instances:count instance}",
+        "issue": "{name} runs {times} as {kernels:count kernel} in a row "
+        f"({{operators:names {OPERATORS_NAMED}}}): together they take {{time_ms}} ({{compute_pct}} "
+        "of compute){moved}.",
+        "issue.once": "once",
+        "issue.times": "{instances:,} times",
+        "issue.moved": ", and they move {step_bytes} each time where one kernel would move "
+        "{fused_bytes}",
+        "kernel": "Give a replay package of the chain's longest step, {step:name} of "
+        "{shapes?no shapes} ({step_ms} in {kernel:name}), to the kernel team: while the code "
+        "stays, tuning the single kernels is all that is left.",
+        "hypothesis": "The operators run one by one as the code calls them, without a compiler "
+        "that fuses them.",
+        "caveat": "The estimate assumes that nothing else reads the results in between, which a "
+        "trace cannot show, and that the fused kernel reaches {target_pct:g}% of its roofline but "
+        "is no shorter than the shortest of these; low is one that moves its bytes no faster than "
+        "they do.",
+        "verify": "Record the trace again: where {name} ran, {instances:count kernel} must stand "
+        "in place of {kernels:,}.",
+        "capture": "Record with `with_stack=True` to see which module or function runs these "
+        "operators.",
+    },
+)
 
 
 def fusible_chain(data: CategoryData) -> Iterator[Finding]:
@@ -74,68 +101,72 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         saved_ms=gain.saved_ms.mid if gain else None,
         is_pattern=True,
     )
-    per_instance = chain.kernels // chain.instances
-    name, heaviest = quoted(chain.name), _heaviest(chain)
-    composition = chain.composition
-    advice = composition.algorithmic if composition else found.OTHERWISE
+    per_instance, heaviest = chain.kernels // chain.instances, _heaviest(chain)
     return Finding(
         check="fusible_chain",
         category=data.key,
-        title=f"Unfused chain: {name}, {counted(per_instance, 'kernel')}, "
-        f"{counted(chain.instances, 'instance')}",
-        evidence=_evidence(data, chain),
+        title=MESSAGES("title", name=chain.name, kernels=per_instance, instances=chain.instances),
+        evidence=_evidence(chain),
         issue=_issue(chain, per_instance),
-        algorithmic=advice.format(name=name),
-        kernel=f"Give a replay package of the chain's longest step, {quoted(heaviest['name'])} of "
-        f"{_shapes(heaviest)} ({ms(heaviest['kernel_time_us'] / 1000)} in "
-        f"{quoted(heaviest['kernel'])}), to the kernel team: while the code stays, tuning the "
-        "single kernels is all that is left.",
+        algorithmic=chain.algorithmic,
+        kernel=MESSAGES(
+            "kernel",
+            step=heaviest["name"],
+            shapes=arguments(heaviest["input_dims"], heaviest["input_types"]),
+            step_ms=heaviest["kernel_time_us"] / 1000,
+            kernel=heaviest["kernel"],
+        ),
         priority_local=priority,
         priority=priority,
         impact=gain,
-        hypothesis="The operators run one by one as the code calls them, without a compiler that "
-        "fuses them.",
-        caveat=_caveat(data, chain),
-        verify=f"Record the trace again: where {name} ran, {counted(chain.instances, 'kernel')} "
-        f"must stand in place of {chain.kernels:,}.",
+        hypothesis=MESSAGES("hypothesis"),
+        caveat=found.MESSAGES("caveat.unknown", reason=chain.unknown)
+        if chain.unknown
+        else MESSAGES("caveat", target_pct=data.target_pct),
+        verify=MESSAGES(
+            "verify", name=chain.name, instances=chain.instances, kernels=chain.kernels
+        ),
         capture=_capture(chain),
         shared_uids=chain.uids,
     )
 
 
-def _issue(chain: Chain, per_instance: int) -> str:
-    operators = listed([quoted(name) for name in chain.operators], OPERATORS_NAMED)
-    moved = ""
+def _issue(chain: Chain, per_instance: int) -> Message:
+    instances, moved = chain.instances, None
     if chain.gain:
-        now, fused = (chain.row[c] / chain.instances for c in ("step_bytes", "fused_bytes"))
-        moved = f", and they move {size(now)} each time where one kernel would move {size(fused)}"
-    times = "once" if chain.instances == 1 else f"{chain.instances:,} times"
-    return (
-        f"{quoted(chain.name)} runs {times} as {counted(per_instance, 'kernel')} in a row "
-        f"({operators}): together they take {ms(chain.time_ms)} ({pct(chain.compute_pct)} of "
-        f"compute){moved}."
+        sizes = {name: chain.row[name] / instances for name in ("step_bytes", "fused_bytes")}
+        moved = MESSAGES("issue.moved", **sizes)
+    return MESSAGES(
+        "issue",
+        name=chain.name,
+        times=MESSAGES("issue.once")
+        if instances == 1
+        else MESSAGES("issue.times", instances=instances),
+        kernels=per_instance,
+        operators=chain.operators,
+        time_ms=chain.time_ms,
+        compute_pct=chain.compute_pct,
+        moved=moved,
     )
 
 
-def _evidence(data: CategoryData, chain: Chain) -> dict[str, float | int | str]:
+def _evidence(chain: Chain) -> dict[str, float | int | str]:
     row, composition = chain.row, chain.composition
     evidence: dict[str, float | int | str | None] = {
-        GPU_TIME: chain.time_ms,
-        "Share of compute (%)": chain.compute_pct,
-        "Instances": chain.instances,
-        "Kernels": chain.kernels,
-        "Steps, time of all instances": ", ".join(
-            f"{quoted(name)} {ms(time_ms)}" for name, time_ms in chain.step_times
-        ),
-        "Computes": composition.title if composition else None,
-        "First step": arguments(row["input_dims"], chain.steps["input_types"][0]),
-        "Confidence": f"{chain.confidence}: {'; '.join(chain.reasons) or 'no reason of its own'}",
+        "gpu_time_ms": chain.time_ms,
+        "compute_pct": chain.compute_pct,
+        "instances": chain.instances,
+        "kernels": chain.kernels,
+        "steps": to_text(chain.timed_steps),
+        "computes": composition.title if composition else None,
+        "first_step": arguments(row["input_dims"], chain.steps["input_types"][0]),
+        "confidence": to_text(chain.rating),
     }
     if chain.gain and chain.fused_ms is not None:
         evidence |= {
-            "Memory traffic now, all instances (MB)": row["step_bytes"] / 1e6,
-            "Memory traffic when fused, all instances (MB)": row["fused_bytes"] / 1e6,
-            "Time at the roofline when fused (ms)": chain.fused_ms,
+            "traffic_mb": row["step_bytes"] / 1e6,
+            "fused_traffic_mb": row["fused_bytes"] / 1e6,
+            "fused_roofline_ms": chain.fused_ms,
         }
     return {label: value for label, value in evidence.items() if value is not None}
 
@@ -146,25 +177,8 @@ def _heaviest(chain: Chain) -> dict[str, Any]:
     )
 
 
-def _shapes(step: dict[str, Any]) -> str:
-    return arguments(step["input_dims"], step["input_types"]) or "no shapes"
-
-
-def _caveat(data: CategoryData, chain: Chain) -> str:
-    if chain.unknown:
-        return f"No saving is estimated: {chain.unknown}."
-    return (
-        "The estimate assumes that nothing else reads the results in between, which a trace "
-        f"cannot show, and that the fused kernel reaches {data.target_pct:g}% of its roofline but "
-        "is no shorter than the shortest of these; low is one that moves its bytes no faster than "
-        "they do."
-    )
-
-
-def _capture(chain: Chain) -> str | None:
-    if chain.row["scope_kind"] in ("module", "function"):
-        return None
-    return "Record with `with_stack=True` to see which module or function runs these operators."
+def _capture(chain: Chain) -> Message | None:
+    return None if chain.row["scope_kind"] in ("module", "function") else MESSAGES("capture")
 
 
 def _candidate(chain: Chain) -> dict[str, JsonValue]:
@@ -186,7 +200,7 @@ def _candidate(chain: Chain) -> dict[str, JsonValue]:
         "is_worth_fusing": chain.is_worth_fusing,
         "fused_time_ms": chain.fused_ms,
         "saved_ms_high": chain.gain.saved_ms.high if chain.gain else None,
-        "not_estimated_because": chain.unknown,
+        "not_estimated_because": to_text(chain.unknown) if chain.unknown else None,
     }
 
 

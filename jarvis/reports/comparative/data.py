@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 
 from jarvis.comparison import Role
+from jarvis.findings import worded
 from jarvis.output import write_output
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.csv import write_csvs
@@ -30,7 +31,7 @@ def _facts(subject: Subject) -> dict[str, object]:
         "summary": compared.summary,
         "unknown": compared.unknown,
         "same_collectives": compared.same_collectives,
-        "findings": [finding.model_dump(mode="json") for finding in compared.findings],
+        "findings": [worded(finding) for finding in compared.findings],
     }
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.comparison import FASTER, TOLERANCE, Role
 from jarvis.comparison.matching import MatchedBy
 from jarvis.hardware import HardwareSpec
+from jarvis.messages import to_text
 from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.calculation import (
     actual,
@@ -215,7 +216,7 @@ def _questions(subject: Subject) -> Iterator[str]:
     """What to look into next, on either side."""
     for number, finding in subject.numbered:
         if finding.capture:
-            yield f"Priority {number}: {finding.capture}"
+            yield f"Priority {number}: {to_text(finding.capture)}"
     faster = [row for row in subject.rows if row["outcome"] in FASTER]
     for row in faster:
         yield (

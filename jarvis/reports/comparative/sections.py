@@ -7,6 +7,7 @@ import polars as pl
 
 from jarvis.comparison import Role
 from jarvis.findings import Finding
+from jarvis.messages import to_text
 from jarvis.reports import sections
 from jarvis.reports.comparative.calculation import KNOWN, worked
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
@@ -195,9 +196,9 @@ def only_in_target(subject: Subject, first: int) -> list[Section]:
     rows = {row["uid"]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
     return [
         Section(
-            heading=f"{place}. {finding.title}",
+            heading=f"{place}. {to_text(finding.title)}",
             table=unmatched_table([rows[each.uid] for each in finding.operations]),
-            explanation=finding.issue,
+            explanation=to_text(finding.issue),
             findings=((number, finding),),
             replay=_replay(subject, finding.operations[0].uid),
         )

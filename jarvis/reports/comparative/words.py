@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from jarvis.comparison import FASTER, SLOWER, Outcome
 from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
-from jarvis.findings import GPU_TIME, Finding
+from jarvis.findings import Finding
 from jarvis.reports.comparative.subject import Row
 from jarvis.reports.quantities import MISSING, milliseconds, percent, time_range
 from jarvis.wording import counted, quoted
@@ -73,7 +73,7 @@ def gap(finding: Finding, row: Row | None) -> str:
     """How far the target is from what the hardware explains, in a sentence."""
     if row is None:
         return (
-            f"Target alone spends {milliseconds(_number(finding, GPU_TIME))} on "
+            f"Target alone spends {milliseconds(_number(finding, evidence.TARGET_TIME))} on "
             f"{_operators(finding)} (no counterpart on the reference, which has "
             f"{milliseconds(_number(finding, REFERENCE_TIME))} of its own there)."
         )

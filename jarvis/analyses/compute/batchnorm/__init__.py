@@ -31,7 +31,7 @@ from jarvis.analyses.operations import (
     PATTERN,
     parameters,
 )
-from jarvis.analyses.wording import counted, pct, quoted
+from jarvis.messages import MessageTable
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 
 BATCH_NORM = "batch_norm"
@@ -50,13 +50,40 @@ USUAL_COMPUTE_PCT = (10.0, 50.0)
 NATIVE_KERNEL = r"batch_norm_(?:collect_statistics|backward)_kernel"
 """The framework's own kernels for channels-first input, which give each channel one block."""
 
+MESSAGES = MessageTable(
+    "normalization",
+    {
+        "rows_unknown": "its groups",
+        "rows": "{reductions:count row} of {extent:,} elements",
+        "channels": "{reductions:count channel} of {extent:,} elements",
+        "fuse": "Fuse it with the activation after it, so that its output is written once.",
+        "channels_first.backward": "It runs in the layout of the forward pass: with the model in "
+        "channels_last its kernel splits the {extent:,} positions of a channel too.",
+        "channels_first": "Convert the model and its input to channels_last "
+        "(`model.to(memory_format=torch.channels_last)`): kernels for that order split the "
+        "{extent:,} positions of a channel too, not only the {reductions:,} channels.",
+        "channels_last": "Its input is in channels_last already: if the model may change, a layer "
+        "or group normalization needs no statistics over the {extent:,} positions of a channel.",
+        "fused_kernel": "Have the DNN library's fused batch normalization chosen in place of "
+        "{main_kernel:name}. ",
+        "one_block": "The framework's own kernel gives each channel one block, so {reductions:,} "
+        "of them use at most {reductions:,} of {compute_units:,} compute units.",
+        **{
+            f"share.{place}": f"Batch normalization takes {{batch_norm_pct}} of compute in all, "
+            f"{place} the {USUAL_COMPUTE_PCT[0]:.0f}-{USUAL_COMPUTE_PCT[1]:.0f}% that is usual in "
+            "convolutional networks."
+            for place in ("below", "within", "above")
+        },
+    },
+)
+
 ADVICE = {
     "training": Advice(
         rule="batch normalization on the statistics of the batch, and its backward pass",
         reason="two or three passes over the activation should use most of the bandwidth",
-        algorithmic="{norm_advice}",
-        kernel="{kernel_advice}Give a replay package of {arguments} to the kernel team.",
-        caveat="{share_note}",
+        algorithmic="{norm_advice:message}",
+        kernel="{kernel_advice:message}Give a replay package of {arguments} to the kernel team.",
+        caveat="{share_note:message}",
     ),
     "inference": Advice(
         rule="batch normalization on recorded statistics",
@@ -64,33 +91,33 @@ ADVICE = {
         algorithmic="Fold it into the convolution before it{place} when the model is loaded: its "
         "scale and shift are constants, and {calls} disappear.",
         kernel="Where it cannot be folded, choose a convolution kernel that applies scale and "
-        "shift; a faster {kernel} still passes {moved} through memory.",
-        caveat="{share_note}",
+        "shift; a faster {kernel} still passes {moved_bytes} through memory.",
+        caveat="{share_note:message}",
     ),
     "groups": Advice(
         rule="group or instance normalization",
-        reason="{rows_text} are reduced each on its own",
-        algorithmic="Fuse it with the activation after it{place}, so that the {moved} of a call "
-        "cross memory once.",
+        reason="{rows_text:message} are reduced each on its own",
+        algorithmic="Fuse it with the activation after it{place}, so that the {moved_bytes} of a "
+        "call cross memory once.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split "
         "large groups over several blocks.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="{moved} per call are little work, and the shortest kernels take "
+        reason="{moved_bytes} per call are little work, and the shortest kernels take "
         f"{KERNEL_FLOOR_US:.0f} µs however little they do",
         algorithmic="Fuse it with the elementwise work before or after it{place}, so that they "
         "share a launch.",
-        kernel="Leave {kernel} as it is: at {mean_time} per call only a launch that does more, "
+        kernel="Leave {kernel} as it is: at {mean_time_ms} per call only a launch that does more, "
         "such as addition and normalization in one, helps.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth",
         reason="a normalization is a pass or two over memory and should use most of the bandwidth",
         algorithmic="Fuse it with the elementwise work before and after it{place}, so that the "
-        "{moved} of a call cross memory once.",
+        "{moved_bytes} of a call cross memory once.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should spread "
-        "{rows_text} evenly over the GPU.",
+        "{rows_text:message} evenly over the GPU.",
     ),
 }
 
@@ -136,8 +163,13 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     )
     described = typed.drop(HYPOTHESIS).hstack(facts)
     batch_norms = described.filter(pl.col("norm_type") == BATCH_NORM)
-    share = _share_note(float(batch_norms["percent_of_compute"].sum()))
-    return described.with_columns(_pattern(), share_note=pl.lit(share))
+    share_pct = float(batch_norms["percent_of_compute"].sum())
+    return described.with_columns(
+        _pattern(),
+        batch_norm_pct=pl.lit(share_pct),
+        share_note=pl.lit(_share_note(share_pct)),
+        compute_units=pl.lit(compute_units, dtype=pl.Int64),
+    )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
@@ -155,15 +187,18 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the arguments of one call tell, and the texts that follow; None where they do not."""
+    """What the arguments of one call tell; None where they do not.
+
+    ``rows_text``, ``norm_advice``, ``kernel_advice`` and ``hypothesis`` are ids of messages.
+    """
 
     mode: str | None = None
     layout: str | None = None
     reductions: int | None = None
     extent: int | None = None
     estimated_bytes: float | None = None
-    rows_text: str = "its groups"
-    norm_advice: str = "Fuse it with the activation after it, so that its output is written once."
+    rows_text: str = MESSAGES.id("rows_unknown")
+    norm_advice: str = MESSAGES.id("fuse")
     kernel_advice: str = ""
     hypothesis: str | None = None
 
@@ -183,26 +218,18 @@ def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int
     count = _reductions(norm_type, shape, params.get("num_channels"))
     if not count:
         return _Facts(mode, layout, estimated_bytes=estimate)
-    extent = prod(shape) // count
-    unit = "channel" if norm_type == BATCH_NORM else "row"
     is_native = re.search(NATIVE_KERNEL, row["main_kernel"] or "") is not None
     is_narrow = is_native and layout == CHANNELS_FIRST and count < (compute_units or 0)
     return _Facts(
         mode,
         layout,
         count,
-        extent,
+        prod(shape) // count,
         estimate,
-        rows_text=f"{counted(count, unit)} of {extent:,} elements",
-        norm_advice=_norm_advice(layout, count, extent, is_backward=mode == BACKWARD),
-        kernel_advice=f"Have the DNN library's fused batch normalization chosen in place of "
-        f"{quoted(row['main_kernel'])}. "
-        if row["library"] == NATIVE_LIBRARY
-        else "",
-        hypothesis=f"The framework's own kernel gives each channel one block, so {count:,} of them "
-        f"use at most {count:,} of {compute_units:,} compute units."
-        if is_narrow
-        else None,
+        rows_text=MESSAGES.id("channels" if norm_type == BATCH_NORM else "rows"),
+        norm_advice=_norm_advice(layout, is_backward=mode == BACKWARD),
+        kernel_advice=MESSAGES.id("fused_kernel") if row["library"] == NATIVE_LIBRARY else "",
+        hypothesis=MESSAGES.id("one_block") if is_narrow else None,
     )
 
 
@@ -217,24 +244,10 @@ def _reductions(norm_type: str, shape: tuple[int, ...], channels: int | None) ->
     return None
 
 
-def _norm_advice(layout: str | None, channels: int, extent: int, *, is_backward: bool) -> str:
-    if layout == CHANNELS_FIRST and is_backward:
-        return (
-            "It runs in the layout of the forward pass: with the model in channels_last its kernel "
-            f"splits the {extent:,} positions of a channel too."
-        )
+def _norm_advice(layout: str | None, *, is_backward: bool) -> str:
     if layout == CHANNELS_FIRST:
-        return (
-            "Convert the model and its input to channels_last "
-            "(`model.to(memory_format=torch.channels_last)`): kernels for that order split the "
-            f"{extent:,} positions of a channel too, not only the {channels:,} channels."
-        )
-    if layout == CHANNELS_LAST:
-        return (
-            "Its input is in channels_last already: if the model may change, a layer or group "
-            f"normalization needs no statistics over the {extent:,} positions of a channel."
-        )
-    return _Facts().norm_advice
+        return MESSAGES.id("channels_first.backward" if is_backward else "channels_first")
+    return MESSAGES.id("channels_last" if layout == CHANNELS_LAST else "fuse")
 
 
 def _pattern() -> pl.Expr:
@@ -253,10 +266,7 @@ def _pattern() -> pl.Expr:
 def _share_note(share_pct: float) -> str:
     low, high = USUAL_COMPUTE_PCT
     place = "below" if share_pct < low else "above" if share_pct > high else "within"
-    return (
-        f"Batch normalization takes {pct(share_pct)} of compute in all, {place} the "
-        f"{low:.0f}-{high:.0f}% that is usual in convolutional networks."
-    )
+    return MESSAGES.id(f"share.{place}")
 
 
 ANALYSIS = Analysis(

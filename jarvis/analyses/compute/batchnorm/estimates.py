@@ -6,12 +6,12 @@ from math import prod
 import polars as pl
 
 from jarvis import impact
+from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import facts_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
-from jarvis.analyses.wording import counted, ms, number, pct, quoted
-from jarvis.findings import GPU_TIME, Finding
+from jarvis.findings import Finding
 from jarvis.literals import parse_literal
+from jarvis.messages import MessageTable
 from jarvis.perf_models.dtypes import REAL_BYTES
 
 TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
@@ -19,6 +19,26 @@ TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
 PASSES = {TRAINING: 3, INFERENCE: 2, BACKWARD: 5}
 """Tensors as large as the input that cross memory: read for the statistics, read again, written;
 read and written; backward, gradient and input twice and the gradient of the input once."""
+
+MESSAGES = MessageTable(
+    "estimated_bandwidth",
+    {
+        "title": "Low estimated bandwidth: {name}",
+        "title_with_mode": "Low estimated bandwidth: {name} ({mode})",
+        "issue": "{calls} of {name} take {time_ms} ({compute_pct} of compute); counted as {passes} "
+        "passes over the input they reach about {reached_pct} of the memory bandwidth "
+        "({tb_per_s:number} TB/s).",
+        "algorithmic": "Fuse {name}{place} with what follows it, so that {arguments} is written "
+        "once less.",
+        "kernel": "Give a replay package of {arguments} to the kernel team, with the "
+        "{mean_time_ms} of {kernel} per call.",
+        "caveat": "No perf model covers it: the traffic is an estimate, and the saving at most "
+        "what the bandwidth allows.",
+        "verify": "Replay {arguments} alone and compare with {mean_time_ms} per call.",
+        "capture": "Measure the bytes that {kernel} moves with the platform's hardware-counter "
+        "profiler on the replay package, in place of the estimate.",
+    },
+)
 
 
 def estimated_bytes(
@@ -60,33 +80,35 @@ def estimated_bandwidth(data: CategoryData) -> Iterator[Finding]:
 def _card(
     data: CategoryData, group: OperationGroup, tb_per_s: float, reached_pct: float
 ) -> Finding:
-    facts, mode = facts_of(group), group.heaviest["mode"]
+    mode = group.heaviest["mode"]
     gain = impact.bounded_impact(
         group.time_ms, group.time_ms * (1 - reached_pct / impact.FULL_PCT), **data.bases
     )
     passes = PASSES[mode or TRAINING]
-    kind = f" ({mode})" if mode else ""
+    values = values_of(group) | {
+        "time_ms": group.time_ms,
+        "compute_pct": group.compute_pct,
+        "passes": passes,
+        "reached_pct": reached_pct,
+        "tb_per_s": tb_per_s,
+    }
     return Finding(
         check="estimated_bandwidth",
         category=data.key,
-        title=f"Low estimated bandwidth: {quoted(group.name)}{kind}",
+        title=MESSAGES.pick("title_with_mode" if mode else "title", values),
         operations=group.operations,
         evidence={
-            GPU_TIME: group.time_ms,
-            "Share of compute (%)": group.compute_pct,
-            "Share of category (%)": group.category_pct,
-            "Estimated passes over the input": passes,
-            "Estimated bandwidth (TB/s)": tb_per_s,
-            "Estimated efficiency (% of bandwidth)": reached_pct,
-            "Calls": group.calls,
+            "gpu_time_ms": group.time_ms,
+            "compute_pct": group.compute_pct,
+            "category_pct": group.category_pct,
+            "estimated_passes": passes,
+            "estimated_tb_per_s": tb_per_s,
+            "estimated_bandwidth_pct": reached_pct,
+            "calls": group.calls,
         },
-        issue=f"{counted(group.calls, 'call')} of {quoted(group.name)} take {ms(group.time_ms)} "
-        f"({pct(group.compute_pct)} of compute); counted as {passes} passes over the input they "
-        f"reach about {pct(reached_pct)} of the memory bandwidth ({number(tb_per_s)} TB/s).",
-        algorithmic=f"Fuse {facts['name']}{facts['place']} with what follows it, so that "
-        f"{facts['arguments']} is written once less.",
-        kernel=f"Give a replay package of {facts['arguments']} to the kernel team, with the "
-        f"{facts['mean_time']} of {facts['kernel']} per call.",
+        issue=MESSAGES.pick("issue", values),
+        algorithmic=MESSAGES.pick("algorithmic", values),
+        kernel=MESSAGES.pick("kernel", values),
         priority_local=impact.local_priority(
             compute_pct=group.compute_pct, efficiency_pct=reached_pct
         ),
@@ -98,9 +120,7 @@ def _card(
             saved_compute_pct=gain.compute_pct.mid,
         ),
         impact=gain,
-        caveat="No perf model covers it: the traffic is an estimate, and the saving at most what "
-        "the bandwidth allows.",
-        verify=f"Replay {facts['arguments']} alone and compare with {facts['mean_time']} per call.",
-        capture=f"Measure the bytes that {facts['kernel']} moves with the platform's "
-        "hardware-counter profiler on the replay package, in place of the estimate.",
+        caveat=MESSAGES("caveat"),
+        verify=MESSAGES.pick("verify", values),
+        capture=MESSAGES.pick("capture", values),
     )

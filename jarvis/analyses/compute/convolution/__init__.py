@@ -9,6 +9,7 @@ from jarvis.analyses.access import CHANNELS_LAST
 from jarvis.analyses.bandwidth import time_ms_by
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.compute.convolution.messages import LAYOUT
 from jarvis.analyses.compute.convolution.overheads import (
     MODERATE_OVERHEAD_PCT,
     fills_and_casts,
@@ -30,15 +31,14 @@ from jarvis.analyses.compute.convolution.shapes import (
     convolution_facts,
 )
 from jarvis.analyses.operations import PATTERN, parameters
-from jarvis.analyses.wording import pct
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 
 ADVICE = {
     LARGE: Advice(
         rule=f"a side of the filter is longer than {SMALL_KERNEL}",
         reason="a {filter} filter over {channels} channels gives each input element much "
-        "arithmetic, which optimized kernels turn into compute{convolving_text}",
-        algorithmic="{layout_advice}",
+        "arithmetic, which optimized kernels turn into compute{convolving_text:message}",
+        algorithmic="{layout_advice:message}",
         kernel="Give a replay package of {arguments} to the kernel team to tune the tiles of "
         "{kernel} for a {filter} filter.",
         expected_pct=(60.0, 80.0),
@@ -47,8 +47,8 @@ ADVICE = {
     SMALL: Advice(
         rule=f"no side of the filter is longer than {SMALL_KERNEL}",
         reason="the common {filter} filter ({channels} channels) has optimized kernels that should "
-        "be chosen here{convolving_text}",
-        algorithmic="{layout_advice}",
+        "be chosen here{convolving_text:message}",
+        algorithmic="{layout_advice:message}",
         kernel="Check which algorithm the DNN library selected beside {kernel} (autotuning on) and "
         "give a replay package of {arguments} to the kernel team.",
         expected_pct=(50.0, 70.0),
@@ -56,8 +56,8 @@ ADVICE = {
     POINTWISE: Advice(
         rule="a filter of a single point",
         reason="a pointwise convolution ({channels} channels) moves much data for its "
-        "arithmetic{convolving_text}",
-        algorithmic="{layout_advice}",
+        "arithmetic{convolving_text:message}",
+        algorithmic="{layout_advice:message}",
         kernel="Compare {kernel} with a plain matrix product of the same size in a replay package "
         "of {arguments}: a pointwise convolution is one.",
         expected_pct=(40.0, 60.0),
@@ -86,7 +86,7 @@ ADVICE = {
         rule="a step inside the filter that is not 1; expected like a filter of up to 3x3",
         reason="a dilation of {dilation} spreads the {filter} filter over memory, for which there "
         "are fewer optimized kernels",
-        algorithmic="{layout_advice}",
+        algorithmic="{layout_advice:message}",
         kernel="Give a replay package of {arguments} with dilation {dilation} to the kernel team, "
         "beside the same call without dilation for comparison.",
         expected_pct=(50.0, 70.0),
@@ -148,9 +148,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         },
     )
     described = with_overheads(rows.drop(PATTERN).hstack(facts))
-    return described.with_columns(
-        layout_advice=_layout_advice(described), convolving_text=_convolving_text()
-    )
+    return described.with_columns(**_layout_advice(described), convolving_text=_convolving_text())
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
@@ -173,50 +171,38 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 
 def _convolving_text() -> pl.Expr:
-    """The efficiency of the convolving kernels, where others take part of the time."""
+    """Id of the message on the convolving kernels, where others take part of the time."""
     has_others = pl.col("transpose_us") + pl.col("fill_us") > 0
-    alone = pl.col("convolving_pct").map_elements(pct, return_dtype=pl.String)
-    said = pl.format("; without transposes, fills and casts the heaviest call reaches {}", alone)
-    return pl.coalesce(pl.when(has_others).then(said), pl.lit(""))
+    is_known = has_others & pl.col("convolving_pct").is_not_null()
+    return pl.when(is_known).then(_id("convolving")).otherwise(pl.lit(""))
 
 
-def _layout_advice(rows: pl.DataFrame) -> pl.Expr:
-    """What the heaviest call needs first: another layout, or a fused neighbour.
+def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
+    """Ids of the messages on what the heaviest call needs: another layout, or a fused neighbour.
 
     How to change the layout stands in the finding of ``layout_transposes`` where there is one.
     """
-    share = pl.col("transpose_pct").round(0).cast(pl.Int64)
     is_last = pl.col("layout") == CHANNELS_LAST
     has_transposes = pl.col("transpose_pct") >= MODERATE_OVERHEAD_PCT
-    first, last = (
-        ("change the layout first, as the card on transposes says",) * 2
-        if has_transpose_card(rows)
-        else ("convert the model to channels_last first", "convert weights and gradients too")
-    )
+    has_card = has_transpose_card(rows)
     is_backward = pl.col("direction") == "backward"
-    then = (
-        pl.when(is_backward)
-        .then(pl.lit("a larger batch gives the products for both gradients more work"))
-        .otherwise(
-            pl.format("fuse the normalization and activation after the {} filter into it", "filter")
-        )
-    )
-    transposed = "{}% of the heaviest call are layout transposes"
-    return (
-        pl.when(has_transposes & is_last)
-        .then(
-            pl.format(
-                f"{transposed} although its input is in channels_last: {last}. Then {{}}.",
-                share,
-                then,
-            )
-        )
+    return {
+        "layout_advice": pl.when(has_transposes & is_last)
+        .then(_id("change_last"))
         .when(has_transposes)
-        .then(pl.format(f"{transposed}: {first}. Then {{}}.", share, then))
-        .otherwise(
-            pl.format("Keep the layout, since hardly any of its time goes to transposes; {}.", then)
-        )
-    )
+        .then(_id("change"))
+        .otherwise(_id("keep")),
+        "layout_first": _id("first.card")
+        if has_card
+        else pl.when(is_last).then(_id("first.weights")).otherwise(_id("first.model")),
+        "layout_then": pl.when(is_backward)
+        .then(_id("then.backward"))
+        .otherwise(_id("then.forward")),
+    }
+
+
+def _id(key: str) -> pl.Expr:
+    return pl.lit(LAYOUT.id(key))
 
 
 ANALYSIS = Analysis(

@@ -1,6 +1,7 @@
 """Kernels inside convolutions that convolve nothing: layout transposes, fills and casts."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
@@ -8,10 +9,11 @@ from jarvis import impact
 from jarvis.analyses import kernel_names
 from jarvis.analyses.access import CHANNELS_LAST
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import facts_of
+from jarvis.analyses.compute.convolution.messages import FILLS, TO_KERNEL_TEAM, TRANSPOSES
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
+from jarvis.analyses.wording import listed, quoted
 from jarvis.findings import Finding, Priority, Severity
+from jarvis.messages import Message
 
 LAYOUT_TRANSPOSE = r"batched_transpose|transpose_nchw|transpose_cnhw|nchw2|nhwc2|nchwto|nhwcto"
 """Kernels that only reorder a tensor between layouts, by lower-case name; a *transposed
@@ -83,31 +85,37 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
     local = impact.local_priority(compute_pct=compute_pct, efficiency_pct=0.0)
     last_ms = _ms(rows.filter(pl.col("layout") == CHANNELS_LAST), "transpose_us")
     is_already_last = last_ms > transpose_ms / 2
-    launches = int(rows["transpose_count"].sum())
+    values: dict[str, Any] = {
+        "transpose_ms": transpose_ms,
+        "overhead_pct": overhead_pct,
+        "compute_pct": compute_pct,
+        "launches": int(rows["transpose_count"].sum()),
+        "kernels": _kernels(rows, LAYOUT_TRANSPOSE),
+        "arguments": rows["arguments"][0] or None,
+        "to_kernel_team": _to_kernel_team(rows, "transposes", "transpose_us", LAYOUT_TRANSPOSE),
+    }
     yield Finding(
         check="layout_transposes",
         category=data.key,
-        title="Layout transposes around convolutions",
+        title=TRANSPOSES("title"),
         operations=group.operations,
         evidence={
-            "Transpose time (ms)": transpose_ms,
-            "Share of convolution time (%)": overhead_pct,
-            "Share of compute (%)": compute_pct,
-            "Transpose launches": launches,
+            "transpose_ms": transpose_ms,
+            "convolution_pct": overhead_pct,
+            "compute_pct": compute_pct,
+            "transpose_launches": values["launches"],
             **_by_direction(rows),
-            "Convolution time (ms)": data.gpu_time_ms,
+            "convolution_ms": data.gpu_time_ms,
             **(
-                {"Inputs in channels_last (% of transpose time)": _layout_pct(last_ms, rows)}
+                {"channels_last_pct": _layout_pct(last_ms, rows)}
                 if rows["layout"].is_not_null().any()
                 else {}
             ),
-            "Transpose kernels": _kernels(rows, LAYOUT_TRANSPOSE),
+            "transpose_kernels": _listed(values["kernels"]),
         },
-        issue=f"Layout transposes take {ms(transpose_ms)}, {pct(overhead_pct)} of convolution time "
-        f"({pct(compute_pct)} of compute), in {counted(launches, 'launch')} that compute nothing.",
+        issue=TRANSPOSES.pick("issue", values),
         algorithmic=_layout_action(is_high=is_high, is_already_last=is_already_last),
-        kernel=f"{_to_kernel_team(rows, 'transpose_us', 'transposes', LAYOUT_TRANSPOSE)}, to "
-        "select kernels that take the layout as it is.",
+        kernel=TRANSPOSES.pick("kernel", values),
         priority_local=local if is_high else local.at_most(Priority.MEDIUM),
         priority=priority if is_high else priority.at_most(Priority.MEDIUM),
         severity=Severity.HIGH if is_high else Severity.MEDIUM,
@@ -118,16 +126,10 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
             mid_ms=transpose_ms,
             **data.bases,
         ),
-        hypothesis="The tensors are in channels-first order while the selected kernels want "
-        "channels last."
-        if not is_already_last
-        else "Some tensors, weights or gradients are still in channels-first order.",
-        caveat="Low assumes that half of the transposes stay at the borders of the converted part.",
-        verify=f"Record the trace again: the {launches:,} launches of {_kernels(rows)} must be "
-        "gone from the convolution operators.",
-        capture="Record one step with the DNN library's log of chosen algorithms switched on: it "
-        "says which kernels it takes in either layout for "
-        f"{rows['arguments'][0] or 'each call'}.",
+        hypothesis=TRANSPOSES("hypothesis.last" if is_already_last else "hypothesis.first"),
+        caveat=TRANSPOSES("caveat"),
+        verify=TRANSPOSES.pick("verify", values),
+        capture=TRANSPOSES.pick("capture", values),
     )
 
 
@@ -152,41 +154,41 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
     compute_pct = impact.share_pct(fill_ms, data.totals.compute_time_ms)
     if overhead_pct < MODERATE_OVERHEAD_PCT or compute_pct < MIN_COMPUTE_PCT:
         return
-    launches = int(rows["fill_count"].sum())
     backward_ms = _ms(rows.filter(pl.col("direction") == "backward"), "fill_us")
-    backward = f", {ms(backward_ms)} of it backward" if backward_ms else ""
+    values: dict[str, Any] = {
+        "fill_ms": fill_ms,
+        "overhead_pct": overhead_pct,
+        "compute_pct": compute_pct,
+        "launches": int(rows["fill_count"].sum()),
+        "backward": FILLS("backward", backward_ms=backward_ms) if backward_ms else None,
+        "kernels": _kernels(rows, FILL_OR_CAST),
+        "convolution_ms": data.gpu_time_ms,
+        "to_kernel_team": _to_kernel_team(rows, "fills", "fill_us", FILL_OR_CAST),
+    }
     priority = Priority.MEDIUM if compute_pct > impact.RELEVANT_COMPUTE_PCT else Priority.LOW
     yield Finding(
         check="fills_and_casts",
         category=data.key,
-        title="Fills and casts around convolutions",
+        title=FILLS("title"),
         operations=OperationGroup(rows).operations,
         evidence={
-            "Fill and cast time (ms)": fill_ms,
-            "Share of convolution time (%)": overhead_pct,
-            "Share of compute (%)": compute_pct,
-            "Launches": launches,
-            **({"Backward (ms)": backward_ms} if backward_ms else {}),
-            "Kernels": _kernels(rows, FILL_OR_CAST),
+            "fill_and_cast_ms": fill_ms,
+            "convolution_pct": overhead_pct,
+            "compute_pct": compute_pct,
+            "launches": values["launches"],
+            **({"backward_ms": backward_ms} if backward_ms else {}),
+            "kernels": _listed(values["kernels"]),
         },
-        issue=f"Kernels that only fill or convert tensors take {ms(fill_ms)}, "
-        f"{pct(overhead_pct)} of convolution time ({pct(compute_pct)} of compute), in "
-        f"{counted(launches, 'launch')}{backward}.",
-        algorithmic="Let the DNN library try out its algorithms (benchmark mode), so that the cost "
-        "of these kernels counts in its choice.",
-        kernel=f"{_to_kernel_team(rows, 'fill_us', 'fills and casts', FILL_OR_CAST)}, to select "
-        "kernels that write the final dtype at once.",
+        issue=FILLS.pick("issue", values),
+        algorithmic=FILLS("algorithmic"),
+        kernel=FILLS.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(fill_ms, fill_ms, **data.bases),
-        hypothesis="The chosen kernels add up parts of the sum in a buffer of another dtype, which "
-        "is cleared before and converted after.",
-        caveat="Another algorithm may be slower itself: the saving is an upper bound.",
-        verify=f"Record the trace again: the {launches:,} launches of "
-        f"{_kernels(rows, FILL_OR_CAST)} must be fewer, and convolution time less than "
-        f"{ms(data.gpu_time_ms)}.",
-        capture="Record one step with the DNN library's log of chosen algorithms switched on: it "
-        "names the algorithm and the workspace of every convolution.",
+        hypothesis=FILLS("hypothesis"),
+        caveat=FILLS("caveat"),
+        verify=FILLS.pick("verify", values),
+        capture=FILLS("capture"),
     )
 
 
@@ -196,33 +198,22 @@ def overhead(rows: pl.DataFrame, column: str) -> tuple[float, float]:
     return time_ms, impact.share_pct(time_ms, _ms(rows, "kernel_time_us"))
 
 
-def _layout_action(*, is_high: bool, is_already_last: bool) -> str:
+def _layout_action(*, is_high: bool, is_already_last: bool) -> Message:
     if is_already_last:
-        return (
-            "The inputs are in channels_last already: convert weights, gradients and the remaining "
-            "modules too, so that no tensor changes its order on the way."
-        )
-    low, high = USUAL_GAIN_PCT
-    usual = (
-        f"; {low}-{high}% of convolution time is what this usually gives back" if is_high else ""
-    )
-    return (
-        f"{'Convert' if is_high else 'Consider converting'} the model and its input to "
-        f"channels_last (`model.to(memory_format=torch.channels_last)`){usual}."
-    )
+        return TRANSPOSES("algorithmic.last")
+    if not is_high:
+        return TRANSPOSES("algorithmic.moderate")
+    low_pct, high_pct = USUAL_GAIN_PCT
+    return TRANSPOSES("algorithmic.high", low_pct=low_pct, high_pct=high_pct)
 
 
 def _by_direction(rows: pl.DataFrame) -> dict[str, float]:
     """Transposes forward and backward, where the operators tell."""
     sides = {
-        label: _ms(rows.filter(pl.col("direction") == label.lower()), "transpose_us")
-        for label in ("Forward", "Backward")
+        f"{direction}_ms": _ms(rows.filter(pl.col("direction") == direction), "transpose_us")
+        for direction in ("forward", "backward")
     }
-    return (
-        {f"{label} (ms)": time_ms for label, time_ms in sides.items()}
-        if any(sides.values())
-        else {}
-    )
+    return sides if any(sides.values()) else {}
 
 
 def _layout_pct(last_ms: float, rows: pl.DataFrame) -> float:
@@ -234,26 +225,30 @@ def _with_time(data: CategoryData, column: str) -> pl.DataFrame:
     return rows.sort(column, "uid", descending=[True, False])
 
 
-def _to_kernel_team(rows: pl.DataFrame, column: str, what: str, pattern: str) -> str:
+def _to_kernel_team(rows: pl.DataFrame, key: str, column: str, pattern: str) -> Message:
     """What to give to the kernel team: the call with most of this time, or where no arguments are
     recorded, so that nothing can be replayed, the names of the kernels."""
     first = OperationGroup(rows.head(1))
     if first.heaviest["arguments"] is None:
-        return f"Name {_kernels(rows, pattern)} to the kernel team"
-    share = impact.share_pct(first.heaviest[column], first.heaviest["kernel_time_us"])
-    return (
-        f"Give a replay package of {facts_of(first)['arguments']} ({what} are {pct(share)} of its "
-        "time) to the kernel team"
+        return TO_KERNEL_TEAM("names", kernels=_kernels(rows, pattern))
+    return TO_KERNEL_TEAM(
+        key,
+        arguments=first.heaviest["arguments"],
+        share_pct=impact.share_pct(first.heaviest[column], first.heaviest["kernel_time_us"]),
     )
 
 
-def _kernels(rows: pl.DataFrame, pattern: str = LAYOUT_TRANSPOSE) -> str:
+def _kernels(rows: pl.DataFrame, pattern: str) -> list[str]:
     """Names of the kernels that match, most time first."""
     kernels = rows.select("kernels").explode("kernels").unnest("kernels")
     matching = kernels.filter(pl.col("name").str.to_lowercase().str.contains(pattern))
     times = matching.group_by("name").agg(pl.col("total_us").sum())
     ordered = times.sort("total_us", "name", descending=[True, False])
-    return listed([quoted(name) for name in ordered["name"]])
+    return ordered["name"].to_list()
+
+
+def _listed(kernels: list[str]) -> str:
+    return listed([quoted(name) for name in kernels])
 
 
 def _ms(rows: pl.DataFrame, column: str) -> float:

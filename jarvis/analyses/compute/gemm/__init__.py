@@ -32,9 +32,9 @@ ADVICE = {
         reason="{products} products of M={m}, N={n}, K={k} each are too small to fill the GPU",
         algorithmic="Batch them into fewer, larger products (bmm or grouped GEMM), or merge one of "
         "the small dimensions M={m}, N={n} into the {products} products.",
-        kernel="Give a replay package of {arguments} to the kernel team ({tile_note}): more than "
-        f"{TINY_SLOWDOWN} times slower than another kernel or GPU for the same shape points to "
-        "kernel selection.",
+        kernel="Give a replay package of {arguments} to the kernel team ({tile_note:message}): "
+        f"more than {TINY_SLOWDOWN} times slower than another kernel or GPU for the same shape "
+        "points to kernel selection.",
         is_notable=True,
     ),
     "few tiles": Advice(
@@ -43,8 +43,8 @@ ADVICE = {
         reason="M={m}, N={n}, K={k} gives few output tiles to spread over the GPU",
         algorithmic="Batch more rows than M={m} or more columns than N={n} into the product so "
         "that its output grows; K={k} offers no parallelism of its own.",
-        kernel="Ask for a kernel that splits K={k} ({tile_note}) and give a replay package of "
-        "{arguments} to the kernel team.",
+        kernel="Ask for a kernel that splits K={k} ({tile_note:message}) and give a replay package "
+        "of {arguments} to the kernel team.",
         is_notable=True,
     ),
     "short K": Advice(
@@ -52,26 +52,27 @@ ADVICE = {
         reason="M={m}, N={n}, K={k} has little arithmetic for each element that it writes",
         algorithmic="Fuse {name} with what reads its output of M={m} by N={n} (in attention, "
         "use a fused attention operator), so that the output need not cross memory.",
-        kernel="Tune the kernel of {name} for M={m}, N={n}, K={k}, batch {b} ({tile_note}); a "
-        "replay package reproduces it.",
+        kernel="Tune the kernel of {name} for M={m}, N={n}, K={k}, batch {b} "
+        "({tile_note:message}); a replay package reproduces it.",
         is_notable=True,
     ),
     "tall and skinny": Advice(
         rule=f"M and N differ by {SKINNY_RATIO} times or more",
-        reason="the output of M={m}, N={n}, K={k} has one long and one short side ({short_side})",
-        algorithmic="{skinny_advice}{narrower_note}",
-        kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note}); a replay package "
-        "reproduces it.",
+        reason="the output of M={m}, N={n}, K={k} has one long and one short side "
+        "({short_side:message})",
+        algorithmic="{skinny_advice:message}{narrower_note:message}",
+        kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note:message}); a replay "
+        "package reproduces it.",
         is_notable=True,
     ),
     "misaligned": Advice(
         rule=f"M, N or K lies 1 to {PAST_ALIGNMENT} past a multiple of {ALIGNMENT}, or N or K is "
         f"no multiple of {ROW_ALIGNMENT}",
-        reason="{misaligned} is an odd size, and few kernels are tuned for such sizes",
-        algorithmic=f"Pad or trim {{misaligned}} to a multiple of {ALIGNMENT}, for instance by "
-        "padding the vocabulary, the sequence or the head dimension.",
-        kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note}) with a replay "
-        "package, beside the same product padded.",
+        reason="{misaligned:joined  and } is an odd size, and few kernels are tuned for such sizes",
+        algorithmic=f"Pad or trim {{misaligned:joined  and }} to a multiple of {ALIGNMENT}, for "
+        "instance by padding the vocabulary, the sequence or the head dimension.",
+        kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note:message}) with a "
+        "replay package, beside the same product padded.",
         is_notable=True,
     ),
     "quantized": Advice(
@@ -80,7 +81,7 @@ ADVICE = {
         algorithmic="Validate the scheme ({dtype}) and its calibration for the {calls}{place}, and "
         "make sure that quantizing and dequantizing do not cost what the narrower product saves.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} may need tuning "
-        "for the shape ({tile_note}).",
+        "for the shape ({tile_note:message}).",
         caveat="A trace shows times, not accuracy: whether the scheme is right needs an evaluation "
         "of the model.",
     ),
@@ -88,27 +89,27 @@ ADVICE = {
         rule=LAUNCH_BOUND_RULE,
         reason="M={m}, N={n}, K={k} has so little work that the fixed cost of a kernel "
         "decides its time",
-        algorithmic="{merge_note}Batch more rows than M={m} into {each} of {name}, or merge "
-        "products that share an input{place}; torch.compile may batch them.",
+        algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, or "
+        "merge products that share an input{place}; torch.compile may batch them.",
         kernel="Use a grouped GEMM that takes the {calls} together; a GPU graph only shortens the "
         "gaps between them, and tuning {kernel} gains little.",
     ),
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
         reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic needs",
-        algorithmic="{merge_note}{rows_advice}{narrower_note}",
+        algorithmic="{merge_note:message}{rows_advice:message}{narrower_note:message}",
         kernel="Tune tile sizes and kernel selection of {name} for M={m}, N={n}, K={k}, batch {b} "
-        "({tile_note}); a replay package reproduces it.",
+        "({tile_note:message}); a replay package reproduces it.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, no pattern",
         reason="M={m}, N={n}, K={k} ({dtype}) moves much data for its arithmetic, and bandwidth is "
         "left unused",
-        algorithmic="{merge_note}Batch more rows than M={m} into {each} of {name}, fuse the "
-        "elementwise work around it{place}, and use sparsity if the weights have it."
-        "{narrower_note}",
+        algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, fuse "
+        "the elementwise work around it{place}, and use sparsity if the weights have it."
+        "{narrower_note:message}",
         kernel="Bandwidth below expectation is a kernel opportunity: give a replay package of "
-        "{name} with M={m}, N={n}, K={k}, batch {b} to the kernel team ({tile_note}).",
+        "{name} with M={m}, N={n}, K={k}, batch {b} to the kernel team ({tile_note:message}).",
     ),
 }
 

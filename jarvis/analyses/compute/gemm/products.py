@@ -6,12 +6,14 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import kernel_names
+from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.inefficiency import evidence_of, facts_of
+from jarvis.analyses.compute.gemm.messages import HELPERS, QUANTIZED, REPEATED
+from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.analyses.small_calls import MANY_CALLS
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted
-from jarvis.findings import GPU_TIME, Finding, Priority
+from jarvis.analyses.wording import listed, quoted
+from jarvis.findings import Finding, Priority
 
 HELPER_KERNELS = r"postgsu|splitkreduce|splitk_reduce|transpose|memset|fillbuffer"
 HELPER_SHARE_PCT = 10.0
@@ -46,32 +48,34 @@ def _helper_finding(
 ) -> Finding:
     is_relevant = compute_pct > impact.RELEVANT_COMPUTE_PCT
     priority = Priority.MEDIUM if is_relevant else Priority.LOW
-    facts, helpers = facts_of(group), listed(_helpers(group))
+    helpers = _helpers(group)
+    values = values_of(group) | {
+        "helpers": helpers,
+        "helper_ms": helper_ms,
+        "helper_pct": share,
+        "time_ms": group.time_ms,
+    }
     return Finding(
         check="helper_kernels",
         category=data.key,
-        title=f"Helper kernels: {quoted(group.name)}",
+        title=HELPERS.pick("title", values),
         operations=group.operations,
         evidence={
-            "Helper time (ms)": helper_ms,
-            "Share of the operator (%)": share,
-            GPU_TIME: group.time_ms,
-            "Calls": group.calls,
-            "Launches": group.launches,
-            "Helper kernels": helpers,
+            "helper_ms": helper_ms,
+            "operator_pct": share,
+            "gpu_time_ms": group.time_ms,
+            "calls": group.calls,
+            "launches": group.launches,
+            "helper_kernels": listed([quoted(name) for name in helpers]),
         },
-        issue=f"{helpers} around the product take {ms(helper_ms)} ({pct(share)}) of the "
-        f"{ms(group.time_ms)} of {quoted(group.name)}.",
-        algorithmic=f"Store the weights of {facts['arguments']} in the layout that "
-        f"{facts['kernel']} reads, and batch the {facts['calls']} so that K need not be split.",
-        kernel=f"Compare {facts['kernel']} with a kernel that needs no helper for "
-        f"{facts['arguments']}; a replay package reproduces it.",
+        issue=HELPERS.pick("issue", values),
+        algorithmic=HELPERS.pick("algorithmic", values),
+        kernel=HELPERS.pick("kernel", values),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(group.time_ms, helper_ms, **data.bases),
-        verify=f"Record the trace again: {helpers} are gone and {facts['kernel']} is not slower.",
-        capture=f"Time {facts['arguments']} alone with and without the helper: the trace does not "
-        "say what the product would take in another layout or without splitting K.",
+        verify=HELPERS.pick("verify", values),
+        capture=HELPERS.pick("capture", values),
     )
 
 
@@ -80,9 +84,7 @@ def _helpers(group: OperationGroup) -> list[str]:
     kernels = group.rows.select(pl.col("kernels").explode()).unnest("kernels")
     helpers = kernels.filter(pl.col("name").str.to_lowercase().str.contains(HELPER_KERNELS))
     times = helpers.group_by("name").agg(pl.col("total_us").sum())
-    return [
-        quoted(name) for name in times.sort(["total_us", "name"], descending=[True, False])["name"]
-    ]
+    return times.sort(["total_us", "name"], descending=[True, False])["name"].to_list()
 
 
 def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
@@ -108,28 +110,25 @@ def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
 def _no_gain(
     data: CategoryData, group: OperationGroup, reached: float, wide_rate: float
 ) -> Finding:
-    facts = facts_of(group)
+    values = values_of(group) | {
+        "achieved_tflops_per_s": reached,
+        "wide_tflops_per_s": wide_rate,
+        "time_ms": group.time_ms,
+    }
     return Finding(
         check="quantized_without_gain",
         category=data.key,
-        title=f"Quantized without gain: {quoted(group.name)}",
+        title=QUANTIZED.pick("title", values),
         operations=group.operations,
-        evidence={**evidence_of(group), "Rate of a good bf16 product (TFLOPS/s)": wide_rate},
-        issue=f"The {facts['calls']} of {quoted(group.name)} ({facts['dtype']}) reach "
-        f"{number(reached)} TFLOPS/s, less than the {number(wide_rate)} TFLOPS/s of a good bf16 "
-        f"product, so quantization saves no time in these {ms(group.time_ms)}.",
-        algorithmic=f"Validate that the scheme {facts['dtype']} and its calibration are worth it "
-        f"for {facts['arguments']}: without a faster kernel, bf16 takes no longer.",
-        kernel=f"Give a replay package of {facts['arguments']} to the kernel team to tune "
-        f"{facts['kernel']} ({facts['tile_note']}).",
+        evidence={**evidence_of(group), "good_bf16_tflops_per_s": wide_rate},
+        issue=QUANTIZED.pick("issue", values),
+        algorithmic=QUANTIZED.pick("algorithmic", values),
+        kernel=QUANTIZED.pick("kernel", values),
         priority_local=Priority.MEDIUM,
         priority=Priority.MEDIUM,
-        caveat="The saving stands in the finding on efficiency, if there is one. A trace shows "
-        "times, not accuracy.",
-        verify=f"Record the trace again: {quoted(group.name)} must exceed {number(wide_rate)} "
-        "TFLOPS/s.",
-        capture=f"Time {facts['arguments']} alone in bf16 and in {facts['dtype']}, and evaluate "
-        "the model with both.",
+        caveat=QUANTIZED("caveat"),
+        verify=QUANTIZED.pick("verify", values),
+        capture=QUANTIZED.pick("capture", values),
     )
 
 
@@ -164,27 +163,21 @@ def _elements() -> tuple[pl.Expr, pl.Expr, pl.Expr]:
 
 
 def _repeated(data: CategoryData, group: OperationGroup) -> Finding:
-    facts, row = facts_of(group), group.heaviest
+    values = values_of(group) | {"time_ms": group.time_ms, "compute_pct": group.compute_pct}
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
     return Finding(
         check="repeated_reads",
         category=data.key,
-        title=f"Weights read again and again: {quoted(group.name)}",
+        title=REPEATED.pick("title", values),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=f"The {facts['calls']} of {quoted(group.name)} (M={row['m']}, N={row['n']}, "
-        f"K={row['k']}) take {ms(group.time_ms)} ({pct(group.compute_pct)} of compute) at "
-        f"{pct(row['pct_roofline'])} of the memory roofline: each moves {facts['moved']} for "
-        f"{counted(row['m'], 'row')}, {pct(row['weight_pct'])} of it weights.",
-        algorithmic=f"Batch more rows than M={row['m']} into each call (tokens, requests): the "
-        f"weights are read once whatever M is.{facts['narrower_note']}",
-        kernel=f"Leave {facts['kernel']} alone: it is close to its roofline.",
+        issue=REPEATED.pick("issue", values),
+        algorithmic=REPEATED.pick("algorithmic", values),
+        kernel=REPEATED.pick("kernel", values),
         priority_local=priority,
         priority=priority,
-        caveat="The saving is not quantified: a trace does not say how many rows could be batched.",
-        verify=f"Record the trace again at the same output: fewer than {facts['calls']}, each with "
-        "more rows and hardly longer.",
-        capture="Record batch sizes and request lengths beside the trace, to see how many rows "
-        f"could share one of the {facts['calls']}.",
+        caveat=REPEATED("caveat"),
+        verify=REPEATED.pick("verify", values),
+        capture=REPEATED.pick("capture", values),
     )

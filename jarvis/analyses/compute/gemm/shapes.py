@@ -4,6 +4,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import kernel_names
+from jarvis.analyses.compute.gemm.messages import SHAPES
 from jarvis.analyses.name_patterns import first_match
 from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_dtype
 
@@ -67,6 +68,8 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         dtype=pl.Series([_dtype(p) for p in parameters(rows)], dtype=pl.String),
         tile=kernel_names.tile(pl.col("main_kernel")),
         model_part=_model_part(),
+        compute_units=pl.lit(compute_units, dtype=pl.Int64),
+        tiny_slowdown=pl.lit(TINY_SLOWDOWN),
     ).with_columns(
         products=pl.max_horizontal(pl.col("b"), pl.col("operation_count")),
         output_tiles=pl.min_horizontal(*_output_tiles()),
@@ -78,7 +81,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         is_misaligned=pl.any_horizontal(*_off_sizes().values()).fill_null(value=False),
         **_pattern(compute_units),
         **_notes(compute_units),
-        **{HYPOTHESIS: _hypothesis(compute_units)},
+        **_hypothesis(compute_units),
     )
 
 
@@ -107,59 +110,48 @@ def _pattern(compute_units: int | None) -> dict[str, pl.Expr]:
 
 
 def _notes(compute_units: int | None) -> dict[str, pl.Expr]:
-    """Parts of sentences that hold for some rows only."""
+    """Ids of the messages that hold for some rows only, and the values in them."""
     has_few_rows = pl.col("m") < pl.col("n")
-    off_text = [
+    off_sizes = [
         pl.when(flag).then(pl.format("{}={}", pl.lit(d.upper()), pl.col(d)))
         for d, flag in _off_sizes().items()
     ]
-    units = f" for {compute_units} compute units" if compute_units else ""
-    tiled = pl.format("tile {} from the kernel name", "tile")
-    counted = pl.format(f"{{}}, {{}} output tiles{units}", tiled, "output_tiles")
-    merged = pl.format(
-        "The {} calls are {} for each call of another product in the same module: where they read "
-        "the same input, merge them into one product of N={}. ",
-        "operation_count",
-        "per_module",
-        pl.col("n") * pl.col("per_module"),
-    )
+    has_tile, merged_n = pl.col("tile").is_not_null(), pl.col("n") * pl.col("per_module")
     return {
         "short_side": pl.when(has_few_rows)
-        .then(pl.format("M={}", "m"))
-        .otherwise(pl.format("N={}", "n")),
-        "skinny_advice": pl.when(has_few_rows)
-        .then(pl.lit("Batch more rows (tokens, requests) into one product, so that M grows."))
-        .otherwise(pl.lit("Fuse products that read the same input into one, so that N grows.")),
-        "misaligned": pl.concat_str(off_text, separator=" and ", ignore_nulls=True),
-        "tile_note": pl.coalesce(counted, tiled, pl.lit("the kernel name states no tile")),
-        "merge_note": pl.coalesce(merged, pl.lit("")),
+        .then(_id("short_side.m"))
+        .otherwise(_id("short_side.n")),
+        "skinny_advice": pl.when(has_few_rows).then(_id("skinny.m")).otherwise(_id("skinny.n")),
+        "misaligned": pl.concat_list(off_sizes).list.drop_nulls(),
+        "tile_note": pl.when(has_tile & pl.col("output_tiles").is_not_null())
+        .then(_id("tile.counted"))
+        .when(has_tile)
+        .then(_id("tile.named"))
+        .otherwise(_id("tile.unknown")),
+        "for_units": _id("tile.for_units") if compute_units else pl.lit(""),
+        "merged_n": merged_n,
+        "merge_note": pl.when(merged_n.is_not_null()).then(_id("merge")).otherwise(pl.lit("")),
         "rows_advice": _rows_advice(compute_units),
         "narrower_note": _narrower_note(),
     }
 
 
+def _id(key: str) -> pl.Expr:
+    return pl.lit(SHAPES.id(key))
+
+
 def _rows_advice(compute_units: int | None) -> pl.Expr:
-    """What another number of rows does: with few and small tiles there is little to spread."""
+    """Id of the message on another number of rows: with few and small tiles there is little to
+    spread."""
     has_few = pl.col("output_tiles") <= FEW_ROUNDS * (compute_units or 0)
     first, second = _tile_edges()
     is_small = has_few & (first * second < SMALL_TILE**2)
-    larger = pl.format(
-        "Batch more rows than M={} into `{}`: a larger output lets the kernel use larger tiles, "
-        "which read less for their arithmetic, and still fill the GPU.",
-        "m",
-        "name",
-    )
-    other = pl.format(
-        "Try another batch size than M={} for `{}`, which changes how evenly the output tiles "
-        "spread over the GPU.",
-        "m",
-        "name",
-    )
-    return pl.when(is_small).then(larger).otherwise(other)
+    return pl.when(is_small).then(_id("rows.larger")).otherwise(_id("rows.other"))
 
 
 def _narrower_note() -> pl.Expr:
-    """A type to try, never one narrower than the hardware's low-precision units take.
+    """Id of the message that names a type to try, never one narrower than the hardware's
+    low-precision units take.
 
     A compute-bound kernel far below its peak has more to gain from its peak of today.
     """
@@ -169,30 +161,24 @@ def _narrower_note() -> pl.Expr:
     )
     return (
         pl.when("is_quantized")
-        .then(pl.lit(" The inputs are quantized already."))
+        .then(_id("narrower.quantized"))
         .when(dtype.str.contains("fp32|fp64"))
-        .then(pl.lit(" Where accuracy allows, bf16 inputs raise the peak and halve the bytes."))
+        .then(_id("narrower.wide"))
         .when(is_far)
         .then(pl.lit(""))
-        .otherwise(
-            pl.lit(
-                " Where accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and halve the "
-                "bytes."
-            )
-        )
+        .otherwise(_id("narrower.8bit"))
     )
 
 
-def _hypothesis(compute_units: int | None) -> pl.Expr:
+def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
+    """The likely cause, as the id of a message, and the values in it."""
     slowdown = impact.FULL_PCT / pl.col("pct_roofline")
-    is_slow_batch = (pl.col("b") >= TINY_BATCH) & _is_tiny() & (slowdown > TINY_SLOWDOWN)
-    kernel_choice = pl.format(
-        f"The batch takes {{}} times its roofline time, more than the {TINY_SLOWDOWN} times that "
-        "small products explain: an unsuitable kernel is likely to be selected.",
-        slowdown.round(0).cast(pl.Int64, strict=False),
+    is_slow_batch = (
+        (pl.col("b") >= TINY_BATCH) & _is_tiny() & (slowdown > TINY_SLOWDOWN) & slowdown.is_finite()
     )
+    cause = pl.when(is_slow_batch).then(_id("slow_batch"))
     if not compute_units:
-        return pl.when(is_slow_batch).then(kernel_choice)
+        return {HYPOTHESIS: cause, "slowdown": slowdown}
     idle_share = pl.min_horizontal(
         *(1 - tiles / (compute_units * _rounds(tiles, compute_units)) for tiles in _output_tiles())
     )
@@ -201,15 +187,12 @@ def _hypothesis(compute_units: int | None) -> pl.Expr:
         & (pl.col("output_tiles") > compute_units)
         & (idle_share >= UNEVEN_SHARE)
     )
-    last_round = pl.format(
-        f"{{}} output tiles of {{}} need {{}} rounds over {compute_units} compute units, and the "
-        "last round leaves about {}% of the whole without work, unless the kernel splits K.",
-        "output_tiles",
-        "tile",
-        _rounds(pl.col("output_tiles"), compute_units),
-        (100 * idle_share).round(0).cast(pl.Int64, strict=False),
-    )
-    return pl.when(is_slow_batch).then(kernel_choice).when(is_uneven).then(last_round)
+    return {
+        HYPOTHESIS: cause.when(is_uneven).then(_id("last_round")),
+        "slowdown": slowdown,
+        "rounds": _rounds(pl.col("output_tiles"), compute_units),
+        "idle_pct": impact.FULL_PCT * idle_share,
+    }
 
 
 def _is_tiny() -> pl.Expr:

@@ -1,6 +1,7 @@
 """CPU and idle: time in which the GPU has nothing to do, why, and kernels too short to fill it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -20,24 +21,20 @@ from jarvis.analyses.system.cpu_idle.causes import (
     idle_causes,
     kernel_advice,
     launch_advice,
-    named_calls,
+    longest_call,
     reported_causes,
     sole_cause,
 )
-from jarvis.analyses.system.cpu_idle.wording import WITH_HOST
-from jarvis.analyses.wording import counted, ms, number, pct
+from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.findings import Finding, Priority, Severity
+from jarvis.messages import Message, to_text
 from jarvis.perf_report import Totals
 from jarvis.perf_report.idle_gaps import IdleCause
 
 TARGET_IDLE_PCT = 20.0
 """What a well fed GPU idles at most; the speedup is projected to it."""
 
-WINDOW_CAVEAT = (
-    "Idle time is counted between the first and the last GPU event of the trace, so it depends on "
-    "what was recorded; open the trace in a timeline viewer such as Perfetto to see each gap."
-)
-NO_HOST_EVIDENCE = "The trace holds no host calls, so nothing says what the GPU waits for."
+CAUSES_NAMED = 3
 
 
 def gpu_idle(data: CategoryData) -> Iterator[Finding]:
@@ -65,23 +62,27 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
         category=data.key,
         title=_title(sole, is_doubtful=is_doubtful),
         evidence={
-            "Idle (ms)": idle_ms,
-            "Idle (% of GPU wall time)": idle_pct,
-            "Compute (% of GPU wall time)": totals.compute_pct or 0.0,
-            "Exposed communication (% of GPU wall time)": totals.exposed_comm_pct or 0.0,
-            "Exposed copies (% of GPU wall time)": totals.exposed_memcpy_pct or 0.0,
-            **({} if is_doubtful else {"Possible speedup": _speedup(idle_pct)}),
-            **{f"{cause.words.label} (ms)": cause.idle_ms for cause in parts},
+            "idle_ms": idle_ms,
+            "idle_pct": idle_pct,
+            "compute_wall_pct": totals.compute_pct or 0.0,
+            "exposed_communication_wall_pct": totals.exposed_comm_pct or 0.0,
+            "exposed_copies_wall_pct": totals.exposed_memcpy_pct or 0.0,
+            **({} if is_doubtful else {"possible_speedup": _speedup(idle_pct)}),
+            **{cause.words.quantity: cause.idle_ms for cause in parts},
             **(cause_evidence(data, sole) if sole else {}),
         },
-        issue=f"The GPU idles for {ms(idle_ms)}, {pct(idle_pct)} of its wall time: no kernel, copy "
-        f"or communication runs{_mostly(parts, idle_ms)}"
-        f"{named_calls(sole) if sole else ''}.",
+        issue=MESSAGES(
+            "issue",
+            idle_ms=idle_ms,
+            idle_pct=idle_pct,
+            mostly=_mostly(parts, idle_ms),
+            host_call=longest_call(sole) if sole else None,
+        ),
         priority_local=priority,
         priority=priority,
         severity=grade(idle_pct, IDLE_PCT),
         impact=impact.bounded_impact(idle_ms, true_ms, mid_ms=saved_ms, **data.bases),
-        caveat=WINDOW_CAVEAT,
+        caveat=MESSAGES("caveat.window"),
         time_pool=IDLE_POOL,
         **(_advice_for(data, sole) if sole else _general_advice(data, parts)),
     )
@@ -109,21 +110,25 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
     yield Finding(
         check="short_kernels",
         category=data.key,
-        title="Most kernels are shorter than a launch"
-        if severity is Severity.HIGH
-        else "Many short kernels",
+        title=MESSAGES(
+            "title.mostly_short_kernels" if severity is Severity.HIGH else "title.short_kernels"
+        ),
         evidence=kernels.evidence(rows),
-        issue=f"{kernels.short_kernels(rows).height:,} of {counted(rows.height, 'kernel')} "
-        f"({pct(share)}) are shorter than {kernels.SHORT_KERNEL_US:.0f} µs, "
-        f"{number(kernels.mean_us(rows))} µs on average over all.",
-        algorithmic="Fuse small operators with a compiler, use multi-tensor optimizers, and batch "
-        "small tensors together.",
+        issue=MESSAGES(
+            "issue.short_kernels",
+            short=kernels.short_kernels(rows).height,
+            kernels=rows.height,
+            share_pct=share,
+            limit_us=kernels.SHORT_KERNEL_US,
+            mean_us=kernels.mean_us(rows),
+        ),
+        algorithmic=MESSAGES("algorithmic.short_kernels"),
         kernel=_graph_advice(data),
         priority_local=priority,
         priority=priority,
         severity=severity,
-        caveat="The saving is part of the idle time and not counted twice.",
-        verify="Record the trace again: fewer kernels, a higher mean time, less idle time.",
+        caveat=MESSAGES("caveat.short_kernels"),
+        verify=MESSAGES("verify.short_kernels"),
         time_pool=IDLE_POOL,
     )
 
@@ -161,72 +166,67 @@ def to_target_ms(totals: Totals, idle_pct: float) -> float:
     return max(0.0, totals.total_time_ms - totals.busy_time_ms / (1 - idle_pct / 100))
 
 
-def _title(sole: Cause | None, *, is_doubtful: bool) -> str:
+def _title(sole: Cause | None, *, is_doubtful: bool) -> Message:
     if sole is not None:
-        return f"The GPU idles: {sole.words.label.lower()}"
-    return "The GPU seems to idle" if is_doubtful else "The GPU idles"
+        return MESSAGES("title.cause", cause=sole.words.label)
+    return MESSAGES("title.doubtful" if is_doubtful else "title")
 
 
-def _mostly(parts: list[Cause], idle_ms: float) -> str:
+def _mostly(parts: list[Cause], idle_ms: float) -> Message | None:
     """The largest cause, to go on with; nothing where the causes are not known."""
     if not parts or parts[0].cause is IdleCause.UNKNOWN:
-        return ""
+        return None
     main = parts[0]
-    share = impact.share_pct(main.idle_ms, idle_ms)
-    return f". For {pct(share)} of that time {main.words.what}"
+    share_pct = impact.share_pct(main.idle_ms, idle_ms)
+    return MESSAGES("issue.mostly", share_pct=share_pct, what=main.words.message("what"))
 
 
-def _advice_for(data: CategoryData, sole: Cause) -> dict[str, str | None]:
+def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
     """What to do where one cause stands for nearly all idle time."""
     return {
-        "algorithmic": sole.words.algorithmic,
+        "algorithmic": sole.words.message("algorithmic"),
         "kernel": kernel_advice(data, sole),
-        "hypothesis": sole.words.hypothesis,
-        "verify": f"{sole.words.verify} Idle time below {TARGET_IDLE_PCT:.0f}% is the aim.",
+        "hypothesis": sole.words.message("hypothesis"),
+        "verify": [
+            sole.words.message("verify"),
+            MESSAGES("verify.aim", target_pct=TARGET_IDLE_PCT),
+        ],
         "capture": capture_advice(sole),
     }
 
 
-def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, str | None]:
+def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Message]:
     """What to do where the causes are many or not known; those of some size have findings."""
-    verify = (
-        f"Record several steps after warm-up; idle time below {TARGET_IDLE_PCT:.0f}% is the aim."
-    )
+    verify = MESSAGES("verify.steps", target_pct=TARGET_IDLE_PCT)
     if parts and not has_host_evidence(data):
-        return {
-            "algorithmic": "Find out first why the GPU waits: the same step, recorded with CPU "
-            "activity, says so.",
-            "kernel": "No kernel needs to change before that.",
-            "hypothesis": NO_HOST_EVIDENCE,
-            "verify": verify,
-            "capture": WITH_HOST,
-        }
+        fields = ("algorithmic", "kernel", "hypothesis", "capture")
+        return {field: MESSAGES(f"{field}.without_host") for field in fields} | {"verify": verify}
     if reported := reported_causes(data):
         main = reported[0]
-        named = [f"{cause.words.label.lower()} {ms(cause.idle_ms)}" for cause in parts]
         return {
-            "algorithmic": f"Start with the largest cause, {main.words.label.lower()} "
-            f"({ms(main.idle_ms)}): its own finding says what to do.",
-            "kernel": "Faster kernels alone gain nothing while the GPU waits: they only make the "
-            "gaps longer.",
-            "hypothesis": f"By what the trace records of the host: {', '.join(named[:3])}.",
+            "algorithmic": MESSAGES(
+                "algorithmic.causes", cause=main.words.label, idle_ms=main.idle_ms
+            ),
+            "kernel": MESSAGES("kernel.causes"),
+            "hypothesis": MESSAGES(
+                "hypothesis.causes",
+                causes=[
+                    MESSAGES("cause", cause=cause.words.label, idle_ms=cause.idle_ms)
+                    for cause in parts[:CAUSES_NAMED]
+                ],
+            ),
             "verify": verify,
         }
     return {
-        "algorithmic": "Compile the model or enlarge the batch, so that each launch carries more "
-        "work, and take synchronizing calls such as `.item()` out of the step.",
+        "algorithmic": MESSAGES("algorithmic.unknown"),
         "kernel": _graph_advice(data),
-        "hypothesis": "The host does not feed the GPU fast enough: launch overhead, "
-        "synchronization or host work between launches.",
+        "hypothesis": MESSAGES("hypothesis.unknown"),
         "verify": verify,
     }
 
 
-def _graph_advice(data: CategoryData) -> str:
-    return launch_advice(data) or (
-        "Replay steady parts of the step from a GPU graph, which launches them at once, and "
-        "prepare input data in background workers."
-    )
+def _graph_advice(data: CategoryData) -> Message:
+    return launch_advice(data) or MESSAGES("kernel.graph")
 
 
 def _speedup(idle_pct: float) -> float:
@@ -236,9 +236,9 @@ def _speedup(idle_pct: float) -> float:
 
 
 def _patterns(idle_pct: float, of_kernels: list[kernels.Pattern]) -> list[JsonValue]:
-    idle = ("idle", grade(idle_pct, IDLE_PCT), f"{pct(idle_pct)} of GPU wall time is idle")
+    idle = ("idle", grade(idle_pct, IDLE_PCT), MESSAGES("pattern.idle", idle_pct=idle_pct))
     return [
-        {"name": name, "severity": severity, "evidence": evidence}
+        {"name": name, "severity": severity, "evidence": to_text(evidence)}
         for name, severity, evidence in (idle, *of_kernels)
         if worst(severity, Severity.ACCEPTABLE) is not Severity.ACCEPTABLE
     ]

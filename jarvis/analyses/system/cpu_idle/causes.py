@@ -9,15 +9,9 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
-from jarvis.analyses.system.cpu_idle.wording import (
-    CAUSES,
-    RECORD_AGAIN,
-    UNDER_RECORDED_GRAPH,
-    WITHOUT_GRAPHS,
-    CauseWords,
-)
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
+from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
 from jarvis.findings import Finding, Priority, Severity
+from jarvis.messages import Message, to_text
 from jarvis.perf_report.idle_gaps import IdleCause
 from jarvis.perf_report.intervals import greatest_ns
 
@@ -64,21 +58,31 @@ class Cause:
         """The longest gap."""
         return (greatest_ns(self.gaps["dur_ns"]) or 0) / 1e6
 
-    def waits_before(self) -> str:
+    def waits_before(self) -> list[Message]:
         """The operators or calls whose launch ended most of the time."""
         ended = self.gaps.drop_nulls("launcher_name").group_by("launcher_name")
         most = ended.agg(pl.col("dur_ns").sum()).sort(
             "dur_ns", "launcher_name", descending=[True, False]
         )
-        return listed([f"{quoted(name)} ({ms(ns / 1e6)})" for name, ns in most.iter_rows()])
+        return [
+            MESSAGES("evidence.wait", name=name, time_ms=ns / 1e6) for name, ns in most.iter_rows()
+        ]
 
-    def host_calls(self) -> str:
+    def host_calls(self) -> list[Message]:
         """The calls that the cause rests on, those with the longest gaps first."""
         by_call = self.gaps.drop_nulls("host_call").group_by("host_call", "host_op")
         most = by_call.agg(pl.len(), pl.col("dur_ns").sum(), pl.col("host_call_us").max()).sort(
             "dur_ns", "host_call", "host_op", descending=[True, False, False]
         )
-        return listed([_call_text(*row) for row in most.drop("dur_ns").iter_rows()])
+        return [
+            MESSAGES(
+                "evidence.host_call",
+                count=count,
+                call=_call(name, operator),
+                longest_ms=longest_us / 1000,
+            )
+            for name, operator, count, longest_us in most.drop("dur_ns").iter_rows()
+        ]
 
 
 def causes(data: CategoryData) -> list[Cause]:
@@ -150,27 +154,35 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     return Finding(
         check="idle_causes",
         category=data.key,
-        title=words.title,
+        title=words.message("title"),
         evidence={
-            "Idle (ms)": idle_ms,
-            "Idle (% of GPU wall time)": share,
-            "Share of idle time (%)": impact.share_pct(idle_ms, data.totals.idle_time_ms),
+            "idle_ms": idle_ms,
+            "idle_pct": share,
+            "share_of_idle_pct": impact.share_pct(idle_ms, data.totals.idle_time_ms),
             **cause_evidence(data, cause),
         },
-        issue=f"The GPU idles for {ms(idle_ms)} ({pct(share)} of its wall time) in "
-        f"{counted(cause.gaps.height, 'gap')} in which {words.what}{named_calls(cause)}.",
-        algorithmic=RECORD_AGAIN if is_under_recorded else words.algorithmic,
+        issue=MESSAGES(
+            "issue.cause",
+            idle_ms=idle_ms,
+            idle_pct=share,
+            gaps=cause.gaps.height,
+            what=words.message("what"),
+            host_call=longest_call(cause),
+        ),
+        algorithmic=MESSAGES("algorithmic.under_recorded")
+        if is_under_recorded
+        else words.message("algorithmic"),
         kernel=kernel_advice(data, cause),
         priority_local=priority,
         priority=priority,
         severity=severity,
         impact=impact.bounded_impact(idle_ms, idle_ms, **data.bases) if words.is_idle else None,
-        hypothesis=UNDER_RECORDED_GRAPH if is_under_recorded else words.hypothesis,
-        caveat="Part of the idle time of the GPU, not counted twice."
-        if words.is_idle
-        else "No saving can be estimated: the GPU may have been busy.",
-        verify=words.verify,
-        capture=WITHOUT_GRAPHS if is_under_recorded else capture_advice(cause),
+        hypothesis=MESSAGES("hypothesis.under_recorded")
+        if is_under_recorded
+        else words.message("hypothesis"),
+        caveat=MESSAGES("caveat.part" if words.is_idle else "caveat.doubtful"),
+        verify=words.message("verify"),
+        capture=MESSAGES("capture.under_recorded") if is_under_recorded else capture_advice(cause),
         time_pool=IDLE_POOL,
     )
 
@@ -178,15 +190,15 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
 def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, float | int | str]:
     """How many gaps a cause has, and what the trace records of host and kernels there."""
     found: dict[str, float | int | str] = {
-        "Gaps": cause.gaps.height,
-        "Longest gap (ms)": cause.longest_ms,
+        "gaps": cause.gaps.height,
+        "longest_gap_ms": cause.longest_ms,
     }
     if early_ms := _before_first_kernel_ms(data, cause):
-        found["Before the first kernel (ms)"] = early_ms
+        found["before_first_kernel_ms"] = early_ms
     if calls := cause.host_calls():
-        found["Host calls"] = calls
+        found["host_calls"] = to_text(MESSAGES("evidence.list", items=calls))
     if waits := cause.waits_before():
-        found["Waits before"] = waits
+        found["waits_before"] = to_text(MESSAGES("evidence.list", items=waits))
     rows = kernels(data)
     if cause.cause is IdleCause.LAUNCH_BOUND and rows.height:
         found |= evidence(rows)
@@ -202,50 +214,48 @@ def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
     return 0.0 if early is None else float(early["dur_ns"].sum()) / 1e6
 
 
-def named_calls(cause: Cause) -> str:
-    """The host call beside the longest gap, as the end of a sentence."""
+def longest_call(cause: Cause) -> Message | None:
+    """Return the host call beside the longest gap, as the end of a sentence."""
     calls = cause.gaps.drop_nulls("host_call")
     if calls.is_empty():
-        return ""
+        return None
     longest = calls.sort("dur_ns", "start_ns", descending=[True, False]).row(0, named=True)
-    call, length = _call(longest["host_call"], longest["host_op"]), longest["host_call_us"] / 1000
-    if cause.cause is not IdleCause.STALLED_QUEUE:
-        return f"; beside the longest stands {call} with {ms(length)}"
-    kind = "copy" if "memcpy" in longest["host_call"].lower() else "call"
-    return f"; meanwhile the host waits {ms(length)} in the blocking {kind} {call}"
+    key = "call.beside"
+    if cause.cause is IdleCause.STALLED_QUEUE:
+        is_copy = "memcpy" in longest["host_call"].lower()
+        key = "call.blocking_copy" if is_copy else "call.blocking"
+    return MESSAGES(
+        key,
+        call=_call(longest["host_call"], longest["host_op"]),
+        length_ms=longest["host_call_us"] / 1000,
+    )
 
 
-def capture_advice(cause: Cause) -> str | None:
+def capture_advice(cause: Cause) -> Message | None:
     """What to record; Python frames need no second recording where they are there already."""
     has_frames = cause.gaps["host_call"].str.contains(PYTHON_FRAME).any()
-    return None if cause.cause is IdleCause.HOST_WORK and has_frames else cause.words.capture
+    if cause.cause is IdleCause.HOST_WORK and has_frames:
+        return None
+    return cause.words.message("capture")
 
 
-def _call_text(call: str, operator: str | None, count: int, longest_us: float) -> str:
-    return f"{count:,} x {_call(call, operator)} (up to {ms(longest_us / 1000)})"
-
-
-def _call(call: str, operator: str | None) -> str:
-    return f"{quoted(call)} of {quoted(operator)}" if operator else quoted(call)
+def _call(name: str, operator: str | None) -> Message:
+    if operator:
+        return MESSAGES("call.of", name=name, operator=operator)
+    return MESSAGES("call", name=name)
 
 
 def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
     return cause.cause is IdleCause.STALLED_QUEUE and graph_replay_pct(kernels(data)) > 0
 
 
-def kernel_advice(data: CategoryData, cause: Cause) -> str:
+def kernel_advice(data: CategoryData, cause: Cause) -> Message | None:
     """What to do about a cause without changing the model."""
-    if cause.cause is IdleCause.LAUNCH_BOUND:
-        return launch_advice(data) or cause.words.kernel
-    return cause.words.kernel
+    replayed = launch_advice(data) if cause.cause is IdleCause.LAUNCH_BOUND else None
+    return replayed or cause.words.message("kernel")
 
 
-def launch_advice(data: CategoryData) -> str | None:
+def launch_advice(data: CategoryData) -> Message | None:
     """What to do about launches where most kernels are replayed from graphs already."""
     replayed_pct = graph_replay_pct(kernels(data))
-    if replayed_pct <= 50:
-        return None
-    return (
-        f"{pct(replayed_pct)} of the kernels are replayed from GPU graphs already: look at the "
-        "host work between the replays, and capture more of the step in one graph."
-    )
+    return MESSAGES("kernel.replayed", replayed_pct=replayed_pct) if replayed_pct > 50 else None

@@ -6,10 +6,11 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade
+from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.analyses.unmodelled import GRAPH_LAUNCH
 from jarvis.analyses.window import timeline_window
-from jarvis.analyses.wording import number, pct
 from jarvis.findings import Severity
+from jarvis.messages import Message
 
 SHORT_KERNEL_US = 10.0
 SHORT_SHARE_PCT: Ladder = ((50.0, Severity.HIGH), (30.0, Severity.MEDIUM))
@@ -18,7 +19,7 @@ MEAN_KERNEL_US: Ladder = ((20.0, Severity.MEDIUM), (0.0, Severity.HIGH))
 MEAN_KERNEL_LIMIT_US = 50.0
 """Kernels shorter on average are MEDIUM, shorter than 20 µs HIGH."""
 
-Pattern = tuple[str, Severity, str]
+Pattern = tuple[str, Severity, Message]
 """Name, grade, evidence."""
 
 
@@ -48,10 +49,10 @@ def mean_us(rows: pl.DataFrame) -> float:
 def evidence(rows: pl.DataFrame) -> dict[str, float | int | str]:
     """How many kernels there are and how short they are, as a finding shows it."""
     return {
-        "Kernels": rows.height,
-        f"Kernels below {SHORT_KERNEL_US:.0f} µs": short_kernels(rows).height,
-        "Share of short kernels (%)": short_share_pct(rows),
-        "Mean kernel time (µs)": mean_us(rows),
+        "kernels": rows.height,
+        "short_kernels": short_kernels(rows).height,
+        "short_kernels_pct": short_share_pct(rows),
+        "mean_kernel_us": mean_us(rows),
     }
 
 
@@ -84,12 +85,16 @@ def patterns(rows: pl.DataFrame) -> list[Pattern]:
         (
             "short_kernels",
             grade(short_pct, SHORT_SHARE_PCT),
-            f"{pct(short_pct)} of the kernels are shorter than {SHORT_KERNEL_US:.0f} µs",
+            MESSAGES("pattern.short_kernels", share_pct=short_pct, limit_us=SHORT_KERNEL_US),
         ),
-        ("kernel_count", grade(rows.height, KERNEL_COUNT), f"{rows.height:,} kernels"),
+        (
+            "kernel_count",
+            grade(rows.height, KERNEL_COUNT),
+            MESSAGES("pattern.kernel_count", kernels=rows.height),
+        ),
         (
             "mean_kernel_time",
             grade(mean, MEAN_KERNEL_US) if is_short else Severity.ACCEPTABLE,
-            f"{number(mean)} µs per kernel on average",
+            MESSAGES("pattern.mean_kernel_time", mean_us=mean),
         ),
     ]

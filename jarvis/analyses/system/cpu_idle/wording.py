@@ -1,9 +1,11 @@
-"""What to say about each cause of idle time, on both paths."""
+"""What to say about idle time and each of its causes, on both paths."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from jarvis.messages import Message, MessageTable
 from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.quantities import QUANTITIES, idle_quantity
 
 WITH_STACKS = (
     "Record with `with_stack=True`, so that Python frames name what the host does meanwhile."
@@ -12,18 +14,14 @@ STEADY_STEPS = (
     "Record several steps after warm-up: `schedule(wait=1, warmup=3, active=3)` leaves first uses "
     "out."
 )
-WITHOUT_GRAPHS = (
-    "Record one step with GPU graphs turned off, or start the profiler before the graph is "
-    "captured and keep the trace of the capture: both name the kernels of the graph."
-)
-WITH_HOST = "Record with CPU activity too, so that host calls and launches are in the trace."
+REPLAY_FROM_GRAPH = "Replay steady parts of the step from a GPU graph, which launches them at once"
 
 
 @dataclass(frozen=True, slots=True)
 class CauseWords:
-    """The words for one cause. ``is_idle`` is False where the GPU may have been busy."""
+    """The templates for one cause. ``is_idle`` is False where the GPU may have been busy."""
 
-    label: str
+    cause: IdleCause
     title: str
     what: str
     hypothesis: str
@@ -33,10 +31,32 @@ class CauseWords:
     capture: str | None = None
     is_idle: bool = True
 
+    @property
+    def quantity(self) -> str:
+        """The name of its idle time in evidence."""
+        return idle_quantity(self.cause)
 
-CAUSES: Mapping[IdleCause, CauseWords] = {
-    IdleCause.DATA_LOADING: CauseWords(
-        label="Data loading",
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return QUANTITIES[self.quantity].label
+
+    @property
+    def templates(self) -> Mapping[str, str]:
+        """Its texts by key of ``MESSAGES``."""
+        texts = {field.name: getattr(self, field.name) for field in fields(self)}
+        del texts["cause"], texts["is_idle"]
+        return {f"{self.cause}.{name}": text for name, text in texts.items() if text is not None}
+
+    def message(self, field: str) -> Message | None:
+        """Return the message of a text (``title``, ...); None where it has none."""
+        key = f"{self.cause}.{field}"
+        return MESSAGES(key) if key in MESSAGES.templates else None
+
+
+_CAUSES = (
+    CauseWords(
+        IdleCause.DATA_LOADING,
         title="The GPU waits for data",
         what="the host loads the next batch",
         hypothesis="Batches are not ready when the step needs them: too few loading workers, "
@@ -50,8 +70,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         capture="Record several steps, so that the first fetch, which starts the workers, does not "
         "stand for all.",
     ),
-    IdleCause.HOST_WORK: CauseWords(
-        label="Host work",
+    CauseWords(
+        IdleCause.HOST_WORK,
         title="The host works before it launches",
         what="the host runs Python or operators that launch nothing",
         hypothesis="Preparation, tokenization, sampling, logging or scheduling runs in the process "
@@ -63,8 +83,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         verify="Record again: the named host call must no longer stand between two launches.",
         capture=WITH_STACKS,
     ),
-    IdleCause.SYNCHRONIZATION: CauseWords(
-        label="Synchronization",
+    CauseWords(
+        IdleCause.SYNCHRONIZATION,
         title="The host waits for the GPU, then the GPU for the host",
         what="the host had waited in a blocking call and so had queued nothing",
         hypothesis="A value is read on the host, as `.item()`, `.cpu()`, conditions on tensors and "
@@ -76,8 +96,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         verify="Record again: the blocking call must be gone from the step, or last a few µs.",
         capture=WITH_STACKS,
     ),
-    IdleCause.LAUNCH_BOUND: CauseWords(
-        label="Launch-bound",
+    CauseWords(
+        IdleCause.LAUNCH_BOUND,
         title="The GPU is faster than the host can launch",
         what="the host works through operators one by one, each taking longer to launch than to "
         "run",
@@ -85,13 +105,13 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         "Python stacks or shapes were recorded, part of that work is the profiler's own.",
         algorithmic="Compile the model, so that fewer and larger kernels run, or give each launch "
         "more work with a larger batch.",
-        kernel="Replay steady parts of the step from a GPU graph, which launches them at once.",
+        kernel=f"{REPLAY_FROM_GRAPH}.",
         verify="Record again: fewer kernels, a higher mean time, less idle time.",
         capture="Record once with `with_stack=False` and `record_shapes=False`: what remains is "
         "the host's own launch time.",
     ),
-    IdleCause.KERNEL_LOADING: CauseWords(
-        label="Kernel loading",
+    CauseWords(
+        IdleCause.KERNEL_LOADING,
         title="Launch calls take milliseconds",
         what="a launch call or the loading of a module takes far longer than a launch does, as on "
         "first use, which later steps do not repeat",
@@ -104,8 +124,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         verify="Record steps after warm-up: these calls must take some µs.",
         capture=STEADY_STEPS,
     ),
-    IdleCause.ALLOCATOR: CauseWords(
-        label="Memory allocation",
+    CauseWords(
+        IdleCause.ALLOCATOR,
         title="The GPU waits for memory calls",
         what="the host allocates or frees memory of the GPU or pinned memory",
         hypothesis="The caching allocator does not hold a fitting block: memory is nearly full or "
@@ -117,8 +137,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         verify="Record again after warm-up: no memory calls within the step.",
         capture="Record with `profile_memory=True` for the sizes, and after warm-up.",
     ),
-    IdleCause.COMMUNICATION: CauseWords(
-        label="Waiting for communication",
+    CauseWords(
+        IdleCause.COMMUNICATION,
         title="The GPU waits for communication",
         what="a collective or a barrier holds the host, or work that is queued behind one",
         hypothesis="Ranks wait for each other. One rank cannot tell a slow transfer from a late "
@@ -128,8 +148,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         verify="Record all ranks again and compare when they reach the collective.",
         capture="Record the same step on all ranks: only then the late one shows.",
     ),
-    IdleCause.STALLED_QUEUE: CauseWords(
-        label="Queued work that does not start",
+    CauseWords(
+        IdleCause.STALLED_QUEUE,
         title="Work is queued, and the GPU seems to idle",
         what="work is queued already and does not start",
         hypothesis="The GPU ran something that the trace does not show: another process, or "
@@ -142,8 +162,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         capture="Record again with nothing else on the GPU, several steps after warm-up.",
         is_idle=False,
     ),
-    IdleCause.QUEUED: CauseWords(
-        label="Between queued kernels",
+    CauseWords(
+        IdleCause.QUEUED,
         title="Gaps between kernels that are queued",
         what="the next work is queued and starts within some µs",
         hypothesis="Each kernel has a start and an end of its own, and kernels of different "
@@ -153,8 +173,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         "stream.",
         verify="Record again: fewer kernels and a smaller sum of gaps.",
     ),
-    IdleCause.UNLINKED_WORK: CauseWords(
-        label="Work without a recorded launch",
+    CauseWords(
+        IdleCause.UNLINKED_WORK,
         title="The GPU was busy with work that the timeline leaves out",
         what="GPU events run whose launch is not in the trace, so this is no true idle time",
         hypothesis="They were launched before the recording began, or by calls that the profiler "
@@ -166,8 +186,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         "are in it.",
         is_idle=False,
     ),
-    IdleCause.WINDOW_EDGE: CauseWords(
-        label="Edge of the recording",
+    CauseWords(
+        IdleCause.WINDOW_EDGE,
         title="The host was not recorded meanwhile",
         what="the host's record has not begun yet or is over",
         hypothesis="The profiler started or stopped within the step.",
@@ -177,8 +197,8 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         capture=STEADY_STEPS,
         is_idle=False,
     ),
-    IdleCause.UNKNOWN: CauseWords(
-        label="Unknown",
+    CauseWords(
+        IdleCause.UNKNOWN,
         title="Idle time without a known cause",
         what="no recorded call explains it",
         hypothesis="Not known: the host ran code that the profiler does not see, or waited for "
@@ -188,15 +208,79 @@ CAUSES: Mapping[IdleCause, CauseWords] = {
         verify="In the new trace the gaps have a cause.",
         capture=WITH_STACKS,
     ),
-}
-"""The words for every cause; ``jarvis.perf_report.idle_gaps`` says when one applies."""
-
-UNDER_RECORDED_GRAPH = (
-    "Likely an under-recorded graph: the trace replays GPU graphs, and the GPU was probably "
-    "running kernels of a replay that the profiler did not record."
 )
 
-RECORD_AGAIN = (
-    "Record the step again before changing the model: the replay of a GPU graph was likely "
-    "recorded only in part."
+CAUSES: Mapping[IdleCause, CauseWords] = {words.cause: words for words in _CAUSES}
+"""The words for every cause; ``jarvis.perf_report.idle_gaps`` says when one applies."""
+
+MESSAGES = MessageTable(
+    "cpu_idle",
+    {
+        **{key: text for words in _CAUSES for key, text in words.templates.items()},
+        "title": "The GPU idles",
+        "title.doubtful": "The GPU seems to idle",
+        "title.cause": "The GPU idles: {cause:lower}",
+        "issue": "The GPU idles for {idle_ms}, {idle_pct} of its wall time: no kernel, copy or "
+        "communication runs{mostly}{host_call}.",
+        "issue.mostly": ". For {share_pct} of that time {what}",
+        "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of its wall time) in "
+        "{gaps:count gap} in which {what}{host_call}.",
+        "call": "{name}",
+        "call.of": "{name} of {operator:name}",
+        "call.beside": "; beside the longest stands {call} with {length_ms}",
+        "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
+        "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",
+        "evidence.list": "{items:list}",
+        "evidence.host_call": "{count:,} x {call} (up to {longest_ms})",
+        "evidence.wait": "{name} ({time_ms})",
+        "caveat.window": "Idle time is counted between the first and the last GPU event of the "
+        "trace, so it depends on what was recorded; open the trace in a timeline viewer such as "
+        "Perfetto to see each gap.",
+        "caveat.part": "Part of the idle time of the GPU, not counted twice.",
+        "caveat.doubtful": "No saving can be estimated: the GPU may have been busy.",
+        "caveat.short_kernels": "The saving is part of the idle time and not counted twice.",
+        "verify.aim": "Idle time below {target_pct:.0f}% is the aim.",
+        "verify.steps": "Record several steps after warm-up; idle time below {target_pct:.0f}% is "
+        "the aim.",
+        "verify.short_kernels": "Record the trace again: fewer kernels, a higher mean time, less "
+        "idle time.",
+        "algorithmic.without_host": "Find out first why the GPU waits: the same step, recorded "
+        "with CPU activity, says so.",
+        "kernel.without_host": "No kernel needs to change before that.",
+        "hypothesis.without_host": "The trace holds no host calls, so nothing says what the GPU "
+        "waits for.",
+        "capture.without_host": "Record with CPU activity too, so that host calls and launches are "
+        "in the trace.",
+        "algorithmic.causes": "Start with the largest cause, {cause:lower} ({idle_ms}): its own "
+        "finding says what to do.",
+        "kernel.causes": "Faster kernels alone gain nothing while the GPU waits: they only make "
+        "the gaps longer.",
+        "hypothesis.causes": "By what the trace records of the host: {causes:list}.",
+        "cause": "{cause:lower} {idle_ms}",
+        "algorithmic.unknown": "Compile the model or enlarge the batch, so that each launch "
+        "carries more work, and take synchronizing calls such as `.item()` out of the step.",
+        "hypothesis.unknown": "The host does not feed the GPU fast enough: launch overhead, "
+        "synchronization or host work between launches.",
+        "kernel.graph": f"{REPLAY_FROM_GRAPH}, and prepare input data in background workers.",
+        "kernel.replayed": "{replayed_pct} of the kernels are replayed from GPU graphs already: "
+        "look at the host work between the replays, and capture more of the step in one graph.",
+        "hypothesis.under_recorded": "Likely an under-recorded graph: the trace replays GPU "
+        "graphs, and the GPU was probably running kernels of a replay that the profiler did not "
+        "record.",
+        "algorithmic.under_recorded": "Record the step again before changing the model: the replay "
+        "of a GPU graph was likely recorded only in part.",
+        "capture.under_recorded": "Record one step with GPU graphs turned off, or start the "
+        "profiler before the graph is captured and keep the trace of the capture: both name the "
+        "kernels of the graph.",
+        "title.short_kernels": "Many short kernels",
+        "title.mostly_short_kernels": "Most kernels are shorter than a launch",
+        "issue.short_kernels": "{short:,} of {kernels:count kernel} ({share_pct}) are shorter than "
+        "{limit_us:.0f} µs, {mean_us:number} µs on average over all.",
+        "algorithmic.short_kernels": "Fuse small operators with a compiler, use multi-tensor "
+        "optimizers, and batch small tensors together.",
+        "pattern.idle": "{idle_pct} of GPU wall time is idle",
+        "pattern.short_kernels": "{share_pct} of the kernels are shorter than {limit_us:.0f} µs",
+        "pattern.kernel_count": "{kernels:,} kernels",
+        "pattern.mean_kernel_time": "{mean_us:number} µs per kernel on average",
+    },
 )

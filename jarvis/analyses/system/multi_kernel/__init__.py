@@ -14,6 +14,7 @@ from jarvis.analyses.system.multi_kernel.communication import exposed_communicat
 from jarvis.analyses.system.multi_kernel.copies import memory_copies
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import Finding
+from jarvis.messages import to_text
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_ns
 
@@ -75,12 +76,12 @@ def _pattern(finding: Finding) -> dict[str, JsonValue]:
     return {
         "pattern": names.get(finding.check) or _copy_pattern(finding),
         "severity": finding.severity,
-        "description": finding.issue,
+        "description": to_text(finding.issue),
     }
 
 
 def _copy_pattern(finding: Finding) -> str:
-    direction = finding.evidence.get("Direction")
+    direction = finding.evidence.get("direction")
     return f"high_{str(direction).lower()}_memcpy" if direction else "high_exposed_memcpy"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import polars as pl
 from pydantic import JsonValue
@@ -9,9 +10,10 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
+from jarvis.analyses.system.multi_kernel.messages import MESSAGES
 from jarvis.analyses.window import timeline_window
-from jarvis.analyses.wording import ms, number, pct, size
 from jarvis.findings import Finding, Priority, Severity
+from jarvis.messages import Message, to_text
 from jarvis.perf_report import Totals
 
 EXPOSED_PCT: Ladder = (
@@ -45,17 +47,6 @@ LARGE_MESSAGE_BYTES = 1e6
 SLOW_LINK_GB_PER_S = 10.0
 """Every link between the GPUs of one machine carries more than this."""
 
-ALL_RANKS = (
-    "Record the same step on all ranks: the last rank to reach a collective waits for nobody, so "
-    "only all of them tell transfer from waiting."
-)
-NO_DETAILS = "Types, message sizes and groups of the collectives are not available."
-
-SINGLE_RANK = (
-    "One rank cannot tell the transfer from waiting for slower ranks; compare all ranks before "
-    "naming a cause."
-)
-
 
 def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     """Communication on the critical path.
@@ -77,16 +68,20 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     yield Finding(
         check="exposed_communication",
         category=data.key,
-        title="Collective communication blocks compute",
+        title=MESSAGES("exposed.title"),
         evidence={
-            "Exposed communication (ms)": exposed_ms,
-            "Share of GPU wall time (%)": share,
-            "Total communication (ms)": totals.total_comm_time_ms,
+            "exposed_communication_ms": exposed_ms,
+            "wall_pct": share,
+            "communication_ms": totals.total_comm_time_ms,
             **_collective_evidence(data),
         },
-        issue=f"Collective communication is exposed for {ms(exposed_ms)} ({pct(share)} of GPU wall "
-        f"time) of its {ms(totals.total_comm_time_ms)}, and the GPU computes nothing meanwhile"
-        f"{f'; most time goes to {longest.text} with {longest.rate_text}' if longest else ''}.",
+        issue=MESSAGES(
+            "exposed.issue",
+            exposed_ms=exposed_ms,
+            wall_pct=share,
+            total_ms=totals.total_comm_time_ms,
+            longest=longest.message("exposed.issue.longest") if longest else None,
+        ),
         algorithmic=_send_less(data, longest),
         kernel=_faster(longest),
         priority_local=priority_of(severity),
@@ -98,13 +93,15 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             mid_ms=to_target_ms(totals, HIDDEN_TARGET_PCT),
             **data.bases,
         ),
-        hypothesis=f"Ranks wait for each other, or the transfer takes a slow path: every link "
-        f"between the GPUs of one machine carries more than {longest.gb_per_s:.3g} GB/s."
+        hypothesis=MESSAGES("exposed.hypothesis.slow", gb_per_s=longest.gb_per_s)
         if longest and longest.is_slow
-        else "Collectives start late, or ranks wait for each other.",
-        caveat=SINGLE_RANK if "collectives" in data.tables else f"{SINGLE_RANK} {NO_DETAILS}",
-        verify="Record the trace again, on all ranks if possible: exposed communication must fall.",
-        capture=ALL_RANKS,
+        else MESSAGES("exposed.hypothesis"),
+        caveat=[
+            MESSAGES("caveat.single_rank"),
+            *([] if "collectives" in data.tables else [MESSAGES("caveat.no_details")]),
+        ],
+        verify=MESSAGES("exposed.verify"),
+        capture=MESSAGES("capture"),
         time_pool=EXPOSED_COMMUNICATION,
     )
 
@@ -127,42 +124,39 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
     free_ms, wanted_ms = free_compute_ms(totals), to_target_ms(totals, HIDDEN_TARGET_PCT)
     saved_ms = min(free_ms, wanted_ms)
     priority = priority_of(severity) if is_felt and saved_ms > 0 else Priority.LOW
-    caveat = SINGLE_RANK
+    caveat = [MESSAGES("caveat.single_rank")]
     if free_ms < wanted_ms:
-        caveat = (
-            f"Only {ms(free_ms)} of compute run without communication, so overlap alone cannot "
-            f"reach {HIDDEN_TARGET_PCT:.0f}%: the rest needs less or faster communication. {caveat}"
-        )
+        target_pct = HIDDEN_TARGET_PCT
+        caveat.insert(0, MESSAGES("overlap.caveat", free_ms=free_ms, target_pct=target_pct))
     yield Finding(
         check="poor_overlap",
         category=data.key,
-        title="Compute and communication barely overlap"
-        if severity is Severity.CRITICAL
-        else "Compute and communication overlap too little",
+        title=MESSAGES(
+            "overlap.title.critical" if severity is Severity.CRITICAL else "overlap.title"
+        ),
         evidence={
-            "Overlap (% of communication)": overlap_pct,
-            "Target (%)": HIDDEN_TARGET_PCT,
-            "Total communication (ms)": totals.total_comm_time_ms,
-            "Exposed communication (ms)": totals.exposed_comm_time_ms,
-            "Compute without communication (ms)": free_ms,
+            "overlap_pct": overlap_pct,
+            "hidden_target_pct": HIDDEN_TARGET_PCT,
+            "communication_ms": totals.total_comm_time_ms,
+            "exposed_communication_ms": totals.exposed_comm_time_ms,
+            "compute_free_ms": free_ms,
         },
-        issue=f"Only {pct(overlap_pct)} of {ms(totals.total_comm_time_ms)} of communication runs "
-        f"beside compute; more than {HIDDEN_TARGET_PCT:.0f}% is good.",
-        algorithmic="Let reductions run asynchronously during the backward pass, with buckets that "
-        "fill early, and overlap one micro-batch's compute with the communication of another."
-        if is_training(data)
-        else "Overlap the compute of one part of the batch with the communication of another, and "
-        "split large collectives so that their first parts can be used early.",
-        kernel="Give communication a stream of higher priority and leave it compute units, so that "
-        "its kernels start as soon as the data is ready.",
+        issue=MESSAGES(
+            "overlap.issue",
+            overlap_pct=overlap_pct,
+            communication_ms=totals.total_comm_time_ms,
+            target_pct=HIDDEN_TARGET_PCT,
+        ),
+        algorithmic=MESSAGES(f"overlap.algorithmic.{_phase(data)}"),
+        kernel=MESSAGES("overlap.kernel"),
         priority_local=priority,
         priority=priority,
         severity=severity,
         impact=impact.bounded_impact(totals.exposed_comm_time_ms, saved_ms, **data.bases),
-        hypothesis="Communication is issued only when the compute that could hide it has ended.",
+        hypothesis=MESSAGES("overlap.hypothesis"),
         caveat=caveat,
-        verify="Record the trace again: the overlap ratio rises and the total time falls.",
-        capture=ALL_RANKS,
+        verify=MESSAGES("overlap.verify"),
+        capture=MESSAGES("capture"),
         time_pool=EXPOSED_COMMUNICATION,
     )
 
@@ -171,6 +165,11 @@ def is_training(data: CategoryData) -> bool:
     """Whether the trace has backward operations, and so gradients to reduce."""
     operations = data.tables.get("operations")
     return operations is not None and bool((operations["direction"] == "backward").any())
+
+
+def _phase(data: CategoryData) -> str:
+    """The last part of the keys of messages that differ for training."""
+    return "training" if is_training(data) else "inference"
 
 
 def overlap(totals: Totals) -> tuple[float | None, Severity]:
@@ -205,44 +204,24 @@ def communication_kernels(data: CategoryData) -> pl.DataFrame | None:
     )
 
 
-def _send_less(data: CategoryData, longest: "_Kind | None") -> str:
+def _send_less(data: CategoryData, longest: "_Kind | None") -> Message:
     """What the model may change; sending less is no help where the size does not decide."""
+    phase = _phase(data)
     if longest and longest.is_slow:
-        hide = (
-            "start the reductions early in the backward pass, and make them fewer by "
-            "accumulating gradients over micro-batches"
-            if is_training(data)
-            else "split the batch so that one part computes while the other communicates"
-        )
-        return (
-            "Look first for what makes ranks late, such as uneven batches, slow data loading or "
-            "work that one rank does alone: the size of the messages hardly decides. Then "
-            f"{hide}."
-        )
-    if is_training(data):
-        return (
-            "Start gradient reductions asynchronously during the backward pass and pipeline "
-            "micro-batches; send less, by accumulation, compression or quantization of large "
-            "messages."
-        )
-    return (
-        "Split the batch so that one part computes while the other communicates; send less, by "
-        "fewer and fused collectives, or by compression or quantization of large messages."
-    )
+        return MESSAGES("exposed.algorithmic.slow", hide=MESSAGES(f"hide.{phase}"))
+    return MESSAGES(f"exposed.algorithmic.{phase}")
 
 
-def _faster(longest: "_Kind | None") -> str:
+def _faster(longest: "_Kind | None") -> Message:
     """What to do about the collectives themselves."""
     if longest and longest.is_slow:
-        return (
-            f"Time {longest.collective} of {size(longest.nbytes)} alone on the same GPUs: if it "
-            f"takes far less than {ms(longest.mean_ms)}, ranks wait for each other; if not, check "
-            "topology, interconnect and library settings."
+        return MESSAGES(
+            "exposed.kernel.slow",
+            collective=longest.collective,
+            message_bytes=longest.nbytes,
+            mean_ms=longest.mean_ms,
         )
-    return (
-        "Check topology, interconnect and library settings, and keep communication on a stream of "
-        "its own with buckets sized to the compute available."
-    )
+    return MESSAGES("exposed.kernel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,21 +235,22 @@ class _Kind:
     mean_ms: float
 
     @property
-    def text(self) -> str:
-        """``3 x allreduce of 17.6 MB over 8 ranks``."""
-        over = f" over {self.ranks} ranks" if self.ranks else ""
-        return f"{self.count} x {self.collective} of {size(self.nbytes)}{over}"
-
-    @property
     def gb_per_s(self) -> float:
         """Message size per time, waiting included."""
         return self.nbytes / self.mean_ms / 1e6
 
-    @property
-    def rate_text(self) -> str:
-        """``8.93 ms each (1.97 GB/s)``."""
-        each = " each" if self.count > 1 else ""
-        return f"{ms(self.mean_ms)}{each} ({number(self.gb_per_s)} GB/s)"
+    def message(self, key: str) -> Message:
+        """Return the message ``key`` with the kind (``3 x allreduce of 17.6 MB over 8 ranks``) and
+        the rate (``8.93 ms each (1.97 GB/s)``)."""
+        kind = MESSAGES(
+            "kind",
+            count=self.count,
+            collective=self.collective,
+            message_bytes=self.nbytes,
+            over=MESSAGES("kind.over", ranks=self.ranks) if self.ranks else None,
+        )
+        rate = MESSAGES("kind.rate", count=self.count, mean_ms=self.mean_ms, gb_per_s=self.gb_per_s)
+        return MESSAGES(key, kind=kind, rate=rate)
 
     @property
     def is_slow(self) -> bool:
@@ -297,9 +277,11 @@ def _collective_evidence(data: CategoryData) -> dict[str, float | int | str]:
     kernels = communication_kernels(data)
     if kernels is None or kernels.is_empty():
         return {}
-    texts = [f"{kind.text}, {kind.rate_text}" for kind in _kinds(data)]
-    named = {"Largest by time": "; ".join(texts[:KINDS_SHOWN])} if texts else {}
-    return {"Communication kernels": kernels.height, **named}
+    kinds = [kind.message("evidence.kind") for kind in islice(_kinds(data), KINDS_SHOWN)]
+    found: dict[str, float | int | str] = {"communication_kernels": kernels.height}
+    if kinds:
+        found["largest_collectives"] = to_text(MESSAGES("evidence.kinds", kinds=kinds))
+    return found
 
 
 def top_collectives(kernels: pl.DataFrame) -> list[JsonValue]:
@@ -341,7 +323,7 @@ def blocking_assessment(totals: Totals) -> dict[str, JsonValue]:
         "total_comm_time_ms": totals.total_comm_time_ms,
         "exposed_percent_of_total": share,
         "recoverable_ms": totals.exposed_comm_time_ms,
-        "description": f"Communication is exposed for {pct(share)} of GPU wall time.",
+        "description": to_text(MESSAGES("description.exposed", wall_pct=share)),
     }
 
 
@@ -355,7 +337,9 @@ def overlap_assessment(totals: Totals) -> dict[str, JsonValue]:
         "target_percent": HIDDEN_TARGET_PCT,
         "recoverable_ms": to_target_ms(totals, HIDDEN_TARGET_PCT),
         "compute_without_communication_ms": free_compute_ms(totals),
-        "description": f"{pct(overlap_pct)} of communication runs beside compute."
-        if overlap_pct is not None
-        else f"Less than {number(MIN_COMM_MS)} ms of communication: there is nothing to hide.",
+        "description": to_text(
+            MESSAGES("description.little", least_ms=MIN_COMM_MS)
+            if overlap_pct is None
+            else MESSAGES("description.overlap", overlap_pct=overlap_pct)
+        ),
     }

@@ -1,7 +1,7 @@
 """Memory copies by direction: how many, how long, how much of it exposed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import polars as pl
 from pydantic import JsonValue
@@ -10,8 +10,8 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.window import timeline_window
-from jarvis.analyses.wording import counted, listed, ms, pct, quoted
 from jarvis.findings import Finding, Priority, Severity
+from jarvis.messages import MessageTable, to_text
 
 COPY_TIME_PCT: Ladder = (
     (10.0, Severity.CRITICAL),
@@ -30,15 +30,13 @@ COPY_COUNT: Ladder = (
 time alone is HIGH, since they wait for no host."""
 
 
-WITH_STACKS = "Record with `with_stack=True`: the stacks name the lines of code that copy."
-
 PAGEABLE = "Pageable"
 """What the profiler calls host memory that is not pinned."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyAdvice:
-    """What to say about copies in one direction."""
+    """The templates for copies in one direction."""
 
     title: str
     hypothesis: str
@@ -80,6 +78,36 @@ COPY_ADVICE = {
         kernel="Copy without blocking and on a stream of its own.",
     ),
 }
+
+
+MESSAGES = MessageTable(
+    "copies",
+    {
+        **{
+            f"{direction}.{field}": text
+            for direction, advice in COPY_ADVICE.items()
+            for field, text in asdict(advice).items()
+        },
+        "title": "{copies:count copy} {direction}",
+        "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of GPU wall time), {exposed_ms} of "
+        "it with nothing else running.",
+        "caveat.D2H": "Waiting of the host for the copies is no GPU time and not counted here.",
+        "verify": "Record the trace again and compare count and exposed time of {direction} "
+        "copies.",
+        "capture": "Record with `with_stack=True`: the stacks name the lines of code that copy.",
+        "description": "{copies:,} {what}, {time_ms}.",
+        "evidence.launcher": "{copies:,} x {name}",
+        "evidence.launchers": "{launchers:list}",
+        "exposed.title": "Exposed copies",
+        "exposed.issue": "Copies that nothing hides take {exposed_ms} ({wall_pct} of GPU wall "
+        "time).",
+        "exposed.algorithmic": "Keep data on the device and batch what must cross.",
+        "exposed.kernel": "Copy without blocking from pinned memory on a stream of its own.",
+        "exposed.caveat": "Counts and directions are not available: only the shares of the GPU "
+        "timeline are.",
+        "exposed.verify": "Analyse the trace itself to see counts and directions.",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,42 +172,45 @@ def graded_copies(data: CategoryData) -> list[CopyGrade]:
 
 
 def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
-    advice = COPY_ADVICE[copies.direction]
+    direction = copies.direction
     evidence: dict[str, float | int | str] = {
-        "Direction": copies.direction,
-        "Copies": copies.count,
-        "Total time (ms)": copies.time_ms,
-        "Share of GPU wall time (%)": copies.time_pct,
-        "Exposed time (ms)": copies.exposed_ms,
+        "direction": direction,
+        "copies": copies.count,
+        "total_ms": copies.time_ms,
+        "wall_pct": copies.time_pct,
+        "exposed_ms": copies.exposed_ms,
     }
     if copies.avg_bytes is not None:
-        evidence["Mean size (bytes)"] = copies.avg_bytes
-    single = _single_copies(data, copies.direction)
+        evidence["mean_size_bytes"] = copies.avg_bytes
+    single = _single_copies(data, direction)
     if launchers := _launchers(single):
-        evidence["Copied by"] = launchers
+        evidence["copied_by"] = launchers
     if pageable := _pageable(single):
-        evidence["Copies from or to pageable memory"] = pageable
+        evidence["pageable_copies"] = pageable
     return Finding(
         check="memory_copies",
         category=data.key,
-        title=f"{counted(copies.count, 'copy')} {copies.direction}",
+        title=MESSAGES("title", copies=copies.count, direction=direction),
         evidence=evidence,
-        issue=f"{copies.count:,} {advice.title} take {ms(copies.time_ms)} ({pct(copies.time_pct)} "
-        f"of GPU wall time), {ms(copies.exposed_ms)} of it with nothing else running.",
-        algorithmic=advice.algorithmic,
-        kernel=advice.kernel,
+        issue=MESSAGES(
+            "issue",
+            copies=copies.count,
+            what=MESSAGES(f"{direction}.title"),
+            time_ms=copies.time_ms,
+            wall_pct=copies.time_pct,
+            exposed_ms=copies.exposed_ms,
+        ),
+        algorithmic=MESSAGES(f"{direction}.algorithmic"),
+        kernel=MESSAGES(f"{direction}.kernel"),
         priority_local=priority_of(copies.severity),
         priority=copies.priority,
         severity=copies.severity,
         impact=impact.bounded_impact(copies.time_ms, copies.exposed_ms, **data.bases),
-        hypothesis=advice.hypothesis,
-        caveat="Waiting of the host for the copies is no GPU time and not counted here."
-        if copies.direction == "D2H"
-        else None,
-        verify=f"Record the trace again and compare count and exposed time of {copies.direction} "
-        "copies.",
-        capture=WITH_STACKS,
-        time_pool=f"exposed copies {copies.direction}",
+        hypothesis=MESSAGES(f"{direction}.hypothesis"),
+        caveat=MESSAGES("caveat.D2H") if direction == "D2H" else None,
+        verify=MESSAGES("verify", direction=direction),
+        capture=MESSAGES("capture"),
+        time_pool=f"exposed copies {direction}",
         shared_uids=tuple(single["operation_uid"].drop_nulls().unique().sort()),
     )
 
@@ -197,7 +228,8 @@ def _launchers(copies: pl.DataFrame) -> str:
     """The host operators behind copies, most copies first."""
     counts = copies.drop_nulls("launcher_name").group_by("launcher_name").len("copies")
     most = counts.sort("copies", "launcher_name", descending=[True, False])
-    return listed([f"{n:,} x {quoted(name)}" for name, n in most.iter_rows()])
+    launchers = [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
+    return to_text(MESSAGES("evidence.launchers", launchers=launchers))
 
 
 def _pageable(copies: pl.DataFrame) -> int:
@@ -215,17 +247,17 @@ def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
     yield Finding(
         check="memory_copies",
         category=data.key,
-        title="Exposed copies",
-        evidence={"Exposed copies (ms)": exposed_ms, "Share of GPU wall time (%)": share},
-        issue=f"Copies that nothing hides take {ms(exposed_ms)} ({pct(share)} of GPU wall time).",
-        algorithmic="Keep data on the device and batch what must cross.",
-        kernel="Copy without blocking from pinned memory on a stream of its own.",
+        title=MESSAGES("exposed.title"),
+        evidence={"exposed_copies_ms": exposed_ms, "wall_pct": share},
+        issue=MESSAGES("exposed.issue", exposed_ms=exposed_ms, wall_pct=share),
+        algorithmic=MESSAGES("exposed.algorithmic"),
+        kernel=MESSAGES("exposed.kernel"),
         priority_local=priority_of(severity),
         priority=priority_of(severity),
         severity=severity,
         impact=impact.bounded_impact(exposed_ms, exposed_ms, **data.bases),
-        caveat="Counts and directions are not available: only the shares of the GPU timeline are.",
-        verify="Analyse the trace itself to see counts and directions.",
+        caveat=MESSAGES("exposed.caveat"),
+        verify=MESSAGES("exposed.verify"),
         time_pool="exposed copies",
     )
 
@@ -256,7 +288,12 @@ def assessment(data: CategoryData) -> dict[str, JsonValue]:
 
 
 def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
-    advice = COPY_ADVICE[copies.direction]
+    description = MESSAGES(
+        "description",
+        copies=copies.count,
+        what=MESSAGES(f"{copies.direction}.title"),
+        time_ms=copies.time_ms,
+    )
     return {
         "direction": copies.direction,
         "count": copies.count,
@@ -265,6 +302,6 @@ def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
         "percent_of_total": copies.time_pct,
         "avg_bytes": copies.avg_bytes,
         "severity": copies.severity,
-        "description": f"{copies.count:,} {advice.title}, {ms(copies.time_ms)}.",
-        "hypothesis": advice.hypothesis,
+        "description": to_text(description),
+        "hypothesis": COPY_ADVICE[copies.direction].hypothesis,
     }

@@ -1,0 +1,101 @@
+"""What an analysis advises for a pattern of rows, as messages.
+
+The texts of ``Advice`` are templates: they may name the columns of the heaviest row and the values
+of ``values_of``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from jarvis.analyses.base import Advice, CategoryData
+from jarvis.analyses.operations import OperationGroup
+from jarvis.messages import Message, MessageTable
+
+SHARED = "shared"
+"""The key under which advice for all categories is registered."""
+
+PLACES = MessageTable(
+    "places",
+    {
+        "in": " in {place:name}",
+        "mostly_in": " (mostly in {place:name})",
+        "each_of": "each of the {count:,} calls",
+        "the_call": "the call",
+        "each_time": "{calls} of {mean_time_ms} each",
+        "only_time": "{calls} of {mean_time_ms}",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenAdvice:
+    """The advice for one pattern, and the analysis whose table it is in."""
+
+    key: str
+    pattern: str
+    advice: Advice
+
+    def message(self, field: str, values: Mapping[str, Any]) -> Message | None:
+        """Return the message of a text of the advice (``reason``, ...); None where it has none."""
+        if getattr(self.advice, field) is None:
+            return None
+        return register_advice(self.key, {self.pattern: self.advice}).pick(
+            f"{self.pattern}.{field}", values
+        )
+
+
+def register_advice(key: str, advice: Mapping[str, Advice]) -> MessageTable:
+    """Add the texts of an analysis's advice to its table of messages, and return the table."""
+    return MessageTable.extended(
+        f"{key}_advice",
+        {
+            f"{pattern}.{field.name}": text
+            for pattern, each in advice.items()
+            for field in fields(each)
+            if field.name in TEXTS and (text := getattr(each, field.name)) is not None
+        },
+    )
+
+
+TEXTS = ("reason", "algorithmic", "kernel", "caveat", "verify", "capture")
+"""The fields of ``Advice`` that are templates."""
+
+
+def choose(data: CategoryData, *patterns: str | None) -> ChosenAdvice | None:
+    """Return the advice of the category for the first pattern that it has advice for."""
+    for pattern in patterns:
+        if pattern is not None and pattern in data.advice:
+            return ChosenAdvice(data.key, pattern, data.advice[pattern])
+    return None
+
+
+def values_of(group: OperationGroup) -> dict[str, Any]:
+    """Return what a template may name: the columns of the heaviest row, and of the whole group
+    ``calls, mean_time_ms, moved_bytes, place, each, each_time``."""
+    heaviest = group.heaviest
+    mean_time_ms = group.time_ms / max(group.calls, 1)
+    is_many = group.calls > 1
+    return {
+        **{name: "?" if value is None else value for name, value in heaviest.items()},
+        "name": group.name,
+        "arguments": heaviest["arguments"] or None,
+        "kernel": heaviest["main_kernel"] or None,
+        "calls": group.calls,
+        "mean_time_ms": mean_time_ms,
+        "moved_bytes": heaviest["bytes"] or None,
+        "place": place_of(group),
+        "each": PLACES("each_of", count=group.calls) if is_many else PLACES("the_call"),
+        "each_time": PLACES(
+            "each_time" if is_many else "only_time", calls=group.calls, mean_time_ms=mean_time_ms
+        ),
+    }
+
+
+def place_of(group: OperationGroup) -> Message | None:
+    """Return `` in `Model / Layer` ``, of the row with most time; None where it is not known."""
+    place = group.heaviest["called_from"]
+    if not place:
+        return None
+    is_only = group.rows["called_from"].n_unique() == 1
+    return PLACES("in" if is_only else "mostly_in", place=place)

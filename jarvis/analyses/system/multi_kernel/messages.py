@@ -1,0 +1,68 @@
+"""What to say about communication."""
+
+from jarvis.messages import MessageTable
+
+MESSAGES = MessageTable(
+    "communication",
+    {
+        "exposed.title": "Collective communication blocks compute",
+        "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of GPU "
+        "wall time) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.",
+        "exposed.issue.longest": "; most time goes to {kind} with {rate}",
+        "exposed.algorithmic.training": "Start gradient reductions asynchronously during the "
+        "backward pass and pipeline micro-batches; send less, by accumulation, compression or "
+        "quantization of large messages.",
+        "exposed.algorithmic.inference": "Split the batch so that one part computes while the "
+        "other communicates; send less, by fewer and fused collectives, or by compression or "
+        "quantization of large messages.",
+        "exposed.algorithmic.slow": "Look first for what makes ranks late, such as uneven batches, "
+        "slow data loading or work that one rank does alone: the size of the messages hardly "
+        "decides. Then {hide}.",
+        "hide.training": "start the reductions early in the backward pass, and make them fewer by "
+        "accumulating gradients over micro-batches",
+        "hide.inference": "split the batch so that one part computes while the other communicates",
+        "exposed.kernel": "Check topology, interconnect and library settings, and keep "
+        "communication on a stream of its own with buckets sized to the compute available.",
+        "exposed.kernel.slow": "Time {collective} of {message_bytes} alone on the same GPUs: if it "
+        "takes far less than {mean_ms}, ranks wait for each other; if not, check topology, "
+        "interconnect and library settings.",
+        "exposed.hypothesis": "Collectives start late, or ranks wait for each other.",
+        "exposed.hypothesis.slow": "Ranks wait for each other, or the transfer takes a slow path: "
+        "every link between the GPUs of one machine carries more than {gb_per_s:.3g} GB/s.",
+        "exposed.verify": "Record the trace again, on all ranks if possible: exposed communication "
+        "must fall.",
+        "caveat.single_rank": "One rank cannot tell the transfer from waiting for slower ranks; "
+        "compare all ranks before naming a cause.",
+        "caveat.no_details": "Types, message sizes and groups of the collectives are not "
+        "available.",
+        "capture": "Record the same step on all ranks: the last rank to reach a collective waits "
+        "for nobody, so only all of them tell transfer from waiting.",
+        "kind": "{count} x {collective} of {message_bytes}{over}",
+        "kind.over": " over {ranks} ranks",
+        "kind.rate": "{mean_ms}{count:either | each} ({gb_per_s:number} GB/s)",
+        "evidence.kind": "{kind}, {rate}",
+        "evidence.kinds": "{kinds:joined ; }",
+        "overlap.title": "Compute and communication overlap too little",
+        "overlap.title.critical": "Compute and communication barely overlap",
+        "overlap.issue": "Only {overlap_pct} of {communication_ms} of communication runs beside "
+        "compute; more than {target_pct:.0f}% is good.",
+        "overlap.algorithmic.training": "Let reductions run asynchronously during the backward "
+        "pass, with buckets that fill early, and overlap one micro-batch's compute with the "
+        "communication of another.",
+        "overlap.algorithmic.inference": "Overlap the compute of one part of the batch with the "
+        "communication of another, and split large collectives so that their first parts can be "
+        "used early.",
+        "overlap.kernel": "Give communication a stream of higher priority and leave it compute "
+        "units, so that its kernels start as soon as the data is ready.",
+        "overlap.hypothesis": "Communication is issued only when the compute that could hide it "
+        "has ended.",
+        "overlap.caveat": "Only {free_ms} of compute run without communication, so overlap alone "
+        "cannot reach {target_pct:.0f}%: the rest needs less or faster communication.",
+        "overlap.verify": "Record the trace again: the overlap ratio rises and the total time "
+        "falls.",
+        "description.exposed": "Communication is exposed for {wall_pct} of GPU wall time.",
+        "description.overlap": "{overlap_pct} of communication runs beside compute.",
+        "description.little": "Less than {least_ms:number} ms of communication: there is nothing "
+        "to hide.",
+    },
+)

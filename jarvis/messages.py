@@ -1,0 +1,257 @@
+"""Sentences as data: a message names its template and holds the values in it; ``to_text`` words it.
+
+Templates live in one ``MessageTable`` per analysis. A placeholder is ``{value}`` or
+``{value:spec}``; ``FORMATS`` lists the specs. ``{value:spec?text}`` prints ``text`` where the value
+is None, and so does ``{value?text}``. Without a spec, ``BY_NAME`` and the unit at the end of the
+value's name decide (``BY_UNIT``): ``{time_ms}`` prints ``1.23 ms``. A value with the spec
+``message`` is the id of a message, or several ids: the message is made from the other values when
+the one around it is made (``resolve``).
+"""
+
+import string
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Annotated, Any, TypeGuard, Union
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from jarvis.wording import counted, listed, ms, number, pct, quoted, size
+
+LITERAL = "literal"
+"""The id of a message whose only value ``text`` is its wording: of plugins, and of stored runs of
+earlier versions."""
+
+NAMES_SHOWN = 3
+
+RESOLVED = "message"
+"""The spec of values that are ids of messages."""
+
+Value = Union["Message", tuple["Message", ...], tuple[str, ...], str, bool, int, float, None]
+
+
+class Message(BaseModel):
+    """One sentence, or a part of one: the id of its template (``table.key``) and its values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    id: str
+    values: dict[str, Value] = {}
+
+
+def literal(text: str) -> Message:
+    """Return a message whose wording is ``text``."""
+    return Message(id=LITERAL, values={"text": text})
+
+
+def _as_text(value: object) -> object:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (literal(value),)
+    return (value,) if isinstance(value, Message) else value
+
+
+Text = Annotated[tuple[Message, ...], BeforeValidator(_as_text)]
+"""Messages that follow each other; a string becomes a literal message, None no message."""
+
+_TABLES: dict[str, Mapping[str, str]] = {LITERAL: {"": "{text}"}}
+
+
+class MessageTable:
+    """The templates of one analysis by key; calling it makes a message.
+
+    Args:
+        name: Unique name of the table; the first part of its messages' ids.
+        templates: Templates by key. Keys may contain dots.
+    """
+
+    def __init__(self, name: str, templates: Mapping[str, str]) -> None:
+        self.name = name
+        self.templates = dict(templates)
+        _TABLES[name] = self.templates
+
+    @classmethod
+    def extended(cls, name: str, templates: Mapping[str, str]) -> "MessageTable":
+        """Return the table ``name`` with these templates besides those it has."""
+        return cls(name, {**_TABLES.get(name, {}), **templates})
+
+    def id(self, key: str) -> str:
+        """Return the id of the message ``key``, for a column that names the message of each row.
+
+        Raises:
+            KeyError: The table has no such key.
+        """
+        if key not in self.templates:
+            raise KeyError(key)
+        return f"{self.name}.{key}"
+
+    def __call__(self, key: str, /, **values: Any) -> Message:
+        """Make the message ``key``.
+
+        Raises:
+            KeyError: The table has no such key, or a value of its template is missing.
+            ValueError: The template does not use one of the values.
+        """
+        named = placeholders(self.templates[key])
+        if unused := values.keys() - named:
+            raise ValueError(f"{self.name}.{key} does not use {', '.join(sorted(unused))}")
+        return self.pick(key, values)
+
+    def pick(self, key: str, values: Mapping[str, Any]) -> Message:
+        """Make the message ``key`` with those of the ``values`` that its template uses.
+
+        Raises:
+            KeyError: The table has no such key, or a value of its template is missing.
+        """
+        return Message(id=f"{self.name}.{key}", values=_used(self.templates[key], values))
+
+
+def _used(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a template uses, ids of messages resolved."""
+    ids = {field for _, field, spec, _ in _parsed(template) if spec == RESOLVED}
+    return {
+        name: resolve(values[name], values) if name in ids else values[name]
+        for name in sorted(placeholders(template))
+    }
+
+
+def resolve(ids: Any, values: Mapping[str, Any]) -> Any:
+    """Return the message that an id names, with those of the ``values`` that its template uses.
+
+    A list of ids gives a tuple of messages, an empty id or list None, a text that is no id a
+    literal message. Messages and None are returned as they are.
+    """
+    if isinstance(ids, list):
+        return tuple(resolve(each, values) for each in ids) or None
+    if not isinstance(ids, str):
+        return ids
+    template = _template(ids)
+    if template is None:
+        return literal(ids) if ids else None
+    return Message(id=ids, values=_used(template, values))
+
+
+def _template(message_id: str) -> str | None:
+    table, _, key = message_id.partition(".")
+    return _TABLES.get(table, {}).get(key)
+
+
+def tables() -> Mapping[str, Mapping[str, str]]:
+    """Return the templates of all tables that are imported, by table and key."""
+    return _TABLES
+
+
+def placeholders(template: str) -> frozenset[str]:
+    """Return the names of the values in a template."""
+    fields = (field for _, field, _, _ in _parsed(template) if field)
+    return frozenset(field.partition("?")[0] for field in fields)
+
+
+@cache
+def _parsed(template: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    return list(string.Formatter().parse(template))
+
+
+def to_text(text: Message | Iterable[Message]) -> str:
+    """Return the wording: plain text in which names from the trace are in backticks.
+
+    A message whose template this version no longer has is printed as its id and values.
+    """
+    messages = (text,) if isinstance(text, Message) else text
+    return " ".join(filter(None, map(_render_one, messages)))
+
+
+def _render_one(message: Message) -> str:
+    template = _template(message.id)
+    if template is None:
+        values = ", ".join(f"{name} {_plain(value)}" for name, value in message.values.items())
+        return f"{message.id}: {values}"
+    return _filled(template, message.values)
+
+
+def _plain(value: Value) -> str:
+    if isinstance(value, Message):
+        return to_text(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(_plain, value))
+    return "" if value is None else str(value)
+
+
+def _names(value: Iterable[str], limit: str) -> str:
+    return listed([quoted(name) for name in value], int(limit or NAMES_SHOWN))
+
+
+def _either(value: float, words: str) -> str:
+    one, many = words.split("|")
+    return one if value == 1 else many
+
+
+FORMATS: Mapping[str, Callable[[Any, str], str]] = {
+    "ms": lambda value, _: ms(value),
+    "pct": lambda value, _: pct(value),
+    "number": lambda value, _: number(value),
+    "size": lambda value, _: size(value),
+    "count": counted,
+    "name": lambda value, _: quoted(value),
+    "names": _names,
+    "list": lambda value, limit: listed(
+        [_plain(item) for item in value], int(limit or NAMES_SHOWN)
+    ),
+    "joined": lambda value, separator: separator.join(map(_plain, value)),
+    "either": _either,
+    "more": lambda value, _: f" and {value} more" if value else "",
+    "lower": lambda value, _: str(value).lower(),
+}
+"""How a spec prints a value, with what follows the spec's name: ``{n:count call}`` 3 calls,
+``{n:either takes|take}`` the first for one, ``{names:names 4}`` up to four names in backticks,
+``{parts:joined ; }`` all of them with semicolons between. Another spec is Python's own."""
+
+OF_ITEMS = ("list", "joined")
+"""The specs that join several messages; with another one messages follow each other."""
+
+
+BY_NAME: Mapping[str, str] = {
+    "name": "name",
+    "kernel": "name?its kernel",
+    "arguments": "?the heaviest call",
+    "calls": "count call",
+    "launches": "count launch",
+    "signatures": "count signature",
+    "moved_bytes": "size?traffic",
+}
+BY_UNIT: Mapping[str, str] = {"ms": "ms", "pct": "pct", "bytes": "size"}
+"""The specs of values that a template names without one: by name, else by the name's last part."""
+
+
+def _default_spec(name: str) -> str:
+    return BY_NAME.get(name) or BY_UNIT.get(name.rpartition("_")[2], "")
+
+
+def _placed(field: str, spec: str, values: Mapping[str, Value]) -> str:
+    name, question, default = field.partition("?")
+    if question:
+        spec = f"{spec}?{default}"
+    value = values[name]
+    spec, _, default = (spec or _default_spec(name)).partition("?")
+    if value is None:
+        return default
+    format_name, _, argument = spec.partition(" ")
+    if isinstance(value, Message) or (format_name not in OF_ITEMS and _are_messages(value)):
+        return to_text(value)
+    if format_name in FORMATS:
+        return FORMATS[format_name](value, argument)
+    return str(format(value, spec))
+
+
+def _are_messages(value: Value) -> TypeGuard[tuple[Message, ...]]:
+    return isinstance(value, tuple) and bool(value) and isinstance(value[0], Message)
+
+
+def _filled(template: str, values: Mapping[str, Value]) -> str:
+    """Return the template with its values in place."""
+    parts = []
+    for text, field, spec, _ in _parsed(template):
+        parts.append(text)
+        if field is not None:
+            parts.append(_placed(field, spec or "", values))
+    return "".join(parts)

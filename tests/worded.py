@@ -1,0 +1,35 @@
+"""Findings as their readers see them: messages as sentences, evidence by label."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jarvis.analyses.base import CategoryData, Check
+from jarvis.findings import TEXTS, Finding
+from jarvis.messages import to_text
+from jarvis.quantities import title_of
+
+
+class Worded:
+    """A finding whose texts are strings (None where it has none); all else is the finding's own."""
+
+    def __init__(self, finding: Finding) -> None:
+        self.finding = finding
+
+    @property
+    def evidence(self) -> dict[str, float | int | str]:
+        """The values by label."""
+        return {title_of(name): value for name, value in self.finding.evidence.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.finding, name)
+        return to_text(value) or None if name in TEXTS else value
+
+
+def worded(findings: Iterable[Finding]) -> list[Worded]:
+    """Each finding as its readers see it."""
+    return [Worded(finding) for finding in findings]
+
+
+def in_words(check: Check) -> Callable[[CategoryData], list[Worded]]:
+    """The check, with its findings as their readers see them."""
+    return lambda data: worded(check(data))
