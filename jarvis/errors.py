@@ -163,12 +163,12 @@ class RunVersionError(RunError):
 
 
 class NotReprojectableError(RunError):
-    """A stored run cannot be judged against other hardware without its trace."""
+    """A stored run cannot be judged against other hardware or another target without its trace."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"This analysis cannot be judged anew from what it stores: {reason}. Analyse the trace "
-            "again, with the other hardware."
+            "again, with the other hardware or target."
         )
 
 

@@ -11,7 +11,10 @@ from jarvis.messages import to_text
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 
 TARGET_PCT = 80.0
-"""Default of the target-efficiency slider: above it an operation counts as excellent."""
+"""Default of the target efficiency, of an analysis and of the slider."""
+
+EXCELLENT_EFFICIENCY_PCT = 80.0
+"""Above it an operation counts as excellent, whatever the target."""
 
 BOTTLENECK_EFFICIENCY_PCT = 40.0
 """Below it an operation needs investigation; default of the highlight slider."""
@@ -60,7 +63,7 @@ _ROUNDING = 1e-9
 EFFICIENCY_SCALE = (
     (ANOMALY_PCT, "anomaly: verify the measurement and the peak"),
     (FULL_PCT, "above the peak: verify the measurement and the peak"),
-    (TARGET_PCT, "excellent"),
+    (EXCELLENT_EFFICIENCY_PCT, "excellent"),
     (GOOD_EFFICIENCY_PCT, "good"),
     (BOTTLENECK_EFFICIENCY_PCT, "acceptable"),
     (0.0, "needs investigation"),
@@ -240,17 +243,19 @@ def sped_up_impact(
     return _impact(time_ms, savings, "heuristic", compute_ms, total_ms)
 
 
-def at_target(found: Impact, target_pct: float, *, compute_ms: float, total_ms: float) -> Impact:
-    """An impact that stands on a perf model, as found at TARGET_PCT, at another target.
+def at_target(
+    found: Impact, target_pct: float, *, found_at_pct: float, compute_ms: float, total_ms: float
+) -> Impact:
+    """Project an impact that has a perf model from the target of its run to another target.
 
-    What limited it then still does: a lower target that is as far as one gets, and a time below
-    which the kernels do not go. Other impacts follow no target and stay as they are.
+    ``found_at_pct`` is the target of the run. Limits still apply: a target of the finding's own,
+    and the shortest time of the kernels. Other impacts do not depend on a target.
     """
     if found.method != "perf model" or found.efficiency_pct is None or found.target_pct is None:
         return found
-    if target_pct == TARGET_PCT:
+    if target_pct == found_at_pct:
         return found
-    limit_pct = found.target_pct if found.target_pct < TARGET_PCT else FULL_PCT
+    limit_pct = found.target_pct if found.target_pct != found_at_pct else FULL_PCT
 
     def saved(target: float) -> float:
         after_ms = time_at_target(found.time_ms, found.efficiency_pct or 0.0, target)

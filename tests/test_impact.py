@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jarvis import impact
-from jarvis.findings import Finding, OpRef, Priority
+from jarvis.findings import Finding, Impact, OpRef, Priority
 
 times_ms = st.floats(0.001, 1e5)
 percents = st.floats(0.01, 100.0)
@@ -254,19 +254,24 @@ def test_findings_without_a_saving_are_ranked_by_the_time_that_they_concern() ->
     assert impact.ranked([short, long]) == [long, short]
 
 
+def from_default(found: Impact, target_pct: float) -> Impact:
+    """An impact of a run with the default target at another target."""
+    return impact.at_target(found, target_pct, found_at_pct=impact.TARGET_PCT, **BASES)
+
+
 def test_a_saving_follows_the_target_and_is_as_found_at_the_default() -> None:
     found = impact.modelled_impact(10.0, 20.0, impact.TARGET_PCT, **BASES)
-    assert impact.at_target(found, impact.TARGET_PCT, **BASES) == found
+    assert from_default(found, impact.TARGET_PCT) == found
     for target in (50.0, 90.0):
-        moved = impact.at_target(found, target, **BASES)
+        moved = from_default(found, target)
         assert moved == impact.modelled_impact(10.0, 20.0, target, **BASES)
 
 
 def test_a_target_that_is_as_far_as_one_gets_is_not_passed() -> None:
     found = impact.modelled_impact(10.0, 20.0, 40.0, **BASES)  # 80% is not usual here
-    assert impact.at_target(found, impact.TARGET_PCT, **BASES).saved_ms.mid == pytest.approx(5.0)
-    assert impact.at_target(found, 95.0, **BASES).saved_ms.mid == pytest.approx(5.0)
-    assert impact.at_target(found, 25.0, **BASES).saved_ms.mid == pytest.approx(2.0)
+    assert from_default(found, impact.TARGET_PCT).saved_ms.mid == pytest.approx(5.0)
+    assert from_default(found, 95.0).saved_ms.mid == pytest.approx(5.0)
+    assert from_default(found, 25.0).saved_ms.mid == pytest.approx(2.0)
 
 
 def test_a_fused_kernel_stays_as_long_as_the_shortest_at_any_target() -> None:
@@ -274,13 +279,13 @@ def test_a_fused_kernel_stays_as_long_as_the_shortest_at_any_target() -> None:
         10.0, 1.0, 30.0, impact.TARGET_PCT, floor_ms=0.5, shortest_ms=4.0, **BASES
     )
     assert found.saved_ms.mid == pytest.approx(6.0)
-    assert impact.at_target(found, 100.0, **BASES).saved_ms.mid == pytest.approx(6.0)
-    assert impact.at_target(found, 20.0, **BASES).saved_ms.mid == pytest.approx(5.0)
+    assert from_default(found, 100.0).saved_ms.mid == pytest.approx(6.0)
+    assert from_default(found, 20.0).saved_ms.mid == pytest.approx(5.0)
 
 
 def test_an_upper_bound_follows_no_target() -> None:
     found = impact.bounded_impact(10.0, 4.0, **BASES)
-    assert impact.at_target(found, 50.0, **BASES) is found
+    assert from_default(found, 50.0) is found
 
 
 def test_kernels_that_overlap_save_no_more_than_the_wall_time() -> None:
@@ -289,3 +294,18 @@ def test_kernels_that_overlap_save_no_more_than_the_wall_time() -> None:
     assert found.e2e_pct.high == 100.0
     both = [finding(20.0, 1), finding(20.0, 2)]
     assert impact.disjoint_saving_ms(both, 30.0) == 30.0
+
+
+def test_a_saving_follows_the_target_from_that_of_its_run() -> None:
+    found = impact.modelled_impact(10.0, 20.0, 65.0, **BASES)
+    assert impact.at_target(found, 65.0, found_at_pct=65.0, **BASES) is found
+    for target in (50.0, impact.TARGET_PCT, 90.0):
+        moved = impact.at_target(found, target, found_at_pct=65.0, **BASES)
+        assert moved == impact.modelled_impact(10.0, 20.0, target, **BASES)
+
+
+@pytest.mark.parametrize("own_pct", [50.0, 75.0])
+def test_a_target_of_the_finding_limits_it_whatever_that_of_its_run(own_pct: float) -> None:
+    found = impact.modelled_impact(10.0, 20.0, own_pct, **BASES)
+    moved = impact.at_target(found, 90.0, found_at_pct=65.0, **BASES)
+    assert moved.saved_ms.mid == pytest.approx(found.saved_ms.mid)

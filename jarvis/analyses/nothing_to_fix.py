@@ -18,7 +18,7 @@ MESSAGES = MessageTable(
     {
         "title": "Nothing to fix: {category}",
         "issue": "{calls} of {category} take {time_ms} ({compute_pct} of compute), and {good_pct} "
-        "of that runs at the target of {target_pct:.0f}% or above{usual}, on average at "
+        "of that runs at the target of {target_pct:g}% or above{usual}, on average at "
         "{efficiency_pct} of the roofline.",
         "usual": " what such calls usually reach",
         "algorithmic": "Leave {name}{of_arguments} as it is: only less work, such as fewer than "

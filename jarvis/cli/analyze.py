@@ -15,6 +15,7 @@ from jarvis.cli.shared import (
     add_flag,
     add_gpu,
     add_json,
+    add_target,
     check_gpu,
     kept_folder,
     note,
@@ -45,6 +46,7 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     command.add_argument("trace", metavar="TRACE", type=Path, help=f"{TRACE_HELP}; {REPORT_HELP}")
     add_gpu(command)
+    add_target(command)
     command.add_argument("--model", metavar="NAME", help="name of the model, for the titles")
     add_flag(
         command,
@@ -106,6 +108,7 @@ def _analyze(arguments: argparse.Namespace) -> int:
 
 
 def _kept(arguments: argparse.Namespace) -> "Kept":
+    from jarvis.impact import TARGET_PCT
     from jarvis.server.submission import Submission, submit
 
     submission = Submission(
@@ -117,11 +120,13 @@ def _kept(arguments: argparse.Namespace) -> "Kept":
         copy_to=arguments.output_dir,
         extension_file=arguments.extension_file,
         arch_json=arguments.gpu_arch_json_path,
+        target_pct=arguments.target_pct or TARGET_PCT,
     )
     return submit(submission, progress_of(arguments))
 
 
 def _written(arguments: argparse.Namespace) -> Path:
+    from jarvis.impact import TARGET_PCT
     from jarvis.pipeline import analyze
 
     root: Path = arguments.output_dir or default_output_dir(arguments.trace)
@@ -134,6 +139,7 @@ def _written(arguments: argparse.Namespace) -> Path:
         reference=_reference(arguments),
         extension_file=arguments.extension_file,
         arch_json=arguments.gpu_arch_json_path,
+        target_pct=arguments.target_pct or TARGET_PCT,
         progress=progress_of(arguments),
     )
     return root

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory
+from jarvis.cli.shared import Commands, add_json, add_run, add_target, print_result, run_directory
 from jarvis.cli.whole import whole
 
 
@@ -21,17 +21,22 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.add_argument(
         "--output", "-o", metavar="PATH", type=Path, required=True, help="file or folder to write"
     )
+    add_target(
+        command,
+        "target efficiency of the findings, in percent of the roofline (default: that of the "
+        "analysis, which stays as it is)",
+    )
     add_json(command)
     command.set_defaults(run=_export)
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    from jarvis.pipeline import opened_at
     from jarvis.reports import reporter
-    from jarvis.run import Run
 
     chosen = reporter(arguments.format)
-    run = Run.load(run_directory(arguments.directory))
-    with whole(arguments.output) as place:
+    root = run_directory(arguments.directory)
+    with opened_at(root, arguments.target_pct) as run, whole(arguments.output) as place:
         chosen.render(run, place)
     result = {"format": arguments.format, "output": arguments.output}
     print_result(arguments, result, [arguments.output])

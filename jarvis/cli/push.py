@@ -13,6 +13,7 @@ from jarvis.cli.shared import (
     Commands,
     add_flag,
     add_json,
+    add_target,
     note,
     print_result,
 )
@@ -48,6 +49,7 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     command.add_argument("--preset", help="which figures of that GPU")
     add_flag(command, "name", "model", metavar="NAME", help="name of the model, for the titles")
+    add_target(command)
     command.add_argument("--reference", metavar="ID", help="analysis there to compare with")
     command.add_argument("--private", action="store_true", help="let nobody else see the analysis")
     command.add_argument(
@@ -94,6 +96,7 @@ def _asked(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
         "preset": arguments.preset,
         "model": arguments.name,
         "reference": arguments.reference,
+        "target_pct": arguments.target_pct,
         "visibility": "private" if arguments.private else "team",
     }
     return {name: value for name, value in asked.items() if value is not None}

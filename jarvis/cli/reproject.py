@@ -1,4 +1,4 @@
-"""``jarvis reproject``: a stored run against another GPU."""
+"""``jarvis reproject``: a stored run against another GPU or at another target."""
 
 import argparse
 from pathlib import Path
@@ -11,6 +11,7 @@ from jarvis.cli.shared import (
     add_gpu,
     add_json,
     add_run,
+    add_target,
     check_gpu,
     print_step,
     run_directory,
@@ -22,13 +23,18 @@ def add_reproject(commands: "Commands[argparse.ArgumentParser]") -> None:
     """The command with its options."""
     command = commands.add_parser(
         "reproject",
-        help="judge an analysis against another GPU, without its trace",
-        description="Work rooflines, findings and reports of an analysis out against another GPU, "
-        "from what its run directory stores. The result is a run directory of its own, the same "
-        "as an analysis of the trace with that GPU.",
+        help="judge an analysis against another GPU or target, without its trace",
+        description="Work rooflines, findings and reports of an analysis out against another GPU "
+        "or at another target efficiency, from what its run directory stores. The result is a run "
+        "directory of its own, the same as an analysis of the trace with these options.",
     )
     add_run(command)
     add_gpu(command)
+    add_target(
+        command,
+        "target efficiency that savings are projected to, in percent of the roofline (default: "
+        "that of the analysis); without a GPU, the GPU of the analysis stays",
+    )
     add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
     add_json(command)
     command.set_defaults(run=_reproject)
@@ -43,6 +49,7 @@ def _reproject(arguments: argparse.Namespace) -> int:
         platform=arguments.platform,
         preset=arguments.preset,
         arch_json=arguments.gpu_arch_json_path,
+        target_pct=arguments.target_pct,
         output_dir=arguments.output_dir,
         progress=print_step,
     )

@@ -23,6 +23,9 @@ RUN_HELP = "run directory of an analysis, or the id of a kept one"
 PLATFORM_HELP = "GPU to judge against, as `jarvis hardware` lists it (default: the trace's own)"
 ARCH_HELP = "GPU described in a JSON file as TraceLens takes it"
 PRESET_HELP = "which figures of that GPU, where there are several (default: its first)"
+TARGET_HELP = (
+    "target efficiency that savings are projected to, in percent of the roofline (default: 80)"
+)
 JSON_HELP = "print the result as one JSON document, and nothing else on stdout"
 
 LONG_STEP_S = 1.0
@@ -65,6 +68,19 @@ def check_gpu(arguments: argparse.Namespace) -> None:
     """End with a usage error where the options of ``add_gpu`` contradict each other."""
     if arguments.gpu_arch_json_path and arguments.preset:
         arguments.usage_error("--preset chooses among described GPUs, not in a file")
+
+
+def add_target(command: argparse.ArgumentParser, explanation: str = TARGET_HELP) -> None:
+    """The efficiency that savings are projected to; None where it is not given."""
+    add_flag(command, "target_pct", metavar="PERCENT", type=percentage, help=explanation)
+
+
+def percentage(text: str) -> float:
+    """A percentage above 0."""
+    percentage = float(text)
+    if not 0 < percentage <= 100:
+        raise argparse.ArgumentTypeError(f"{text} is not a percentage above 0, at most 100")
+    return percentage
 
 
 def add_settings_file(command: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from jarvis.dashboard.call_tree_tables import (
 from jarvis.dashboard.controls import choice, text_input, whole_number
 from jarvis.dashboard.figures import figure
 from jarvis.dashboard.state import Opened, palette
-from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT, efficiency_word
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
 from jarvis.perf_report.gpu_call_tree import NodeKind
 from jarvis.perf_report.gpu_call_tree_views import View
 from jarvis.reports.quantities import NOT_AVAILABLE, count, milliseconds, percent
@@ -74,7 +74,7 @@ def render(now: Opened) -> None:
         return
     root = call_tree_choice.root_of(now.run, tree)
     _figures(tree, root, is_whole=operation is None)
-    _icicle_card(tree, root, levels, colour_by, searched)
+    _icicle_card(tree, root, levels, colour_by, searched, now.run.target_pct)
     calls_card(tree, root, searched, is_whole=operation is None)
     modules_card(tree, root, is_whole=operation is None)
     if operation is None:
@@ -146,7 +146,9 @@ def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
         )
 
 
-def _icicle_card(tree: CallTree, root: int, levels: int, colour_by: str, searched: str) -> None:
+def _icicle_card(
+    tree: CallTree, root: int, levels: int, colour_by: str, searched: str, target_pct: float
+) -> None:
     below = tree.below(root)
     first = below.row(0, named=True)
     level = pl.col("level") - first["level"]
@@ -156,7 +158,7 @@ def _icicle_card(tree: CallTree, root: int, levels: int, colour_by: str, searche
     inside = below.filter(level < levels)
     drawn = inside.filter(is_wide).sort("gpu_ns", descending=True, maintain_order=True)
     drawn = drawn.head(_MOST_BOXES).sort("node")
-    colour, colours = _colours(colour_by, palette())
+    colour, colours = _colours(colour_by, palette(), target_pct)
     boxes = with_shares(drawn, tree.gpu_ns).select(
         *("node", "label", "name", "calls", "launches", "gpu_ms", "share_pct"),
         *("modelled_pct", "efficiency_pct"),
@@ -195,7 +197,7 @@ def _icicle_card(tree: CallTree, root: int, levels: int, colour_by: str, searche
         if colour_by == _EFFICIENCY:
             notes.append(
                 f"The threshold is {BOTTLENECK_EFFICIENCY_PCT:.0f}% of the roofline, the target "
-                f"{TARGET_PCT:.0f}%; boxes without an efficiency for half of their time are grey."
+                f"{target_pct:g}%; boxes without an efficiency for half of their time are grey."
             )
         st.caption(" ".join(notes))
 
@@ -220,7 +222,7 @@ def _found_words(tree: CallTree, root: int) -> str:
     return said
 
 
-def _colours(by: str, colours: Palette) -> tuple[pl.Expr, dict[str, str]]:
+def _colours(by: str, colours: Palette, target_pct: float) -> tuple[pl.Expr, dict[str, str]]:
     """What each node is called in the legend, and the colours."""
     if by == _EFFICIENCY:
         efficiency = pl.col("efficiency_pct")
@@ -231,7 +233,7 @@ def _colours(by: str, colours: Palette) -> tuple[pl.Expr, dict[str, str]]:
             .then(pl.lit(unknown))
             .when(efficiency < BOTTLENECK_EFFICIENCY_PCT)
             .then(pl.lit(below_threshold))
-            .when(efficiency < TARGET_PCT)
+            .when(efficiency < target_pct)
             .then(pl.lit(below_target))
             .otherwise(pl.lit(on_target))
         )

@@ -17,7 +17,7 @@ from jarvis.dashboard.panels import panel_chart
 from jarvis.dashboard.projection import judged, operation_columns, reprojected, saved_ms
 from jarvis.dashboard.state import Opened, call_path_of, opened, rows_of, timeline_of
 from jarvis.findings import AnalysisResult, Status
-from jarvis.impact import TARGET_PCT, efficiency_word, share_pct
+from jarvis.impact import efficiency_word, share_pct
 from jarvis.reports.markup import escape, prose
 from jarvis.reports.quantities import count, milliseconds, percent
 
@@ -55,8 +55,7 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
     if result.findings:
         st.subheader("Findings")
-        totals = now.run.manifest.totals
-        finding_cards(result.findings, lambda f: reprojected(f, TARGET_PCT, totals))
+        finding_cards(result.findings, lambda f: f.impact)
 
 
 def _notes(result: AnalysisResult) -> None:
@@ -73,7 +72,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     shown = controls.chosen(rows)
     selection.follow_click(analysis.key, _charts(analysis, shown, controls))
     st.subheader("Findings")
-    finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, totals))
+    finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, now.run.manifest))
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
         f"{count(shown.height)} of {count(rows.height)} rows · shading and badge mark efficiency "

@@ -8,6 +8,7 @@ from jarvis.analyses.operations import DETAILS
 from jarvis.charts import Columns, columns_of, state
 from jarvis.findings import Finding, Impact
 from jarvis.perf_report import Totals
+from jarvis.run import Manifest
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 
 PROJECTED = (
@@ -37,15 +38,16 @@ def saved_ms(rows: pl.DataFrame) -> float:
     return float(rows["saved_us"].sum()) / 1000
 
 
-def reprojected(finding: Finding, target_pct: float, totals: Totals) -> Impact | None:
+def reprojected(finding: Finding, target_pct: float, manifest: Manifest) -> Impact | None:
     """The impact at the slider's target where a perf model stands behind it, else as found."""
     if finding.impact is None:
         return None
     return impact.at_target(
         finding.impact,
         target_pct,
-        compute_ms=totals.compute_time_ms,
-        total_ms=totals.total_time_ms,
+        found_at_pct=manifest.options.target_pct,
+        compute_ms=manifest.totals.compute_time_ms,
+        total_ms=manifest.totals.total_time_ms,
     )
 
 

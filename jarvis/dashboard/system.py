@@ -19,7 +19,7 @@ from jarvis.dashboard.panels import panel_chart
 from jarvis.dashboard.projection import recovered
 from jarvis.dashboard.state import Opened, opened
 from jarvis.findings import AnalysisResult, Status
-from jarvis.impact import TARGET_PCT, share_pct
+from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import milliseconds, percent
@@ -87,7 +87,8 @@ def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     ):
         with place, isolated(panel.title):
             rows, columns = now.run.table(panel.source), charts.columns_of(TABLES[panel.source])
-            panel_chart(panel, rows, columns, TARGET_PCT, f"{analysis.key}_panel_{number}")
+            key = f"{analysis.key}_panel_{number}"
+            panel_chart(panel, rows, columns, now.run.target_pct, key)
 
 
 _SECTIONS: Mapping[str, Callable[[Analysis, Opened, AnalysisResult], None]] = {

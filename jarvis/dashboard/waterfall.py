@@ -14,13 +14,12 @@ from jarvis.run import Run
 
 def projected_savings(run: Run, target_pct: float) -> list[Saving]:
     """What the findings save together; those with a perf model at the target."""
-    totals = run.manifest.totals
     projected = [
         (item, item.finding.model_copy(update={"impact": impact}))
         for item in recommendations(run)
-        for impact in [reprojected(item.finding, target_pct, totals)]
+        for impact in [reprojected(item.finding, target_pct, run.manifest)]
     ]
-    return savings(projected, totals.total_time_ms)
+    return savings(projected, run.manifest.totals.total_time_ms)
 
 
 def waterfall_card(run: Run, found: list[Saving]) -> None:

@@ -8,7 +8,7 @@ from jarvis.pipeline.choices import (
     read_arch_json,
     reprojected_options,
 )
-from jarvis.pipeline.reprojection import reproject
+from jarvis.pipeline.reprojection import opened_at, reproject
 from jarvis.pipeline.steps import REPROJECTION_STEPS, STEPS, Progress, Step
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "chosen_options",
     "compare",
     "generate_report",
+    "opened_at",
     "read_arch_json",
     "read_info",
     "reproject",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jarvis.extensions import Extensions, load_extensions
 from jarvis.hardware import HardwareSpec
+from jarvis.impact import TARGET_PCT
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, PerfReport, ReportOptions
 from jarvis.perf_report.imported import ImportedReport, report_info, typed_sheets
@@ -87,6 +88,7 @@ def analyze(
     arch_json: Path | None = None,
     figures_sha256: str | None = None,
     recorded_path: Path | None = None,
+    target_pct: float = TARGET_PCT,
     report_options: ReportOptions = DEFAULT_OPTIONS,
     progress: Progress | None = None,
 ) -> Run:
@@ -100,10 +102,12 @@ def analyze(
     ``recorded_path`` is the path that the run records where ``trace_path`` is another name of the
     same file. ``identifier`` is the id of the analysis, by default ``analysis_id`` of the trace and
     the options. The directory appears whole or not at all.
+    ``target_pct`` is the efficiency that savings are projected to, in percent of the roofline;
     ``report_options`` add sheets of a trace to the run.
     Raises a TraceError, UnreadableReportError or ForeignReportError for a report, a
     HardwareError, OutputFolderError where ``output_dir`` holds something else, a RunError where
-    there is no such reference, or ExtensionFileError.
+    there is no such reference, ExtensionFileError, or ValueError for a target that is not a
+    percentage above 0.
     """
     root = Path(output_dir) if output_dir else default_output_dir(Path(trace_path))
     options = chosen_options(
@@ -114,6 +118,7 @@ def analyze(
         extension_file,
         arch_json=arch_json,
         figures_sha256=figures_sha256,
+        target_pct=target_pct,
     )
     recorded = {} if recorded_path is None else {"path": str(recorded_path)}
     given = None if arch_json is None else read_arch_json(arch_json)

@@ -73,7 +73,9 @@ def analysed(
         slices = divide(report, analyses)
     with step(first + 1, progress, steps):
         units = base.info.compute_units
-        outcomes = run_analyses(report, analyses, slices, compute_units=units)
+        outcomes = run_analyses(
+            report, analyses, slices, compute_units=units, target_pct=options.target_pct
+        )
     read_bytes = base.info.json_bytes or base.info.size_bytes
     with limited_output(read_bytes), staged(root, base.info.sha256) as folder:
         with step(first + 2, progress, steps):

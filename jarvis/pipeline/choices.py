@@ -5,6 +5,7 @@ from pathlib import Path
 from jarvis.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.extensions import content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.impact import TARGET_PCT
 from jarvis.perf_report.reprojection import NEEDED
 from jarvis.run import (
     Options,
@@ -31,10 +32,12 @@ def chosen_options(
     *,
     arch_json: Path | None = None,
     figures_sha256: str | None = None,
+    target_pct: float = TARGET_PCT,
 ) -> Options:
     """What the user chose, files by name and content.
 
-    ``figures_sha256`` is the digest of the GPU's figures where the id is to depend on them.
+    ``figures_sha256`` is the digest of the GPU's figures where the id is to depend on them. Raises
+    ValueError for a target that is not a percentage above 0.
     """
     return Options(
         platform=platform,
@@ -45,6 +48,7 @@ def chosen_options(
         extension_sha256=None if extension_file is None else content_sha256(extension_file),
         gpu_arch_file=None if arch_json is None else arch_json.name,
         gpu_arch_sha256=figures_sha256 if arch_json is None else read_arch_json(arch_json).sha256,
+        target_pct=target_pct,
     )
 
 
@@ -88,11 +92,14 @@ def reprojected_options(
     preset: str | None,
     arch_json: Path | None = None,
     figures_sha256: str | None = None,
+    target_pct: float | None = None,
 ) -> Options:
-    """The options of a run with other hardware; ``figures_sha256`` as in ``chosen_options``.
+    """The options of a run with other hardware, or with another target; ``figures_sha256`` as in
+    ``chosen_options``.
 
-    Raises a RunError where the run lacks what that needs: the tables of this version, or a file
-    with perf models, which a run does not keep.
+    A target alone leaves the hardware as it is; no target leaves that of the run. Raises a RunError
+    where the run lacks what that needs: the tables of this version, or a file with perf models,
+    which a run does not keep; ValueError for a target that is not a percentage above 0.
     """
     manifest = run.manifest
     if manifest.options.extension_file is not None:
@@ -102,8 +109,25 @@ def reprojected_options(
         )
     if missing := [name for name in NEEDED if name not in manifest.tables]:
         raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
+    if keeps_hardware(platform, preset, arch_json, target_pct):
+        return Options(**{**manifest.options.model_dump(), "target_pct": target_pct})
+    target = manifest.options.target_pct if target_pct is None else target_pct
     chosen = chosen_options(
-        platform, preset, None, None, None, arch_json=arch_json, figures_sha256=figures_sha256
+        platform,
+        preset,
+        None,
+        None,
+        None,
+        arch_json=arch_json,
+        figures_sha256=figures_sha256,
+        target_pct=target,
     )
     kept = {"model_name": manifest.options.model_name, "reference": manifest.options.reference}
     return chosen.model_copy(update=kept)
+
+
+def keeps_hardware(
+    platform: str | None, preset: str | None, arch_json: Path | None, target_pct: float | None
+) -> bool:
+    """Whether a run is to be judged at another target and against the GPU that it has."""
+    return target_pct is not None and platform is None and preset is None and arch_json is None

@@ -1,6 +1,9 @@
-"""A stored run against other hardware, without its trace."""
+"""A stored run against other hardware or at another target, without its trace."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from jarvis.extensions import load_extensions
 from jarvis.hardware import HardwareSpec
@@ -8,7 +11,12 @@ from jarvis.perf_report import TABLES
 from jarvis.perf_report.imported import ImportedReport
 from jarvis.perf_report.reprojection import StoredReport
 from jarvis.pipeline.assembly import Base, analysed
-from jarvis.pipeline.choices import choose_hardware, read_arch_json, reprojected_options
+from jarvis.pipeline.choices import (
+    choose_hardware,
+    keeps_hardware,
+    read_arch_json,
+    reprojected_options,
+)
 from jarvis.pipeline.steps import REPROJECTION_STEPS, Progress, step
 from jarvis.run import (
     Run,
@@ -24,6 +32,7 @@ def reproject(
     preset: str | None = None,
     arch_json: Path | None = None,
     figures_sha256: str | None = None,
+    target_pct: float | None = None,
     output_dir: Path | str,
     identifier: str | None = None,
     progress: Progress | None = None,
@@ -32,18 +41,24 @@ def reproject(
 
     The trace is not read: the result is what ``analyze`` makes of it with these choices and the
     run's other ones; ``figures_sha256`` as in ``chosen_options``, ``identifier`` as in ``analyze``.
-    Raises a HardwareError, a RunError where ``run_dir`` is no run or cannot be judged anew, or
-    OutputFolderError.
+    ``target_pct`` alone leaves the hardware as it is. Raises a HardwareError, a RunError where
+    ``run_dir`` is no run or cannot be judged anew, OutputFolderError, or ValueError for a target
+    that is not a percentage above 0.
     """
     root = Path(output_dir)
     given = None if arch_json is None else read_arch_json(arch_json)
     with step(0, progress, REPROJECTION_STEPS):
         stored = Run.load(run_dir)
-        options = reprojected_options(stored, platform, preset, arch_json, figures_sha256)
+        options = reprojected_options(
+            stored, platform, preset, arch_json, figures_sha256, target_pct
+        )
         compared_with = open_reference(options.reference) if options.reference else None
     manifest = stored.manifest
     with step(1, progress, REPROJECTION_STEPS):
-        hardware, warning = choose_hardware(manifest.trace, platform, preset, given)
+        if keeps_hardware(platform, preset, arch_json, target_pct):
+            hardware, warning = manifest.hardware, manifest.platform_warning
+        else:
+            hardware, warning = choose_hardware(manifest.trace, platform, preset, given)
     report = _stored_report(stored, hardware)
     base = Base(
         report=report,
@@ -57,6 +72,21 @@ def reproject(
     return analysed(
         base, options, warning, compared_with, root, progress, REPROJECTION_STEPS, identifier
     )
+
+
+@contextmanager
+def opened_at(run_dir: Path | str, target_pct: float | None) -> Iterator[Run]:
+    """Open a stored run, with its findings at another target where ``target_pct`` is not its own.
+
+    The stored run stays as it is: the other one is in a temporary folder and goes with the block.
+    Raises a RunError as ``reproject``, or ValueError for a target that is not a percentage above 0.
+    """
+    run = Run.load(run_dir)
+    if target_pct is None or target_pct == run.target_pct:
+        yield run
+        return
+    with TemporaryDirectory() as folder:
+        yield reproject(run_dir, target_pct=target_pct, output_dir=Path(folder) / "run")
 
 
 def _stored_report(stored: Run, hardware: HardwareSpec | None) -> StoredReport | ImportedReport:

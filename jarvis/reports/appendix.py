@@ -26,8 +26,9 @@ def peaks(hardware: HardwareSpec) -> Markdown:
     )
 
 
-def methodology(hardware: HardwareSpec | None) -> list[str]:
-    """Formulas, scales and thresholds behind the numbers."""
+def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
+    """Formulas, scales and thresholds behind the numbers of a run with this target."""
+    by_default = "by default " if target_pct == impact.TARGET_PCT else ""
     lines = [
         "Efficiency is roofline time / GPU busy time; roofline time is the longer of FLOPs / "
         "compute peak of the operation's precision and bytes / bandwidth peak.",
@@ -46,8 +47,8 @@ def methodology(hardware: HardwareSpec | None) -> list[str]:
         "findings have the priority of their grade.",
         "Projected time at a target efficiency is time x efficiency / target; compute improvement "
         "is the saving / compute time, E2E improvement the saving / GPU wall time.",
-        f"Ranges from a perf model reach from half of the way to the target (by default "
-        f"{impact.TARGET_PCT:g}% of the roofline) to the whole roofline; an upper bound is time "
+        f"Ranges from a perf model reach from half of the way to the target ({by_default}"
+        f"{target_pct:g}% of the roofline) to the whole roofline; an upper bound is time "
         "that the trace shows and that a change could at most remove.",
         "The time of a category includes copies that its operators make, which compute time does "
         "not: the shares of the categories may add up to more than 100%.",

@@ -7,7 +7,6 @@ import polars as pl
 
 from jarvis.findings import Finding
 from jarvis.impact import (
-    TARGET_PCT,
     Projection,
     efficiency_word,
     projection_table,
@@ -44,13 +43,15 @@ PROJECTION_COLUMNS = (
 class Details:
     """A recommendation with the rows that it speaks of (none outside the compute tier).
 
-    ``operators`` are those of the rows that it shares with categories, most time first;
-    ``overlapping`` the other recommendations that would save the same time.
+    ``target_pct`` is the target of the run. ``operators`` are those of the rows that it shares with
+    categories, most time first; ``overlapping`` the other recommendations that would save the same
+    time.
     """
 
     recommendation: Recommendation
     rows: pl.DataFrame | None
     totals: Totals
+    target_pct: float
     operators: tuple[str, ...] = ()
     overlapping: tuple[Recommendation, ...] = ()
 
@@ -153,7 +154,7 @@ class Details:
         impact = self.finding.impact
         if impact is None or impact.method != "perf model" or impact.efficiency_pct is None:
             return None
-        target = TARGET_PCT if impact.target_pct is None else impact.target_pct
+        target = self.target_pct if impact.target_pct is None else impact.target_pct
         at_target_ms = time_at_target(impact.time_ms, impact.efficiency_pct, target)
         if not isclose(impact.time_ms - at_target_ms, impact.saved_ms.mid, rel_tol=1e-6):
             return None
@@ -205,6 +206,7 @@ def details_of(run: Run) -> list[Details]:
             if recommendation.result.tier == "compute"
             else None,
             run.manifest.totals,
+            run.target_pct,
             sections.operator_names(run, recommendation.finding.shared_uids),
             tuple(
                 other

@@ -115,7 +115,7 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "health": health_table(notes) if notes else None,
         "replay": replay_sentence(root),
         "replay_table": replay_table(root),
-        "methodology": appendix.methodology(hardware),
+        "methodology": appendix.methodology(hardware, run.target_pct),
     }
 
 

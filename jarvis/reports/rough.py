@@ -8,7 +8,7 @@ import polars as pl
 
 from jarvis.analyses.wording import listed
 from jarvis.findings import AnalysisResult, Status
-from jarvis.impact import disjoint_findings, disjoint_saving_ms
+from jarvis.impact import TARGET_PCT, disjoint_findings, disjoint_saving_ms
 from jarvis.output import write_output
 from jarvis.perf_report import CallPath
 from jarvis.reports import sections
@@ -145,6 +145,8 @@ def _analyze_command(run: Run) -> Markdown:
         words += ["--model", run.manifest.model_name]
     if extension := run.manifest.options.extension_file:
         words += ["--extension-file", extension]
+    if run.target_pct != TARGET_PCT:
+        words += ["--target-pct", f"{run.target_pct:g}"]
     return block(one_line(shlex.join([*words, "--output-dir", "."])), "sh")
 
 

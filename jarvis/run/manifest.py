@@ -1,19 +1,30 @@
 """The manifest of a run: what was analysed, against what, with which options, and how it ended."""
 
 import hashlib
+from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from jarvis.analyses.card import AnalysisCard
 from jarvis.findings import Status, Tier
 from jarvis.hardware import HardwareSpec
+from jarvis.impact import FULL_PCT, TARGET_PCT
 from jarvis.perf_report import Totals
 from jarvis.trace import TraceInfo
 from jarvis.workspace import SCHEMA_VERSION
 
 ID_LENGTH = 12
 ID_STEP = 4
+
+TargetPct = Annotated[float, Field(gt=0, le=FULL_PCT, allow_inf_nan=False)]
+"""A target efficiency, in percent of the roofline."""
 
 
 class _Frozen(BaseModel):
@@ -27,7 +38,8 @@ class Options(_Frozen):
     ``extension_file`` the name of a file with perf models, ``extension_sha256`` its digest;
     ``gpu_arch_file`` the name of a file that describes a GPU, ``gpu_arch_sha256`` the digest of
     what it says. Without a file, that digest tells an analysis from one that somebody else made
-    with other figures under the same names.
+    with other figures under the same names. ``target_pct`` is the efficiency that savings are projected to; the default is not
+    written, so manifests and ids of such runs are those of releases that had no other target.
     """
 
     platform: str | None = None
@@ -38,6 +50,14 @@ class Options(_Frozen):
     extension_sha256: str | None = None
     gpu_arch_file: str | None = None
     gpu_arch_sha256: str | None = None
+    target_pct: TargetPct = TARGET_PCT
+
+    @model_serializer(mode="wrap")
+    def _without_default_target(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        if self.target_pct == TARGET_PCT:
+            fields.pop("target_pct", None)
+        return fields
 
 
 class TopOperation(_Frozen):

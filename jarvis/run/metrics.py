@@ -44,7 +44,7 @@ def category_metrics(
     own: list[JsonValue] = [
         {
             **operation_entry(row),
-            "saved_ms_at_target": _saved_ms(row, run.manifest.totals),
+            "saved_ms_at_target": _saved_ms(row, run.target_pct, run.manifest.totals),
             "call_chain": _call_chain(paths.get(row["uid"])),
             "high_variance": row["uid"] in unsteady,
             "fusion_flagged": row["uid"] in fused,
@@ -149,14 +149,14 @@ def _call_chain(path: CallPath | None) -> list[JsonValue]:
     return [] if path is None else [*own_frames(path.above())]
 
 
-def _saved_ms(row: Mapping[str, Any], totals: Totals) -> float | None:
+def _saved_ms(row: Mapping[str, Any], target_pct: float, totals: Totals) -> float | None:
     efficiency = row["pct_roofline"]
     if efficiency is None or impact.is_anomaly(efficiency):
         return None
     projection = impact.project(
         row["kernel_time_us"] / 1000,
         efficiency,
-        impact.TARGET_PCT,
+        target_pct,
         compute_ms=totals.compute_time_ms,
         total_ms=totals.total_time_ms,
     )

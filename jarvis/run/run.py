@@ -121,6 +121,12 @@ class Run:
             root=paths.root,
         )
 
+    @property
+    def target_pct(self) -> float:
+        """The efficiency that the savings of the run are projected to, in percent of the
+        roofline."""
+        return self.manifest.options.target_pct
+
     @cached_property
     def analyses(self) -> Mapping[str, Analysis]:
         """The analyses by key in page order: those there are now, and those that were added to

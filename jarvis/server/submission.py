@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jarvis.errors import JarvisError, RunError
 from jarvis.hardware import HardwareSpec
+from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import (
     Progress,
     analyze,
@@ -20,6 +21,7 @@ from jarvis.run import (
     Manifest,
     Options,
     Run,
+    TargetPct,
     analysis_ids,
     check_output_folder,
     read_manifest,
@@ -58,7 +60,7 @@ class Submission:
 
     ``reference`` is the id of a kept analysis, ``copy_to`` a folder that gets the run as well,
     ``extension_file`` a Python file with perf models, which is run, ``arch_json`` a description of
-    a GPU in place of ``platform``.
+    a GPU in place of ``platform``, ``target_pct`` the efficiency that savings are projected to.
     """
 
     trace: FilePath
@@ -69,6 +71,7 @@ class Submission:
     copy_to: Path | None = None
     extension_file: FilePath | None = None
     arch_json: FilePath | None = None
+    target_pct: TargetPct = TARGET_PCT
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ def submit(
         submission.reference,
         submission.extension_file,
         arch_json=submission.arch_json,
+        target_pct=submission.target_pct,
     )
     with derived_from([options.reference]):
         kept = _kept(
@@ -120,6 +124,7 @@ def submit(
                 extension_file=submission.extension_file,
                 arch_json=submission.arch_json,
                 figures_sha256=options.gpu_arch_sha256,
+                target_pct=options.target_pct,
                 recorded_path=submission.trace if opened else None,
                 output_dir=root,
                 identifier=root.name,

@@ -28,7 +28,10 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
     totals = sample_run.manifest.totals
     findings = [f for result in sample_run.results.values() for f in result.findings]
     for target in (80, 60):
-        moved = [f.model_copy(update={"impact": reprojected(f, target, totals)}) for f in findings]
+        moved = [
+            f.model_copy(update={"impact": reprojected(f, target, sample_run.manifest)})
+            for f in findings
+        ]
         expected = impact.disjoint_saving_ms(moved)
         found = projected_savings(sample_run, target)
         assert total_ms(found) == pytest.approx(expected)

@@ -1,6 +1,7 @@
 """What each kind of job makes, and that its request comes back from the queue as it went in."""
 
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from jarvis.errors import JarvisError, ReplayError
 from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
+from jarvis.run import Run
 from jarvis.server import jobs
 from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import LOCAL
@@ -27,6 +29,7 @@ from jarvis.server.job_kinds import (
     FileRequest,
     Inspect,
     MissingInputError,
+    OutdatedJobError,
     Replay,
     Reproject,
     Request,
@@ -81,9 +84,12 @@ def test_requests_come_back_from_the_queue(
         Analyze(asked, reference_trace=trace_file, is_again=True),
         Reproject("abc", "H200 SXM", None),
         Export(analysis, "json"),
+        Export(analysis, "html", 62.5),
+        Analyze(Submission(trace_file, target_pct=62.5)),
         Replay(analysis, ("aten::mm", "aten::bmm"), (17,)),
         Compare(analysis, analysis, 1.5, is_workbook_alone=True),
         Fetch("https://traces.example.org/tiny.json", Wishes("MI300X"), is_again=True),
+        Fetch("https://traces.example.org/tiny.json", Wishes(target_pct=62.5)),
         Remote(RemoteRun("node", "/data/tiny.json")),
         Load(trace_file),
     ]
@@ -95,6 +101,7 @@ def test_requests_come_back_from_the_queue(
     assert str(tmp_path / "out") in requests[1].new_job().folders
     titles = [request.title for request in requests]
     assert "Export tiny (H200 SXM) as json" in titles
+    assert "Export tiny (H200 SXM) as html at 62.5% of the roofline" in titles
     assert "Compare tiny (H200 SXM) with tiny (H200 SXM) as a workbook" in titles
 
 
@@ -124,6 +131,42 @@ def test_the_reference_is_analysed_first_and_steps_are_counted_through(
     kept_reference = by_id[made.analysis_id].reference
     assert kept_reference is not None
     assert by_id[kept_reference].trace.file_name == "reference.json"
+
+
+@pytest.mark.parametrize("target_pct", [0, -1, 100.5])
+def test_a_request_with_an_impossible_target_is_refused(
+    trace_file: Path, analysis: str, target_pct: float
+) -> None:
+    asked: list[Request] = [
+        Export(analysis, "json", target_pct),
+        Analyze(Submission(trace_file, target_pct=target_pct)),
+    ]
+    for request in asked:
+        new = request.new_job()
+        with pytest.raises(OutdatedJobError):
+            request_of(new.kind, new.parameters)
+
+
+def test_a_request_of_a_release_without_targets_has_the_default(trace_file: Path) -> None:
+    new = Analyze(Submission(trace_file)).new_job()
+    del new.parameters["submission"]["target_pct"]
+    assert request_of(new.kind, new.parameters) == Analyze(Submission(trace_file))
+
+
+def test_an_export_at_another_target_leaves_the_analysis_as_it_is(analysis: str) -> None:
+    root = analysis_root(analysis)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    document = json.loads(content(Export(analysis, "json", 65.0)))
+    assert document["manifest"]["options"]["target_pct"] == 65.0
+    whole = zipfile.ZipFile(io.BytesIO(content(Export(analysis, WHOLE_RUN, 65.0))))
+    assert json.loads(whole.read("manifest.json"))["options"]["target_pct"] == 65.0
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_a_trace_is_analysed_at_the_target_of_the_request(trace_file: Path, analysis: str) -> None:
+    made = Analyze(Submission(trace_file, target_pct=65.0)).run(no_progress, "a1b2")
+    assert made.analysis_id not in (None, analysis)
+    assert Run.load(analysis_root(str(made.analysis_id))).target_pct == 65.0
 
 
 def test_an_analysis_is_judged_anew(analysis: str) -> None:

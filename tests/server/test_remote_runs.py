@@ -8,6 +8,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -123,7 +124,7 @@ def beside(program: Path, ending: str, content: str | bytes) -> None:
     file.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def asked(path: object, **more: str) -> Remote:
+def asked(path: object, **more: Any) -> Remote:
     return Remote(RemoteRun("lab", str(path), **more))
 
 
@@ -141,7 +142,7 @@ def refusal(request: Remote) -> str:
 def test_a_trace_is_analysed_where_it_lies(describe: Describe, there: Path) -> None:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     small = built.write(there / 'it\'s $(touch hit) `x`; & "y".json')
-    request = asked(small, platform="MI300X", model_name='T"iny $HOME')
+    request = asked(small, platform="MI300X", model_name='T"iny $HOME', target_pct=62.5)
     new = request.new_job()
     assert request_of(new.kind, new.parameters) == request
     steps: list[Step] = []
@@ -152,6 +153,7 @@ def test_a_trace_is_analysed_where_it_lies(describe: Describe, there: Path) -> N
     manifest = read_manifest(analysis_root(made.analysis_id))
     assert manifest.model_name == 'T"iny $HOME'
     assert manifest.options.platform == "MI300X"
+    assert manifest.options.target_pct == 62.5
     assert manifest.trace.file_name == small.name
     ends = [step for step in steps if step.state == "done"]
     assert [step.name for step in ends] == [CONNECT_STEP, *STEPS, RETURN_STEP]

@@ -44,9 +44,10 @@ def test_other_options_are_another_analysis(trace_file: Path) -> None:
             Submission(trace_file),
             Submission(trace_file, platform="MI300X"),
             Submission(trace_file, model_name="Tiny"),
+            Submission(trace_file, target_pct=65.0),
         )
     }
-    assert len(ids) == 3
+    assert len(ids) == 4
 
 
 @pytest.mark.parametrize("content", ['{"schema_version": 0}', "{", ""])

@@ -11,7 +11,7 @@ from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.charts.rooflines import over_intensity, over_size, suits_intensity
 from jarvis.charts.svg import category_bars, roofline, stacked_bar, waterfall_bars
 from jarvis.charts.svg.roofline import MOST_POINTS
-from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT, share_pct
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.reports.details import Details
 from jarvis.reports.figures import (
     category_times,
@@ -59,7 +59,7 @@ def gpu_time(run: Run) -> Drawing | None:
 
 def categories(run: Run) -> Drawing | None:
     """Kernel time and projected saving of each category."""
-    rows = category_times(run, TARGET_PCT).filter(pl.col("gpu_time_ms") > 0)
+    rows = category_times(run, run.target_pct).filter(pl.col("gpu_time_ms") > 0)
     if rows.is_empty():
         return None
     whole_ms = float(rows["gpu_time_ms"].sum())
@@ -68,7 +68,7 @@ def categories(run: Run) -> Drawing | None:
     title = f"{first['title']} takes {share} of kernel time"
     texts = [_with_saving(*row) for row in rows["gpu_time_ms", "saved_ms", "is_judged"].iter_rows()]
     note = (
-        f"Pale: kernel time. Strong: what the operations below {TARGET_PCT:g}% of the roofline "
+        f"Pale: kernel time. Strong: what the operations below {run.target_pct:g}% of the roofline "
         "would save if they reached it."
         if rows["is_judged"].any()
         else "Kernel time. No efficiency is known, so no saving."
@@ -101,7 +101,8 @@ def category_roofline(run: Run, key: str) -> Drawing | None:
     rated = rows.filter(pl.col("tb_per_s") > 0)
     if rated.is_empty():
         return None
-    placed = over_intensity(_judged(rows)) if suits_intensity(rated) else over_size(_judged(rows))
+    judged = _judged(rows, run.target_pct)
+    placed = over_intensity(judged) if suits_intensity(rated) else over_size(judged)
     if placed.points.is_empty():
         return None
     below = placed.points.filter(state=BELOW_THRESHOLD).height
@@ -117,18 +118,18 @@ def category_roofline(run: Run, key: str) -> Drawing | None:
     )
     note = (
         "Solid: what the GPU can do. Dashed: "
-        f"{TARGET_PCT:g}% of it. The size of a mark is its kernel time.{hidden}"
+        f"{run.target_pct:g}% of it. The size of a mark is its kernel time.{hidden}"
     )
-    return Drawing(title, note, Markup(roofline(placed, TARGET_PCT, title)))
+    return Drawing(title, note, Markup(roofline(placed, run.target_pct, title)))
 
 
-def _judged(rows: pl.DataFrame) -> pl.DataFrame:
+def _judged(rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
     texts = [
         f"{milliseconds(time_us / 1000)}, {efficiency(reached)} of the roofline"
         for time_us, reached in rows["kernel_time_us", "pct_roofline"].iter_rows()
     ]
     return rows.with_columns(
-        state=state(TARGET_PCT, BOTTLENECK_EFFICIENCY_PCT), text=pl.Series(texts, dtype=pl.String)
+        state=state(target_pct, BOTTLENECK_EFFICIENCY_PCT), text=pl.Series(texts, dtype=pl.String)
     )
 
 

@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jarvis.errors import JarvisError, RunError
 from jarvis.hardware import load_hardware
+from jarvis.impact import TARGET_PCT
 from jarvis.reports.quantities import byte_size
-from jarvis.run import Run
+from jarvis.run import Run, TargetPct
 from jarvis.server import actions
 from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import Person, Role, require
@@ -90,6 +91,9 @@ class NewAnalysis(BaseModel, title="New analysis"):
     )
     reference: str | None = Field(
         None, description="id of an analysis to compare with", max_length=LONGEST_ID
+    )
+    target_pct: TargetPct = Field(
+        TARGET_PCT, description="efficiency to project savings to, in percent of the roofline"
     )
     is_again: bool = Field(False, description="make it anew, also where it is kept already")
     visibility: Visibility = Field(Visibility.TEAM, description="who sees it")
@@ -278,7 +282,9 @@ def _files(root: FilePath) -> dict[str, FilePath]:
 
 def _request(person: Person, asked: NewAnalysis) -> Request:
     if asked.url is not None:
-        wishes = Wishes(asked.platform, asked.preset, asked.model, asked.reference)
+        wishes = Wishes(
+            asked.platform, asked.preset, asked.model, asked.reference, asked.target_pct
+        )
         return Fetch(asked.url, wishes, asked.is_again)
     submission = Submission(
         _trace(person, asked),
@@ -286,6 +292,7 @@ def _request(person: Person, asked: NewAnalysis) -> Request:
         preset=asked.preset,
         model_name=asked.model,
         reference=asked.reference,
+        target_pct=asked.target_pct,
     )
     return Analyze(submission, is_again=asked.is_again)
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
+from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.pipeline.step_lines import step_of_line
 from jarvis.reports.markup import one_line, shortened
-from jarvis.run import SCHEMA_VERSION
+from jarvis.run import SCHEMA_VERSION, TargetPct
 from jarvis.server.arrivals.conversation import Conversation, TooMuchSentError
 from jarvis.server.arrivals.remote_refusals import RemoteError, reason_of
 from jarvis.server.settings import PREFIX, Target, settings
@@ -81,6 +82,7 @@ class RemoteRun:
     platform: str | None = None
     preset: str | None = None
     model_name: str | None = None
+    target_pct: TargetPct = TARGET_PCT
 
 
 def target_named(name: str) -> Target:
@@ -144,6 +146,8 @@ def run_there(asked: RemoteRun, out: Path, progress: Progress) -> None:
 
 def _script(target: Target, asked: RemoteRun) -> str:
     options = {"--platform": asked.platform, "--preset": asked.preset, "--model": asked.model_name}
+    if asked.target_pct != TARGET_PCT:
+        options["--target-pct"] = f"{asked.target_pct!r}"
     given = [f"{name}={value}" for name, value in options.items() if value is not None]
     analyze = [*target.command, "analyze", "--progress=json", *given, asked.path]
     return _SCRIPT.format(

@@ -5,11 +5,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jarvis.errors import ReplayError
-from jarvis.pipeline import Progress
+from jarvis.pipeline import Progress, opened_at
 from jarvis.pipeline.steps import step
 from jarvis.replay import select
 from jarvis.reports import reporter
-from jarvis.run import Run
+from jarvis.run import Run, TargetPct
 from jarvis.server.database import JobKind
 from jarvis.server.job_kinds.base import Made
 from jarvis.server.job_kinds.files import FileRequest, file_name_of, subject_of
@@ -25,17 +25,22 @@ _ZIP = ".zip"
 
 @dataclass(frozen=True, slots=True)
 class Export(FileRequest):
-    """Write an analysis in a report format, or its whole folder as ``WHOLE_RUN``."""
+    """Write an analysis in a report format, or its whole folder as ``WHOLE_RUN``.
+
+    ``target_pct`` is the target efficiency of the findings; None for that of the analysis.
+    """
 
     analysis: str
     format_name: str
+    target_pct: TargetPct | None = None
 
     kind = JobKind.EXPORT
 
     @property
     def title(self) -> str:
-        """The format and the analysis."""
-        return f"Export {subject_of(self.analysis)} as {self.format_name}"
+        """The format and the analysis, and the target where one is asked for."""
+        target = "" if self.target_pct is None else f" at {self.target_pct:g}% of the roofline"
+        return f"Export {subject_of(self.analysis)} as {self.format_name}{target}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
@@ -45,19 +50,28 @@ class Export(FileRequest):
     def run(self, progress: Progress, job_id: str) -> Made:
         """Gives the ``file``; formats that write a folder are zipped."""
         root = analysis_root(self.analysis)
-        run = Run.load(root)
-        with step(0, progress, ("Write the file",)), self.keeping(job_id) as folder:
+        with (
+            step(0, progress, ("Write the file",)),
+            opened_at(root, self.target_pct) as run,
+            self.keeping(job_id) as folder,
+        ):
             if self.format_name == WHOLE_RUN:
-                name = file_name_of(run, f"{self.analysis}{_ZIP}")
-                write_zip(folder / name, root)
+                name = file_name_of(run, f"{self._stem}{_ZIP}")
+                write_zip(folder / name, run.root or root)
             else:
                 name = self._rendered(run, folder)
         return self.made(job_id, name)
 
+    @property
+    def _stem(self) -> str:
+        """The id of the analysis, and the target where one is asked for."""
+        target = "" if self.target_pct is None else f"_at_{self.target_pct:g}_percent"
+        return f"{self.analysis}{target}"
+
     def _rendered(self, run: Run, folder: Path) -> str:
         """Write it in its format into a folder; under which name."""
         chosen = reporter(self.format_name)
-        name = file_name_of(run, f"{self.analysis}{chosen.suffix or _ZIP}")
+        name = file_name_of(run, f"{self._stem}{chosen.suffix or _ZIP}")
         if chosen.suffix:
             chosen.render(run, folder / name)
             return name

@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.reports.markup import one_line, shortened
+from jarvis.run import TargetPct
 from jarvis.server.arrivals.addresses import address_of
 from jarvis.server.arrivals.fetching import fetch_trace
 from jarvis.server.arrivals.intake import KeptTrace
@@ -31,6 +33,7 @@ class Wishes:
     preset: str | None = None
     model_name: str | None = None
     reference: str | None = None
+    target_pct: TargetPct = TARGET_PCT
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Fetch(Request):
             wishes.preset,
             wishes.model_name,
             wishes.reference,
+            target_pct=wishes.target_pct,
         )
         return Analyze(submission, is_again=self.is_again)
 

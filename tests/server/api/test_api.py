@@ -64,6 +64,14 @@ def test_an_upload_becomes_an_analysis_that_can_be_taken_home(
     assert client.get(f"/api/jobs/{again['id']}").json()["is_reused"]
 
 
+def test_the_target_is_that_of_the_request(client: TestClient, small: Path) -> None:
+    made = [analyse(client, path="small.json", **more) for more in ({}, {"target_pct": 65})]
+    options = [
+        client.get(f"/api/analyses/{analysis}").json()["manifest"]["options"] for analysis in made
+    ]
+    assert [option.get("target_pct") for option in options] == [None, 65]
+
+
 def test_a_path_is_analysed_and_removed(client: TestClient, small: Path) -> None:
     made = analyse(client, path="small.json")
     removed = client.delete(f"/api/analyses/{made}").json()
@@ -139,6 +147,8 @@ def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None
         ({"path": "a\0.json"}, 400, "cannot be a path"),
         ({"path": "small.json", "platform": "H9000"}, 400, "H9000"),
         ({"path": "small.json", "reference": "none"}, 404, "No analysis"),
+        ({"path": "small.json", "target_pct": 0}, 422, "target_pct"),
+        ({"path": "small.json", "target_pct": 101}, 422, "target_pct"),
         ({"upload": "0" * 32}, 404, "no such upload"),
         ([1], 422, "the body"),
     ],

@@ -35,7 +35,7 @@ def test_a_pushed_trace_is_analysed_and_linked_to(
     server: Server, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["push", str(small), "--server", f"{server.url}/", "--name", "Tiny", "--wait"]
-    assert main([*asked, "--platform", "MI300X", "--json"]) == ExitCode.OK
+    assert main([*asked, "--platform", "MI300X", "--target-pct", "65", "--json"]) == ExitCode.OK
     printed = capsys.readouterr()
     result = json.loads(printed.out)
     assert result["link"] == f"{server.url}/overview?analysis={result['analysis_id']}"
@@ -43,6 +43,7 @@ def test_a_pushed_trace_is_analysed_and_linked_to(
     assert " of " in printed.err.splitlines()[0]
     found = httpx.get(f"{server.url}/api/analyses/{result['analysis_id']}").json()
     assert (found["model"], found["trace"]) == ("Tiny", "small.json")
+    assert found["manifest"]["options"]["target_pct"] == 65
     assert main(["push", str(small), "--server", server.url]) == ExitCode.OK
     again = capsys.readouterr()
     assert again.out.startswith(f"{server.url}/jobs?job=")
