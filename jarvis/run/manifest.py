@@ -38,8 +38,9 @@ class Options(_Frozen):
     ``extension_file`` the name of a file with perf models, ``extension_sha256`` its digest;
     ``gpu_arch_file`` the name of a file that describes a GPU, ``gpu_arch_sha256`` the digest of
     what it says. Without a file, that digest tells an analysis from one that somebody else made
-    with other figures under the same names. ``target_pct`` is the efficiency that savings are projected to; the default is not
-    written, so manifests and ids of such runs are those of releases that had no other target.
+    with other figures under the same names. ``target_pct`` is the efficiency that savings are
+    projected to; the default is not written, so manifests and ids of such runs are those of
+    releases that had no other target.
     """
 
     platform: str | None = None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.fuzz import hardware, reading, reports, traces
+from tests.fuzz import archives, hardware, reading, reports, traces
 
 
 class Kind(NamedTuple):
@@ -25,5 +25,6 @@ KINDS = {
     "traces": Kind(traces.fuzz, 900, 6),
     "csvs": Kind(reports.fuzz_csvs, 600, 6),
     "workbooks": Kind(reports.fuzz_workbooks, 400, 4),
+    "archives": Kind(archives.fuzz, 1_000, 24, at_once=25),
     "hardware": Kind(hardware.fuzz, 2_000, 20, at_once=20),
 }

@@ -23,6 +23,9 @@ def test_broken_input_does_no_harm(
     if kind == "reading":
         assert outcomes["valid JSON, read the same"] > 50
         assert outcomes["broken, mended"] > 50
+    if kind == "archives":
+        assert outcomes["loaded"] > 2
+        assert outcomes["refused"] > 2
 
 
 REGRESSIONS = {

@@ -1,20 +1,14 @@
-"""Load forged archives by the hundred: each is refused with a sentence, or can be used everywhere.
+"""Load forged archives by the hundred: each is refused with a sentence, or can be used everywhere."""
 
-python -m tests.security.fuzz_archives [--count 2000] [--seed 0]
-"""
-
-import argparse
 import hashlib
 import io
 import json
 import os
 import random
 import shutil
-import sys
-import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -276,19 +270,3 @@ def fuzz(count: int, seed: int, folder: Path) -> Counter[str]:
     assert not [text for text in sentences if not text.isprintable() or len(text) > LONGEST]
     outcomes["refused"] = len(sentences)
     return outcomes
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2_000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp())
-    sys.stderr.write(f"{dict(fuzz(options.count, options.seed, folder))}\n")
-    shutil.rmtree(folder)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
