@@ -1,4 +1,4 @@
-"""Load forged archives by the hundred: each is refused with a sentence, or can be used everywhere."""
+"""Load forged archives: each is refused with a sentence, or can be used everywhere."""
 
 import hashlib
 import io
