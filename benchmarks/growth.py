@@ -30,7 +30,6 @@ SIZES: dict[str, int] = {
     "long_names": 2_000,
     "depth": 2_000,
     "nested_operations": 400,
-    "chained_operators": 1_000,
     "operations": 8_000,
     "shapes": 500,
     "names": 1_000,

@@ -2,7 +2,7 @@
 
 JarvisError
 ├── TraceError          UnreadableTraceError · NotAProfilerTraceError · EmptyTraceError
-│                       UnknownCallError · TooManyOverlapsError
+│                       UnknownCallError · TooDeepError · TooManyOverlapsError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── ExtensionFileError
@@ -68,6 +68,16 @@ class UnknownCallError(TraceError):
         super().__init__(
             f"{file_name} has no call {uid}: no host call and no GPU work has this uid. Take one "
             "from a column ex_UID or uid of the report, or look for a call by its name."
+        )
+
+
+class TooDeepError(TraceError):
+    """Calls are nested so deep that the GPU work below each does not fit into memory."""
+
+    def __init__(self, pairs: int) -> None:
+        super().__init__(
+            f"The calls of the trace are nested too deep: {pairs:,} pairs of a call and GPU work "
+            "below it, many times more than a recording has. Record it again."
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.errors import TooDeepError
 from jarvis.trace import Trace
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
@@ -39,6 +40,11 @@ _KINDS = pl.Enum([COMPUTE, COMMUNICATION, COPY])
 
 _WORK = ("name", "kind", "stream", "ts_ns", "dur_ns", "launch_uid", "op_uid", "launcher_uid")
 _TIMELINE = ("uid", *_WORK, "bytes", "linked", "is_recompute")
+
+
+ALWAYS_ALLOWED_PAIRS = 100_000
+MAX_OWNERS_PER_LAUNCH = 200
+"""Calls around each launch, on average: recorded ones have up to 40, Python frames included."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class GpuWork:
 
         Returns ``owner_uid, link_index, gpu_uid`` and ``columns`` of ``events``, by link index
         within an owner; a GPU event stands twice where two runtime calls claim it. Under nested
-        owners an event stands once for each, so ask for few columns.
+        owners an event stands once for each, so ask for few columns. Raises TooDeepError.
         """
         order = self.launches["order"]
         rows = self.call_tree.select("uid", "order", "subtree_end").filter(
@@ -91,6 +97,9 @@ class GpuWork:
                 "last": order.search_sorted(rows["subtree_end"]),
             }
         ).filter(pl.col("first") < pl.col("last"))
+        pairs = int((spans["last"].cast(pl.Int64) - spans["first"].cast(pl.Int64)).sum())
+        if pairs > max(ALWAYS_ALLOWED_PAIRS, MAX_OWNERS_PER_LAUNCH * self.launches.height):
+            raise TooDeepError(pairs)
         placed = spans.select(
             "owner_uid", position=pl.int_ranges("first", "last", dtype=pl.UInt32)
         ).explode("position")

@@ -37,17 +37,14 @@ MOST = 2.3
 """Times per doubling."""
 
 MB = 1_000_000
-SLACK = {"written": 0.05 * MB, "peak": 1.0 * MB, "calls": 20_000}
+SLACK = {"written": 0.05 * MB, "peak": 4.0 * MB, "calls": 20_000}
 """Growth that is noise: tables of Python double their room at once."""
 
 SIZES = {
     growing.arguments: 250,
-    growing.tensor_list: 2000,
-    growing.fused_names: 250,
     growing.long_names: 300,
     growing.depth: 200,
     growing.nested_operations: 101,  # beyond the rows that have call chains in their metrics
-    growing.chained_operators: 100,
     growing.shapes: 30,
     growing.operations: 250,
 }
@@ -120,7 +117,7 @@ def test_a_job_grows_with_its_input(tmp_path: Path) -> None:
     engine = database()
     costs = []
     for times in (1, 2, 4):
-        path = growing.chained_operators(100 * times).write(tmp_path / f"{times}.json")
+        path = growing.fused_names(250 * times).write(tmp_path / f"{times}.json")
         job = jobs.submit(engine, Analyze(Submission(path)).new_job())
         before = set(analyses_dir().glob("*"))
         costs.append(cost_of(lambda: work_off(engine), Path("nowhere")))
@@ -172,9 +169,21 @@ def test_the_operators_in_a_fused_name_are_looked_up_in_linear_time(
 
 
 def test_the_spans_of_host_threads_are_bounded_together() -> None:
-    timeline = HostTimeline(growing.threads(130).read())
-    assert timeline.threads.height == 130
+    timeline = HostTimeline(growing.threads(300).read())
+    assert timeline.threads.height == 300
     assert 0 < timeline.bins.height <= MAX_BINS
+
+
+def test_operators_that_are_nested_too_deep_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row of a sheet lists all kernels below its call: n x n of them."""
+    path = growing.chained_operators(500).write(tmp_path / "trace.json")
+    assert main(["analyze", str(path), "--output-dir", str(tmp_path / "run")]) == 1
+    assert "nested too deep" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    path = growing.chained_operators(100).write(tmp_path / "trace.json")
+    assert main(["analyze", str(path), "--output-dir", str(tmp_path / "run")]) == 0
 
 
 def test_more_overlaps_than_a_report_can_list_are_refused(
