@@ -42,11 +42,11 @@ SLACK = {"written": 0.05 * MB, "peak": 4.0 * MB, "calls": 20_000}
 
 SIZES = {
     growing.arguments: 250,
-    growing.long_names: 300,
-    growing.depth: 200,
+    growing.long_names: 150,
+    growing.depth: 100,
     growing.nested_operations: 101,  # beyond the rows that have call chains in their metrics
-    growing.shapes: 30,
-    growing.operations: 250,
+    growing.shapes: 20,
+    growing.operations: 150,
 }
 
 
