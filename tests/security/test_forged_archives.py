@@ -374,7 +374,7 @@ def test_an_upgrade_marks_what_the_audit_log_says_was_loaded(run: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
     with writing(database()) as connection:
         connection.execute(text("ALTER TABLE analyses DROP COLUMN loaded_by"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0003'"))
     database().dispose()
     fresh = "from jarvis.server.storage.catalogue import read_catalogue as r; "
     fresh += "print([e.loaded_by for e in r().entries])"

@@ -231,9 +231,18 @@ def _check_schema(found: Mapping[str, pl.DataType], name: str, columns: Iterable
         else:
             is_parameter = has_parameters and label.startswith(PARAM_PREFIX)
             is_named = is_parameter or _EXTRA_COLUMN.fullmatch(label) is not None
-            is_fine = dtype in _DTYPES and is_named
+            is_fine = _is_allowed(dtype) and is_named
         if not is_fine:
             raise RunLimitError(f"the table {name} has a column {label[:40]!r} of another type")
+
+
+def _is_allowed(dtype: Any) -> bool:
+    """Whether a category's own column may have this type; messages are structs."""
+    if isinstance(dtype, pl.List):
+        return _is_allowed(dtype.inner)
+    if isinstance(dtype, pl.Struct):
+        return all(_is_allowed(field.dtype) for field in dtype.fields)
+    return dtype in _DTYPES or dtype.is_integer() or dtype.is_float()
 
 
 def memory_bytes(column: pl.Series, table: str) -> int:
