@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from jarvis.dashboard import access_tokens, audit_log
+from jarvis.dashboard.pages.access import audit_log, tokens
 
 st.title(":material/key: Access")
-access_tokens.render()
+tokens.render()
 audit_log.render()

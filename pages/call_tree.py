@@ -1,9 +1,9 @@
 """Call tree: which modules and operators launch the GPU time."""
 
-from jarvis.dashboard import call_tree
-from jarvis.dashboard.page_head import page_head
-from jarvis.dashboard.state import opened
+from jarvis.dashboard.pages.call_tree import page
+from jarvis.dashboard.session.state import opened
+from jarvis.dashboard.widgets.header import page_head
 
 now = opened()
 page_head("Call tree", ":material/account_tree:", now)
-call_tree.render(now)
+page.render(now)

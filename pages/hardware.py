@@ -2,12 +2,12 @@
 
 import streamlit as st
 
-from jarvis.dashboard import custom_hardware, hardware, judged_anew
+from jarvis.dashboard.pages.hardware import custom_gpus, page, reproject
 
 st.title(":material/memory: Hardware")
-catalogue = hardware.catalogue()
-hardware.presets(catalogue)
-spec, other = hardware.chosen(catalogue)
-hardware.figures(spec, other)
-judged_anew.render(spec, catalogue)
-custom_hardware.render(catalogue)
+catalogue = page.catalogue()
+page.presets(catalogue)
+spec, other = page.chosen(catalogue)
+page.figures(spec, other)
+reproject.render(spec, catalogue)
+custom_gpus.render(catalogue)

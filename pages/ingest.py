@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from jarvis.dashboard import archive_form, ingest
+from jarvis.dashboard.pages.ingest import archive_form, page
 
 st.title(":material/upload_file: Ingest")
-ingest.form()
-ingest.recent_analyses()
+page.form()
+page.recent_analyses()
 archive_form.load_form()

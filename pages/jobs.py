@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from jarvis.dashboard import jobs
+from jarvis.dashboard.pages.jobs import page
 
 st.title(":material/checklist: Jobs")
-jobs.render()
+page.render()

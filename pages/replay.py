@@ -1,9 +1,9 @@
 """Replay: which operators can be timed elsewhere, and the package that does it."""
 
-from jarvis.dashboard import replay
-from jarvis.dashboard.page_head import page_head
-from jarvis.dashboard.state import opened
+from jarvis.dashboard.pages.replay import page
+from jarvis.dashboard.session.state import opened
+from jarvis.dashboard.widgets.header import page_head
 
 now = opened()
 page_head("Replay", ":material/replay:", now)
-replay.replay_page(now)
+page.replay_page(now)

@@ -11,7 +11,7 @@ from jarvis import charts
 from jarvis.analyses.operations import DETAILS
 from jarvis.charts.drawing import specification
 from jarvis.charts.rooflines import Ceiling
-from jarvis.dashboard.projection import PROJECTED
+from jarvis.dashboard.widgets.projection import PROJECTED
 from jarvis.schemas import TABLES
 from tests.conftest import skip_or_fail
 

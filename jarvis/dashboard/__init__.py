@@ -2,4 +2,4 @@
 
 from pathlib import Path
 
-MAIN = Path(__file__).with_name("main.py")
+MAIN = Path(__file__).parent / "entry" / "main.py"

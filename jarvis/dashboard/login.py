@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from jarvis.dashboard.visitor import login_mark, visitor
+from jarvis.dashboard.session.current_user import login_mark, visitor
 from jarvis.reports.markup import prose
 from jarvis.server.access import audit
 from jarvis.server.access.audit import LOGIN_MARK, Action, Via, Wanted

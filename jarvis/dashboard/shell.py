@@ -5,13 +5,14 @@ from collections.abc import Callable
 import streamlit as st
 
 from jarvis.charts import Palette
-from jarvis.dashboard import links, login, navigation, sidebar, state
-from jarvis.dashboard.browser_history import keep_one_entry_per_action
+from jarvis.dashboard import login, sidebar
+from jarvis.dashboard.analysis_menu import say_what_was_removed
 from jarvis.dashboard.isolation import show_failure
-from jarvis.dashboard.job_chip import job_chip
-from jarvis.dashboard.keeping import say_what_was_removed
 from jarvis.dashboard.menu import menu
-from jarvis.dashboard.visitor import seen_catalogue
+from jarvis.dashboard.session import links, navigation, state
+from jarvis.dashboard.session.browser_history import keep_one_entry_per_action
+from jarvis.dashboard.session.current_user import seen_catalogue
+from jarvis.dashboard.widgets.job_chip import job_chip
 from jarvis.server.storage.catalogue import Catalogue
 
 _SIDEBAR_PX = 300

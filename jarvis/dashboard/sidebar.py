@@ -5,8 +5,8 @@ import streamlit as st
 
 from jarvis.analyses import load_registry
 from jarvis.charts import peak_words
-from jarvis.dashboard import links, state
-from jarvis.dashboard.keeping import keep_or_remove
+from jarvis.dashboard.analysis_menu import keep_or_remove
+from jarvis.dashboard.session import links, state
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import tb_per_s, tflops_per_s
 from jarvis.run import Run

@@ -73,8 +73,11 @@ def _registered_page(key: str) -> None:
     from functools import partial
 
     from jarvis.analyses import load_analyses
-    from jarvis.dashboard import category, navigation, shell, system
+    from jarvis.dashboard import shell
     from jarvis.dashboard.menu import menu
+    from jarvis.dashboard.pages.category import page as category
+    from jarvis.dashboard.pages.system import page as system
+    from jarvis.dashboard.session import navigation
     from jarvis.server.storage.catalogue import read_catalogue
 
     catalogue = read_catalogue()

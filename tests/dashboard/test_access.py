@@ -8,7 +8,7 @@ from google.protobuf.text_format import MessageToString
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
-from jarvis.dashboard.keeping import popover_key
+from jarvis.dashboard.analysis_menu import popover_key
 from jarvis.server import jobs
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Via

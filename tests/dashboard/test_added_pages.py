@@ -63,14 +63,15 @@ def _added_page(key: str) -> None:
     """What the menu does for a page of an extension."""
     from functools import partial
 
-    from jarvis.dashboard import added_pages, navigation, shell
+    from jarvis.dashboard import plugin_pages, shell
     from jarvis.dashboard.menu import menu
+    from jarvis.dashboard.session import navigation
     from jarvis.server.storage.catalogue import read_catalogue
 
     catalogue = read_catalogue()
     sections = menu(catalogue)
     navigation.remember(page for pages in sections.values() for page in pages)
-    shell.draw(partial(added_pages.render, key), key, catalogue)
+    shell.draw(partial(plugin_pages.render, key), key, catalogue)
 
 
 def _menu() -> None:

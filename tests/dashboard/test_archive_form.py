@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.dashboard.archive_form import PARAMETER
+from jarvis.dashboard.pages.ingest.archive_form import PARAMETER
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.storage.pins import is_pinned, pin

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
-from jarvis.dashboard.small_table import configured
+from jarvis.dashboard.widgets.table import configured
 from jarvis.perf_report.other_definitions import Quantity, Tool
 from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run

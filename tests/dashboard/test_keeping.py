@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.dashboard.keeping import popover_key
+from jarvis.dashboard.analysis_menu import popover_key
 from jarvis.run import read_manifest
 from jarvis.server import jobs
 from jarvis.server.database import database

@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Dataframe
 
-from jarvis.dashboard.row_order import PAGE_ROWS
+from jarvis.dashboard.widgets.row_order import PAGE_ROWS
 from jarvis.run import Run, category_table
 from jarvis.workspace import RunPaths
 from tests.dashboard.conftest import Draw

@@ -8,8 +8,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis import impact
-from jarvis.dashboard.projection import reprojected
-from jarvis.dashboard.waterfall import projected_savings
+from jarvis.dashboard.pages.overview.waterfall import projected_savings
+from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.reports.figures import total_ms, waterfall_rows
 from jarvis.reports.quantities import milliseconds, percent
 from jarvis.run import Run

@@ -319,7 +319,7 @@ def test_a_long_kernel_name_leaves_room_for_the_other_evidence(sample_run: Run) 
     finding = known.model_copy(update={"evidence": {"Main kernel": f"first_{'x' * 1000}_last"}})
 
     def page(finding: "Finding") -> None:
-        from jarvis.dashboard.finding_cards import finding_cards
+        from jarvis.dashboard.widgets.finding_cards import finding_cards
 
         finding_cards((finding,), lambda _: None)
 

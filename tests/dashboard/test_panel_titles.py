@@ -5,8 +5,8 @@ import pytest
 
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import Panel
-from jarvis.dashboard.panel_titles import panel_title
-from jarvis.dashboard.projection import operation_columns
+from jarvis.dashboard.widgets.panel_titles import panel_title
+from jarvis.dashboard.widgets.projection import operation_columns
 
 ROWS = pl.DataFrame(
     {

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
-from jarvis.dashboard import panels
+from jarvis.dashboard.widgets import panels
 from jarvis.server.submission import Submission, submit
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import Draw
@@ -172,7 +172,7 @@ def test_what_ends_a_run_of_the_page_passes(
 def test_a_page_that_fails_keeps_its_frame(
     registered: Draw, expects_failures: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jarvis.dashboard import category
+    from jarvis.dashboard.pages.category import page as category
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError

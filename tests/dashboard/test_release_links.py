@@ -15,9 +15,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
-from jarvis.dashboard import links
-from jarvis.dashboard.compare_sides import REFERENCE
-from jarvis.dashboard.links import ANALYSIS, current_name
+from jarvis.dashboard.pages.compare.sides import REFERENCE
+from jarvis.dashboard.session import links
+from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.workspace import resource

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.dashboard.report_edits import LINK_CHARACTERS
+from jarvis.dashboard.pages.report.edits import LINK_CHARACTERS
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run

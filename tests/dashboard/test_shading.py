@@ -5,7 +5,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.elements.lib.pandas_styler_utils import marshall_styler
 from streamlit.proto.ArrowData_pb2 import ArrowData
 
-from jarvis.dashboard.shading import Css, shaded
+from jarvis.dashboard.pages.category.shading import Css, shaded
 
 BAD: Css = {"background-color": "#FCE4D6", "color": "#6B2A00"}
 NONE: Css = {}

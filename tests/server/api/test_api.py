@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from jarvis.dashboard import job_view, links, navigation
+from jarvis.dashboard.session import links, navigation
+from jarvis.dashboard.widgets import job_view
 from jarvis.server import jobs
 from jarvis.server.access import audit
 from jarvis.server.access.rights import Role

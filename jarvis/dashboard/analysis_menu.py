@@ -1,0 +1,180 @@
+"""What can be done with the open analysis as a whole: pin it, take it elsewhere, remove it."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import streamlit as st
+
+from jarvis.dashboard.session import links, navigation, state
+from jarvis.dashboard.session.current_user import VISIBILITY_LABELS, actor, missing_role, visitor
+from jarvis.dashboard.session.errors import said_as_toast, say_refusal
+from jarvis.dashboard.session.state import Opened
+from jarvis.errors import JarvisError
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import byte_size
+from jarvis.server.access.rights import may_change
+from jarvis.server.actions import (
+    pin_analysis,
+    referring_to,
+    remove_analysis,
+    save_analysis,
+    seen_analysis,
+    share_analysis,
+)
+from jarvis.server.database import Visibility
+from jarvis.server.settings import settings
+from jarvis.server.storage.analysis_rows import AnalysisRow
+from jarvis.server.storage.catalogue import name_of
+from jarvis.workspace import archive_name
+
+_ASKED, _REMOVED = "_remove_asked", "_removed_analysis"
+_NAMED = 5
+_BODY_PX, _SHARED_BODY_PX = 165, 290
+_FOREIGN = "Only who owns it, or an admin, may do this."
+
+
+def keep_or_remove(now: Opened) -> None:
+    """A popover of the sidebar, about the open analysis."""
+    # Another analysis has a popover of its own: after a removal none stands open.
+    popover = st.popover(
+        "Keep or remove",
+        icon=":material/inventory_2:",
+        width="stretch",
+        key=popover_key(now.id),
+        on_change="rerun",
+    )
+    # The browser places it before its body is there.
+    height = _BODY_PX if settings().access == "off" else _SHARED_BODY_PX
+    with popover, st.container(height=height, border=False):
+        if not popover.open:
+            return
+        row = seen_analysis(visitor(), now.id)
+        if st.session_state.get(_ASKED) == now.id and not row.is_pinned:
+            _confirm(now)
+        else:
+            _actions(now, row)
+
+
+def _actions(now: Opened, row: AnalysisRow) -> None:
+    has_pin = row.is_pinned
+    foreign = None if may_change(visitor(), row) else _FOREIGN
+    st.caption(f"Analysis {now.id}, {byte_size(row.size_bytes)} on this server.")
+    if settings().access != "off":
+        _sharing(now.id, row, foreign)
+    st.button(
+        "Unpin" if has_pin else "Pin",
+        key="keeping_pin",
+        icon=":material/keep_off:" if has_pin else ":material/keep:",
+        on_click=_toggle_pin,
+        args=(now.id, has_pin),
+        width="stretch",
+        disabled=foreign is not None,
+        help=foreign or "A pinned analysis is not removed, neither here nor when room is made.",
+    )
+    missing = missing_role()
+    st.download_button(
+        "Archive",
+        data=lambda: _archive(now),
+        file_name=archive_name(now.id),
+        mime="application/zip",
+        key="keeping_archive",
+        icon=":material/archive:",
+        on_click="ignore",
+        width="stretch",
+        disabled=missing is not None,
+        help=missing
+        or "One file for another server: `jarvis archive load FILE` there. Links stay valid.",
+    )
+    st.button(
+        "Remove …",
+        key="keeping_remove",
+        icon=":material/delete:",
+        disabled=has_pin or foreign is not None,
+        on_click=_ask,
+        args=(now.id,),
+        width="stretch",
+        help=foreign or ("It is pinned: unpin it first." if has_pin else "Asks before it does so."),
+    )
+
+
+def _sharing(analysis_id: str, row: AnalysisRow, foreign: str | None) -> None:
+    """Whose it is, and who sees it."""
+    st.text(f"Owner: {row.owner or 'nobody'}")
+    key = f"_keeping_visibility_{analysis_id}"
+    st.session_state[key] = row.visibility
+    st.segmented_control(
+        "Who sees it",
+        list(VISIBILITY_LABELS),
+        format_func=VISIBILITY_LABELS.__getitem__,
+        key=key,
+        required=True,
+        on_change=_share,
+        args=(analysis_id, key),
+        disabled=foreign is not None,
+        help=foreign or "Only you and admins, or everyone who may look at this server.",
+    )
+
+
+def _share(analysis_id: str, key: str) -> None:
+    with said_as_toast():
+        share_analysis(actor(), analysis_id, Visibility(st.session_state[key]))
+
+
+def popover_key(analysis_id: str) -> str:
+    """The key of the popover; what is in it is drawn while it is open."""
+    return f"keeping_{analysis_id}"
+
+
+def say_what_was_removed() -> None:
+    """Once, on the page after a removal."""
+    if said := st.session_state.pop(_REMOVED, None):
+        st.success(said, icon=":material/delete:")
+
+
+def _toggle_pin(analysis_id: str, has_pin: bool) -> None:
+    with said_as_toast():
+        pin_analysis(actor(), analysis_id, is_pinned=not has_pin)
+
+
+def _ask(analysis_id: str | None) -> None:
+    st.session_state[_ASKED] = analysis_id
+
+
+def _confirm(now: Opened) -> None:
+    st.markdown(
+        f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) for everyone and for good? "
+        "Links to it will say that it was removed."
+    )
+    if others := referring_to(visitor(), now.id):
+        st.caption(
+            f"Analyses that were compared with it: {', '.join(others[:_NAMED])}"
+            f"{' and more' if len(others) > _NAMED else ''}. What they say of it stays."
+        )
+    with st.container(horizontal=True):
+        is_sure = st.button("Remove for good", key="keeping_sure", type="primary")
+        st.button("Cancel", key="keeping_cancel", on_click=_ask, args=(None,))
+    if is_sure:
+        _remove(now)
+
+
+def _remove(now: Opened) -> None:
+    try:
+        removed = remove_analysis(actor(), now.id)
+    except JarvisError as error:
+        say_refusal(error)
+        return
+    _ask(None)
+    st.session_state[_REMOVED] = (
+        f"{escape(name_of(now.run.manifest))} ({now.id}) is removed, and "
+        f"{byte_size(removed.size_bytes)} are free again."
+    )
+    state.close()
+    st.query_params.pop(links.ANALYSIS, None)
+    navigation.leave_to(navigation.INGEST)
+
+
+def _archive(now: Opened) -> bytes:
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / archive_name(now.id)
+        save_analysis(actor(), now.id, out)
+        return out.read_bytes()

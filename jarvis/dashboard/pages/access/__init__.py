@@ -1,0 +1,1 @@
+"""The *Access* page: API tokens and the audit log."""

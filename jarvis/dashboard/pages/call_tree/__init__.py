@@ -1,0 +1,1 @@
+"""The *Call tree* page."""

@@ -1,0 +1,258 @@
+"""The call tree: an icicle of GPU time by module, operator and kernel, with drill-down."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.charts import STATES, Palette
+from jarvis.dashboard.pages.call_tree import choice as call_tree_choice
+from jarvis.dashboard.pages.call_tree.tables import (
+    KIND_WORDS,
+    calls_card,
+    modules_card,
+    operations_card,
+    short_name,
+)
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
+from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.unavailable import is_absent
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
+from jarvis.perf_report.gpu_call_tree import NodeKind
+from jarvis.perf_report.gpu_call_tree_views import View
+from jarvis.reports.quantities import NOT_AVAILABLE, count, milliseconds, percent
+from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
+from jarvis.wording import counted
+
+_LEVELS, _MOST_LEVELS = 12, 60
+_LEAST_SHARE = 0.0005
+"""Of the width of the chart; what is narrower than half a pixel is left out."""
+
+_MOST_BOXES = 4000
+_LEAST_JUDGED = 0.5
+"""A box has the colour of its efficiency where that covers this share of its GPU time."""
+
+_FEW = 8
+_KIND, _EFFICIENCY = "kind", "efficiency"
+_BACKWARD = "Backward operator"
+
+
+def render(now: Opened) -> None:
+    """Draw the page for the open run."""
+    if is_absent(now.run, ("call_tree",)):
+        return
+    offered = views(now.run)
+    if not offered:
+        st.info("This analysis is older than the call tree: analyse the trace again to see it.")
+        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        return
+    operation = call_tree_choice.operation_of(now.run)
+    with st.container(border=True):
+        fields = st.container(horizontal=True, vertical_alignment="bottom")
+        with fields:
+            view = _view(offered)
+            colour_by = choice(
+                "call_tree_colour",
+                "Colour",
+                (_KIND, _EFFICIENCY),
+                "What the colours stand for: the kind of call, or how near the work below comes "
+                "to its roofline.",
+            )
+            levels = whole_number(
+                "call_tree_levels", "Levels", _LEVELS, 2, _MOST_LEVELS, "Levels shown at a time."
+            )
+            searched = text_input(
+                "call_tree_search", "Search", "module, operator, kernel", "Part of a name."
+            )
+        if operation is not None:
+            call_tree_choice.operation_note(operation)
+        _lacking(now, offered)
+    tree = call_tree(now.run, view, None if operation is None else operation["uid"])
+    if tree.nodes.height == 1:
+        st.info("No GPU work is recorded, so there is no GPU time to tell apart.")
+        navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+        return
+    root = call_tree_choice.root_of(now.run, tree)
+    _figures(tree, root, is_whole=operation is None)
+    _icicle_card(tree, root, levels, colour_by, searched, now.run.target_pct)
+    calls_card(tree, root, searched, is_whole=operation is None)
+    modules_card(tree, root, is_whole=operation is None)
+    if operation is None:
+        operations_card(now.run, tree, root)
+
+
+def _view(offered: list[View]) -> View:
+    """Which frames stand above the operators; nothing to choose where there is one view."""
+    if len(offered) == 1:
+        return offered[0]
+    chosen = choice(
+        "call_tree_view",
+        "Frames",
+        [view.value for view in offered],
+        "What stands above the operators: modules with those of one class merged (`classes`), "
+        "each module by itself (`modules`), or all Python frames (`python`), where a frame that "
+        "hands all its time on to one call is passed over.",
+    )
+    return View(chosen)
+
+
+def _lacking(now: Opened, offered: list[View]) -> None:
+    """What the trace does not have for this page, and how to get it."""
+    if View.MODULES in offered:
+        return
+    has = "Python stacks but no modules" if View.PYTHON in offered else "no Python stacks"
+    st.caption(
+        f"The trace holds {has}, so operators stand at the top. Record a model made of modules "
+        "with `with_stack=True` to see GPU time by module."
+    )
+
+
+def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
+    row = tree.row(root)
+    cards = st.columns(4)
+    with cards[0]:
+        figure(
+            "GPU time",
+            milliseconds(row["gpu_ms"]),
+            f"{percent(row['share_pct'])} of {'all' if is_whole else 'the operation'}",
+            help_text="Durations of the GPU events launched here, added up. Events that run at the "
+            "same time count each, so the sum can exceed the busy time of the GPU timeline.",
+        )
+    with cards[1]:
+        calls = row["calls"]
+        figure(
+            "Launches",
+            count(row["launches"]),
+            f"{row['launches'] / calls:,.1f} per call" if calls and is_whole else "GPU events",
+            help_text="Kernels, copies and fills. Calls without GPU work do not count as calls.",
+        )
+    with cards[2]:
+        figure(
+            "With a perf model",
+            percent(row["modelled_pct"]),
+            "of this GPU time",
+            help_text="Share of the GPU time whose operations have a perf model. The rest has no "
+            "efficiency: nothing is claimed about it.",
+        )
+    with cards[3]:
+        known = row["efficiency_pct"]
+        judged = percent(100 * row["judged_ns"] / row["gpu_ns"]) if row["gpu_ns"] else None
+        figure(
+            "Efficiency",
+            NOT_AVAILABLE if known is None else percent(known),
+            "no perf model or no peak" if known is None else f"covers {judged} of this time",
+            help_text="Roofline time / GPU time of the work with an efficiency that can be "
+            f"believed: {efficiency_word(known)}. Rows above the peak are left out.",
+        )
+
+
+def _icicle_card(
+    tree: CallTree, root: int, levels: int, colour_by: str, searched: str, target_pct: float
+) -> None:
+    below = tree.below(root)
+    first = below.row(0, named=True)
+    level = pl.col("level") - first["level"]
+    whole_ns = first["gpu_ns"]
+    deepest = int(charts.largest(below.select(level)["level"]))
+    is_wide = pl.col("gpu_ns") >= _LEAST_SHARE * whole_ns
+    inside = below.filter(level < levels)
+    drawn = inside.filter(is_wide).sort("gpu_ns", descending=True, maintain_order=True)
+    drawn = drawn.head(_MOST_BOXES).sort("node")
+    colour, colours = _colours(colour_by, palette(), target_pct)
+    boxes = with_shares(drawn, tree.gpu_ns).select(
+        *("node", "label", "name", "calls", "launches", "gpu_ms", "share_pct"),
+        *("modelled_pct", "efficiency_pct"),
+        level=level,
+        kind=pl.col("kind").replace(KIND_WORDS),
+        colour=colour,
+        start_ms=(pl.col("start_ns") - first["start_ns"]) / 1e6,
+        end_ms=(pl.col("start_ns") - first["start_ns"] + pl.col("gpu_ns")) / 1e6,
+    )
+    # A new root makes a new chart, so that the old click does not stay on it.
+    key = f"call_tree_icicle_{root}"
+
+    def follow() -> None:
+        picked = st.session_state[key]["selection"].get(charts.PICKED) or []
+        if picked:
+            call_tree_choice.choose(int(picked[0]["node"]))
+
+    with st.container(border=True):
+        st.markdown(f"**{_found_words(tree, root)}**")
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            call_tree_choice.breadcrumbs(tree, root)
+            with st.container(horizontal=True, width="content"):
+                call_tree_choice.steps(tree, root)
+        st.altair_chart(
+            charts.icicle(boxes, colours, palette(), searched),
+            key=key,
+            on_select=follow,
+            selection_mode=charts.PICKED,
+            alt=f"GPU time below {first['label']} by the calls that launched it",
+        )
+        notes = ["Each box is as wide as the GPU time launched below it. Click one to go into it."]
+        if deepest >= levels:
+            notes.append(f"Deeper than shown: {counted(deepest + 1 - levels, 'level')}.")
+        if narrow := inside.height - drawn.height:
+            notes.append(f"Too narrow to be drawn here: {counted(narrow, 'call')}.")
+        if colour_by == _EFFICIENCY:
+            notes.append(
+                f"The threshold is {BOTTLENECK_EFFICIENCY_PCT:.0f}% of the roofline, the target "
+                f"{target_pct:g}%; boxes without an efficiency for half of their time are grey."
+            )
+        st.caption(" ".join(notes))
+
+
+def _found_words(tree: CallTree, root: int) -> str:
+    """What the chart shows: where the time of its root goes."""
+    row, children = tree.row(root), tree.children(root)
+    said = f"{short_name(row['label'])}: {milliseconds(row['gpu_ms'])} of GPU time"
+    name = row["label"]
+    while children.height == 1:
+        name = children["label"][0]
+        children = tree.children(children["node"][0])
+    if children.is_empty():
+        return said if name == row["label"] else f"{said}, all of it in {short_name(name)}"
+    most = with_shares(children.head(1), row["gpu_ns"]).row(0, named=True)
+    said += f", {percent(most['share_pct'])} of it below {short_name(most['label'])}"
+    if children.height > _FEW:
+        said += f", the longest of {count(children.height)} calls"
+    unlinked = with_shares(children.filter(kind=NodeKind.UNLINKED.word), row["gpu_ns"])
+    if unlinked.height and unlinked["node"][0] != most["node"]:
+        said += f"; {percent(unlinked['share_pct'][0])} has no recorded launch"
+    return said
+
+
+def _colours(by: str, colours: Palette, target_pct: float) -> tuple[pl.Expr, dict[str, str]]:
+    """What each node is called in the legend, and the colours."""
+    if by == _EFFICIENCY:
+        efficiency = pl.col("efficiency_pct")
+        below_threshold, below_target, on_target, _, unknown = STATES
+        is_known = pl.col("judged_ns") >= _LEAST_JUDGED * pl.col("gpu_ns")
+        state = (
+            pl.when(~is_known | efficiency.is_null())
+            .then(pl.lit(unknown))
+            .when(efficiency < BOTTLENECK_EFFICIENCY_PCT)
+            .then(pl.lit(below_threshold))
+            .when(efficiency < target_pct)
+            .then(pl.lit(below_target))
+            .otherwise(pl.lit(on_target))
+        )
+        return state, dict(zip(STATES, colours.states, strict=True))
+    is_backward = (pl.col("kind") == NodeKind.OP.word) & (pl.col("backward_ms") > 0)
+    named = pl.when(is_backward).then(pl.lit(_BACKWARD))
+    words = {
+        NodeKind.MODULE: colours.categorical[0],
+        NodeKind.OP: colours.categorical[4],
+        NodeKind.PYTHON: colours.pale,
+        NodeKind.RUNTIME: colours.categorical[5],
+        NodeKind.KERNEL: colours.categorical[1],
+        NodeKind.UNLINKED: colours.muted,
+        NodeKind.REST: colours.border,
+        NodeKind.ROOT: colours.panel,
+    }
+    shown = {KIND_WORDS[kind.word]: colour for kind, colour in words.items()}
+    return (
+        named.otherwise(pl.col("kind").replace(KIND_WORDS)),
+        shown | {_BACKWARD: colours.categorical[3]},
+    )

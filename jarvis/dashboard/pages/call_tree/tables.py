@@ -1,0 +1,200 @@
+"""The tables of the call tree: calls below a node, modules and operations in it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.analyses.wording import counted
+from jarvis.dashboard.pages.call_tree import choice
+from jarvis.dashboard.widgets.table import small_table
+from jarvis.impact import share_pct
+from jarvis.perf_report.gpu_call_tree import NodeKind
+from jarvis.perf_report.gpu_call_tree_views import LEAST_SHARE, View
+from jarvis.reports.markup import code
+from jarvis.reports.quantities import count, percent
+from jarvis.run import Run
+from jarvis.run.call_tree import CallTree, operations_below, with_shares
+from jarvis.schemas import TABLES, TEXT, Column, column
+from jarvis.schemas.columns import number
+
+_ROWS_SHOWN, _TITLE_LETTERS = 300, 80
+_ROWS_IN_SIGHT, _TABLE_PX = 9, 330
+KIND_WORDS: Mapping[str, str] = {
+    NodeKind.ROOT.word: "All",
+    NodeKind.MODULE.word: "Module",
+    NodeKind.PYTHON.word: "Python",
+    NodeKind.OP.word: "Operator",
+    NodeKind.RUNTIME.word: "Runtime call",
+    NodeKind.KERNEL.word: "Kernel or copy",
+    NodeKind.REST.word: "Rest",
+    NodeKind.UNLINKED.word: "Not linked",
+}
+_COLUMNS = charts.columns_of(
+    TABLES["call_tree"],
+    (
+        Column("label", "Name", TEXT, meaning="of the module, operator, Python frame or kernel"),
+        Column("kind_word", "Kind", TEXT, meaning="what the call is"),
+        number(
+            "gpu_ms", "GPU time (ms)", "ms", "durations of the GPU events launched below", ",.3f"
+        ),
+        number(
+            "share_pct", "Share (%)", "%", "of all GPU time shown, also outside the root", ",.2f"
+        ),
+        number("self_ms", "Self (ms)", "ms", "of what it launches itself", ",.3f"),
+        number("backward_ms", "Backward (ms)", "ms", "of what the backward pass launches", ",.3f"),
+        number(
+            "modelled_pct",
+            "Modelled (%)",
+            "%",
+            "share of its GPU time with a perf model",
+            ",.1f",
+        ),
+        number(
+            "efficiency_pct",
+            "Efficiency (%)",
+            "%",
+            "roofline time / GPU time of what has an efficiency that can be believed",
+            ",.1f",
+        ),
+    ),
+)
+_CALL_COLUMNS = (
+    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
+    *("kind_word", "self_ms", "backward_ms"),
+)
+_MODULE_COLUMNS = (
+    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
+    *("module_count", "backward_ms"),
+)
+_OPERATION_OWN = charts.columns_of(
+    (
+        Column("name", "Operation", TEXT, meaning="name of the operation"),
+        column("operations", "input_dims"),
+        column("operations", "op_category"),
+        column("operations", "pct_roofline"),
+        number("calls", "Calls", "", "calls here; one in several places is shared by time", ",.1f"),
+    )
+)
+_OPERATION_COLUMNS = (
+    *("name", "input_dims", "gpu_ms", "share_pct", "pct_roofline", "calls", "launches"),
+    "op_category",
+)
+_WIDTHS = {"label": 215, "calls": 70, "launches": 80} | dict.fromkeys(
+    ("gpu_ms", "share_pct", "efficiency_pct", "modelled_pct"), 95
+)
+
+
+def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> None:
+    """The calls next below the root, or those whose name is searched for."""
+    found = tree.matches(root, searched) if searched else tree.children(root)
+    row = tree.row(root)
+    with st.container(border=True):
+        if searched:
+            share = share_pct(float(found["gpu_ns"].sum()), row["gpu_ns"])
+            st.markdown(
+                f"**{count(found.height)} places match {code(searched)}**: "
+                f"{percent(share)} of the GPU time of {short_name(row['label'])}"
+            )
+        else:
+            st.markdown(f"**Calls next below {short_name(row['label'])}**, most GPU time first")
+        if found.is_empty():
+            st.caption(
+                "No call has this name. Calls below "
+                f"{100 / LEAST_SHARE:g} % of all GPU time are not listed."
+                if searched
+                else "It launches nothing further: this is where the time is spent."
+            )
+            return
+        shown = [name for name in _CALL_COLUMNS if _is_told(name, found, is_whole)]
+        st.caption("Select one to go into it." + _cut_note(found))
+        _table(tree, root, "calls", found, shown)
+
+
+def modules_card(tree: CallTree, root: int, *, is_whole: bool) -> None:
+    """The modules in the root; nothing where there are none."""
+    modules = tree.modules(root)
+    if modules.is_empty():
+        return
+    row = tree.row(root)
+    with st.container(border=True):
+        what = "module class" if tree.view is View.CLASSES else "module"
+        found = counted(modules.height, what)
+        st.markdown(f"**{found} in {short_name(row['label'])}**, most GPU time first")
+        st.caption(
+            "A module counts all that it calls, so times of modules inside each other overlap. "
+            "Backward work counts where the trace links it to a module." + _cut_note(modules)
+        )
+        shown = [name for name in _MODULE_COLUMNS if _is_told(name, modules, is_whole)]
+        _table(tree, root, "modules", modules, shown)
+
+
+def operations_card(run: Run, tree: CallTree, root: int) -> None:
+    """The operations whose work the root launches, each to be shown alone."""
+    found = operations_below(run, tree, root)
+    if found.is_empty():
+        return
+    row = tree.row(root)
+    with st.container(border=True):
+        title = counted(found.height, "operation")
+        st.markdown(f"**{title} in {short_name(row['label'])}**, most GPU time first")
+        st.caption("Select one to see its GPU time alone, at every place." + _cut_note(found))
+        key = f"call_tree_operations_{root}"
+        rows = found.head(_ROWS_SHOWN).with_columns(
+            gpu_ms=pl.col("gpu_ns") / 1e6, share_pct=100 * pl.col("gpu_ns") / tree.gpu_ns
+        )
+        uids = rows["operation_uid"].to_list()
+        small_table(
+            rows,
+            {**_COLUMNS, **_OPERATION_OWN},
+            "Operations with their GPU time here",
+            _OPERATION_COLUMNS,
+            _WIDTHS | {"input_dims": 210},
+            key=key,
+            on_select=partial(_follow_row, key, choice.choose_operation, uids),
+            height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
+        )
+
+
+def short_name(name: str) -> str:
+    """A name for a title."""
+    return code(name if len(name) <= _TITLE_LETTERS else f"{name[:_TITLE_LETTERS]}…")
+
+
+def _cut_note(rows: pl.DataFrame) -> str:
+    return f" The first {_ROWS_SHOWN} of {count(rows.height)}." if rows.height > _ROWS_SHOWN else ""
+
+
+def _is_told(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
+    """Whether a column says something here."""
+    if name == "backward_ms":
+        return is_whole and bool(rows["backward_ns"].sum())
+    return is_whole or name not in ("self_ms", "calls", "module_count")
+
+
+def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list[str]) -> None:
+    """A table whose selected row becomes the root."""
+    key = f"call_tree_{name}_{root}"
+    rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
+    if "kind" in rows.columns:
+        rows = rows.with_columns(
+            kind_word=pl.col("kind").replace(KIND_WORDS), self_ms=pl.col("self_ns") / 1e6
+        )
+    small_table(
+        rows,
+        _COLUMNS,
+        "Calls with their GPU time" if name == "calls" else "Modules with their GPU time",
+        shown,
+        _WIDTHS,
+        key=key,
+        on_select=partial(_follow_row, key, choice.choose, rows["node"].to_list()),
+        height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
+    )
+
+
+def _follow_row(key: str, choose: Callable[[int], None], numbers: Sequence[int]) -> None:
+    picked = st.session_state[key]["selection"]["rows"]
+    if picked:
+        choose(numbers[picked[0]])

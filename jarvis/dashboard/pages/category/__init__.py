@@ -1,0 +1,1 @@
+"""A category page: roofline, findings and operations of one category."""

@@ -1,0 +1,72 @@
+"""How the numbers of a category page are made, and which peaks they stand against."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.analyses.base import Analysis
+from jarvis.charts import peak_words
+from jarvis.dashboard.widgets.elements import lazy_fold
+from jarvis.hardware import HardwareSpec
+from jarvis.reports.markup import code, escape
+from jarvis.reports.quantities import count, percent, tb_per_s, tflops_per_s
+
+_METHOD = """
+Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's own
+precision; FLOPs and bytes come from a perf model of the operator and its shapes, nothing of them is
+measured. **Efficiency** is roofline time / measured GPU busy time. **Saving** is kernel time minus
+the kernel time at the target efficiency. A peak that is not known is not replaced by another: the
+efficiency is then not available.
+"""
+
+
+def method_note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
+    """A folded note with the formulas, the peaks in use and their sources."""
+    fold = lazy_fold(
+        "How these numbers are made", f"{analysis.key}_method", icon=":material/function:"
+    )
+    if fold.open:
+        with fold:
+            _note(analysis, rows, hardware)
+
+
+def _note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
+    st.markdown(_METHOD)
+    modelled = rows.filter("has_perf_model")
+    share = float(modelled["percent_of_category"].sum())
+    st.markdown(
+        f"A perf model covers {count(modelled.height)} of {count(rows.height)} rows, "
+        f"{percent(share)} of the category's time."
+    )
+    if hardware is None:
+        st.markdown("The GPU is not known, so there are no peaks.")
+    else:
+        st.markdown("\n".join(_peak_lines(rows, hardware)))
+    for note in rows["roofline_note"].drop_nulls().unique(maintain_order=True):
+        st.markdown(f"- {escape(note)}")
+    if analysis.claim is not None:
+        st.markdown(_claim_text(analysis))
+
+
+def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
+    lines = [
+        f"- {escape(hardware.title)}, memory: {tb_per_s(hardware.tb_per_s)} "
+        f"({escape(hardware.source_of('mem_bw_gbps') or '')})"
+    ]
+    for compute in rows["compute"].drop_nulls().unique(maintain_order=True):
+        peak, ridge = hardware.peak_tflops(compute), hardware.ridge(compute)
+        if peak is None or ridge is None:
+            lines.append(f"- {peak_words(compute)}: no figure, so only the memory side is judged")
+        else:
+            lines.append(
+                f"- {peak_words(compute)}: {tflops_per_s(peak)}, compute bound above "
+                f"{ridge:,.0f} FLOP/byte ({escape(hardware.source_of(compute) or '')})"
+            )
+    return lines
+
+
+def _claim_text(analysis: Analysis) -> str:
+    claim = analysis.claim
+    if claim is None or claim.rest:
+        return "This category takes the operations that no other one claims."
+    names = ", ".join(code(name) for name in (*claim.op_categories, *claim.op_names))
+    return f"Operations of these op categories and names belong here: {names}."

@@ -1,0 +1,158 @@
+"""The table of a category's operations: badges, shares, shading below the threshold, selection."""
+
+from collections.abc import Sequence
+from functools import partial
+from zlib import crc32
+
+import polars as pl
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from jarvis.analyses.base import Analysis
+from jarvis.charts import STATES, Palette, largest
+from jarvis.dashboard.pages.category.shading import Css, shaded
+from jarvis.dashboard.session import selection
+from jarvis.dashboard.session.state import palette
+from jarvis.dashboard.widgets import row_order
+from jarvis.dashboard.widgets.projection import operation_columns
+from jarvis.dashboard.widgets.table import configured
+from jarvis.reports.quantities import MISSING
+from jarvis.schemas import Column
+
+DEFAULT_ORDER = "kernel_time_us"
+"""The column that the table is sorted by until another is chosen."""
+
+_ROW_PX, _TABLE_PX = 35, 420
+_FIRST = ("state", "name", "arguments", "operation_count", "kernel_time_us", "percent_of_category")
+_RATES = ("pct_roofline", "saved_us", "bound", "tflops_per_s", "tb_per_s")
+_LAST = ("flops_per_byte", "compute", "library", "called_from", "main_kernel", "percent_of_compute")
+_WIDTHS = {
+    "arguments": 160,
+    "operation_count": 60,
+    "kernel_time_us": 100,
+    "pct_roofline": 85,
+    "saved_us": 90,
+    "bound": 75,
+}
+"""In pixels, for columns that would else push the efficiency out of sight."""
+
+_BADGE_COLOURS = ("orange", "yellow", "blue", "violet", "gray")
+"""Streamlit's names for the colours of STATES."""
+
+
+def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
+    """The columns of the table in their order; those without any value are left out."""
+    own = [column.name for column in analysis.details]
+    names = dict.fromkeys([*_FIRST, *_RATES, *own, *_LAST])
+    return [n for n in names if n in rows.columns and rows[n].null_count() < rows.height]
+
+
+def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int | None:
+    """Draw a page of the table; the ``uid`` of the selected row, which also stands in the URL.
+
+    ``rows``: operations of the category as ``projection.judged`` gives them, most time first.
+    A selected row stays selected on the other pages, and under every filter that lets it through.
+    """
+    page = analysis.key
+    columns = operation_columns(analysis)
+    names = shown_columns(analysis, rows)
+    uid, is_new = selection.selected(page, rows)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        labels = {name: columns[name].label for name in names if name != "state"}
+        order = row_order.order_controls(page, labels, DEFAULT_ORDER)
+        # Sorting copies what it sorts, and a page needs few of the rows.
+        places = rows.select("uid", order.column).with_row_index("place")
+        ordered = order.sorted(places)
+        shown_by = f"{filter_id}-{order.column}-{order.direction}"
+        wanted = _position(ordered, uid) if is_new else None
+        number = row_order.page_number(page, ordered.height, shown_by, wanted)
+    part = rows[row_order.page_of(ordered, number)["place"]]
+    place = _position(part, uid)
+    key = _table_key(page, shown_by, part)
+    if is_new or key not in st.session_state:
+        chosen = [] if place is None else [place]
+        st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
+    picked = _page_table(analysis, part, rows, names, key)
+    if picked is not None or place is not None:
+        uid = picked
+    selection.keep(page, uid)
+    return uid
+
+
+def _page_table(
+    analysis: Analysis, part: pl.DataFrame, rows: pl.DataFrame, names: Sequence[str], key: str
+) -> int | None:
+    """Draw ``part``, a page of ``rows``; the ``uid`` of the row that is selected on it."""
+    columns = operation_columns(analysis)
+    event = st.dataframe(
+        _styled(part, names, palette()),
+        key=key,
+        hide_index=True,
+        height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
+        column_order=names,
+        column_config={name: _configuration(columns[name], rows) for name in names},
+        on_select=partial(_follow_head, analysis.key, key, part.schema),
+        selection_mode=["single-row", "single-column"],
+        placeholder=MISSING,
+        alt=f"Operations of {analysis.title} with times, rates, efficiency and saving",
+    )
+    picked = event["selection"]["rows"]
+    return int(part["uid"][picked[0]]) if picked else None
+
+
+def _follow_head(page: str, key: str, schema: pl.Schema) -> None:
+    """Sort all rows by the column whose head was clicked; the browser has only one page of them."""
+    heads = st.session_state[key]["selection"]["columns"]
+    if heads and heads[0] != "state":
+        row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
+
+
+def _position(rows: pl.DataFrame, uid: int | None) -> int | None:
+    """The place of an operation among the rows."""
+    return None if uid is None else rows["uid"].index_of(uid)
+
+
+def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
+    """Tells apart the rows on screen: the browser keeps a selection by their places."""
+    rows = crc32(part["uid"].to_numpy().tobytes())
+    return f"{page}_table_{shown_by}-{rows:08x}"
+
+
+def _styled(rows: pl.DataFrame, names: Sequence[str], colours: Palette) -> object:
+    """The rows as the browser gets them; ``state`` as a list, which is drawn as a badge."""
+    if "pct_roofline" not in names:
+        return rows.select(names).with_columns(pl.concat_list("state"))
+    frame = rows.select(names).to_pandas()
+    frame["state"] = [[state] for state in rows["state"]]  # pandas is slow at writing arrays
+    bad, warning = (
+        {"background-color": cell.background, "color": cell.text}
+        for cell in (colours.bad_cell, colours.warning_cell)
+    )
+    css: dict[str, Css] = dict(zip(STATES, (bad, warning, {}, warning, {}), strict=True))
+    return shaded(frame, "pct_roofline", [css[state] for state in rows["state"]])
+
+
+def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
+    config = st.column_config
+    if column.name == "state":
+        return config.MultiselectColumn(
+            column.label,
+            options=list(STATES),
+            color=list(_BADGE_COLOURS),
+            width=115,
+            help=column.meaning,
+        )
+    if column.name == "percent_of_category":
+        top = largest(rows[column.name]) or 1.0
+        return config.ProgressColumn(
+            column.label,
+            format="%.1f%%",
+            min_value=0.0,
+            max_value=top,
+            width=110,
+            help=column.meaning,
+        )
+    if column.name == "name":
+        return config.TextColumn(column.label, pinned=True, width=150, help=column.meaning)
+    width = _WIDTHS.get(column.name)
+    return configured(column, rows.schema[column.name], width)

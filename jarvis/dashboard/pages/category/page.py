@@ -1,0 +1,162 @@
+"""The page of a category of operations: one implementation for all of them."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.analyses.base import Analysis
+from jarvis.charts.palette import BELOW_THRESHOLD
+from jarvis.dashboard.pages.category.method_note import method_note
+from jarvis.dashboard.pages.category.operation_details import operation_details
+from jarvis.dashboard.pages.category.operations_table import metrics_table
+from jarvis.dashboard.session import navigation, selection
+from jarvis.dashboard.session.state import Opened, call_path_of, opened, rows_of, timeline_of
+from jarvis.dashboard.widgets.controls import Controls, category_controls
+from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.finding_cards import finding_cards
+from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.panels import panel_chart
+from jarvis.dashboard.widgets.projection import judged, operation_columns, reprojected, saved_ms
+from jarvis.findings import AnalysisResult, Status
+from jarvis.impact import efficiency_word, share_pct
+from jarvis.reports.markup import escape, prose
+from jarvis.reports.quantities import count, milliseconds, percent
+
+
+def render(analysis: Analysis) -> None:
+    """Draw the page of ``analysis`` for the open run."""
+    now = opened()
+    page_head(analysis.title, analysis.icon, now)
+    result = now.run.results.get(analysis.key)
+    if result is None:
+        st.info("This analysis is newer than the run: analyse the trace again to see it.")
+        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        return
+    if result.status is Status.ERROR:
+        st.error(
+            f"The analysis failed and its findings are missing: {escape(result.error or '')}. The "
+            "rough report holds the traceback; its operations stand below.",
+            icon=":material/error:",
+        )
+        st.dataframe(now.run.category_operations(analysis.key), hide_index=True)
+        return
+    if result.status is Status.NO_DATA or not result.row_count:
+        _empty(analysis, now, result)
+        return
+    _page(analysis, now, result)
+
+
+def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+    """No rows of its own; what other operators do in their place stands in notes and findings."""
+    st.info(
+        f"This trace holds no {analysis.title} operations. The overview shows where its time goes.",
+        icon=":material/inbox:",
+    )
+    _notes(result)
+    navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+    if result.findings:
+        st.subheader("Findings")
+        finding_cards(result.findings, lambda f: f.impact)
+
+
+def _notes(result: AnalysisResult) -> None:
+    for note in result.notes:
+        st.info(prose(note), icon=":material/info:")
+
+
+def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+    controls = category_controls(analysis.key)
+    totals = now.run.manifest.totals
+    rows = judged(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
+    _figures(analysis, rows, result, controls, totals.total_time_ms)
+    _notes(result)
+    shown = controls.chosen(rows)
+    selection.follow_click(analysis.key, _charts(analysis, shown, controls))
+    st.subheader("Findings")
+    finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, now.run.manifest))
+    st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
+    st.caption(
+        f"{count(shown.height)} of {count(rows.height)} rows · shading and badge mark efficiency "
+        "below the threshold and below the target · select a row for its details · click a "
+        "column's head to sort all rows by it"
+    )
+    if shown.is_empty():
+        st.info(
+            "No row passes the filters: lower the minimum share, choose all bounds or clear the "
+            "search."
+        )
+    elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
+        whole = now.run.category_operations(analysis.key).filter(pl.col("uid") == uid)
+        row = judged(whole, controls.target_pct, controls.below_pct).row(0, named=True)
+        path = call_path_of(now, analysis.key, uid)
+        operation_details(row, path, controls.target_pct, totals, timeline_of(now))
+    method_note(analysis, rows, now.run.manifest.hardware)
+
+
+def _figures(
+    analysis: Analysis,
+    rows: pl.DataFrame,
+    result: AnalysisResult,
+    controls: Controls,
+    total_ms: float,
+) -> None:
+    saving = saved_ms(rows)
+    is_below = pl.col("state") == BELOW_THRESHOLD
+    below, below_us = rows.select(
+        is_below.sum(), us=pl.col("kernel_time_us").filter(is_below).sum()
+    ).row(0)
+    known = result.efficiency_pct
+    with st.container(horizontal=True):
+        figure(
+            f"{analysis.title} time",
+            milliseconds(result.gpu_time_ms),
+            f"{percent(result.percent_of_compute)} of compute",
+            help_text="GPU busy time of these operations, and its share of compute time.",
+        )
+        figure(
+            "Weighted efficiency",
+            percent(known) if known is not None else "not available",
+            efficiency_word(known) if known is not None else "no perf model or no peak",
+            help_text="Roofline time / measured time, weighted by time; rows above the peak left "
+            f"out. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
+        )
+        figure(
+            f"Saving at {controls.target_pct}%",
+            milliseconds(saving),
+            f"{percent(share_pct(saving, total_ms))} of GPU time",
+            help_text="What all operations below the target would save if they reached it.",
+        )
+        figure(
+            f"Below {controls.below_pct}%",
+            count(below),
+            f"of {count(rows.height)} · {milliseconds(below_us / 1000)}",
+            help_text="Operations below the highlight threshold, and their GPU time.",
+        )
+        figure(
+            "Calls",
+            count(result.invocation_count),
+            f"{count(result.row_count)} signatures",
+            help_text="Calls of these operations; a signature is an operator with its shapes and "
+            "dtypes.",
+        )
+
+
+def _charts(analysis: Analysis, rows: pl.DataFrame, controls: Controls) -> int | None:
+    """The panels in pairs, the first one wider; what was clicked on them."""
+    columns = operation_columns(analysis)
+    clicked: int | None = None
+    for first in range(0, len(analysis.panels), 2):
+        pair = analysis.panels[first : first + 2]
+        widths = [3, 2] if len(pair) > 1 and not first else len(pair)
+        for offset, (place, panel) in enumerate(
+            zip(st.columns(widths, border=True), pair, strict=True)
+        ):
+            with place:
+                picked = panel_chart(
+                    panel,
+                    rows,
+                    columns,
+                    controls.target_pct,
+                    f"{analysis.key}_panel_{first + offset}",
+                )
+                clicked = clicked if picked is None else picked
+    return clicked

@@ -1,0 +1,1 @@
+"""The *Compare* page: a target against a reference."""

@@ -1,0 +1,211 @@
+"""The tables of the Compare page: one view at a time, sorted and paged on the server."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Literal
+from urllib.parse import urlencode
+from zlib import crc32
+
+import polars as pl
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from jarvis.analyses import load_analyses
+from jarvis.analyses.wording import counted
+from jarvis.comparison import Comparison, Outcome
+from jarvis.dashboard.pages.compare.controls import PAGE, Filters
+from jarvis.dashboard.pages.compare.sides import Sides
+from jarvis.dashboard.pages.compare.views import MATCHED, ONLY_REFERENCE, ONLY_TARGET, VIEWS, View
+from jarvis.dashboard.session import selection
+from jarvis.dashboard.session.links import ANALYSIS
+from jarvis.dashboard.widgets import row_order
+from jarvis.dashboard.widgets.controls import keyed_choice
+from jarvis.dashboard.widgets.table import configured
+from jarvis.reports.quantities import MISSING, count
+
+_VIEW = f"{PAGE}_view"
+_OUTCOME_COLOURS: Mapping[str, str] = {
+    Outcome.MUCH_SLOWER: "orange",
+    Outcome.SLOWER: "yellow",
+    Outcome.EXPECTED: "blue",
+    Outcome.FASTER: "green",
+    Outcome.MUCH_FASTER: "violet",
+    Outcome.SHORT: "gray",
+    Outcome.UNKNOWN: "gray",
+}
+"""Streamlit's names for the colours that outcomes have in the chart."""
+
+_LINKS = {"target_page": "Target", "reference_page": "Reference"}
+_ROW_PX, _TABLE_PX = 35, 460
+_WIDTHS = {"name": 170, "arguments": 170, "input_dims": 170, "kernel": 260, "module": 190}
+
+
+def choose_view(found: Comparison) -> str:
+    """The choice of the table; the labels say how many rows each has."""
+    labels = {
+        key: f"{view.label} ({count(view.rows(found).height)})" for key, view in VIEWS.items()
+    }
+    return keyed_choice(_VIEW, "Table", labels, MATCHED, "Which differences to list.")
+
+
+def show_operation(found: Comparison, uid: int) -> None:
+    """Select an operation of the target in the view that has it, in the next run of the page."""
+    is_alone = uid in found.only_in_target["uid"]
+    view, row = (ONLY_TARGET, uid) if is_alone else (MATCHED, pair_of(found, uid))
+    if row is not None:
+        st.session_state[_VIEW] = view
+        selection.request(table_page(view), row)
+
+
+def pair_of(found: Comparison, uid: int) -> int | None:
+    """The row of the matched operations that an operation of the target stands in, the one that
+    it leads if there is one."""
+    rows = found.operations.filter(pl.col("uids").list.contains(uid))
+    leading = rows.sort(pl.col("uid") != uid, maintain_order=True)
+    return None if leading.is_empty() else int(leading["pair"][0])
+
+
+def table_page(view: str) -> str:
+    """What stands in front of the parameters of a view's table."""
+    return f"{PAGE}_{view}"
+
+
+def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> int | None:
+    """A page of a view's rows; what tells the selected row apart, if one is."""
+    view, page = VIEWS[key], table_page(key)
+    if rows.is_empty():
+        st.info("There are none in these two analyses.", icon=":material/inbox:")
+        return None
+    names = [name for name in view.names if rows[name].null_count() < rows.height]
+    shown = filters.chosen(rows)
+    st.caption(f"{view.about} {count(shown.height)} of {counted(rows.height, 'row')}.")
+    if view.key is not None:
+        shown = shown.with_columns(uid=pl.col(view.key), operation_uid=pl.col("uid"))
+    uid, is_new = selection.selected(page, shown) if view.key else (None, False)
+    labels = {name: view.columns[name].label for name in dict.fromkeys([view.order, *names])}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        order = row_order.order_controls(page, labels, view.order)
+        ordered = order.sorted(shown)
+        shown_by = f"{filters.filter_id}-{order.column}-{order.direction}"
+        wanted = ordered["uid"].index_of(uid) if is_new and uid is not None else None
+        number = row_order.page_number(page, ordered.height, shown_by, wanted)
+    if shown.is_empty():
+        st.info(
+            "No row passes the filters: choose all categories and outcomes, or clear the search."
+        )
+        return None
+    part = _with_links(key, sides, row_order.page_of(ordered, number))
+    if view.key is None:
+        _drawn(view, page, part, names, f"{page}_table_{shown_by}-{number}", [])
+        return None
+    uid = _selected_on(view, page, part, names, shown_by, (uid, is_new))
+    selection.keep(page, uid)
+    return uid
+
+
+def _selected_on(
+    view: View,
+    page: str,
+    part: pl.DataFrame,
+    names: Sequence[str],
+    shown_by: str,
+    asked: tuple[int | None, bool],
+) -> int | None:
+    """Draw a page whose rows can be selected; what is selected on it, else what was on another.
+
+    ``asked`` is what the URL selects, and whether that is new.
+    """
+    uid, is_new = asked
+    place = None if uid is None else part["uid"].index_of(uid)
+    # The browser keeps a selection by the places of the rows that it shows.
+    key = f"{page}_table_{shown_by}-{crc32(part['uid'].to_numpy().tobytes()):08x}"
+    if is_new or key not in st.session_state:
+        chosen = [] if place is None else [place]
+        st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
+    picked = _drawn(view, page, part, names, key, ["single-row"])
+    if picked:
+        return int(part["uid"][picked[0]])
+    return uid if place is None else None
+
+
+def _with_links(key: str, sides: Sides, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the addresses of the operation's row on the category pages."""
+    columns = {
+        MATCHED: (("target_page", "operation_uid"), ("reference_page", "reference_uid")),
+        ONLY_TARGET: (("target_page", "operation_uid"),),
+        ONLY_REFERENCE: (("reference_page", "operation_uid"),),
+    }
+    ids = {"target_page": sides.target.id, "reference_page": sides.reference.id}
+    return rows.with_columns(
+        pl.Series(
+            name,
+            [_address(ids[name], *row) for row in rows.select("category", uid).iter_rows()],
+            pl.String,
+        )
+        for name, uid in columns.get(key, ())
+    )
+
+
+def _address(analysis_id: str, category: str | None, uid: int) -> str | None:
+    if category not in load_analyses():
+        return None
+    return f"{category}?{urlencode({ANALYSIS: analysis_id, f'{category}_op': uid})}"
+
+
+def _drawn(
+    view: View,
+    page: str,
+    part: pl.DataFrame,
+    names: Sequence[str],
+    key: str,
+    modes: Sequence[Literal["single-row"]],
+) -> list[int]:
+    """Draw a page of rows; the places of those that are selected."""
+    links = [name for name in _LINKS if name in part.columns]
+    shown = [*names, *links]
+    event = st.dataframe(
+        part.select(shown).with_columns(
+            pl.concat_list(name) for name in ("outcome",) if name in shown
+        ),
+        key=key,
+        hide_index=True,
+        height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
+        column_config={name: _configuration(view, part, name) for name in shown},
+        on_select=partial(_follow_head, page, key, part.schema),
+        selection_mode=[*modes, "single-column"],
+        placeholder=MISSING,
+        alt=f"{view.label} of both sides with times and differences",
+    )
+    rows: list[int] = event["selection"]["rows"]
+    return rows
+
+
+def _follow_head(page: str, key: str, schema: pl.Schema) -> None:
+    """Sort all rows by the column whose head was clicked; the browser has only one page of them."""
+    heads = st.session_state[key]["selection"]["columns"]
+    if heads and heads[0] not in _LINKS:
+        row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
+
+
+def _configuration(view: View, part: pl.DataFrame, name: str) -> ColumnConfig:
+    config = st.column_config
+    if name in _LINKS:
+        return config.LinkColumn(
+            _LINKS[name],
+            width=80,
+            display_text=":material/open_in_new:",
+            help="Its row on the page of its category in that analysis, in a new tab",
+        )
+    column = view.columns[name]
+    if name == "outcome":
+        return config.MultiselectColumn(
+            column.label,
+            options=[str(outcome) for outcome in _OUTCOME_COLOURS],
+            color=list(_OUTCOME_COLOURS.values()),
+            width=110,
+            help=column.meaning,
+        )
+    if name == "name":
+        width = _WIDTHS[name]
+        return config.TextColumn(column.label, pinned=True, width=width, help=column.meaning)
+    return configured(column, part.schema[name], _WIDTHS.get(name))

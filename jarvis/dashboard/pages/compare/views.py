@@ -1,0 +1,120 @@
+"""What the tables of the Compare page show: one view for each kind of difference."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.charts import Columns, columns_of
+from jarvis.comparison import Comparison
+from jarvis.dashboard.pages.compare.charts import OPERATION_COLUMNS
+from jarvis.schemas import TABLES
+
+MATCHED, ONLY_TARGET, ONLY_REFERENCE = "matched", "only_target", "only_reference"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table of the page: its rows, its columns in order, and by which it is sorted at first.
+
+    ``key`` is the column that tells its rows apart in the URL, None where none can be selected.
+    """
+
+    label: str
+    rows: Callable[[Comparison], pl.DataFrame]
+    columns: Columns
+    names: tuple[str, ...]
+    order: str
+    about: str
+    key: str | None = None
+
+
+_TIMES = ("target_ms", "reference_ms", "difference_ms", "difference_pct")
+_RATIOS = ("time_ratio", "expected_ratio")
+_EXPECTED_RANGE = ("expected_ratio_least", "expected_ratio_most")
+
+
+def _lowering(found: Comparison) -> pl.DataFrame:
+    """The kernels of each operation with what the operation takes and where it belongs."""
+    own = found.operations.select("pair", "category", "target_ms")
+    return found.lowering.join(own, on="pair", maintain_order="left")
+
+
+def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) -> View:
+    return View(
+        f"Only in {side}",
+        rows,
+        columns_of(TABLES["comparison_unmatched"]),
+        (
+            *("name", "input_dims", "time_ms", "calls", "percent_of_compute", "category"),
+            *("bound", "kernel", "place"),
+        ),
+        "time_ms",
+        f"Operations of the {side} that have no counterpart on the {other}.",
+        "uid",
+    )
+
+
+VIEWS: Mapping[str, View] = {
+    MATCHED: View(
+        "Matched operations",
+        lambda found: found.operations,
+        OPERATION_COLUMNS,
+        (
+            *("outcome", "name", "arguments", "unexplained_ms", *_TIMES, *_RATIOS),
+            *("target_us_per_call", "reference_us_per_call", "target_calls", "reference_calls"),
+            *("percent_of_compute", "attainable_ms", "bound", "reference_bound"),
+            *("efficiency_pct", "reference_efficiency_pct", "matched_by", "reference_name"),
+            *("kernel", "reference_kernel", "work_ratio", *_EXPECTED_RANGE),
+        ),
+        "unexplained_ms",
+        "Operations that both sides have. Select a row for its kernels on either side, for how the "
+        "expected time is worked out, and for links to its category page.",
+        "pair",
+    ),
+    ONLY_TARGET: _alone("target", "reference", lambda found: found.only_in_target),
+    ONLY_REFERENCE: _alone("reference", "target", lambda found: found.only_in_reference),
+    "kernels": View(
+        "Kernels",
+        lambda found: found.kernels,
+        columns_of(TABLES["comparison_kernels"]),
+        (
+            *("kernel", "found_in", *_TIMES, "target_launches", "reference_launches"),
+            *("target_us_per_launch", "reference_us_per_launch"),
+        ),
+        "target_ms",
+        "GPU work by kernel name. Kernels of different libraries have different names, so most "
+        "rows of two vendors stand on one side only.",
+    ),
+    "lowering": View(
+        "Kernels of each operation",
+        _lowering,
+        columns_of(TABLES["comparison_operations"], TABLES["comparison_lowering"]),
+        (
+            *("name", "input_dims", "target_ms", "side", "kernel", "found_in"),
+            *("launches_per_call", "us_per_call", "percent"),
+        ),
+        "target_ms",
+        "Which kernels an operation of these shapes is lowered to on either side.",
+    ),
+    "modules": View(
+        "Modules",
+        lambda found: found.modules,
+        columns_of(TABLES["comparison_modules"]),
+        ("module", "path", "found_in", *_TIMES, "target_calls", "reference_calls"),
+        "target_ms",
+        "Time by module of the model. A module contains those below it, so the rows do not add up.",
+    ),
+    "collectives": View(
+        "Collectives",
+        lambda found: found.collectives,
+        columns_of(TABLES["comparison_collectives"]),
+        (
+            *("collective", "dtype", "group_size", "message_mb", "found_in"),
+            *(*_TIMES, "target_count", "reference_count"),
+        ),
+        "target_ms",
+        "Communication by kind, element type, group size and message. The time of a collective "
+        "includes waiting for other ranks.",
+    ),
+}

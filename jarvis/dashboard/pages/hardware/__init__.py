@@ -1,0 +1,1 @@
+"""The *Hardware* page: GPUs and their peaks."""

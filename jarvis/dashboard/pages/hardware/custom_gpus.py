@@ -1,0 +1,194 @@
+"""GPUs of your own: described in a form or by a file, kept on this server, deletable."""
+
+import streamlit as st
+
+from jarvis.charts import peak_words
+from jarvis.dashboard.session.current_user import actor, missing_role, visitor
+from jarvis.dashboard.session.errors import say_refusal
+from jarvis.errors import HardwareError, JarvisError
+from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import decimal, tb_per_s, tflops_per_s
+from jarvis.server.actions import keep_hardware, not_yours, remove_hardware
+from jarvis.server.storage.custom_hardware import hardware_owners
+
+_GPU = "hardware_gpu"
+_OUTCOME, _UPLOADS = "_hardware_outcome", "_hardware_uploads"
+_NAME, _PRESET, _ALIAS = "_hardware_name", "_hardware_preset", "_hardware_alias"
+_BANDWIDTH, _MEMORY, _SOURCE = "_hardware_bandwidth", "_hardware_memory", "_hardware_source"
+
+
+def render(hardware: Hardware) -> None:
+    """The form, the upload, and what is kept already."""
+    st.subheader("GPUs of your own")
+    st.caption(
+        "They are kept on this server and can be chosen on the ingest page and with `--platform`. "
+        "What Jarvis describes stays as it is: another preset of such a GPU needs a name of its "
+        "own."
+    )
+    _say_outcome()
+    _kept(hardware)
+    if (missing := missing_role()) is not None:
+        st.caption(f"GPUs of your own cannot be described by you. {missing}")
+        return
+    with st.expander("Describe a GPU", icon=":material/edit_note:"):
+        _form()
+    with st.expander("Take a GPU from a file", icon=":material/upload_file:"):
+        _upload()
+
+
+def _say_outcome() -> None:
+    """How the last click ended, once."""
+    done, sentence = st.session_state.pop(_OUTCOME, (True, None))
+    if sentence is not None and done:
+        st.success(sentence, icon=":material/check_circle:")
+    elif sentence is not None:
+        st.error(sentence, icon=":material/error:")
+
+
+def _kept(hardware: Hardware) -> None:
+    own = [spec for spec in hardware if hardware.custom_file(spec) is not None]
+    owners = hardware_owners() if own else {}
+    for spec in own:
+        missing = missing_role() or not_yours(visitor(), spec, owners)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}", width="content")
+            st.button(
+                "Delete",
+                key=f"_hardware_delete_{spec.title}",
+                icon=":material/delete:",
+                type="tertiary",
+                on_click=_remove,
+                args=(spec,),
+                disabled=missing is not None,
+                help=missing or "Analyses that were made with it keep its figures.",
+            )
+
+
+def _figures(spec: HardwareSpec) -> str:
+    peaks = [f"{peak_words(c)} {tflops_per_s(p)}" for c, p in spec.max_achievable_tflops.items()]
+    parts = [f"{decimal(spec.memory_gb)} GB", tb_per_s(spec.tb_per_s), *peaks]
+    return " · ".join(parts)
+
+
+def _form() -> None:
+    with st.form("hardware_form", border=False):
+        left, right, bandwidth, memory = st.columns(4)
+        left.text_input("Name", key=_NAME, placeholder="X100")
+        right.text_input("Preset", key=_PRESET, placeholder=CUSTOM_PRESET)
+        bandwidth.number_input(
+            "Memory bandwidth (GB/s)",
+            min_value=0.0,
+            value=None,
+            format="%g",
+            key=_BANDWIDTH,
+            placeholder="3900",
+        )
+        memory.number_input(
+            "Memory (GB)", min_value=0.0, value=None, format="%g", key=_MEMORY, placeholder="96"
+        )
+        left, right = st.columns(2)
+        left.text_input("Source", key=_SOURCE, placeholder="datasheet, or how it was measured")
+        right.text_input(
+            "Name in traces",
+            key=_ALIAS,
+            placeholder="what the profiler calls it, where that differs",
+            help="A trace of a GPU with this name is judged against these figures.",
+        )
+        st.caption("Dense peaks in TFLOPS/s; leave out what is not known.")
+        for unit in UNITS:
+            with st.container(horizontal=True, gap="small"):
+                for precision in PRECISIONS:
+                    st.number_input(
+                        f"{precision} {unit}",
+                        min_value=0.0,
+                        value=None,
+                        format="%g",
+                        key=_peak_key(unit, precision),
+                        width=120,
+                    )
+        st.form_submit_button("Keep", icon=":material/save:", on_click=_keep_form)
+
+
+def _peak_key(unit: str, precision: str) -> str:
+    return f"_hardware_{unit}_{precision}"
+
+
+def _keep_form() -> None:
+    given = st.session_state
+    entry = {
+        "name": (given[_NAME] or "").strip(),
+        "preset": (given[_PRESET] or "").strip() or CUSTOM_PRESET,
+        "aliases": [alias] if (alias := (given[_ALIAS] or "").strip()) else [],
+        "mem_bw_gbps": given[_BANDWIDTH],
+        "memory_gb": given[_MEMORY],
+        "max_achievable_tflops": {
+            f"{unit}_{precision}": peak
+            for unit in UNITS
+            for precision in PRECISIONS
+            if (peak := given[_peak_key(unit, precision)]) is not None
+        },
+        "sources": {"default": (given[_SOURCE] or "").strip()},
+    }
+    labels = {
+        "name": "its name",
+        "mem_bw_gbps": "the memory bandwidth",
+        "memory_gb": "the memory",
+    }
+    missing = [label for key, label in labels.items() if not entry[key]]
+    missing += ["the source of the figures"] if not entry["sources"]["default"] else []
+    if missing:
+        st.session_state[_OUTCOME] = (False, f"Not kept: fill in {', '.join(missing)}.")
+        return
+    try:
+        _keep(HardwareSpec.parse(entry))
+    except HardwareError as error:
+        st.session_state[_OUTCOME] = (False, escape(str(error)))
+
+
+def _keep(spec: HardwareSpec) -> None:
+    """Keep a description and show its figures; a refusal becomes a sentence."""
+    try:
+        keep_hardware(actor(), spec)
+    except JarvisError as error:
+        st.session_state[_OUTCOME] = (False, escape(str(error)))
+        return
+    st.session_state[_GPU] = spec.title
+    st.session_state[_UPLOADS] = st.session_state.get(_UPLOADS, 0) + 1
+    st.session_state[_OUTCOME] = (
+        True,
+        f"{escape(spec.title)} is kept; its figures stand above, and it can be chosen now.",
+    )
+
+
+def _remove(spec: HardwareSpec) -> None:
+    try:
+        remove_hardware(actor(), spec)
+    except JarvisError as error:
+        st.session_state[_OUTCOME] = (False, escape(str(error)))
+        return
+    if st.session_state.get(_GPU) == spec.title:
+        del st.session_state[_GPU]
+    st.session_state[_OUTCOME] = (True, f"{escape(spec.title)} is deleted.")
+
+
+def _upload() -> None:
+    st.caption(
+        "An architecture description as TraceLens takes it: a JSON object with name, mem_bw_gbps, "
+        "memory_gb and max_achievable_tflops (matrix_bf16, vector_fp32 and so on)."
+    )
+    file = st.file_uploader(
+        "Architecture description",
+        type=["json"],
+        key=f"_hardware_upload_{st.session_state.get(_UPLOADS, 0)}",
+        max_upload_size=1,
+    )
+    if file is None:
+        return
+    try:
+        spec = HardwareSpec.parse_arch_json(file.getvalue(), file.name)
+    except HardwareError as error:
+        say_refusal(error)
+        return
+    st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}")
+    st.button("Keep this GPU", icon=":material/save:", on_click=_keep, args=(spec,))

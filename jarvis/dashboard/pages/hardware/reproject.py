@@ -1,0 +1,76 @@
+"""The open analysis against other hardware, from what it stores: an analysis of its own."""
+
+from functools import partial
+
+import streamlit as st
+
+from jarvis.dashboard.pages.hardware.page import open_analysis
+from jarvis.dashboard.session import links, navigation
+from jarvis.dashboard.session.current_user import ask_for_job, missing_role
+from jarvis.dashboard.session.state import Opened
+from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
+from jarvis.hardware import Hardware, HardwareSpec
+from jarvis.reports.markup import escape
+from jarvis.server.job_kinds import Reproject
+from jarvis.server.jobs import Job
+from jarvis.server.storage.catalogue import name_of
+
+_PAGE = "hardware"
+
+
+def render(spec: HardwareSpec, hardware: Hardware) -> None:
+    """Offer it for the chosen preset, and lead to what came of it."""
+    now = open_analysis()
+    if now is None:
+        st.caption("Open an analysis, and it can be judged against any of these GPUs.")
+        return
+    manifest = now.run.manifest
+    name = f"{escape(name_of(manifest))} ({now.id})"
+    if manifest.hardware == spec:
+        st.caption(
+            f"The open analysis, {name}, is judged against {escape(spec.title)}. Choose another "
+            "preset above to judge it against that one."
+        )
+        return
+    with st.container(border=True):
+        st.markdown(
+            f"**Judge {name} against {escape(spec.title)}.** The measured times stay what they "
+            "are; rooflines, efficiencies, findings and reports are worked out against these "
+            "figures, without reading the trace. That makes an analysis of its own."
+        )
+        if st.button(
+            f"Judge against {escape(spec.title)}",
+            type="primary",
+            icon=":material/speed:",
+            disabled=(missing := missing_role()) is not None,
+            help=missing,
+        ):
+            _ask(now, spec, hardware)
+        job = remembered_job(_PAGE)
+        if job is not None and job.parameters == _request(now, spec, hardware).new_job().parameters:
+            follow(job, partial(_outcome, spec.title))
+
+
+def _request(now: Opened, spec: HardwareSpec, hardware: Hardware) -> Reproject:
+    device = now.run.manifest.trace.device_name
+    return Reproject(now.id, *hardware.choice(spec, device))
+
+
+def _ask(now: Opened, spec: HardwareSpec, hardware: Hardware) -> None:
+    remember_job(_PAGE, ask_for_job(_request(now, spec, hardware)).id)
+
+
+def _outcome(title: str, job: Job) -> None:
+    """How it ended, and the way to the new analysis."""
+    if job.analysis_id is None:
+        return
+    if job.result.get("is_reused"):
+        st.info("This was done before; the kept analysis is as good.", icon=":material/history:")
+    else:
+        st.success(f"Judged anew in {took(job)}.", icon=":material/check_circle:")
+    navigation.link(
+        navigation.OVERVIEW,
+        f"Open the analysis against {escape(title)}",
+        icon=":material/dashboard:",
+        **{links.ANALYSIS: job.analysis_id},
+    )

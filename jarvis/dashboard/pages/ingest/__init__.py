@@ -1,0 +1,1 @@
+"""The *Ingest* page: upload or fetch a trace and analyze it."""

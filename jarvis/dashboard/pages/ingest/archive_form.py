@@ -1,0 +1,91 @@
+"""An analysis file of another server comes in, under its id."""
+
+import streamlit as st
+
+from jarvis.dashboard.session import links, navigation
+from jarvis.dashboard.session.current_user import ask_for_job, missing_role
+from jarvis.dashboard.session.errors import said_as_toast
+from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
+from jarvis.dashboard.widgets.upload import uploaded_file
+from jarvis.reports.markup import escape
+from jarvis.server.arrivals.uploads import Upload
+from jarvis.server.job_kinds import OutdatedJobError, request_of
+from jarvis.server.job_kinds.loads import Load
+from jarvis.server.jobs import Job
+from jarvis.workspace import archive_name
+
+PARAMETER = "archive_upload"
+ENDING = archive_name("")
+_PAGE = "archive"
+"""The form among those that remember a job."""
+
+
+def load_form() -> None:
+    """Choose an analysis file and load it by a job; show how far that is."""
+    with st.expander(f"Load an analysis file ({ENDING}) of another server"):
+        st.caption(
+            "As *Keep or remove* in the sidebar there, or `jarvis archive save`, writes it. The "
+            "analysis keeps its id, so links to it open the same pages here."
+        )
+        if (reason := missing_role()) is not None:
+            st.info(reason, icon=":material/lock:")
+            return
+        upload = uploaded_file(PARAMETER, (ENDING,))
+        if upload is None:
+            return
+        job = _job_of(upload)
+        st.button(
+            "Load the analysis",
+            key="archive_load",
+            icon=":material/unarchive:",
+            on_click=_load,
+            args=(upload,),
+            disabled=job is not None and job.is_active,
+        )
+        if job is not None:
+            follow(job, _outcome)
+
+
+def _load(upload: Upload) -> None:
+    assert upload.trace is not None
+    with said_as_toast():
+        remember_job(_PAGE, ask_for_job(Load(upload.trace)).id)
+
+
+def _job_of(upload: Upload) -> Job | None:
+    """The job of this page, where it loads this upload."""
+    job = remembered_job(_PAGE)
+    if job is None or upload.trace is None:
+        return None
+    try:
+        request = request_of(job.kind, job.parameters)
+    except OutdatedJobError:
+        request = None
+    if request == Load(upload.trace):
+        return job
+    remember_job(_PAGE, None)
+    return None
+
+
+def _outcome(job: Job) -> None:
+    """Say what was loaded, and link to it."""
+    if job.analysis_id is None:
+        return
+    if job.result.get("is_reused"):
+        st.info(
+            f"{escape(job.analysis_id)} is here already, with the same content.",
+            icon=":material/history:",
+        )
+    else:
+        st.success(f"{escape(job.analysis_id)} is loaded.", icon=":material/check_circle:")
+        if job.result.get("was_pinned"):
+            st.caption(
+                "It was pinned on the other server. Pin it here with *Keep or remove* in the "
+                "sidebar, if it must not be removed."
+            )
+    navigation.link(
+        navigation.OVERVIEW,
+        "Open the overview",
+        icon=":material/dashboard:",
+        **{links.ANALYSIS: job.analysis_id},
+    )

@@ -1,0 +1,299 @@
+"""The jobs page: what waits, runs and has ended, and one job in full."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlencode
+
+import polars as pl
+import streamlit as st
+
+from jarvis.dashboard.pages.ingest.trace_fetch import SOURCE
+from jarvis.dashboard.session import links, navigation
+from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.links import note_control, notice
+from jarvis.dashboard.session.polling import polled
+from jarvis.dashboard.widgets.controls import choice, keyed_choice
+from jarvis.dashboard.widgets.file_jobs import offer_file
+from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw
+from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
+from jarvis.dashboard.widgets.table import moment_column
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import MISSING
+from jarvis.server import claims, jobs
+from jarvis.server.actions import seen_job
+from jarvis.server.database import ACTIVE, JobKind, JobState, database
+from jarvis.server.jobs import Job, UnknownJobError
+from jarvis.wording import counted
+
+PAGE = "jobs"
+_ALL = "all"
+_STATES: dict[str, tuple[JobState, ...]] = {
+    _ALL: (),
+    "active": ACTIVE,
+    "done": (JobState.DONE,),
+    "failed": (JobState.FAILED,),
+    "cancelled": (JobState.CANCELLED,),
+}
+_KINDS = {
+    _ALL: "All kinds",
+    JobKind.ANALYZE: "Analyse",
+    JobKind.REPROJECT: "Judge against another GPU",
+    JobKind.COMPARE: "Compare",
+    JobKind.EXPORT: "Export",
+    JobKind.REPLAY: "Replay package",
+    JobKind.FETCH: "Fetch a trace",
+    JobKind.REMOTE: "Run on another machine",
+    JobKind.LOAD: "Load an analysis file",
+    JobKind.INSPECT: "Read a trace",
+}
+_MANY = 10
+"""With more jobs than this, they can be filtered by kind and owner."""
+
+_MARKS = {
+    JobState.QUEUED: "◷ waiting",
+    JobState.RUNNING: "▶ running",
+    JobState.DONE: "✓ done",
+    JobState.FAILED: "✕ failed",
+    JobState.CANCELLED: "⊘ cancelled",
+}
+_TABLE, _SHOWN, _CHOSEN, _IS_CLICK = "jobs_table", "_jobs_shown", "_jobs_chosen", "_jobs_click"
+_TABLE_ROWS, _TABLE_PX = 10, 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which jobs to list; all where nothing is given."""
+
+    states: tuple[JobState, ...] = ()
+    kinds: tuple[JobKind, ...] = ()
+    owner: str | None = None
+
+
+def render() -> None:
+    """Draw the page; while something waits or runs, again and again."""
+    engine = database()
+    by_state = jobs.counts(engine, visitor())
+    if not by_state:
+        st.info("No job yet. Analyse a trace, and its job stands here.", icon=":material/inbox:")
+        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        return
+    st.caption(_summary(by_state))
+    wanted = _filters(sum(by_state.values()))
+    of_these = jobs.counts(engine, visitor(), kinds=wanted.kinds, owner=wanted.owner)
+    states = wanted.states or of_these
+    count = sum(of_these.get(state, 0) for state in states)
+    number = page_number(PAGE, count, str(wanted), None)
+    _settle_chosen()
+    if any(by_state.get(state) for state in ACTIVE):
+        _live(wanted, number)
+    else:
+        _list_and_job(wanted, number)
+
+
+def _filters(count: int) -> _Wanted:
+    """Which jobs to list; by kind and owner where there are many."""
+    by_state, by_kind, by_owner = st.columns([3.4, 2, 2])
+    with by_state:
+        state = choice("jobs_state", "Show", list(_STATES), "Jobs in this state only.")
+    if count <= _MANY:
+        return _Wanted(_STATES[state])
+    with by_kind:
+        kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Jobs that do this only.")
+    kinds = () if kind == _ALL else (JobKind(kind),)
+    names = jobs.owners(database(), visitor())
+    if len(names) < 2:
+        return _Wanted(_STATES[state], kinds)
+    people = {_ALL: "Everybody", **{name: name for name in names}}
+    with by_owner:
+        owner = keyed_choice("jobs_owner", "Owner", people, _ALL, "Jobs of this person only.")
+    return _Wanted(_STATES[state], kinds, None if owner == _ALL else owner)
+
+
+@polled(2 * POLL_S)
+def _live(wanted: _Wanted, number: int) -> None:
+    if not any(jobs.counts(database(), visitor()).get(state) for state in ACTIVE):
+        st.rerun()
+    _list_and_job(wanted, number)
+
+
+def _list_and_job(wanted: _Wanted, number: int) -> None:
+    engine = database()
+    chosen: str | None = st.session_state.get(_CHOSEN)
+    if st.session_state.pop(_IS_CLICK, False):
+        _choose(chosen)  # the browser hears of it here, not from a callback
+    offset = (number - 1) * PAGE_ROWS
+    listed = jobs.recent(
+        engine,
+        states=wanted.states,
+        kinds=wanted.kinds,
+        owner=wanted.owner,
+        person=visitor(),
+        limit=PAGE_ROWS,
+        offset=offset,
+    )
+    if listed:
+        _table(listed, chosen, claims.waiting(engine))
+    else:
+        st.caption("No job is like this: show all of them.")
+    if chosen is None:
+        if listed:
+            st.caption("Select a row to see its steps and log, to cancel or to retry it.")
+        return
+    job = seen_job(engine, visitor(), chosen)
+    with st.container(border=True):
+        st.markdown(f"**{escape(job.title)}** · {_MARKS[job.state]}")
+        st.caption(_about(job))
+        draw(job, _ended)
+
+
+def _summary(by_state: dict[JobState, int]) -> str:
+    active = {state: by_state[state] for state in ACTIVE if by_state.get(state)}
+    if not active:
+        return "Nothing runs and nothing waits."
+    parts = [f"{count} {_MARKS[state].split()[1]}" for state, count in active.items()]
+    return f"{' · '.join(parts)}. This page follows them by itself."
+
+
+def _settle_chosen() -> None:
+    """Choose the job of the link, or the one of the selected row."""
+    selected = st.session_state.get(_CHOSEN)
+    is_click = st.session_state.get(_IS_CLICK, False)
+    job_id = selected if is_click else st.query_params.get(JOB) or selected
+    if job_id is None:
+        return
+    try:
+        seen_job(database(), visitor(), job_id)
+    except UnknownJobError as error:
+        notice(str(error))
+        _choose(None)
+        return
+    _choose(job_id)
+    note_control(JOB, job_id)
+
+
+def _choose(job_id: str | None) -> None:
+    st.session_state[_CHOSEN] = job_id
+    if job_id is None:
+        st.query_params.pop(JOB, None)
+    else:
+        st.query_params[JOB] = job_id
+
+
+def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
+    ids = [job.id for job in listed]
+    st.session_state[_SHOWN] = ids
+    places = [ids.index(chosen)] if chosen in ids else []
+    # The rows move as jobs come and end; the selection stays with its job.
+    st.session_state[_TABLE] = {"selection": {"rows": places, "columns": [], "cells": []}}
+    config = st.column_config
+    st.dataframe(
+        pl.DataFrame([_row(job, queue) for job in listed], schema=_SCHEMA, orient="row"),
+        key=_TABLE,
+        on_select=_row_selected,
+        selection_mode="single-row",
+        hide_index=True,
+        height=_TABLE_PX if len(listed) > _TABLE_ROWS else "auto",
+        column_config={
+            "state": config.TextColumn("State", width=95, help="How far it is, or how it ended"),
+            "title": config.TextColumn("Job", help="What it does"),
+            "percent": config.ProgressColumn(
+                "Progress (%)",
+                min_value=0,
+                max_value=100,
+                format="%d",
+                width=105,
+                help="Steps that are done, and the part of the file that is read",
+            ),
+            "step": config.TextColumn(
+                "Step", help="What it does now, or did last; of one that waits, its place"
+            ),
+            "open": config.LinkColumn(
+                "Analysis", display_text="open", width=70, help="What it made, in a new tab"
+            ),
+            "created": moment_column("Asked for", "When it came into the queue"),
+            "elapsed_s": config.NumberColumn(
+                "Took (s)", format="%.1f", width=70, help="From its start to its end, or until now"
+            ),
+            "owner": config.TextColumn("Owner", help="Who asked for it, where that is known"),
+            "id": config.TextColumn("Id", help="Stands in its link"),
+        },
+        placeholder=MISSING,
+        alt="Jobs of this server with state, progress, times and owner",
+    )
+
+
+_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "state": pl.String,
+    "title": pl.String,
+    "percent": pl.Int64,
+    "step": pl.String,
+    "open": pl.String,
+    "created": pl.Datetime("us", "UTC"),
+    "elapsed_s": pl.Float64,
+    "owner": pl.String,
+    "id": pl.String,
+}
+
+
+def _row(job: Job, queue: list[str]) -> tuple[str | float | datetime | None, ...]:
+    overview = None
+    if job.analysis_id is not None:
+        overview = f"{navigation.OVERVIEW}?{urlencode({links.ANALYSIS: job.analysis_id})}"
+    return (
+        _MARKS[job.state],
+        job.title,
+        int(job.percent),
+        _step(job, queue),
+        overview,
+        job.created,
+        job.elapsed_s,
+        job.owner,
+        job.id,
+    )
+
+
+def _step(job: Job, queue: list[str]) -> str | None:
+    """What it does now or did last; of a job that waits, its place among those."""
+    if job.state is JobState.DONE:
+        return None
+    if job.id in queue:
+        return f"place {queue.index(job.id) + 1} in the queue"
+    return job.step
+
+
+def _row_selected() -> None:
+    """A click on a row of the table: another row, or the same one to let go of it."""
+    rows = st.session_state[_TABLE]["selection"]["rows"]
+    st.session_state[_CHOSEN] = st.session_state[_SHOWN][rows[0]] if rows else None
+    st.session_state[_IS_CLICK] = True
+
+
+def _about(job: Job) -> str:
+    parts = [f"asked for {job.created:%Y-%m-%d %H:%M:%S} UTC"]
+    if job.owner:
+        parts.append(f"by {escape(job.owner)}")
+    if job.attempts:
+        parts.append(counted(job.attempts, "start"))
+    return " · ".join([*parts, f"id {job.id}"])
+
+
+def _ended(job: Job) -> None:
+    """Where a job that is done leads."""
+    if job.result.get("is_reused"):
+        st.info("This was made before; the kept analysis is as good.", icon=":material/history:")
+    offer_file(job)
+    if "trace" in job.result:
+        navigation.link(
+            navigation.INGEST,
+            "Go on with the trace",
+            icon=":material/upload_file:",
+            ingest_source=SOURCE,
+            ingest_fetch_job=job.id,
+        )
+    if job.analysis_id is not None:
+        navigation.link(
+            navigation.OVERVIEW,
+            "Open the overview",
+            icon=":material/dashboard:",
+            **{links.ANALYSIS: job.analysis_id},
+        )

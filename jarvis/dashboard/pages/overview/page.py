@@ -1,0 +1,161 @@
+"""The upper half of the overview: key figures, where the time goes, what could be saved."""
+
+from collections.abc import Mapping
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.analyses.wording import counted
+from jarvis.dashboard.pages.overview.waterfall import projected_savings, waterfall_card
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.controls import target_slider
+from jarvis.dashboard.widgets.elements import drawn, figure
+from jarvis.dashboard.widgets.projection import operation_columns
+from jarvis.impact import share_pct
+from jarvis.perf_report import Totals
+from jarvis.reports.figures import Saving, category_times, gpu_time_parts, total_ms
+from jarvis.reports.health import health_of
+from jarvis.reports.quantities import milliseconds, percent
+from jarvis.reports.ranking import recommendations
+from jarvis.trace_health import Fact
+
+PAGE = "overview"
+
+
+def controls() -> int:
+    """The target efficiency of this page."""
+    with st.container(border=True):
+        place, _ = st.columns([3, 4])
+        with place:
+            return target_slider(PAGE)
+
+
+def summary(now: Opened, target_pct: int) -> None:
+    """Key figures, the bar of GPU time, the categories, and the waterfall of savings."""
+    found = projected_savings(now.run, target_pct)
+    _figures(now, found)
+    _gpu_time(now.run.manifest.totals)
+    categories, waterfall = st.columns(2)
+    with categories:
+        _categories(now, target_pct)
+    with waterfall:
+        waterfall_card(now.run, found)
+
+
+def _figures(now: Opened, found: list[Saving]) -> None:
+    """Six cards: how long a step is, how it divides, what could be saved, where to begin."""
+    totals = now.run.manifest.totals
+    saved_ms = total_ms(found)
+    places = st.columns([1, 1, 1.05, 1, 1, 1.15])
+    with places[0]:
+        _time(totals, {fact.key: fact for fact in health_of(now.run)})
+    with places[1]:
+        figure(
+            "GPU busy",
+            percent(totals.busy_pct),
+            f"compute {percent(totals.compute_pct)}",
+            help_text="Time in which any kernel, copy or fill runs, in percent of GPU time; below, "
+            "the time in which compute runs.",
+        )
+    with places[2]:
+        figure(
+            "Exposed comm.",
+            percent(totals.exposed_comm_pct),
+            milliseconds(totals.exposed_comm_time_ms),
+            help_text="Communication during which no compute runs, in percent of GPU time.",
+        )
+    with places[3]:
+        figure(
+            "Idle",
+            percent(totals.idle_pct),
+            milliseconds(totals.idle_time_ms),
+            help_text="Time in which the GPU does nothing, in percent of GPU time.",
+        )
+    with places[4]:
+        figure(
+            "Saving",
+            milliseconds(saved_ms),
+            f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU",
+            help_text="Projected: what the findings would save together at the target efficiency. "
+            "Middle estimates, no time counted twice, as in the waterfall below.",
+        )
+    with places[5].container(border=True, height="stretch", gap="xsmall"):
+        _bottleneck(now)
+
+
+def _time(totals: Totals, facts: Mapping[str, Fact]) -> None:
+    """The time of a step where steps are marked, else that of the whole recording's GPU work."""
+    meaning = "GPU time runs from the first GPU start to the last GPU end of work that host calls "
+    meaning += "of the trace launched."
+    if span := facts.get("gpu_span_all"):
+        meaning += f" With all other GPU work it is {milliseconds(span.value)}."
+    gpu_ms = milliseconds(totals.total_time_ms)
+    step = facts.get("step_time")
+    if step is None:
+        figure("GPU time", gpu_ms, "no steps", help_text=f"{meaning} The trace marks no steps.")
+        return
+    steps = counted(int(facts["steps"].value or 0), "step")
+    figure(
+        "Step time",
+        milliseconds(step.value),
+        f"GPU {gpu_ms}",
+        help_text="Length of a profiler step on the host, the median where there are more; here "
+        f"{steps}. Below, the GPU time of the recording. {meaning}",
+    )
+
+
+def _bottleneck(now: Opened) -> None:
+    st.markdown("Top bottleneck", help="What the most urgent finding is about.")
+    worst = next(iter(recommendations(now.run)), None)
+    if worst is None:
+        st.caption("No finding.")
+        return
+    title = worst.result.title
+    navigation.link(worst.finding.category, f"**{title}**")
+    st.caption(worst.title)
+
+
+def _gpu_time(totals: Totals) -> None:
+    parts = gpu_time_parts(totals)
+    with st.container(border=True):
+        if not totals.total_time_ms:
+            st.markdown("**No GPU time**: the trace holds no GPU work")
+            return
+        shares = [
+            f"{part} {percent(share)}" for part, share in parts["part", "percent"].iter_rows()
+        ]
+        largest = parts.sort("time_ms", descending=True).row(0, named=True)
+        st.markdown(
+            f"**{largest['part'].capitalize()} takes {percent(largest['percent'])}** of "
+            f"{milliseconds(totals.total_time_ms)} GPU time",
+            help="Each moment counts once: as compute where any runs, else as communication, else "
+            "as a copy, else as idle.",
+        )
+        labelled = parts.with_columns(part=pl.Series(shares))
+        st.altair_chart(charts.parts_of_time(labelled, palette()), alt="Parts of GPU time")
+
+
+def _categories(now: Opened, target_pct: int) -> None:
+    rows = category_times(now.run, target_pct).filter(pl.col("gpu_time_ms") > 0)
+    with st.container(border=True, height="stretch"):
+        if rows.is_empty():
+            st.markdown("**No category has GPU time**: no operation launched GPU work")
+            return
+        first = rows.row(0, named=True)
+        share = share_pct(first["gpu_time_ms"], float(rows["gpu_time_ms"].sum()))
+        projection = (
+            f"at {target_pct}% of the roofline all categories would save "
+            f"{milliseconds(float(rows['saved_ms'].sum()))}"
+            if rows["is_judged"].any()
+            else "no efficiency is known, so no saving"
+        )
+        st.markdown(
+            f"**{first['title']} takes {percent(share)} of kernel time** · {projection}",
+            help="Kernel time of each category, and strong what its operations below the target "
+            "would save if they reached it. Findings about idle time, communication and fusion are "
+            "not in it, and small operations that are no finding are.",
+        )
+        drawing = charts.categories(rows, operation_columns(), palette())
+        drawn(drawing, "Kernel time and saving of each category")

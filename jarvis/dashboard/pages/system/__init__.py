@@ -1,0 +1,1 @@
+"""The system pages: multi-kernel, CPU and idle time, kernel fusion."""

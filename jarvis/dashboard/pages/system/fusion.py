@@ -1,0 +1,132 @@
+"""What the page on kernel fusion shows above its findings: the chains and their steps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.analyses.base import Analysis
+from jarvis.analyses.wording import counted
+from jarvis.dashboard.session.state import Opened
+from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.table import small_table
+from jarvis.findings import AnalysisResult
+from jarvis.impact import disjoint_saving_ms, share_pct
+from jarvis.reports.quantities import count, milliseconds, percent
+from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+
+_STEPS_OF = 5
+"""Chains whose steps the page lists."""
+
+_ESTIMATE = (
+    Column("time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of all instances"),
+    Column("fused_ms", "Fused (ms)", NUMBER, "ms", ",.3f", "roofline time of one kernel instead"),
+    Column(
+        "saved_ms",
+        "Saving (ms)",
+        NUMBER,
+        "ms",
+        ",.3f",
+        "at best, with the fused kernel at its peak",
+    ),
+    Column("confidence", "Confidence", TEXT, meaning="how much speaks for one kernel doing it all"),
+    Column("verdict", "Finding", TEXT, meaning="whether it takes enough time to be a finding"),
+)
+_CHAIN_COLUMNS = (
+    "chain",
+    "scope_name",
+    "product_name",
+    "steps",
+    "instance_count",
+    *(column.name for column in _ESTIMATE),
+    "scope_kind",
+    "kernel_count",
+    "input_dims",
+)
+_STEP_COLUMNS = ("position", "name", "kernel_time_us", "calls", "input_dims", "bytes", "kernel")
+_STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
+_WIDTHS = {
+    "chain": 55,
+    "scope_name": 140,
+    "steps": 190,
+    "instance_count": 80,
+    "time_ms": 100,
+    "fused_ms": 80,
+    "saved_ms": 90,
+    "confidence": 85,
+    "input_dims": 200,
+    "kernel": 320,
+    "name": 120,
+}
+
+
+def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+    """Figures, the table of chains, and the steps of the heaviest ones."""
+    found = now.run.table("fusion_chains")
+    if found.is_empty():
+        st.info("No operators that one kernel could replace stand next to each other here.")
+        return
+    candidates: list[Mapping[str, Any]] = result.metrics["candidates"]  # type: ignore[assignment]
+    _figures(now, result, candidates)
+    chains = found.with_columns(
+        steps=pl.col("step_names")
+        .list.eval(pl.element().str.replace("^aten::", ""))
+        .list.join(" "),
+        time_ms=pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64),
+        fused_ms=pl.Series([c["fused_time_ms"] for c in candidates], dtype=pl.Float64),
+        saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64),
+        confidence=pl.Series([c["confidence"] for c in candidates]),
+        verdict=pl.Series(["yes" if c["is_worth_fusing"] else "too small" for c in candidates]),
+    )
+    with st.container(border=True):
+        first = candidates[0]
+        st.markdown(
+            f"**{first['phrase']} is the heaviest chain**: "
+            f"{milliseconds(first['time_ms'])} in {counted(first['instance_count'], 'instance')}",
+            help="A chain is neighbouring operators that one kernel could replace.",
+        )
+        columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
+        small_table(chains, columns, "Chains of operators", _CHAIN_COLUMNS, _WIDTHS)
+    _steps(now, candidates)
+
+
+def _figures(now: Opened, result: AnalysisResult, candidates: list[Mapping[str, Any]]) -> None:
+    totals = now.run.manifest.totals
+    worth = [c for c in candidates if c["is_worth_fusing"]]
+    time_ms = sum(c["time_ms"] for c in worth)
+    saved_ms = disjoint_saving_ms(result.findings, totals.total_time_ms)
+    cards = st.columns(3)
+    with cards[0]:
+        figure(
+            "Chains worth fusing",
+            count(len(worth)),
+            f"of {count(len(candidates))} found",
+            help_text="Chains whose saving at best passes the thresholds of the check.",
+        )
+    with cards[1]:
+        figure(
+            "GPU time in them",
+            milliseconds(time_ms),
+            f"{percent(share_pct(time_ms, totals.compute_time_ms))} of compute",
+            help_text="The time of all instances of these chains, added up.",
+        )
+    with cards[2]:
+        figure(
+            "Fusing them saves",
+            milliseconds(saved_ms) if any(f.impact for f in result.findings) else "not estimated",
+            f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU time",
+            help_text="Middle estimates added up, no time counted twice.",
+        )
+
+
+def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
+    steps = now.run.table("fusion_steps")
+    columns = charts.columns_of(TABLES["fusion_steps"])
+    worth = [(i, c) for i, c in enumerate(candidates, start=1) if c["is_worth_fusing"]]
+    for chain, candidate in worth[:_STEPS_OF]:
+        phrase = candidate["phrase"]
+        with st.expander(f"Steps of {phrase}"):
+            mine = steps.filter(chain=chain)
+            small_table(mine, columns, f"Steps of {phrase}", _STEP_COLUMNS, _WIDTHS)

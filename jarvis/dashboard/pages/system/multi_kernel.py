@@ -1,0 +1,149 @@
+"""What the page on communication and copies shows above its findings."""
+
+import polars as pl
+import streamlit as st
+from pydantic import JsonValue
+
+from jarvis import charts
+from jarvis.analyses.base import Analysis
+from jarvis.analyses.window import timeline_window
+from jarvis.analyses.wording import counted
+from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.other_tools import why_another_tool
+from jarvis.dashboard.widgets.severity_card import facts_of, grade_card
+from jarvis.dashboard.widgets.table import small_table
+from jarvis.findings import AnalysisResult
+from jarvis.impact import share_pct
+from jarvis.perf_report import Totals
+from jarvis.perf_report.other_definitions import Quantity
+from jarvis.reports.quantities import milliseconds, percent
+from jarvis.run import Run
+from jarvis.schemas import TABLES
+
+_LONGEST = 10
+_COLLECTIVE_COLUMNS = (
+    "name",
+    "collective",
+    "dur_us",
+    "message_mb",
+    "dtype",
+    "group",
+    "group_size",
+    "stream",
+)
+
+
+def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+    """Grades, what of communication and copies is hidden, and the longest kernels of both."""
+    totals = now.run.manifest.totals
+    _grades(totals, result)
+    copies = now.run.table("memory_copies")
+    if totals.total_comm_time_ms == 0 and copies.is_empty():
+        with st.container(border=True):
+            st.caption("The trace holds no communication and no memory copies.")
+        return
+    left, right = st.columns(2)
+    with left.container(border=True, height="stretch"):
+        _communication(totals)
+    with right.container(border=True, height="stretch"):
+        _copies(copies)
+    if not copies.is_empty():
+        with st.container(border=True):
+            st.markdown("**Copies by direction**")
+            columns = charts.columns_of(TABLES["memory_copies"])
+            small_table(copies, columns, "Copies by direction")
+    _longest(now.run)
+    quantities = (Quantity.COMMUNICATION, Quantity.HIDDEN)
+    if totals.total_comm_time_ms > 0:
+        why_another_tool(now, analysis.key, quantities)
+
+
+def _grades(totals: Totals, result: AnalysisResult) -> None:
+    overlap = result.metrics["overlap_assessment"]
+    cards = st.columns(3)
+    with cards[0]:
+        grade_card(
+            "Exposed communication",
+            percent(totals.exposed_comm_pct),
+            result.metrics["nccl_blocking_assessment"],
+            "Time in which communication runs and no compute does, in percent of GPU time.",
+        )
+    with cards[1]:
+        grade_card(
+            "Hidden communication",
+            _share(overlap),
+            overlap,
+            "Communication time in which compute runs too, in percent of communication time.",
+        )
+    with cards[2]:
+        grade_card(
+            "Memory copies",
+            milliseconds(totals.total_memcpy_time_ms),
+            result.metrics["memcpy_assessment"],
+            "Time in which any copy runs, hidden or not.",
+        )
+
+
+def _share(overlap: JsonValue) -> str:
+    value = facts_of(overlap).get("overlap_percent")
+    return "not available" if value is None else percent(value)
+
+
+def _communication(totals: Totals) -> None:
+    whole_ms, exposed_ms = totals.total_comm_time_ms, totals.exposed_comm_time_ms
+    if not whole_ms:
+        st.markdown("**No communication** in this trace")
+        return
+    st.markdown(
+        f"**{percent(share_pct(exposed_ms, whole_ms))} of communication is exposed**: "
+        f"{milliseconds(exposed_ms)} in which no compute runs",
+        help="Hidden is communication beside which compute runs.",
+    )
+    parts = {"hidden": whole_ms - exposed_ms, "exposed": exposed_ms}
+    rows = [("Communication", part, time_ms) for part, time_ms in parts.items()]
+    _exposure(pl.DataFrame(rows, schema=_EXPOSURE, orient="row"), "communication")
+
+
+def _copies(copies: pl.DataFrame) -> None:
+    if copies.is_empty():
+        st.markdown("**No memory copies** in this trace")
+        return
+    first = copies.row(0, named=True)
+    st.markdown(
+        f"**{first['direction']} copies take {milliseconds(first['total_time_us'] / 1000)}**, "
+        f"{milliseconds(first['exposed_time_us'] / 1000)} of it exposed, in "
+        f"{counted(first['count'], 'copy')}",
+        help="H2D is host to device, D2H device to host, D2D within the device. Hidden is a copy "
+        "beside which compute or communication runs.",
+    )
+    hidden = pl.max_horizontal(pl.col("total_time_us") - pl.col("exposed_time_us"), pl.lit(0.0))
+    rows = pl.concat(
+        copies.select(kind="direction", part=pl.lit(part), time_ms=time_us / 1000)
+        for part, time_us in (("hidden", hidden), ("exposed", pl.col("exposed_time_us")))
+    )
+    _exposure(rows, "copies of each direction")
+
+
+_EXPOSURE = {"kind": pl.String, "part": pl.String, "time_ms": pl.Float64}
+
+
+def _exposure(rows: pl.DataFrame, what: str) -> None:
+    st.altair_chart(charts.exposure(rows, palette()), alt=f"Hidden and exposed time of {what}")
+
+
+def _longest(run: Run) -> None:
+    """The longest communication kernels of the timeline."""
+    in_timeline = timeline_window(run.table("gpu_work")).select("uid")
+    kernels = run.table("collectives").join(in_timeline, on="uid", how="semi")
+    if kernels.is_empty():
+        return
+    longest = kernels.sort("dur_us", "uid", descending=[True, False]).head(_LONGEST)
+    share = share_pct(float(longest["dur_us"].sum()), float(kernels["dur_us"].sum()))
+    with st.container(border=True):
+        st.markdown(
+            f"**The longest {longest.height} of {counted(kernels.height, 'communication kernel')}**"
+            f" take {percent(share)} of their time",
+            help="The time of a communication kernel includes waiting for other ranks.",
+        )
+        columns = charts.columns_of(TABLES["collectives"])
+        small_table(longest, columns, "The longest communication kernels", _COLLECTIVE_COLUMNS)

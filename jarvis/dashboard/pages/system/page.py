@@ -1,0 +1,98 @@
+"""The page of a system analysis: grades, what the GPU waited for, and the findings."""
+
+from collections.abc import Callable, Mapping
+
+import streamlit as st
+
+from jarvis import charts
+from jarvis.analyses.base import Analysis, Target
+from jarvis.dashboard.isolation import isolated
+from jarvis.dashboard.pages.system.cpu_idle import cpu_idle_section
+from jarvis.dashboard.pages.system.fusion import fusion_section
+from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
+from jarvis.dashboard.session.state import Opened, opened
+from jarvis.dashboard.widgets.controls import percent_slider
+from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.finding_cards import finding_cards
+from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.panels import panel_chart
+from jarvis.dashboard.widgets.projection import recovered
+from jarvis.dashboard.widgets.unavailable import is_absent
+from jarvis.findings import AnalysisResult, Status
+from jarvis.impact import share_pct
+from jarvis.perf_report import Totals
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import milliseconds, percent
+from jarvis.schemas import TABLES
+
+
+def render(analysis: Analysis) -> None:
+    """Draw the page of ``analysis`` for the open run."""
+    now = opened()
+    page_head(analysis.title, analysis.icon, now, analysis.tier)
+    result = now.run.results.get(analysis.key)
+    if result is None or result.status is Status.NO_DATA:
+        if not is_absent(now.run, analysis.needs):
+            st.info("This run has nothing for this page: the trace holds no GPU timeline.")
+        return
+    if result.status is Status.ERROR:
+        st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")
+        return
+    target_pct = _target_card(analysis, result, now.run.manifest.totals)
+    _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
+    st.subheader("Findings")
+    finding_cards(
+        result.findings,
+        lambda finding: recovered(finding, analysis.target, target_pct, now.run.manifest.totals),
+    )
+
+
+def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> float:
+    """The slider of the page and what reaching it would recover; the target in percent."""
+    page, target = analysis.key, analysis.target
+    if target is None:
+        return 0.0
+    with st.container(border=True):
+        slider, recovery = st.columns([3, 2], vertical_alignment="center")
+        with slider:
+            pct = percent_slider(f"{page}_target", target.label, target.default_pct, target.meaning)
+        saved_ms = _recoverable_ms(result, target, totals, pct)
+        with recovery:
+            figure(
+                f"Recovered at {pct}%",
+                milliseconds(saved_ms),
+                f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU time",
+                help_text="What reaching the target would save, measured in the trace.",
+            )
+    return pct
+
+
+def _recoverable_ms(result: AnalysisResult, target: Target, totals: Totals, pct: float) -> float:
+    """What the target recovers, as the finding has it that follows the slider, if there is one."""
+    impacts = (
+        recovered(finding, target, pct, totals)
+        for finding in result.findings
+        if finding.check == target.check
+    )
+    found = next((impact for impact in impacts if impact is not None), None)
+    return target.recovered_ms(totals, pct) if found is None else found.saved_ms.mid
+
+
+def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
+    """What an analysis without a section of its own here declares."""
+    if not analysis.panels:
+        return
+    for number, (place, panel) in enumerate(
+        zip(st.columns(len(analysis.panels), border=True), analysis.panels, strict=True)
+    ):
+        with place, isolated(panel.title):
+            rows, columns = now.run.table(panel.source), charts.columns_of(TABLES[panel.source])
+            key = f"{analysis.key}_panel_{number}"
+            panel_chart(panel, rows, columns, now.run.target_pct, key)
+
+
+_SECTIONS: Mapping[str, Callable[[Analysis, Opened, AnalysisResult], None]] = {
+    "multi_kernel": multi_kernel_section,
+    "cpu_idle": cpu_idle_section,
+    "kernel_fusion": fusion_section,
+}

@@ -1,0 +1,125 @@
+"""The event that is selected on the timeline: from a click, a table or the URL; its details."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from jarvis.dashboard.pages.timeline.window import parameters_around
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.dashboard.session.state import opened
+from jarvis.reports.markup import code, escape
+from jarvis.reports.quantities import MISSING, byte_size, microseconds
+from jarvis.run.timeline import HOST_LABELS, Timeline, Window
+
+EVENT = "timeline_event"
+"""URL parameter: the uid of the selected GPU event or host call."""
+
+
+def choose(uid: int) -> None:
+    """Select an event from the next run of the page on."""
+    st.query_params[EVENT] = str(uid)
+
+
+def chosen(timeline: Timeline) -> int | None:
+    """The uid that the URL selects; one that the run does not have is taken out with a word."""
+
+    def is_known(value: str) -> bool:
+        return value.isdecimal() and len(value) < 19 and timeline.event(int(value)) is not None
+
+    check_parameter(EVENT, is_known, "no event")
+    given = st.query_params.get(EVENT)
+    if given is None or not is_known(given):
+        st.query_params.pop(EVENT, None)
+        return None
+    note_control(EVENT, given)
+    return int(given)
+
+
+def forget() -> None:
+    """Select nothing."""
+    st.query_params.pop(EVENT, None)
+
+
+def details(timeline: Timeline, recording: Window, uid: int) -> None:
+    """What is known about the selected event, with links to its operation and its launch."""
+    event = timeline.event(uid)
+    if event is None:
+        return
+    is_gpu = "track" in event
+    with st.container(border=True):
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            kind = event["what"] if is_gpu else HOST_LABELS[event["kind"]]
+            st.markdown(f"**Selected: {escape(kind)}** · {microseconds(event['dur_ns'] / 1e3)}")
+            st.button("Close", icon=":material/close:", type="tertiary", on_click=forget)
+        st.code(event["name"], language=None, wrap_lines=True)
+        facts = _gpu_facts(event) if is_gpu else _host_facts(event, timeline)
+        start_ms = (event["ts_ns"] - recording.start_ns) / 1e6
+        st.caption(" · ".join([f"starts at {start_ms:,.4f} ms", *facts]))
+        with st.container(horizontal=True):
+            if is_gpu:
+                _operation_link(event)
+                _launch_link(timeline, recording, event)
+
+
+def example_link(timeline: Timeline, operation: Mapping[str, Any]) -> None:
+    """From a row of the operations table to its example call on the timeline."""
+    events = timeline.example(operation["uid"], operation["launcher_uids"] or ())
+    recording = timeline.recording
+    if events.is_empty() or recording is None:
+        return
+    ends = events["ts_ns"] + events["dur_ns"]
+    longest = events.sort("dur_ns", "uid", descending=[True, False])
+    navigation.link(
+        navigation.TIMELINE,
+        "An example call on the timeline",
+        icon=":material/view_timeline:",
+        **parameters_around(recording, int(events["ts_ns"][0]), int(ends.max())),  # type: ignore[arg-type]
+        **{EVENT: str(longest["uid"][0])},
+    )
+
+
+def _gpu_facts(event: dict[str, Any]) -> list[str]:
+    facts = [event["track"]]
+    if event["bytes"] is not None:
+        facts.append(f"{byte_size(event['bytes'])} {escape(event['direction'] or '')}")
+    facts.append(f"launched by {code(event['launcher_name'] or MISSING)}")
+    if event["operation"] is not None:
+        facts.append(f"operation {code(event['operation'])} {escape(event['input_dims'] or '')}")
+    if not event["is_counted"]:
+        facts.append("no launch of it is recorded, so the GPU timeline does not count it")
+    return facts
+
+
+def _host_facts(event: dict[str, Any], timeline: Timeline) -> list[str]:
+    name = timeline.thread_label(event["thread"])
+    return [escape(text) for text in (name, event["input_dims"]) if text]
+
+
+def _operation_link(event: dict[str, Any]) -> None:
+    """To the row of its operation on the page of its category."""
+    analysis = opened().run.analyses.get(event["category"] or "")
+    if analysis is not None:
+        navigation.link(
+            analysis.key,
+            f"Its operation on the page {analysis.title}",
+            icon=":material/table_rows:",
+            **{f"{analysis.key}_op": str(event["operation_uid"])},
+        )
+
+
+def _launch_link(timeline: Timeline, recording: Window, event: dict[str, Any]) -> None:
+    """To a window that holds the call which launched it, where that call is kept."""
+    launch = None if event["launch_uid"] is None else timeline.event(event["launch_uid"])
+    if launch is None:
+        return
+    lead_us = (event["ts_ns"] - launch["ts_ns"]) / 1e3
+    start, end = min(launch["ts_ns"], event["ts_ns"]), event["ts_ns"] + event["dur_ns"]
+    navigation.link(
+        navigation.TIMELINE,
+        f"From its launch on, {microseconds(lead_us)} earlier",
+        icon=":material/arrow_back:",
+        **parameters_around(recording, start, end),
+        **{EVENT: str(event["uid"])},
+    )

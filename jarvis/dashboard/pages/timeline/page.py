@@ -1,0 +1,245 @@
+"""The timeline: GPU lanes over host lanes, the gaps between, and one selected event."""
+
+from collections.abc import Mapping
+
+import polars as pl
+import streamlit as st
+
+from jarvis.analyses.system.cpu_idle.wording import CAUSES
+from jarvis.analyses.wording import counted
+from jarvis.charts import Palette, TimelineRow
+from jarvis.dashboard.pages.timeline import event
+from jarvis.dashboard.pages.timeline.tables import events_card, gaps_card
+from jarvis.dashboard.pages.timeline.view import View
+from jarvis.dashboard.pages.timeline.window import window_controls
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.state import Opened, palette, timeline_of
+from jarvis.dashboard.widgets.controls import choice, whole_number
+from jarvis.dashboard.widgets.unavailable import is_absent
+from jarvis.perf_report.host_timeline import HostCall
+from jarvis.perf_report.work import COMMUNICATION, COPY
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import count, microseconds, percent
+from jarvis.run.timeline import (
+    HOST_LABELS,
+    IDLE,
+    KINDS,
+    NOT_LINKED,
+    OTHER_WORK,
+    HostSlices,
+    Timeline,
+)
+
+_HOST_CHOICES: Mapping[str, tuple[HostCall, ...]] = {
+    "operators": (HostCall.ANNOTATION, HostCall.OPERATOR, HostCall.RUNTIME),
+    "python": (HostCall.ANNOTATION, HostCall.PYTHON),
+    "all": tuple(HostCall),
+}
+
+
+def render(now: Opened) -> None:
+    """Draw the page for the open run."""
+    if is_absent(now.run, ("gpu_work", "host_threads")):
+        return
+    timeline = timeline_of(now)
+    recording = timeline.recording
+    if recording is None:
+        st.info("The trace holds neither GPU work nor host calls, so there is nothing to draw.")
+        navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+        return
+    with st.container(border=True):
+        fields = st.container(horizontal=True, vertical_alignment="bottom")
+        window = window_controls(recording, fields, st.container(horizontal=True))
+        with fields:
+            kinds, threads, depth = _host_controls()
+    page = View(timeline, recording, window)
+    selected = event.chosen(timeline)
+    _gpu_card(page, selected)
+    _host_card(page, kinds, threads, depth, selected)
+    if selected is not None:
+        event.details(timeline, recording, selected)
+    gaps_card(page)
+    events_card(page)
+
+
+def _host_controls() -> tuple[tuple[HostCall, ...], int, int]:
+    """Which host calls, how many threads, and how many calls below each other."""
+    chosen = choice(
+        "timeline_host",
+        "Host calls",
+        list(_HOST_CHOICES),
+        "Which calls stand below each thread: operators with runtime calls, Python frames, or all. "
+        "The bar of a thread counts all of them.",
+    )
+    threads = whole_number(
+        "timeline_threads", "Threads", 3, 0, 32, "Host threads shown, the busiest ones first."
+    )
+    depth = whole_number(
+        "timeline_depth", "Depth", 4, 0, 40, "Calls inside each other shown for a thread."
+    )
+    return _HOST_CHOICES[chosen], threads, depth
+
+
+def _gpu_card(page: View, selected: int | None) -> None:
+    timeline, window = page.timeline, page.window
+    if timeline.gpu_events.is_empty():
+        st.info("The trace holds no GPU work: only host lanes are shown.")
+        return
+    bins = timeline.gpu_bins(window)
+    cause = {key.value: words.label for key, words in CAUSES.items()}
+    is_idle = pl.col("row") == IDLE
+    bars = page.bars(
+        bins,
+        colour=pl.when(is_idle).then(pl.lit(IDLE)).otherwise("what"),
+        word=pl.when(is_idle).then(pl.col("what").replace(cause)).otherwise("what"),
+    )
+    rows = [TimelineRow(name, name) for name in timeline.gpu_rows]
+    slices = timeline.gpu_slices(window)
+    if slices is None:
+        streams = timeline.stream_bins(window)
+        bars = pl.concat([bars, page.bars(streams, pl.col("what"), pl.col("what"))])
+        boxes = page.boxes(
+            timeline.gpu_events.clear().with_columns(row=pl.lit(""), lane=0), "operation", "what"
+        )
+        rows += [TimelineRow(name, name) for name in timeline.streams(window)]
+        how = "Streams show how busy they are: zoom in for single kernels."
+    else:
+        boxes = page.boxes(slices, "operation", "what")
+        lanes = dict(slices.group_by("row").agg(pl.col("lane").max() + 1).iter_rows())
+        rows += [TimelineRow(name, name, lanes[name]) for name in timeline.streams(window)]
+        how = f"Streams show {count(slices.height)} single events: click one for its details."
+    with st.container(border=True):
+        st.markdown(f"**GPU: {escape(_gpu_words(page, bins, cause))}**")
+        st.caption(
+            f"{how} The height of a bar is the busy share, its colour what runs most. Drag to zoom."
+        )
+        page.chart("gpu", rows, bars, boxes, _gpu_colours(timeline, palette()), selected, "GPU")
+
+
+def _gpu_words(page: View, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
+    """What the GPU does in the window, in percent of it."""
+    busy = dict(bins.group_by("row").agg(pl.col("busy_ns").sum()).iter_rows())
+    if not busy:
+        return "nothing runs in this window"
+    parts = [
+        f"{name.lower()} {percent(page.share_pct(busy[name]))}"
+        for name in (*KINDS.values(), IDLE, NOT_LINKED)
+        if name in busy
+    ]
+    outside_ns = page.timeline.outside_ns(page.window)
+    if outside_ns > 0:
+        parts.append(f"before or after all GPU work {percent(page.share_pct(outside_ns))}")
+    said = ", ".join(parts) + " of this window"
+    waits = bins.filter(pl.col("row") == IDLE).group_by("what").agg(pl.col("busy_ns").sum())
+    if waits.height:
+        most = waits.sort("busy_ns", "what", descending=[True, False])["what"][0]
+        said += f"; idle most likely for: {causes[most].lower()}"
+    return said
+
+
+def _gpu_colours(timeline: Timeline, colours: Palette) -> dict[str, str]:
+    """A colour for each kind of GPU work; communication and copies as in the other charts."""
+    named = [colours.categorical[n] for n in (0, 2, 4, 5)]
+    fixed = {
+        OTHER_WORK: colours.muted,
+        KINDS[COMMUNICATION]: colours.categorical[1],
+        KINDS[COPY]: colours.categorical[3],
+        NOT_LINKED: colours.border,
+        IDLE: colours.pale,
+    }
+    categories = [what for what in timeline.whats if what not in fixed]
+    return dict(zip(categories, named, strict=False)) | fixed
+
+
+def _host_card(
+    page: View, kinds: tuple[HostCall, ...], most: int, depth: int, selected: int | None
+) -> None:
+    timeline, window = page.timeline, page.window
+    if timeline.threads.is_empty():
+        st.info(
+            "No host calls to show: the trace holds none, or the analysis is older than this page. "
+            "Analyse the trace again to find out."
+        )
+        return
+    threads = timeline.busiest_threads(window, most)
+    bins = timeline.host_bins(window, threads)
+    found = timeline.host_slices(window, threads, kinds, depth)
+    lanes = dict(found.rows.group_by("row").agg(pl.col("lane").max() + 1).iter_rows())
+    rows = []
+    for thread in threads:
+        key, label = str(thread), timeline.thread_label(thread)
+        rows.append(TimelineRow(_bar_key(key), label))
+        if key in lanes:
+            rows.append(TimelineRow(key, "", lanes[key]))
+    with st.container(border=True):
+        st.markdown(f"**Host: {escape(_host_words(page, bins, threads))}**")
+        st.caption(_host_note(page, found, len(threads)))
+        if threads:
+            page.chart(
+                "host",
+                rows,
+                _stacked_bars(page, bins),
+                page.boxes(found.rows, "what", "what"),
+                _host_colours(palette()),
+                selected,
+                "Host",
+            )
+
+
+def _bar_key(thread: str) -> str:
+    return f"{thread} busy"
+
+
+def _stacked_bars(page: View, bins: pl.DataFrame) -> pl.DataFrame:
+    """The kinds of calls of each bin on top of each other."""
+    bars = page.bars(bins, pl.col("what"), pl.col("what"))
+    top = pl.col("busy_pct").cum_sum().over("row", "start_ms")
+    return bars.with_columns(
+        high_pct=top, low_pct=top - pl.col("busy_pct"), row=pl.format("{} busy", "row")
+    )
+
+
+def _host_words(page: View, bins: pl.DataFrame, threads: list[int]) -> str:
+    """What the thread with most operators and runtime calls does in the window, in percent."""
+    if not threads or bins.is_empty():
+        return "no recorded call runs in this window"
+    is_work = pl.col("what") != HOST_LABELS[HostCall.PYTHON]
+    work = bins.group_by("row").agg(pl.col("busy_ns").filter(is_work).sum())
+    first = work.sort("busy_ns", "row", descending=[True, False])["row"][0]
+    mine = bins.filter(pl.col("row") == first)
+    busy = dict(mine.group_by("what").agg(pl.col("busy_ns").sum()).iter_rows())
+    parts = [
+        f"{label.lower()} {percent(page.share_pct(busy[label]))}"
+        for label in HOST_LABELS.values()
+        if label in busy
+    ]
+    return f"{page.timeline.thread_label(int(first))} runs: {', '.join(parts)} of this window"
+
+
+def _host_note(page: View, found: HostSlices, threads: int) -> str:
+    """What the bars are, and what of the host is not drawn."""
+    notes = ["The bar of a thread is the time in runtime calls, else in operators, else in Python."]
+    hidden_threads = page.timeline.threads.height - threads
+    if hidden_threads > 0:
+        notes.append(f"Not shown: {counted(hidden_threads, 'more thread')}.")
+    if found.hidden_count:
+        hidden = counted(found.hidden_count, "call")
+        notes.append(f"Too short to be drawn here: {hidden}. Zoom in to see them.")
+    if found.deeper_count:
+        notes.append(f"Deeper than shown: {counted(found.deeper_count, 'call')}.")
+    if (shortest := page.timeline.left_out_ns) is not None:
+        notes.append(
+            f"The trace has so many calls that those shorter than {microseconds(shortest / 1e3)} "
+            "are only counted in the bars of wide windows."
+        )
+    return " ".join(notes)
+
+
+def _host_colours(colours: Palette) -> dict[str, str]:
+    runtime, operator, python, annotation = HOST_LABELS.values()
+    return {
+        runtime: colours.categorical[5],
+        operator: colours.categorical[0],
+        python: colours.pale,
+        annotation: colours.muted,
+    }

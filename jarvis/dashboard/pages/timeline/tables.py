@@ -1,0 +1,118 @@
+"""The gaps and events of a window of the timeline, longest first; a selected one is gone to."""
+
+from collections.abc import Mapping
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.analyses.system.cpu_idle.wording import CAUSES
+from jarvis.dashboard.pages.timeline import event
+from jarvis.dashboard.pages.timeline.view import View
+from jarvis.dashboard.pages.timeline.window import show_around
+from jarvis.dashboard.widgets.table import small_table
+from jarvis.reports.quantities import count, milliseconds
+from jarvis.schemas import TABLES
+from jarvis.schemas.columns import number, text
+
+_GAPS_SHOWN, _EVENTS_SHOWN = 100, 100
+_TABLE_PX = 330
+_START = number("start_ms", "Start (ms)", "ms", "since the start of the recording", ",.4f")
+_GAP_COLUMNS = charts.columns_of(
+    TABLES["idle_gaps"],
+    (
+        _START,
+        number("gap_us", "Gap (µs)", "µs", "in which no counted GPU event runs", ",.2f"),
+        text("launcher_name", "Launched next", "operator that launched the event after the gap"),
+    ),
+)
+_GAP_SHOWN = (
+    *("start_ms", "gap_us", "launcher_name", "cause", "next_name", "host_call"),
+    *("host_call_us", "launch_lead_us"),
+)
+_GAP_WIDTHS = {
+    "start_ms": 90,
+    "gap_us": 75,
+    "launcher_name": 170,
+    "cause": 220,
+    "next_name": 200,
+    "host_call": 190,
+}
+_EVENT_COLUMNS = charts.columns_of(
+    TABLES["gpu_work"],
+    (
+        _START,
+        number("dur_us", "Duration (µs)", "µs", "of the event", ",.2f"),
+        text("what", "Kind", "category of its operation, or kind of work"),
+        text("operation", "Operation", "operation that it belongs to"),
+        text("input_dims", "Input dims", "shapes of the arguments of that operation"),
+        text("track", "Stream", "GPU and stream that it runs on"),
+    ),
+)
+_EVENT_SHOWN = ("start_ms", "dur_us", "name", "what", "operation", "input_dims", "track")
+_EVENT_WIDTHS = {
+    "start_ms": 90,
+    "dur_us": 95,
+    "name": 330,
+    "what": 130,
+    "operation": 190,
+    "input_dims": 170,
+}
+
+
+def gaps_card(page: View) -> None:
+    """The idle gaps of the window."""
+    lengths = page.timeline.gaps.select("start_ns", "dur_ns")
+    gaps = page.window.of(lengths, start="start_ns")
+    longest = page.window.longest(page.timeline.gaps, _GAPS_SHOWN, start="start_ns")
+    with st.container(border=True):
+        total = milliseconds(int(gaps["dur_ns"].sum()) / 1e6)
+        st.markdown(f"**{count(gaps.height)} idle gaps of {total} in this window**, longest first")
+        if gaps.is_empty():
+            st.caption("The GPU never waits here.")
+            return
+        st.caption("Select one to see it on the timeline. Causes are likely ones, not proved.")
+        labels = {key.value: words.label for key, words in CAUSES.items()}
+        rows = longest.with_columns(
+            page.start_ms("start_ns"),
+            pl.col("cause").replace(labels),
+            gap_us=pl.col("dur_ns") / 1e3,
+        )
+        _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAP_SHOWN, _GAP_WIDTHS, "gap_us")
+
+
+def events_card(page: View) -> None:
+    """The GPU events of the window."""
+    events = page.timeline.gpu_event_count(page.window)
+    longest = page.window.longest(page.timeline.gpu_events, _EVENTS_SHOWN)
+    with st.container(border=True):
+        st.markdown(f"**{count(events)} GPU events in this window**, longest first")
+        if not events:
+            st.caption("No GPU work here.")
+            return
+        st.caption("Select one to see it on the timeline, with its operation.")
+        rows = longest.with_columns(page.start_ms(), dur_us=pl.col("dur_ns") / 1e3)
+        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_SHOWN, _EVENT_WIDTHS, "dur_us")
+
+
+def _jumping_table(
+    page: View,
+    name: str,
+    rows: pl.DataFrame,
+    columns: charts.Columns,
+    shown: tuple[str, ...],
+    widths: Mapping[str, int],
+    length: str,
+) -> None:
+    """A table whose selected row becomes the window; a GPU event is selected too."""
+    key = f"timeline_{name}_{page.window.start_ns}_{page.window.length_ns}"
+
+    def jump() -> None:
+        picked = st.session_state[key]["selection"]["rows"]
+        if picked:
+            row = rows.row(picked[0], named=True)
+            show_around(row["start_ms"], row[length] / 1e3, page.whole_ms)
+            if "uid" in row:
+                event.choose(row["uid"])
+
+    small_table(rows, columns, name, shown, widths, key=key, on_select=jump, height=_TABLE_PX)

@@ -1,0 +1,100 @@
+"""A window of the timeline as charts want it, and what follows from a drag or a click on one."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.charts import TimelineRow
+from jarvis.dashboard.pages.timeline import event
+from jarvis.dashboard.pages.timeline.window import length_ms, show
+from jarvis.dashboard.session.state import palette
+from jarvis.run.timeline import Timeline, Window
+
+
+class View:
+    """The window of a timeline, and times in it as the charts and tables want them."""
+
+    def __init__(self, timeline: Timeline, recording: Window, window: Window) -> None:
+        self.timeline, self.window = timeline, window
+        self.origin_ns = recording.start_ns
+        self.whole_ms = length_ms(recording)
+
+    @property
+    def window_ms(self) -> tuple[float, float]:
+        """Start and end of the window since the start of the recording."""
+        return self.since(self.window.start_ns), self.since(self.window.end_ns)
+
+    def since(self, time_ns: int) -> float:
+        """A time in ms since the start of the recording."""
+        return (time_ns - self.origin_ns) / 1e6
+
+    def start_ms(self, column: str = "ts_ns") -> pl.Expr:
+        """A column of times likewise."""
+        return ((pl.col(column) - self.origin_ns) / 1e6).alias("start_ms")
+
+    def share_pct(self, time_ns: int) -> float:
+        """A time in percent of the window."""
+        return 100 * time_ns / self.window.length_ns
+
+    def bars(self, bins: pl.DataFrame, colour: pl.Expr, word: pl.Expr) -> pl.DataFrame:
+        """Bins as the chart wants them, one bar of full width for each."""
+        busy = 100 * pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))
+        return bins.select(
+            "row",
+            self.start_ms("start_ns"),
+            self.start_ms("end_ns").alias("end_ms"),
+            colour=colour,
+            word=word,
+            busy_pct=busy,
+            low_pct=0.0,
+            high_pct=busy,
+        )
+
+    def boxes(self, events: pl.DataFrame, called_by: str, colour: str) -> pl.DataFrame:
+        """Single events as the chart wants them."""
+        return events.select(
+            "row",
+            "lane",
+            "uid",
+            "name",
+            self.start_ms(),
+            ((pl.col("ts_ns") + pl.col("dur_ns") - self.origin_ns) / 1e6).alias("end_ms"),
+            colour=colour,
+            dur_us=pl.col("dur_ns") / 1e3,
+            called_by=pl.col(called_by).cast(pl.String),
+            shapes=pl.col("input_dims").str.head(120),
+        )
+
+    def chart(
+        self,
+        name: str,
+        rows: list[TimelineRow],
+        bins: pl.DataFrame,
+        events: pl.DataFrame,
+        colours: Mapping[str, str],
+        selected: int | None,
+        alt: str,
+    ) -> None:
+        """Draw lanes whose window and events can be chosen with the mouse."""
+        # A new window makes a new chart, so that the old brush does not stay on it.
+        key = f"timeline_{name}_{self.window.start_ns}_{self.window.length_ns}"
+        st.altair_chart(
+            charts.timeline_chart(rows, bins, events, colours, self.window_ms, palette(), selected),
+            key=key,
+            on_select=partial(self._follow, key),
+            selection_mode=[charts.BRUSHED, charts.CLICKED],
+            alt=alt,
+        )
+
+    def _follow(self, key: str) -> None:
+        """Go to what was brushed, else select what was clicked."""
+        chosen = st.session_state[key]["selection"]
+        brushed = (chosen.get(charts.BRUSHED) or {}).get("start_ms")
+        clicked = chosen.get(charts.CLICKED) or []
+        if brushed:
+            show(min(brushed), max(brushed) - min(brushed), self.whole_ms)
+        elif clicked:
+            event.choose(int(clicked[0]["uid"]))

@@ -1,0 +1,131 @@
+"""The window of the timeline: two bound fields, and buttons, keys and clicks that move it."""
+
+import math
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.run.timeline import Window
+
+START, LENGTH = "timeline_start", "timeline_length"
+"""URL parameters: start and length of the window in ms since the start of the recording."""
+
+_DIGITS = 4
+_FORM = f"%.{_DIGITS}f"
+LEAST_MS = 0.001
+"""The shortest window: one kernel of a microsecond fills it."""
+
+_MARGIN = 0.25
+"""Free time around what a window is made to show, as a share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Button:
+    """Moves the window by ``pan`` lengths and makes it ``zoom`` times as long."""
+
+    label: str
+    icon: str
+    key: str
+    meaning: str
+    pan: float = 0.0
+    zoom: float = 1.0
+
+
+_BUTTONS = (
+    _Button("Earlier", "chevron_left", "A", "Move the window back by half its length.", pan=-0.5),
+    _Button("Later", "chevron_right", "D", "Move the window on by half its length.", pan=0.5),
+    _Button("Zoom in", "zoom_in", "W", "Show the middle of the window larger.", zoom=0.4),
+    _Button("Zoom out", "zoom_out", "S", "Show more around the window.", zoom=2.5),
+    _Button("Whole", "fit_width", "F", "Show the whole recording.", zoom=math.inf),
+)
+
+
+def window_controls(recording: Window, fields: DeltaGenerator, buttons: DeltaGenerator) -> Window:
+    """Draw the fields and buttons; the window that they choose, inside the recording."""
+    whole_ms = length_ms(recording)
+    _keep_inside(whole_ms)
+    with fields:
+        start_ms = _field(START, "Start (ms)", 0.0, 0.0, whole_ms - LEAST_MS)
+        span_ms = _field(LENGTH, "Length (ms)", whole_ms, LEAST_MS, whole_ms)
+    with buttons:
+        for button in _BUTTONS:
+            st.button(
+                button.label,
+                key=f"timeline_{button.icon}",
+                icon=f":material/{button.icon}:",
+                shortcut=button.key,
+                help=button.meaning,
+                on_click=_move,
+                args=(button, start_ms, span_ms, whole_ms),
+            )
+    first = recording.start_ns + round(start_ms * 1e6)
+    return Window(
+        first, min(first + round(span_ms * 1e6), recording.start_ns + round(whole_ms * 1e6))
+    )
+
+
+def length_ms(recording: Window) -> float:
+    """The length of the recording in ms, rounded up to what the fields can show."""
+    rounded = math.ceil(recording.length_ns / 1e6 * 10**_DIGITS) / 10**_DIGITS
+    return float(max(rounded, 2 * LEAST_MS))
+
+
+def show(start_ms: float, span_ms: float, whole_ms: float) -> None:
+    """Move the window in the next run of the page, as far as the recording goes."""
+    span = min(max(span_ms, LEAST_MS), whole_ms)
+    st.session_state[LENGTH] = round(span, _DIGITS)
+    st.session_state[START] = round(min(max(start_ms, 0.0), whole_ms - span), _DIGITS)
+
+
+def show_around(start_ms: float, span_ms: float, whole_ms: float) -> None:
+    """Move the window to a span with some time on either side."""
+    margin = max(span_ms * _MARGIN, LEAST_MS)
+    show(start_ms - margin, span_ms + 2 * margin, whole_ms)
+
+
+def parameters_around(recording: Window, start_ns: int, end_ns: int) -> dict[str, str]:
+    """The URL parameters of a window around a span of time."""
+    span_ms = (end_ns - start_ns) / 1e6
+    margin = max(span_ms * _MARGIN, LEAST_MS)
+    start_ms = max((start_ns - recording.start_ns) / 1e6 - margin, 0.0)
+    length = min(span_ms + 2 * margin, length_ms(recording))
+    return {START: f"{start_ms:.{_DIGITS}f}", LENGTH: f"{length:.{_DIGITS}f}"}
+
+
+def _field(key: str, label: str, default: float, least: float, most: float) -> float:
+    def is_valid(text: str) -> bool:
+        try:
+            return least <= float(text) <= most
+        except ValueError:
+            return False
+
+    check_parameter(key, is_valid, f"{default:.{_DIGITS}f}")
+    value = st.number_input(
+        label,
+        min_value=least,
+        max_value=most,
+        value=default,
+        format=_FORM,
+        step=max(float(st.session_state.get(LENGTH, most)) / 2, LEAST_MS),
+        key=key,
+        width=150,
+        bind="query-params",
+        help="Time since the start of the recording. Drag over a chart to choose a window there.",
+    )
+    note_control(key, round(value, _DIGITS))
+    return float(value)
+
+
+def _keep_inside(whole_ms: float) -> None:
+    """A window that another analysis left behind may lie outside of this one."""
+    for key, most in ((START, whole_ms - LEAST_MS), (LENGTH, whole_ms)):
+        if st.session_state.get(key, 0.0) > most:
+            del st.session_state[key]
+
+
+def _move(button: _Button, start_ms: float, span_ms: float, whole_ms: float) -> None:
+    wanted = min(span_ms * button.zoom, whole_ms)
+    middle = start_ms + span_ms * (0.5 + button.pan)
+    show(middle - wanted / 2, wanted, whole_ms)

@@ -1,0 +1,73 @@
+"""Pages of analyses that extensions and packages added: in the menu of the runs that have them."""
+
+from functools import partial
+
+import streamlit as st
+from streamlit.errors import StreamlitAPIException
+from streamlit.navigation.page import StreamlitPage
+
+from jarvis.analyses import load_analyses
+from jarvis.analyses.card import AnalysisCard
+from jarvis.dashboard import sidebar
+from jarvis.dashboard.pages.category import page as category
+from jarvis.dashboard.pages.system import page as system
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.state import opened
+from jarvis.findings import Tier
+from jarvis.server.storage.catalogue import Catalogue
+
+_ICON = ":material/extension:"
+"""In place of an icon that there is not."""
+
+
+def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
+    """A page for each analysis that was added to a kept run, shown where it is in the open one.
+
+    The others are there too, so that the address of one holds while another run is opened.
+    """
+    shown = _cards_of(catalogue, sidebar.named_now(catalogue))
+    all_cards = {
+        card.key: card
+        for entry in reversed(catalogue.entries)
+        for card in entry.manifest.added_analyses
+    }
+    known = load_analyses()
+    return [
+        _page(card, is_shown=card.key in shown)
+        for card in {**all_cards, **shown}.values()
+        if card.tier == tier and card.key not in known
+    ]
+
+
+def _cards_of(catalogue: Catalogue, analysis_id: str | None) -> dict[str, AnalysisCard]:
+    manifests = (entry.manifest for entry in catalogue.entries if entry.id == analysis_id)
+    return {card.key: card for manifest in manifests for card in manifest.added_analyses}
+
+
+def _page(card: AnalysisCard, *, is_shown: bool) -> StreamlitPage:
+    try:
+        return _page_with(card, card.icon, is_shown=is_shown)
+    except StreamlitAPIException:  # an icon that Streamlit does not know
+        return _page_with(card, _ICON, is_shown=is_shown)
+
+
+def _page_with(card: AnalysisCard, icon: str, *, is_shown: bool) -> StreamlitPage:
+    return st.Page(
+        partial(render, card.key),
+        title=card.title,
+        icon=icon,
+        url_path=card.key,
+        visibility="visible" if is_shown else "hidden",
+    )
+
+
+def render(key: str) -> None:
+    """Draw the page of an added analysis for the open run."""
+    analysis = opened().run.analyses.get(key)
+    if analysis is None:
+        st.info("This analysis was made without the extension that this page belongs to.")
+        navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+    elif analysis.tier == "compute":
+        category.render(analysis)
+    else:
+        system.render(analysis)

@@ -1,0 +1,1 @@
+"""State of a browser session: the open analysis, its links, the user."""

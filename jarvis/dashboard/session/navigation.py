@@ -1,0 +1,51 @@
+"""Links from page to page: they keep the analysis, and may carry a page's own parameters."""
+
+from collections.abc import Iterable
+from urllib.parse import urlencode
+
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+from jarvis.dashboard.session.links import ANALYSIS
+from jarvis.dashboard.session.state import current_id
+
+INGEST, OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "", "overview", "timeline", "call_tree", "replay"
+COMPARE, HARDWARE, JOBS = "compare", "hardware", "jobs"
+"""URL paths of pages; those of analyses are their keys."""
+
+_PAGES = "_pages"
+
+
+def remember(pages: Iterable[StreamlitPage]) -> None:
+    """Keep the pages of the menu, so that links can point at them."""
+    st.session_state[_PAGES] = {page.url_path: page for page in pages}
+
+
+def link(url_path: str, label: str, *, icon: str | None = None, **parameters: str) -> None:
+    """A link to another page."""
+    st.page_link(
+        st.session_state[_PAGES][url_path],
+        label=label,
+        icon=icon,
+        query_params=_with_analysis(parameters),
+    )
+
+
+def address(url_path: str, analysis_id: str, **parameters: str) -> str:
+    """A page as a link in a table wants it: relative, for another tab."""
+    return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"
+
+
+def go(url_path: str) -> None:
+    """Go on to another page with the parameters of this one."""
+    st.switch_page(st.session_state[_PAGES][url_path], query_params=st.query_params.to_dict())
+
+
+def leave_to(url_path: str) -> None:
+    """Go on to another page without the parameters of this one."""
+    st.switch_page(st.session_state[_PAGES][url_path])
+
+
+def _with_analysis(parameters: dict[str, str]) -> dict[str, str]:
+    current = current_id()
+    return parameters if current is None else {ANALYSIS: current} | parameters

@@ -1,0 +1,58 @@
+"""Which operation of a category page is selected: in its table, by a click, or by the URL."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.dashboard.session.links import note_control, notice
+
+
+def request(page: str, uid: int) -> None:
+    """Ask for an operation to be selected in the next run of the page."""
+    st.query_params[_parameter(page)] = str(uid)
+
+
+def follow_click(page: str, uid: int | None) -> None:
+    """Select what was clicked on a chart; the chart repeats its last click in every run."""
+    last = f"_{page}_clicked"
+    if uid != st.session_state.get(last):
+        st.session_state[last] = uid
+        if uid is not None:
+            request(page, uid)
+
+
+def selected(page: str, rows: pl.DataFrame) -> tuple[int | None, bool]:
+    """The ``uid`` that the URL selects among ``rows``, and whether that is new since the last run.
+
+    A selection that the filters hide ends; one of a link that is not here ends with a word.
+    """
+    given = st.query_params.get(_parameter(page))
+    if given is None:
+        keep(page, None)
+        return None, False
+    is_new = given != st.session_state.get(_seen(page))
+    if (rows["uid"].cast(pl.String) == given).any():
+        return int(given), is_new
+    if is_new:
+        notice(f"The operation {given[:40]!r} of the link is not among the rows shown here.")
+    keep(page, None)
+    return None, False
+
+
+def keep(page: str, uid: int | None) -> None:
+    """Write the selection into the URL and the page's link."""
+    parameter = _parameter(page)
+    if uid is None:
+        st.query_params.pop(parameter, None)
+        st.session_state.pop(_seen(page), None)
+        return
+    st.query_params[parameter] = str(uid)
+    st.session_state[_seen(page)] = str(uid)
+    note_control(parameter, uid)
+
+
+def _parameter(page: str) -> str:
+    return f"{page}_op"
+
+
+def _seen(page: str) -> str:
+    return f"_{page}_op_seen"

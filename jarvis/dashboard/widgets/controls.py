@@ -1,0 +1,242 @@
+"""The controls of a page, each bound to a URL parameter with the page's name in front."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import streamlit as st
+
+from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT
+
+ALL = "all"
+BOUNDS = (ALL, "compute", "memory")
+_SLIDER_RANGE_PCT = (5, 100)
+_BOX_PX = 260
+_SEARCHED = ("name", "arguments", "main_kernel", "called_from", "op_category")
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What the user assumes and wants to see on a category page."""
+
+    target_pct: int
+    below_pct: int
+    bound: str
+    min_share_pct: float
+    search: str
+
+    def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that the filters let through; the same frame where all are."""
+        wanted = []
+        if self.min_share_pct > 0:
+            wanted.append(pl.col("percent_of_category") >= self.min_share_pct)
+        if self.bound != ALL:
+            wanted.append(pl.col("bound") == self.bound)
+        if self.search:
+            words = self.search.lower()
+            wanted.append(
+                pl.any_horizontal(
+                    pl.col(name).fill_null("").str.to_lowercase().str.contains(words, literal=True)
+                    for name in _SEARCHED
+                )
+            )
+        return rows.filter(*wanted) if wanted else rows
+
+    @property
+    def filter_id(self) -> str:
+        """Tells apart what rows a table shows; the sliders do not change that."""
+        return f"{self.bound}-{self.min_share_pct}-{self.search}"
+
+
+def category_controls(page: str) -> Controls:
+    """The control card of a category page."""
+    with st.container(border=True, horizontal=True):
+        target_pct = target_slider(page)
+        below_pct = percent_slider(
+            f"{page}_below",
+            "Highlight below",
+            BOTTLENECK_EFFICIENCY_PCT,
+            "Operations with less efficiency than this are marked.",
+        )
+        chosen_bound = choice(
+            f"{page}_bound", "Bound", BOUNDS, "What limits the operation by the roofline."
+        )
+        min_share = share_input(f"{page}_min")
+        text = text_input(
+            f"{page}_search",
+            "Search",
+            "name or shape",
+            "Part of an operation's name, shapes, kernel, module or category.",
+        )
+    return Controls(target_pct, below_pct, chosen_bound, min_share, text)
+
+
+def target_slider(page: str) -> int:
+    """The target efficiency that savings are projected to."""
+    return percent_slider(
+        f"{page}_target",
+        "Target efficiency",
+        TARGET_PCT,
+        "Your assumption: the share of the roofline that well-tuned operations reach. Savings are "
+        "kernel time minus the time at this efficiency.",
+    )
+
+
+def percent_slider(key: str, label: str, default: float, help_text: str) -> int:
+    """A whole percentage."""
+    low, high = _SLIDER_RANGE_PCT
+
+    def is_valid(text: str) -> bool:
+        return text.isdecimal() and low <= int(text) <= high
+
+    check_parameter(key, is_valid, f"{default:.0f}")
+    value: int = st.slider(
+        label,
+        low,
+        high,
+        int(default),
+        format="%d%%",
+        key=key,
+        help=help_text,
+        bind="query-params",
+    )
+    note_control(key, value)
+    return value
+
+
+def share_input(key: str) -> float:
+    """The least share of the category's time that a row must have."""
+
+    def is_valid(text: str) -> bool:
+        try:
+            return 0 <= float(text) <= 100
+        except ValueError:
+            return False
+
+    check_parameter(key, is_valid, "0")
+    value = st.number_input(
+        "Min. share (%)",
+        min_value=0.0,
+        max_value=100.0,
+        value=0.0,
+        step=0.5,
+        format="%.1f",
+        key=key,
+        help="Hide operations with a smaller share of the category's GPU time.",
+        bind="query-params",
+    )
+    note_control(key, value)
+    return float(value)
+
+
+def choice(key: str, label: str, options: Sequence[str], help_text: str) -> str:
+    """One of a few words; the first is the default."""
+    check_parameter(key, lambda text: text in options, options[0])
+    value = st.segmented_control(
+        label,
+        options,
+        default=options[0],
+        required=True,
+        key=key,
+        help=help_text,
+        bind="query-params",
+    )
+    note_control(key, value)
+    return str(value)
+
+
+def text_input(key: str, label: str, placeholder: str, help_text: str | None = None) -> str:
+    """Free text, empty by default."""
+    value = st.text_input(
+        label, key=key, placeholder=placeholder, help=help_text, bind="query-params"
+    )
+    note_control(key, value)
+    return (value or "").strip()
+
+
+def list_choice(key: str, label: str, options: Sequence[str], help_text: str) -> str:
+    """One of many words; the first is the default."""
+    check_parameter(key, lambda text: text in options, options[0])
+    value = st.selectbox(label, options, key=key, help=help_text, bind="query-params")
+    note_control(key, value)
+    return str(value)
+
+
+def keyed_choice(
+    key: str, label: str, labels: Mapping[str, str], default: str, help_text: str
+) -> str:
+    """One of many keys, each shown by its label; the URL holds the key."""
+
+    def box(options: Sequence[str], shown: Callable[[str], str]) -> str:
+        return st.selectbox(
+            label,
+            options,
+            format_func=shown,
+            key=key,
+            width=_BOX_PX,
+            help=help_text,
+            persist_state="session",
+        )
+
+    return _keyed(key, labels, default, box)
+
+
+def keyed_segments(key: str, label: str, labels: Mapping[str, str], help_text: str) -> str:
+    """One of a few keys, as ``keyed_choice``; the first is the default."""
+
+    def segments(options: Sequence[str], shown: Callable[[str], str]) -> str | None:
+        return st.segmented_control(
+            label,
+            options,
+            required=True,
+            format_func=shown,
+            key=key,
+            help=help_text,
+            persist_state="session",
+        )
+
+    return _keyed(key, labels, next(iter(labels)), segments)
+
+
+def _keyed(
+    key: str,
+    labels: Mapping[str, str],
+    default: str,
+    draw: Callable[[Sequence[str], Callable[[str], str]], str | None],
+) -> str:
+    """What ``draw`` gives of the keys, which the URL holds too.
+
+    A bound control would write the label into the URL, which a later release may word anew.
+    """
+    # Streamlit cannot choose among words of which some are of an enumeration.
+    labels, default = {str(name): text for name, text in labels.items()}, str(default)
+    seen = f"_{key}_seen"
+    check_parameter(key, lambda text: text in labels, labels[default])
+    given = st.query_params.get(key)
+    if given is not None and given != st.session_state.get(seen):
+        st.session_state[key] = given if given in labels else default
+    elif st.session_state.get(key) not in labels:
+        st.session_state[key] = default
+    value = draw(list(labels), lambda name: labels.get(name, name))
+    if value == default:
+        st.query_params.pop(key, None)
+    elif given != value:
+        st.query_params[key] = str(value)
+    st.session_state[seen] = value
+    note_control(key, value)
+    return str(value)
+
+
+def whole_number(key: str, label: str, default: int, least: int, most: int, meaning: str) -> int:
+    """A whole number from ``least`` to ``most``."""
+
+    def is_valid(value: str) -> bool:
+        return value.isdecimal() and least <= int(value) <= most
+
+    check_parameter(key, is_valid, default)
+    value = st.number_input(
+        label, least, most, default, key=key, width=110, help=meaning, bind="query-params"
+    )
+    note_control(key, value)
+    return int(value)

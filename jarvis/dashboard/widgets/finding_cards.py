@@ -1,0 +1,146 @@
+"""Findings as cards: what is slow, what it would gain, and both paths."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import streamlit as st
+
+from jarvis.analyses.wording import counted
+from jarvis.dashboard.session import selection
+from jarvis.dashboard.widgets.elements import lazy_fold
+from jarvis.findings import Finding, Impact, OpRef, Priority
+from jarvis.quantities import title_of
+from jarvis.reports.markup import code, escape, prose, shortened
+from jarvis.reports.quantities import count, decimal, milliseconds, percent
+
+OPERATIONS_SHOWN = 8
+PRIORITY_COLOURS = {
+    Priority.CRITICAL: "red",
+    Priority.HIGH: "orange",
+    Priority.MEDIUM: "yellow",
+    Priority.LOW: "gray",
+}
+"""Streamlit's colour names; the word always stands in the badge."""
+
+_SHAPES_LENGTH = 44
+_EVIDENCE_LENGTH = 100
+"""Names of kernels can have a thousand letters; the details of a row have them whole."""
+
+_NO_TENSOR = ", ()"
+"""How an argument that is no tensor stands among the shapes of a call."""
+
+
+Select = Callable[[Finding, OpRef], None]
+"""Called for the button of an operation of a finding, before the page is drawn again."""
+
+
+def _select_row(finding: Finding, reference: OpRef) -> None:
+    """Select the operation in the table of its category's page."""
+    selection.request(finding.category, reference.uid)
+
+
+def finding_cards(
+    findings: tuple[Finding, ...],
+    projected: Callable[[Finding], Impact | None],
+    *,
+    page: str | None = None,
+    select: Select = _select_row,
+) -> None:
+    """One expander for each finding; a sentence where there is none.
+
+    The first is open; the others are drawn when they are opened, which their link says.
+    ``projected`` gives the impact at the page's slider. ``page`` stands in front of the cards'
+    parameters, by default the category of the finding.
+    """
+    if not findings:
+        st.success("Nothing to fix here by the checks of this analysis.", icon=":material/check:")
+    for number, finding in enumerate(findings):
+        gain = projected(finding)
+        prefix = page or finding.category
+        label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
+        if gain is not None:
+            saves = gain.saved_ms.mid
+            label += f" · saves {milliseconds(saves)}" if saves > 0 else " · nothing at this target"
+        key = f"{prefix}_finding_{number}"
+        if number == 0:
+            with st.expander(label, expanded=True):
+                _card(finding, gain, key, select)
+        elif (fold := lazy_fold(label, key)).open:
+            with fold:
+                _card(finding, gain, key, select)
+
+
+def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:
+    st.markdown(prose(finding.issue))
+    model, kernel = st.columns(2, border=True)
+    model.markdown(f"**Change the model**  \n{prose(finding.algorithmic)}")
+    kernel.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
+    if gain is not None:
+        st.markdown(_impact_line(finding, gain))
+    notes = [
+        f"**{name.capitalize()}** · {prose(text)}"
+        for name in ("hypothesis", "caveat", "verify", "capture")
+        if (text := getattr(finding, name))
+    ]
+    evidence = " · ".join(
+        f"{escape(title_of(k))}: {_value(v)}" for k, v in finding.evidence.items()
+    )
+    st.caption("\n\n".join([*notes, f"**Evidence** · {evidence}"]))
+    if finding.operations:
+        _operation_buttons(finding, key, select)
+
+
+def _impact_line(finding: Finding, gain: Impact) -> str:
+    saved, wall = gain.saved_ms, gain.e2e_pct
+    compute = f"{percent(gain.compute_pct.mid)} of compute, " if finding.operations else ""
+    target = "" if gain.target_pct is None else f" at {percent(gain.target_pct)} of the roofline"
+    return (
+        f"**Impact** · saves {milliseconds(saved.mid)}{target} (low {milliseconds(saved.low)}, "
+        f"high {milliseconds(saved.high)}): {compute}{percent(wall.mid)} of GPU wall time · "
+        f"{gain.method}"
+    )
+
+
+def priority_badge(priority: Priority) -> str:
+    """The priority as a coloured word."""
+    return f":{PRIORITY_COLOURS[priority]}-badge[{priority}]"
+
+
+def _value(value: float | int | str) -> str:
+    if isinstance(value, str):
+        return prose(shortened(value, _EVIDENCE_LENGTH))
+    return count(value) if isinstance(value, int) else decimal(value)
+
+
+def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
+    """A button for each operation of the finding that selects its row on the page."""
+    shown = {reference.uid: reference for reference in finding.operations[:OPERATIONS_SHOWN]}
+    total = len(finding.operations)
+    which = (
+        counted(total, "operation")
+        if total == len(shown)
+        else f"{len(shown)} of {count(total)} operations"
+    )
+    key = f"{key}_operations"
+    st.pills(
+        f"{which.capitalize()}: press one to select its row in the table below",
+        list(shown),
+        format_func=lambda uid: _named(shown[uid]),
+        key=key,
+        on_change=partial(_follow, key, finding, shown, select),
+    )
+
+
+def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Select) -> None:
+    """Do what the pressed button says; it does not stay pressed, since other rows are selected."""
+    uid = st.session_state[key]
+    st.session_state[key] = None
+    if uid is not None:
+        select(finding, shown[uid])
+
+
+def _named(reference: OpRef) -> str:
+    """What tells one operation of a finding from the others: its shapes, and how often it runs."""
+    shapes = (reference.input_dims or "").replace(_NO_TENSOR, "")
+    name = code(shortened(shapes or reference.name, _SHAPES_LENGTH))
+    return f"{name} · {counted(reference.operation_count, 'call')}"

@@ -1,0 +1,33 @@
+"""How many jobs wait or run, on every page."""
+
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.polling import polled
+from jarvis.errors import JarvisError
+from jarvis.server import jobs
+from jarvis.server.database import ACTIVE, database
+from jarvis.wording import counted
+
+POLL_S = 5.0
+
+
+def job_chip() -> None:
+    """A link to the jobs page while there are such jobs; pages do without the database."""
+    try:
+        if _under_way():
+            _live()
+    except JarvisError:
+        return
+
+
+@polled(POLL_S)
+def _live() -> None:
+    count = _under_way()
+    if count:
+        label = f"{counted(count, 'job')} under way"
+        navigation.link(navigation.JOBS, label, icon=":material/progress_activity:")
+
+
+def _under_way() -> int:
+    by_state = jobs.counts(database(), visitor())
+    return sum(by_state.get(state, 0) for state in ACTIVE)

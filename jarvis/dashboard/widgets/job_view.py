@@ -1,0 +1,180 @@
+"""One job as a page shows it: its steps as they run, how it ended, and what to do next."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from jarvis.dashboard.session.current_user import actor, visitor
+from jarvis.dashboard.session.errors import said_as_toast
+from jarvis.dashboard.session.links import note_control, notice
+from jarvis.dashboard.session.polling import polled
+from jarvis.reports.markup import escape
+from jarvis.reports.quantities import byte_size
+from jarvis.server import claims, jobs
+from jarvis.server.access.rights import may_change
+from jarvis.server.actions import cancel_job, retry_job, seen_job
+from jarvis.server.database import JobState, database
+from jarvis.server.jobs import RETRYABLE, Job, UnknownJobError
+from jarvis.wording import counted
+
+POLL_S = 0.5
+"""A job that waits or runs is looked at this often; one that has ended, not at all."""
+
+JOB = "job"
+"""The URL parameter that names a job on the jobs page."""
+
+_PRECISE_S = 10
+"""Longer times are said without hundredths."""
+
+
+def remember_job(page: str, job_id: str | None) -> None:
+    """The job that a page shows: in its URL, so that it is there after a refresh."""
+    parameter = f"{page}_job"
+    st.session_state[f"_{parameter}"] = job_id
+    if job_id is None:
+        st.query_params.pop(parameter, None)
+    else:
+        st.query_params[parameter] = job_id
+
+
+def remembered_job(page: str) -> Job | None:
+    """The job of ``remember_job`` or of a link; one that is not there is corrected with a word."""
+    parameter = f"{page}_job"
+    job_id = st.query_params.get(parameter) or st.session_state.get(f"_{parameter}")
+    if job_id is None:
+        return None
+    try:
+        job = seen_job(database(), visitor(), job_id)
+    except UnknownJobError as error:
+        notice(str(error))
+        remember_job(page, None)
+        return None
+    remember_job(page, job_id)
+    note_control(parameter, job_id)
+    return job
+
+
+def follow(job: Job, ended: Callable[[Job], None]) -> None:
+    """Draw a job; while it waits or runs, again and again, and then the whole page once more.
+
+    ``ended`` draws what belongs to a job that is done.
+    """
+    if job.is_active:
+        _live(job.id, ended)
+    else:
+        draw(job, ended)
+
+
+@polled(POLL_S)
+def _live(job_id: str, ended: Callable[[Job], None]) -> None:
+    job = seen_job(database(), visitor(), job_id)
+    if not job.is_active:
+        st.rerun()
+    draw(job, ended)
+
+
+def draw(job: Job, ended: Callable[[Job], None]) -> None:
+    """Draw a job as it is; ``ended`` draws what belongs to one that is done."""
+    if job.state is JobState.DONE:
+        ended(job)
+    elif job.state is JobState.FAILED:
+        where = f" (step: {escape(job.step)})" if job.step else ""
+        st.error(f"{escape(job.error or 'The job failed.')}{where}", icon=":material/error:")
+    elif job.state is JobState.CANCELLED:
+        st.warning("The job was cancelled; nothing of it was kept.", icon=":material/cancel:")
+    elif job.state is JobState.QUEUED:
+        _waiting(job)
+    for step in job.steps:
+        label = f"{escape(step.name)} · {step.elapsed_s:.2f} s"
+        st.status(label, type="step", state="complete")
+    if job.state is JobState.RUNNING:
+        st.status(_where(job), type="step", state="running")
+        st.progress(job.percent / 100, f"{int(job.percent)}% · {took(job)}")
+    _buttons(job)
+    if job.log:
+        with st.expander("Log", icon=":material/terminal:"):
+            st.code(job.log, language=None, height=260)
+
+
+def took(job: Job) -> str:
+    """How long a job has run, or ran."""
+    seconds = job.elapsed_s
+    if seconds is None:
+        return ""
+    if seconds < _PRECISE_S:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _waiting(job: Job) -> None:
+    engine = database()
+    if not claims.has_worker(engine):
+        st.warning(
+            "Waiting: no worker is at work. It begins as soon as one is started; `jarvis serve` "
+            "does that, unless it has `--job-slots 0`.",
+            icon=":material/hourglass_disabled:",
+        )
+        return
+    if claims.slots(engine) == 0:
+        st.warning(
+            "Waiting: the Dask cluster that is to run it cannot be reached, or has no workers. It "
+            "begins as soon as one has joined.",
+            icon=":material/hourglass_disabled:",
+        )
+        return
+    order = claims.waiting(engine)
+    place = order.index(job.id) + 1 if job.id in order else 1
+    running = jobs.counts(engine).get(JobState.RUNNING, 0)
+    if place > 1:
+        reason = f"place {place} of {len(order)} in the queue, in which people take turns"
+    elif running:
+        reason = f"next in the queue; {counted(running, 'job')} under way"
+    else:
+        reason = "begins in a moment"
+    st.caption(f":material/hourglass_top: Waiting: {reason}.")
+
+
+def _where(job: Job) -> str:
+    if job.step is None:
+        return "Starting"
+    parts = [f"{escape(job.step)} ({job.step_number} of {job.step_count})"]
+    if job.bytes_total:
+        parts.append(f"{byte_size(job.bytes_done or 0)} of {byte_size(job.bytes_total)}")
+    elif job.bytes_done:
+        parts.append(byte_size(job.bytes_done))
+    return " · ".join(parts)
+
+
+def _buttons(job: Job) -> None:
+    foreign = None if may_change(visitor(), job) else "Only who asked for it, or an admin, may."
+    if job.is_active:
+        st.button(
+            "Being cancelled" if job.is_cancel_requested else "Cancel",
+            key=f"_cancel_{job.id}",
+            icon=":material/cancel:",
+            disabled=job.is_cancel_requested or foreign is not None,
+            on_click=_cancel,
+            args=(job.id,),
+            help=foreign or "Ends the job within a second; nothing half-written is kept.",
+        )
+    elif job.state in RETRYABLE:
+        st.button(
+            "Retry",
+            key=f"_retry_{job.id}",
+            icon=":material/refresh:",
+            on_click=_retry,
+            args=(job.id,),
+            disabled=foreign is not None,
+            help=foreign or "Puts the job into the queue again, as it was asked for.",
+        )
+
+
+def _cancel(job_id: str) -> None:
+    with said_as_toast():
+        cancel_job(database(), actor(), job_id)
+
+
+def _retry(job_id: str) -> None:
+    with said_as_toast():
+        retry_job(database(), actor(), job_id)

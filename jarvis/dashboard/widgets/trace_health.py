@@ -1,0 +1,75 @@
+"""How far the trace can be trusted: in full on the overview, in a line on pages it concerns."""
+
+import streamlit as st
+
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.findings import Tier
+from jarvis.reports.gaps import Gap, gaps_of, warnings_of
+from jarvis.reports.health import MARKS, health_line, health_of
+from jarvis.reports.markup import prose, table
+from jarvis.trace_health import Severity
+
+_ICON = ":material/health_metrics:"
+_LINE_BREAK = "  \n"
+_KEPT_GAPS = 64
+
+
+def warning_strip(now: Opened, tier: Tier | None) -> None:
+    """The warnings that concern a page, a sentence each, and where to read on.
+
+    ``tier`` is that of the page's analysis; what is wrong with operations alone is no concern of
+    the system pages.
+    """
+    grave = _grave_gaps(now)
+    if tier == "system":
+        grave = [gap for gap in grave if not gap.is_of_operations]
+    platform = now.run.manifest.platform_warning
+    lines = [*([platform] if platform else []), *(gap.summary or gap.text for gap in grave)]
+    if not lines:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _warn(lines)
+        navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
+
+
+@st.cache_resource(max_entries=_KEPT_GAPS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _grave_gaps(now: Opened) -> list[Gap]:
+    """Asked for by every page, though it looks at all operations."""
+    return [gap for gap in gaps_of(now.run) if gap.is_grave]
+
+
+def health_header(now: Opened) -> None:
+    """Every warning with what it affects and how to capture better, and all facts in a fold."""
+    if warnings := warnings_of(now.run):
+        _warn(warnings)
+    facts = health_of(now.run)
+    with st.expander(f"Trace health: {health_line(facts)}", icon=_ICON):
+        open_facts = [fact for fact in facts if fact.severity is not Severity.OK]
+        if open_facts:
+            heads = ("", "Fact", "Finding", "What it affects", "How to capture better")
+            st.markdown(
+                table(
+                    heads,
+                    (
+                        (
+                            MARKS[fact.severity],
+                            fact.title,
+                            *map(prose, (fact.summary, fact.affects, fact.remedy)),
+                        )
+                        for fact in open_facts
+                    ),
+                )
+            )
+        st.caption("In order")
+        lines = [
+            f"{MARKS[fact.severity]} {prose(fact.title)}: {prose(fact.summary)}"
+            for fact in facts
+            if fact.severity is Severity.OK
+        ]
+        st.markdown(_LINE_BREAK.join(lines))
+
+
+def _warn(lines: list[str]) -> None:
+    """One box, a line for each warning."""
+    st.warning(_LINE_BREAK.join(map(prose, lines)), icon=":material/warning:", width="stretch")
