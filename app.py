@@ -5,10 +5,10 @@ from streamlit import config
 
 from jarvis.dashboard import MAIN
 from jarvis.server.access.login import login_secrets
+from jarvis.server.http.web import middleware, routes
+from jarvis.server.http.web.lifespan import lifespan
 from jarvis.server.logs import configure_logs
 from jarvis.server.settings import settings
-from jarvis.server.web import middleware, routes
-from jarvis.server.web.lifespan import lifespan
 
 if (public_url := settings().public_url) is not None:  # where a proxy changes the host
     config.set_option("server.corsAllowedOrigins", [public_url])

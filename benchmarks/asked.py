@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jarvis.run import read_manifest
-from jarvis.server import jobs
 from jarvis.server.database import DatabaseError, JobState, database
-from jarvis.server.job_kinds import Analyze
-from jarvis.server.jobs import Job
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission
 
@@ -48,7 +48,7 @@ class Asked:
 
     def _retry(self, job: Job) -> None:
         try:
-            jobs.retry(database(), job.id)
+            queue.retry(database(), job.id)
         except DatabaseError:
             return  # it is gone for now
         self.retried += 1
@@ -57,7 +57,7 @@ class Asked:
     def _jobs(self) -> list[Job]:
         """As the database has them now; none while it does not answer."""
         try:
-            return [jobs.find(database(), job_id) for job_id in self.ids]
+            return [queue.find(database(), job_id) for job_id in self.ids]
         except DatabaseError:
             return []
 
@@ -65,7 +65,7 @@ class Asked:
 def ask(traces: Sequence[Path]) -> Asked:
     """Put an analysis of each into the queue, also of one that is kept."""
     requests = [Analyze(Submission(trace), is_again=True) for trace in traces]
-    return Asked([jobs.submit(database(), request.new_job()).id for request in requests])
+    return Asked([queue.submit(database(), request.new_job()).id for request in requests])
 
 
 def _is_kept(job: Job) -> bool:

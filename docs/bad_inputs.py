@@ -27,20 +27,20 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.imported import typed_sheets
 from jarvis.protocol import API
 from jarvis.reports.reading import read_report
-from jarvis.server.api import api
-from jarvis.server.arrivals.addresses import (
+from jarvis.server.http.api import api
+from jarvis.server.http.web import middleware
+from jarvis.server.ingest.addresses import (
     HOSTS_VARIABLE,
     PRIVATE_HOSTS_VARIABLE,
     address_of,
     machines_of,
 )
-from jarvis.server.arrivals.arriving import arriving
-from jarvis.server.arrivals.intake import ROOTS_VARIABLE, server_trace, store_upload
-from jarvis.server.arrivals.remote_runs import check_path
-from jarvis.server.arrivals.tickets import UPLOAD, ticket_holder
-from jarvis.server.arrivals.uploads import create, find
+from jarvis.server.ingest.intake import ROOTS_VARIABLE, server_trace, store_upload
+from jarvis.server.ingest.remote_runs import check_path
+from jarvis.server.ingest.tickets import UPLOAD, ticket_holder
+from jarvis.server.ingest.upload_writer import arriving
+from jarvis.server.ingest.uploads import create, find
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.server.web import middleware
 from jarvis.trace import read_trace
 from jarvis.workspace import HOME_VARIABLE
 

@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 from playwright.sync_api import Browser, sync_playwright
 
 from jarvis.analyses import load_analyses
-from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.ingest.intake import sample_trace
 from tests import optional
 from tests.browser.conftest import FLAGS, Server, settled
 

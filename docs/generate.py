@@ -14,8 +14,8 @@ from jarvis.analyses import checks_markdown
 from jarvis.cli.documentation import command_line_markdown
 from jarvis.protocol import API
 from jarvis.schemas import schemas_markdown
-from jarvis.server.api import api
-from jarvis.server.api.description import api_markdown
+from jarvis.server.http.api import api
+from jarvis.server.http.api.description import api_markdown
 from jarvis.server.settings_shown import settings_markdown
 from jarvis.validation import validation_markdown
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from docs.picture import save_picture
-from jarvis.server.arrivals.intake import SAMPLE_NAME, sample_trace
+from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
 from tests import optional
 from tests.browser.conftest import FLAGS, Server, settled
 

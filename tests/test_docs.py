@@ -12,11 +12,11 @@ import pytest
 import jarvis.cli
 from jarvis import impact
 from jarvis.analyses import load_analyses
-from jarvis.server import claims
+from jarvis.server.http.web import health, stopping
+from jarvis.server.jobs import claims
+from jarvis.server.jobs.dask import jobs as dask_jobs
 from jarvis.server.settings import PREFIX
 from jarvis.server.settings_shown import known_variables
-from jarvis.server.web import health, stopping
-from jarvis.server.workers import dask_jobs
 from jarvis.validation import cards, validation_markdown
 
 ROOT = Path(__file__).parent.parent

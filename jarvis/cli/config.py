@@ -50,8 +50,8 @@ def _check(arguments: argparse.Namespace) -> int:
 def _problems() -> list[str]:
     """What a server could not work with, the first of each kind."""
     from jarvis.server.access.login import check_login
+    from jarvis.server.http.web.readiness import check_database, check_storage
     from jarvis.server.settings import settings, use_file
-    from jarvis.server.web.needs import check_database, check_storage
 
     try:
         use_file()

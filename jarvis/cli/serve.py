@@ -59,8 +59,8 @@ def _slots(text: str) -> int:
 
 def _serve(arguments: argparse.Namespace) -> int:
     from jarvis.server.access.login import check_login, check_reach
+    from jarvis.server.http.web.hosts import ADDRESS_VARIABLE
     from jarvis.server.settings import PREFIX, settings
-    from jarvis.server.web.hosts import ADDRESS_VARIABLE
 
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())
@@ -71,8 +71,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     check_reach(now, arguments.host, is_open=arguments.open)
     _check_names(now, arguments.host)
     import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
-    from jarvis.server.arrivals.intake import ROOTS_VARIABLE, sample_trace
     from jarvis.server.database import database
+    from jarvis.server.ingest.intake import ROOTS_VARIABLE, sample_trace
 
     database()  # so that one that cannot be used is said here, not on a page
     if arguments.with_sample:
@@ -93,8 +93,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _check_names(now: "Settings", host: str) -> None:
     """End where the server would not know its own name, so could answer nobody."""
+    from jarvis.server.http.web.hosts import is_every_address
     from jarvis.server.settings import SettingsError
-    from jarvis.server.web.hosts import is_every_address
 
     if is_every_address(host) and not now.public_url and not now.allowed_hosts:
         raise SettingsError(
@@ -106,9 +106,9 @@ def _check_names(now: "Settings", host: str) -> None:
 
 def _options(arguments: argparse.Namespace) -> list[str]:
     """As Streamlit would start it; but one that is told to stop waits for nobody forever."""
+    from jarvis.server.http.web.bodies import MOST_HEADER_BYTES
+    from jarvis.server.http.web.half_requests import TimedH11Protocol
     from jarvis.server.settings import settings
-    from jarvis.server.web.bodies import MOST_HEADER_BYTES
-    from jarvis.server.web.half_requests import TimedH11Protocol
 
     now = settings()
     options = {

@@ -43,7 +43,7 @@ def _slots(text: str) -> int:
 
 
 def _work(arguments: argparse.Namespace) -> int:
-    from jarvis.server.workers.worker import main
+    from jarvis.server.jobs.workers.worker import main
 
     if arguments.home is not None:
         os.environ[HOME_VARIABLE] = str(arguments.home.resolve())

@@ -12,7 +12,6 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.server import jobs
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, Via, Wanted
 from jarvis.server.access.rights import (
@@ -27,9 +26,11 @@ from jarvis.server.access.rights import (
 )
 from jarvis.server.access.tokens import NewToken, Token, TokenError
 from jarvis.server.database import JobKind, Visibility, database
-from jarvis.server.job_kinds import FileRequest, Made, Request, made_before, request_of
-from jarvis.server.job_kinds.loads import Load
-from jarvis.server.jobs import Job, NewJob
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import FileRequest, Made, Request, made_before, request_of
+from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.queue import Job, NewJob
+from jarvis.server.jobs.workers.single_job import run_single_job
 from jarvis.server.storage import custom_hardware, pins, removal
 from jarvis.server.storage.analysis_rows import AnalysisRow, kept_rows
 from jarvis.server.storage.archive import save_archive
@@ -41,7 +42,6 @@ from jarvis.server.storage.catalogue import (
     strictest,
 )
 from jarvis.server.storage.removal import Removed
-from jarvis.server.workers.single_job import run_single_job
 
 _ASKED: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,
@@ -86,7 +86,7 @@ def seen_root(person: Person, analysis_id: str) -> Path:
 
 def seen_job(engine: Engine, person: Person, job_id: str) -> Job:
     """A job; UnknownJobError where there is none that the person may see."""
-    return jobs.find(engine, job_id, person)
+    return queue.find(engine, job_id, person)
 
 
 def submit_job(
@@ -113,7 +113,7 @@ def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
 
 def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
     """End a job; raises as ``_changeable`` does."""
-    job = jobs.cancel(engine, _changeable_job(engine, actor, job_id, "cancel").id)
+    job = queue.cancel(engine, _changeable_job(engine, actor, job_id, "cancel").id)
     _record(engine, actor, Action.CANCEL, job.title, job=job.id)
     return job
 
@@ -126,7 +126,7 @@ def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
     """
     old = _changeable_job(engine, actor, job_id, "retry")
     named_rows(actor.person, request_of(old.kind, old.parameters).analyses)
-    job = jobs.retry(engine, old.id)
+    job = queue.retry(engine, old.id)
     _record(engine, actor, Action.RETRY, job.title, job=job.id)
     return job
 
@@ -273,7 +273,7 @@ def _prepared(actor: Actor, request: Request, visibility: Visibility) -> tuple[N
 
 
 def _submit(engine: Engine, actor: Actor, new: NewJob, visibility: Visibility) -> Job:
-    job = jobs.submit(engine, new, actor.person.name, visibility, actor.person.role)
+    job = queue.submit(engine, new, actor.person.name, visibility, actor.person.role)
     if (action := _ASKED.get(new.kind)) is not None:
         made = {} if new.kind in _MAKE_FILES else {"visibility": visibility}
         _record(engine, actor, action, job.title, job=job.id, **made)

@@ -3,7 +3,7 @@
 from urllib.parse import urlencode
 
 from jarvis.protocol import API
-from jarvis.server.jobs import Job
+from jarvis.server.jobs.queue import Job
 
 
 def analysis_page(analysis_id: str) -> str:

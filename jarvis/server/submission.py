@@ -39,7 +39,7 @@ from jarvis.server.storage.analysis_rows import (
 )
 from jarvis.server.storage.artifacts import keep_analysis
 from jarvis.server.storage.catalogue import analysis_root, is_kept
-from jarvis.server.storage.places import FilePath
+from jarvis.server.storage.storage_keys import FilePath
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, analyses_dir
 

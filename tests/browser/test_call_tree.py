@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.submission import Submission, submit
 from tests.browser.conftest import Server, settled
 

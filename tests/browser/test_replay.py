@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 
 from jarvis.replay import offers
 from jarvis.run import Run
-from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.submission import Submission, submit
 from tests.browser.conftest import Server, saved_from_link, settled
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.submission import Submission, submit
 from tests.browser.conftest import Server, saved_from_link, settled
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from jarvis.server import jobs
 from jarvis.server.database import database
+from jarvis.server.jobs import queue
 from jarvis.workspace import HOME_VARIABLE
 from tests.browser.conftest import START_SECONDS, Server, settled
 from tests.builders import trace
@@ -78,7 +78,7 @@ def test_all_is_there_after_everything_was_killed(
         expect(page.get_by_test_id("stException")).to_have_count(0)
         page.get_by_role("button", name="Retry").click()
         page.get_by_role("link", name="Open the overview").wait_for(**SLOW)
-        assert jobs.find(database(), job).attempts == 2
+        assert queue.find(database(), job).attempts == 2
         page.goto(link)
         settled(page)
         expect(page.get_by_text("first.json").first).to_be_visible()

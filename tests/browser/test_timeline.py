@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.submission import Submission, submit
 from tests.browser.conftest import Server, settled
 

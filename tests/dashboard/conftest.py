@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.isolation import show_failure
 from jarvis.run import Run
-from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 

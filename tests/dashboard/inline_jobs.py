@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis.pipeline import Step
-from jarvis.server import claims, jobs
 from jarvis.server.database import JOBS, writing
-from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob
-from jarvis.server.workers.job_child import assignment_of, outcome_after
-from jarvis.server.workers.job_process import outcome_of
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import FinishedStep, Headway, Job, NewJob
+from jarvis.server.jobs.workers.job_child import assignment_of, outcome_after
+from jarvis.server.jobs.workers.job_process import outcome_of
 
 WORKER = "inline"
 
@@ -36,22 +36,22 @@ def outdated(engine: Engine, job: Job) -> Job:
         asked = update(JOBS).where(JOBS.c.id == job.id)
         otherwise = {"parameters": {"asked": "otherwise"}, "fingerprint": job.id}
         connection.execute(asked.values(otherwise))
-    return jobs.find(engine, job.id)
+    return queue.find(engine, job.id)
 
 
 def do_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is queued from now on is done before the asker goes on."""
-    submit, retry = jobs.submit, jobs.retry
+    submit, retry = queue.submit, queue.retry
 
     def submit_and_do(engine: Engine, new: NewJob, *asked_by: Any) -> Job:
         job = submit(engine, new, *asked_by)
         work_off(engine)
-        return jobs.find(engine, job.id)
+        return queue.find(engine, job.id)
 
     def retry_and_do(engine: Engine, job_id: str) -> Job:
         job = retry(engine, job_id)
         work_off(engine)
-        return jobs.find(engine, job.id)
+        return queue.find(engine, job.id)
 
-    monkeypatch.setattr(jobs, "submit", submit_and_do)
-    monkeypatch.setattr(jobs, "retry", retry_and_do)
+    monkeypatch.setattr(queue, "submit", submit_and_do)
+    monkeypatch.setattr(queue, "retry", retry_and_do)

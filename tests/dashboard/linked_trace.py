@@ -7,9 +7,9 @@ import gzip
 import json
 from pathlib import Path
 
-from jarvis.server import jobs
 from jarvis.server.database import database
-from jarvis.server.job_kinds import Export
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Export
 from jarvis.server.submission import Submission, resubmit, submit
 from tests.builders import trace
 
@@ -57,6 +57,6 @@ def keep_linked() -> tuple[str, str]:
     The ids of both analyses.
     """
     kept = submit(Submission(TRACE, model_name="Linked")).id
-    job = jobs.submit(database(), Export(kept, "json").new_job())
-    jobs.cancel(database(), job.id)
+    job = queue.submit(database(), Export(kept, "json").new_job())
+    queue.cancel(database(), job.id)
     return kept, resubmit(kept, _REFERENCE_GPU, None).id

@@ -9,14 +9,14 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.analysis_menu import popover_key
-from jarvis.server import jobs
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Via
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor, submit_job
-from jarvis.server.arrivals.intake import ROOTS_VARIABLE, IntakeError, server_trace
 from jarvis.server.database import JobState, Visibility, database
-from jarvis.server.job_kinds import Export
+from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trace
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Export
 from jarvis.server.storage.analysis_rows import kept_for
 from jarvis.server.storage.catalogue import kept_row
 from jarvis.server.submission import Submission, submit
@@ -194,9 +194,9 @@ def test_jobs_of_a_private_analysis_are_not_listed(ids: dict[str, Any]) -> None:
         cancel = shown.button(key=f"_cancel_{job.id}")
         assert not cancel.disabled
         cancel.click().run()
-        assert jobs.find(engine, job.id).state is JobState.CANCELLED
+        assert queue.find(engine, job.id).state is JobState.CANCELLED
     finally:
-        jobs.cancel(engine, job.id)
+        queue.cancel(engine, job.id)
 
 
 def test_a_job_of_somebody_else_is_looked_at_only(ids: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ def test_a_job_of_somebody_else_is_looked_at_only(ids: dict[str, Any]) -> None:
         assert button.disabled
         assert "Only who asked for it" in button.help
     finally:
-        jobs.cancel(engine, job.id)
+        queue.cancel(engine, job.id)
 
 
 def test_a_token_is_made_shown_once_and_revoked() -> None:

@@ -15,9 +15,9 @@ from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
-from jarvis.server import jobs
 from jarvis.server.database import database
-from jarvis.server.job_kinds import Compare, made_file, request_of
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Compare, made_file, request_of
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
@@ -367,7 +367,7 @@ def test_a_job_makes_the_files_of_the_tolerance_on_the_page(
     page = drawn(filed, pair, compare_tolerance="30")
     page.button(key="compare_make_All files (zip)").click().run()
     assert not page.exception
-    job = jobs.find(database(), page.query_params["compare_job"])
+    job = queue.find(database(), page.query_params["compare_job"])
     assert request_of(job.kind, job.parameters) == Compare(*pair, 1.3)
     file = made_file(job.result)
     assert file is not None

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.run import Run
-from jarvis.server.arrivals.intake import sample_trace
+from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.storage.custom_hardware import keep_hardware, remove_hardware
 from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import custom_hardware_dir

@@ -7,10 +7,10 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
 from jarvis.run import Run
-from jarvis.server import jobs
-from jarvis.server.arrivals.intake import ROOTS_VARIABLE
-from jarvis.server.arrivals.uploads import create
 from jarvis.server.database import database
+from jarvis.server.ingest.intake import ROOTS_VARIABLE
+from jarvis.server.ingest.uploads import create
+from jarvis.server.jobs import queue
 from jarvis.server.storage.catalogue import read_catalogue
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS, Draw
@@ -179,7 +179,7 @@ def test_the_same_trace_again_is_reused_and_can_be_made_anew(filed: Draw, fresh_
     page = analyse(filed("ingest", ingest_source="server path", ingest_path="small.json"))
     analyse(page)
     assert any("analysed with these options before" in note.value for note in page.info)
-    old = outdated(database(), jobs.find(database(), page.query_params["ingest_job"]))
+    old = outdated(database(), queue.find(database(), page.query_params["ingest_job"]))
     linked = filed("ingest", ingest_job=old.id)
     assert not linked.exception
     assert "Analyse again" not in [button.label for button in linked.button]

@@ -9,10 +9,11 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
-from jarvis.server import claims, jobs
 from jarvis.server.database import JobKind, JobState, database
-from jarvis.server.job_kinds import Export
-from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+from jarvis.server.jobs import claims
+from jarvis.server.jobs import queue as job_queue
+from jarvis.server.jobs.kinds import Export
+from jarvis.server.jobs.queue import FinishedStep, Headway, Job, NewJob, Outcome
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import outdated, work_off
 
@@ -29,7 +30,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
 def queue(engine: Engine) -> Queue:
     def submit(name: str) -> Job:
         new = NewJob(JobKind.ANALYZE, f"Analyse {name}", {"submission": {"trace": name}})
-        return jobs.submit(engine, new, "ann@example.com")
+        return job_queue.submit(engine, new, "ann@example.com")
 
     return submit
 
@@ -83,19 +84,19 @@ def test_a_link_shows_a_failed_job_with_reason_and_log_and_retries_it(
     assert page.dataframe[0].value["id"].to_list() == [job.id]
     next(b for b in page.button if b.label == "Retry").click().run()
     assert not page.exception
-    assert jobs.find(engine, job.id).state is JobState.QUEUED
+    assert job_queue.find(engine, job.id).state is JobState.QUEUED
     assert not page.error
 
 
 def test_a_job_of_another_version_is_not_retried_and_says_why(
     filed: Draw, engine: Engine, queue: Queue
 ) -> None:
-    job = outdated(engine, jobs.cancel(engine, queue("old.json").id))
+    job = outdated(engine, job_queue.cancel(engine, queue("old.json").id))
     page = filed("jobs", job=job.id)
     next(b for b in page.button if b.label == "Retry").click().run()
     assert not page.exception
     assert "another version of Jarvis" in page.toast[0].value
-    assert jobs.find(engine, job.id).state is JobState.CANCELLED
+    assert job_queue.find(engine, job.id).state is JobState.CANCELLED
 
 
 def test_a_running_job_shows_its_steps_and_can_be_cancelled(
@@ -167,7 +168,7 @@ def test_a_long_list_is_filtered_by_kind_and_owner(
     assert not filed("jobs").selectbox
     for n in range(10):
         queue(f"{n}.json")
-    bobs = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {"n": 1}), "bob@example.com")
+    bobs = job_queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {"n": 1}), "bob@example.com")
     assert len(filed("jobs").dataframe[0].value) == 12
     for parameters in ({"jobs_kind": "export"}, {"jobs_owner": "bob@example.com"}):
         page = filed("jobs", **parameters)
@@ -193,7 +194,7 @@ def test_an_export_is_taken_home_from_its_job(
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(home))
     engine = database()
-    job = jobs.submit(engine, Export(sample_id, "json").new_job())
+    job = job_queue.submit(engine, Export(sample_id, "json").new_job())
     work_off(engine)
     page = filed("jobs", job=job.id)
     assert not page.exception

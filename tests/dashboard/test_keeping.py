@@ -9,9 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.analysis_menu import popover_key
 from jarvis.run import read_manifest
-from jarvis.server import jobs
 from jarvis.server.database import database
-from jarvis.server.job_kinds import Export
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Export
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.storage.pins import is_pinned, pin
 from jarvis.server.storage.removal import remove_analysis
@@ -103,7 +103,7 @@ def test_what_a_job_works_with_is_not_removed_and_the_page_says_why(
     mine = keep("mine")
     page = managed(mine)
     page.button(key="keeping_remove").click().run()
-    job = jobs.submit(database(), Export(mine, "json").new_job())
+    job = queue.submit(database(), Export(mine, "json").new_job())
     page.button(key="keeping_sure").click().run()
     assert f"the job {job.id} works with it" in words(page)
     assert analysis_root(mine).is_dir()

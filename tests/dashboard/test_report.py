@@ -12,9 +12,9 @@ from jarvis.dashboard.pages.report.edits import LINK_CHARACTERS
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
-from jarvis.server import jobs
 from jarvis.server.database import database
-from jarvis.server.job_kinds import Export, made_file
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Export, made_file
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
@@ -162,7 +162,7 @@ def test_large_files_are_made_by_jobs_and_taken_home(
     for label in ("JSON", "Whole run (zip)"):
         page.button(key=f"report_make_{label}").click().run()
         assert not page.exception
-        job = jobs.find(database(), page.query_params["report_job"])
+        job = queue.find(database(), page.query_params["report_job"])
         file = made_file(job.result)
         assert file is not None
         labels = [link.proto.label for link in page.get("link_button")]
@@ -182,7 +182,7 @@ def test_a_job_of_another_analysis_is_let_go_of(
     filed: Draw, sample_id: str, other_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do_jobs_at_once(monkeypatch)
-    job = jobs.submit(database(), Export(other_id, "json").new_job())
+    job = queue.submit(database(), Export(other_id, "json").new_job())
     page = filed("report", analysis=sample_id, report_job=job.id)
     assert not page.exception
     assert "report_job" not in page.query_params
@@ -192,7 +192,7 @@ def test_a_file_of_another_version_is_said_and_made_again(
     filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do_jobs_at_once(monkeypatch)
-    made = jobs.submit(database(), Export(sample_id, "json").new_job())
+    made = queue.submit(database(), Export(sample_id, "json").new_job())
     old = outdated(database(), made)
     page = filed("report", analysis=sample_id, report_job=old.id)
     assert not page.exception

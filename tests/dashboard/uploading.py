@@ -1,7 +1,7 @@
 """Uploads as a browser leaves them behind: a page test has no browser that could send them."""
 
-from jarvis.server.arrivals.arriving import arriving
-from jarvis.server.arrivals.uploads import create
+from jarvis.server.ingest.upload_writer import arriving
+from jarvis.server.ingest.uploads import create
 
 
 def uploaded(name: str, content: bytes, owner: str | None = None) -> str:

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.pipeline import STEPS
-from jarvis.server import claims, jobs
 from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
-from jarvis.server.jobs import Job
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.workspace import analyses_dir, database_file
 from tests.server.working import (
@@ -77,7 +77,7 @@ def test_a_locked_database_delays_jobs_and_pages_and_loses_none(
             hold_at(running.id, None)
             asked: list[Job] = []
             asking = Thread(
-                target=lambda: asked.append(jobs.submit(engine, new_analysis(trace_file, "new")))
+                target=lambda: asked.append(queue.submit(engine, new_analysis(trace_file, "new")))
             )
             asking.start()
             pages_are_whole("ingest", "jobs", job=running.id)
@@ -106,13 +106,13 @@ def test_a_postgresql_that_is_gone_for_a_while_loses_no_job(
             hold_at(ending.id, None)
             pages_are_whole(job=running.id)
             with pytest.raises(DatabaseError, match="database of this server cannot be used"):
-                jobs.submit(engine, new_analysis(trace_file, "new"))
+                queue.submit(engine, new_analysis(trace_file, "new"))
         hold_at(running.id, None)
         assert is_done(engine, running.id).attempts == 1
         end = ended(engine, ending.id)
         if end.state is JobState.FAILED:
             assert "try again" in (end.error or ""), end.error
-            jobs.retry(engine, ending.id)
+            queue.retry(engine, ending.id)
             end = is_done(engine, ending.id)
         assert end.analysis_id is not None
         assert analysis_root(end.analysis_id).is_dir()

@@ -14,11 +14,11 @@ from sqlalchemy import Engine
 
 from jarvis.parquet import write_parquet
 from jarvis.pipeline import STEPS
-from jarvis.server import jobs
-from jarvis.server.arrivals import uploads
-from jarvis.server.arrivals.arriving import arriving
 from jarvis.server.database import DatabaseError, JobState
-from jarvis.server.job_kinds import Export
+from jarvis.server.ingest import uploads
+from jarvis.server.ingest.upload_writer import arriving
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Export
 from jarvis.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from tests.server.working import (
     HELD_WORKER,
@@ -79,7 +79,7 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
     engine: Engine, home: Path, trace_file: Path, pages_are_whole: Callable[..., None]
 ) -> None:
     with worker(HELD_WORKER, SLOTS=str(len(HELD_STEPS))):
-        kept = is_done(engine, jobs.submit(engine, new_analysis(trace_file, "kept")).id)
+        kept = is_done(engine, queue.submit(engine, new_analysis(trace_file, "kept")).id)
         assert kept.analysis_id is not None
         held = [
             submit_held(engine, new_analysis(trace_file, f"Step {step}"), step)
@@ -94,14 +94,14 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
             with full(home):  # what had been half written has made room
                 pages_are_whole(analysis=kept.analysis_id, job=held[0].id)
                 with pytest.raises(DatabaseError, match="disk"):
-                    jobs.submit(engine, new_analysis(trace_file, "more"))
+                    queue.submit(engine, new_analysis(trace_file, "more"))
         for job in held:
             failed = ended(engine, job.id)
             assert failed.state is JobState.FAILED
             assert "room" in (failed.error or ""), (failed.step, failed.error, failed.log)
         wait_for(lambda: half_written(analyses_dir(), exports_dir()) == [])
         for job in held:
-            jobs.retry(engine, job.id)
+            queue.retry(engine, job.id)
         assert {is_done(engine, job.id).attempts for job in held} == {2}
     pages_are_whole(analysis=kept.analysis_id)
 

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.pipeline import REPROJECTION_STEPS, STEPS
-from jarvis.server import jobs
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Compare, Export, Replay, Reproject, made_file
-from jarvis.server.job_kinds.base import Request
-from jarvis.server.job_kinds.comparisons import STEPS as COMPARE_STEPS
-from jarvis.server.job_kinds.fetches import Fetch, Wishes
-from jarvis.server.storage.places import path_at
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Compare, Export, Replay, Reproject, made_file
+from jarvis.server.jobs.kinds.base import Request
+from jarvis.server.jobs.kinds.comparisons import STEPS as COMPARE_STEPS
+from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.storage.storage_keys import path_at
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths, analyses_dir, exports_dir, uploads_dir
 from tests.server.file_server import file_server
@@ -55,7 +55,7 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
         for variable in ("JARVIS_INGEST_HOSTS", "JARVIS_INGEST_PRIVATE_HOSTS"):
             monkeypatch.setenv(variable, f"127.0.0.1:{server.port}")
         asked = stages(analysis, other, f"http://127.0.0.1:{server.port}/tiny.json")
-        held = [jobs.submit(engine, request.new_job()) for request, _ in asked]
+        held = [queue.submit(engine, request.new_job()) for request, _ in asked]
         for job, (_, stage) in zip(held, asked, strict=True):
             hold_at(job.id, *stage)
         with worker(HELD_WORKER, SLOTS=str(len(held))) as killed:
@@ -76,7 +76,7 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
                 assert "worker that ran this job died" in (failed.error or "")
             wait_for(lambda: half_written(exports_dir(), uploads_dir(), analyses_dir()) == [])
             for job in held[: -len(COMPARE_STEPS) + 1]:  # one comparison is enough
-                assert jobs.retry(engine, job.id).state is JobState.QUEUED
+                assert queue.retry(engine, job.id).state is JobState.QUEUED
                 done = is_done(engine, job.id)
                 assert done.attempts == 2
                 if done.analysis_id is not None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from jarvis.server import jobs
-from jarvis.server.arrivals.intake import sample_trace
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Analyze
+from jarvis.server.ingest.intake import sample_trace
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission
 from jarvis.workspace import analyses_dir
@@ -19,10 +19,10 @@ def test_a_job_goes_on_after_the_web_process_was_killed(engine: Engine, home: Pa
     server = Server(home)
     try:
         server.start()
-        job = jobs.submit(engine, Analyze(Submission(sample_trace())).new_job())
-        wait_for(lambda: jobs.find(engine, job.id).step)
+        job = queue.submit(engine, Analyze(Submission(sample_trace())).new_job())
+        wait_for(lambda: queue.find(engine, job.id).step)
         server.kill()
-        wait_for(lambda: jobs.find(engine, job.id).state is JobState.QUEUED)
+        wait_for(lambda: queue.find(engine, job.id).state is JobState.QUEUED)
         assert list(analyses_dir().glob("*")) == []
         server.start()
         done = is_done(engine, job.id)

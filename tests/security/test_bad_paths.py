@@ -14,7 +14,7 @@ from jarvis.errors import ForeignReportError
 from jarvis.pipeline import analyze
 from jarvis.reports import xlsx
 from jarvis.sample import write_sample
-from jarvis.server.arrivals.intake import IntakeError, output_folder, server_trace, store_upload
+from jarvis.server.ingest.intake import IntakeError, output_folder, server_trace, store_upload
 from jarvis.workspace import is_file_name, safe_name, uploads_dir
 from tests.hostile import NASTY
 

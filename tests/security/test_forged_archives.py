@@ -15,15 +15,15 @@ from sqlalchemy import Engine, text
 from jarvis.cli import main
 from jarvis.run import read_manifest
 from jarvis.server.database import database, writing
-from jarvis.server.job_kinds import Made
-from jarvis.server.job_kinds.loads import Load
+from jarvis.server.jobs.kinds import Made
+from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
 from jarvis.server.storage import analysis_rows, archive, run_limits
 from jarvis.server.storage.analysis_rows import kept_for, kept_rows, made_on
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
 from jarvis.server.submission import Submission, keep_made, resubmit, submit
-from jarvis.server.workers.job_memory import MEMORY_VARIABLE
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
 

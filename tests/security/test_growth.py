@@ -24,9 +24,9 @@ from jarvis.perf_report import PerfReport, overlap
 from jarvis.perf_report.host_timeline import MAX_BINS, HostTimeline
 from jarvis.run import Run
 from jarvis.run.tree_data import read_tree_data
-from jarvis.server import jobs
 from jarvis.server.database import JobState, database
-from jarvis.server.job_kinds import Analyze
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.submission import Submission
 from jarvis.wording import MAX_NAME_LENGTH
 from jarvis.workspace import RunPaths, analyses_dir
@@ -118,10 +118,10 @@ def test_a_job_grows_with_its_input(tmp_path: Path) -> None:
     costs = []
     for times in (1, 2, 4):
         path = growing.fused_names(250 * times).write(tmp_path / f"{times}.json")
-        job = jobs.submit(engine, Analyze(Submission(path)).new_job())
+        job = queue.submit(engine, Analyze(Submission(path)).new_job())
         before = set(analyses_dir().glob("*"))
         costs.append(cost_of(lambda: work_off(engine), Path("nowhere")))
-        assert jobs.find(engine, job.id).state is JobState.DONE
+        assert queue.find(engine, job.id).state is JobState.DONE
         (made,) = set(analyses_dir().glob("*")) - before
         costs[-1] = replace(costs[-1], written=written_bytes(made))
     engine.dispose()

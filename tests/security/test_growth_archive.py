@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from jarvis.server.job_kinds.loads import Load
+from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit

@@ -19,9 +19,9 @@ from jarvis.parquet import write_parquet
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
-from jarvis.server import jobs
 from jarvis.server.database import JobState, database
-from jarvis.server.job_kinds import Analyze
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.submission import Submission
 from jarvis.workspace import analyses_dir
 from tests import growing
@@ -91,9 +91,9 @@ def test_a_job_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     trace = growing.shapes(5).write(tmp_path / "trace.json")
     monkeypatch.setenv(OUTPUT_VARIABLE, "0.2")
     engine = database()
-    job = jobs.submit(engine, Analyze(Submission(trace)).new_job())
+    job = queue.submit(engine, Analyze(Submission(trace)).new_job())
     work_off(engine)
-    done = jobs.find(engine, job.id)
+    done = queue.find(engine, job.id)
     engine.dispose()
     assert done.state is JobState.FAILED
     assert "The analysis would write more than" in str(done.error)

@@ -14,15 +14,15 @@ from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import ForbiddenError, Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import HARDWARE_OWNERS, writing
-from jarvis.server.job_kinds import Analyze
+from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs.workers.job_child import assignment_of
+from jarvis.server.jobs.workers.job_messages import FailedMessage, MadeMessage
+from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage import pins
 from jarvis.server.storage.analysis_rows import OthersAnalysisError, kept_for, kept_rows
 from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalogue import read_catalogue
 from jarvis.server.submission import Kept, Submission, keep_made, resubmit, submit
-from jarvis.server.workers.job_child import assignment_of
-from jarvis.server.workers.job_messages import FailedMessage, MadeMessage
-from jarvis.server.workers.job_process import outcome_of
 from tests.builders import trace
 
 ADA = Actor(Person("ada", Role.EDITOR), Via.PAGE)

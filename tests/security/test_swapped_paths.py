@@ -12,15 +12,15 @@ from jarvis.server import actions
 from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor
-from jarvis.server.arrivals.intake import ROOTS_VARIABLE, IntakeError, server_trace
-from jarvis.server.arrivals.opening import opened_input
-from jarvis.server.job_kinds import Analyze, Inspect, Request
+from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trace
+from jarvis.server.ingest.opening import opened_input
+from jarvis.server.jobs.kinds import Analyze, Inspect, Request
+from jarvis.server.jobs.workers.job_child import assignment_of
+from jarvis.server.jobs.workers.job_messages import FailedMessage, MadeMessage
+from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import kept_rows
 from jarvis.server.storage.catalogue import read_catalogue
 from jarvis.server.submission import Submission
-from jarvis.server.workers.job_child import assignment_of
-from jarvis.server.workers.job_messages import FailedMessage, MadeMessage
-from jarvis.server.workers.job_process import outcome_of
 from jarvis.trace import sidecar
 from jarvis.workspace import analyses_dir, uploads_dir
 from tests.builders import trace

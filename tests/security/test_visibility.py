@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, select
 from starlette.testclient import TestClient
 
-from jarvis.server import actions, claims, jobs, migrations
+from jarvis.server import actions, migrations
 from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor
@@ -23,10 +23,14 @@ from jarvis.server.database import (
     reading,
     writing,
 )
-from jarvis.server.job_kinds import Analyze, Compare, Export, Replay, Reproject, Request
-from jarvis.server.job_kinds.fetches import Fetch, Wishes
-from jarvis.server.job_table import utc_now
-from jarvis.server.jobs import Headway, Job, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.kinds import Analyze, Compare, Export, Replay, Reproject, Request
+from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.jobs.queue import Headway, Job, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs.table import utc_now
+from jarvis.server.jobs.workers.job_child import assignment_of
+from jarvis.server.jobs.workers.job_messages import FailedMessage, MadeMessage
+from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import kept_rows
 from jarvis.server.storage.catalogue import (
     UnknownAnalysisError,
@@ -36,9 +40,6 @@ from jarvis.server.storage.catalogue import (
     set_visibility,
 )
 from jarvis.server.submission import Submission, submit
-from jarvis.server.workers.job_child import assignment_of
-from jarvis.server.workers.job_messages import FailedMessage, MadeMessage
-from jarvis.server.workers.job_process import outcome_of
 from jarvis.workspace import exports_dir
 from tests.builders import trace
 from tests.server.api.conftest import bearer
@@ -80,10 +81,10 @@ def ids(made: Path, engine: Engine, home: Path) -> dict[str, str]:
 def sees(engine: Engine, actor: Actor, job: Job) -> bool:
     """Whether somebody sees a job; by its id, in the list, in the counts and among the owners."""
     person = actor.person
-    listed = [found.id for found in jobs.recent(engine, person=person, owner=job.owner)]
-    counted = sum(jobs.counts(engine, person, owner=job.owner).values())
+    listed = [found.id for found in queue.recent(engine, person=person, owner=job.owner)]
+    counted = sum(queue.counts(engine, person, owner=job.owner).values())
     assert counted == len(listed)
-    assert (job.owner in jobs.owners(engine, person)) == bool(listed)
+    assert (job.owner in queue.owners(engine, person)) == bool(listed)
     try:
         actions.seen_job(engine, person, job.id)
     except UnknownJobError:
@@ -102,7 +103,7 @@ def done(engine: Engine, job: Job, analysis_id: str) -> Job:
     file.write_text("{}")
     made = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"}, analysis_id=analysis_id)
     claims.finish(engine, "w", job.id, Headway(), made)
-    return jobs.find(engine, job.id)
+    return queue.find(engine, job.id)
 
 
 NAMING: dict[str, Callable[[str], Request]] = {
@@ -151,7 +152,7 @@ def test_a_job_is_as_private_as_the_analysis_that_it_makes(
     ids: dict[str, str], engine: Engine, kind: JobKind
 ) -> None:
     """What was requested as private is so before there is an analysis, too."""
-    job = jobs.submit(engine, NewJob(kind, "Analyse secret.json", {}), "ada", Visibility.PRIVATE)
+    job = queue.submit(engine, NewJob(kind, "Analyse secret.json", {}), "ada", Visibility.PRIVATE)
     assert not sees(engine, VIC, job)
     assert sees(engine, ADA, job)
     job = done(engine, job, ids["secret"])
@@ -185,7 +186,7 @@ def test_removing_a_private_analysis_publishes_nothing(
 
 def test_a_job_about_an_analysis_that_nobody_knows_is_for_admins(engine: Engine) -> None:
     new = NewJob(JobKind.EXPORT, "Export", {}, analyses=("never",))
-    job = jobs.submit(engine, new, "ada")
+    job = queue.submit(engine, new, "ada")
     assert not sees(engine, ADA, job)
     assert sees(engine, ROOT, job)
 
@@ -195,12 +196,12 @@ def test_pages_of_the_list_hold_what_is_counted(ids: dict[str, str], engine: Eng
     for number in range(12):
         named = ids["secret" if number % 3 == 0 else "bobs"]
         new = NewJob(JobKind.EXPORT, f"Export {number}", {"n": number}, analyses=(named,))
-        jobs.submit(engine, new, "ada")
-    pages = [jobs.recent(engine, person=VIC.person, limit=3, offset=n) for n in range(0, 12, 3)]
+        queue.submit(engine, new, "ada")
+    pages = [queue.recent(engine, person=VIC.person, limit=3, offset=n) for n in range(0, 12, 3)]
     listed = [job.id for page in pages for job in page]
     assert len(listed) == len(set(listed)) == 8
-    assert jobs.counts(engine, VIC.person) == {JobState.QUEUED: 8}
-    assert jobs.counts(engine, ADA.person) == {JobState.QUEUED: 12}
+    assert queue.counts(engine, VIC.person) == {JobState.QUEUED: 8}
+    assert queue.counts(engine, ADA.person) == {JobState.QUEUED: 12}
 
 
 def test_a_file_is_handed_out_to_who_may_see_the_analysis_now(
@@ -341,5 +342,5 @@ def test_jobs_of_the_release_before_name_their_analyses(
         ("export", "kept", None, None),
         ("remote", "kept", None, None),
     ]
-    assert jobs.counts(engine, VIC.person) == {}
-    assert jobs.counts(engine, ADA.person) == {JobState.DONE: 5}
+    assert queue.counts(engine, VIC.person) == {}
+    assert queue.counts(engine, ADA.person) == {JobState.DONE: 5}

@@ -19,13 +19,13 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from jarvis.cli.serve import _options
-from jarvis.server.api import analysis_routes
+from jarvis.server.http.api import analysis_routes
+from jarvis.server.http.web.bodies import MOST_HEADER_BYTES, HeaderLimits
+from jarvis.server.http.web.closed import ClosedPaths
+from jarvis.server.http.web.half_requests import HEADERS_S, TimedH11Protocol
+from jarvis.server.http.web.headers import SecureHeaders
+from jarvis.server.http.web.requests import Requests
 from jarvis.server.submission import Submission, submit
-from jarvis.server.web.bodies import MOST_HEADER_BYTES, HeaderLimits
-from jarvis.server.web.closed import ClosedPaths
-from jarvis.server.web.half_requests import HEADERS_S, TimedH11Protocol
-from jarvis.server.web.headers import SecureHeaders
-from jarvis.server.web.requests import Requests
 from tests.builders import trace
 
 
@@ -86,7 +86,7 @@ def test_behind_https_cookies_are_sent_by_https_alone(public_url: str | None, lo
 
 def test_the_log_has_the_beginning_of_an_upload_id(caplog: pytest.LogCaptureFixture) -> None:
     upload = "0123456789abcdef" * 2 + "-01234567-2a"
-    with caplog.at_level(logging.INFO, "jarvis.server.web.requests"):
+    with caplog.at_level(logging.INFO, "jarvis.server.http.web.requests"):
         asked(Middleware(Requests)).get(f"/api/uploads/{upload}")
         asked(Middleware(Requests)).get("/api/uploads")
     paths = [vars(record)["path"] for record in caplog.records if record.message == "request"]
@@ -155,7 +155,7 @@ def test_a_connection_that_ends_is_waited_for_no_longer() -> None:
 def test_the_server_is_started_with_it(home: object) -> None:
     options = _options(Mock(host="127.0.0.1", port=1))
     assert options[options.index("--http") + 1] == (
-        "jarvis.server.web.half_requests:TimedH11Protocol"
+        "jarvis.server.http.web.half_requests:TimedH11Protocol"
     )
     assert options[options.index("--h11-max-incomplete-event-size") + 1] == str(MOST_HEADER_BYTES)
 

@@ -4,10 +4,10 @@ import os
 import signal
 import sys
 
-from jarvis.server import claims
 from jarvis.server.database import database
+from jarvis.server.jobs import claims
+from jarvis.server.jobs.workers import worker
 from jarvis.server.settings import settings
-from jarvis.server.workers import worker
 from tests.server.working import ABANDONED_S
 
 JOB = "tests.server.held_job"
@@ -24,7 +24,7 @@ def held_worker() -> worker.Worker:
     worker.BEAT_S, worker.SWEEP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
     scheduler, cluster = settings().dask_scheduler, None
     if scheduler is not None:
-        from jarvis.server.workers import dask_jobs
+        from jarvis.server.jobs.dask import jobs as dask_jobs
 
         dask_jobs.SILENT_S = SILENT_S
         cluster = dask_jobs.DaskCluster(scheduler, JOB)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.server import jobs
 from jarvis.server.database import URL_VARIABLE, database
-from jarvis.server.jobs import Job
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.queue import Job
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
@@ -87,4 +87,4 @@ def note_of(analysis: str) -> str:
 def worked_off(engine: Engine, job: Job) -> Job:
     """A job when it was done by the machine that is in use."""
     work_off(engine)
-    return jobs.find(engine, job.id)
+    return queue.find(engine, job.id)

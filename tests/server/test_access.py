@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.server import jobs
 from jarvis.server.access.rights import (
     LOCAL,
     ForbiddenError,
@@ -17,7 +16,8 @@ from jarvis.server.access.rights import (
     require,
 )
 from jarvis.server.database import JobKind, JobState, Visibility
-from jarvis.server.jobs import NewJob
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.queue import NewJob
 from tests.server.conftest import on_both_databases
 
 ADA, BOB = "ada@example.org", "bob@example.org"
@@ -62,10 +62,10 @@ def test_the_queue_shows_to_each_what_they_may_see(engine: Engine) -> None:
         itertools.product((ADA, BOB, None), (Visibility.TEAM, Visibility.PRIVATE))
     ):
         new = NewJob(JobKind.EXPORT, f"{number}", {"number": number})
-        jobs.submit(engine, new, owner, visibility)
-    everything = jobs.recent(engine)
+        queue.submit(engine, new, owner, visibility)
+    everything = queue.recent(engine)
     assert len(everything) == 6
     for person in [*PEOPLE, Person(None, Role.EDITOR), LOCAL]:
         allowed = {job.id for job in everything if may_see(person, job)}
-        assert {job.id for job in jobs.recent(engine, person=person)} == allowed, person
-        assert jobs.counts(engine, person).get(JobState.QUEUED, 0) == len(allowed), person
+        assert {job.id for job in queue.recent(engine, person=person)} == allowed, person
+        assert queue.counts(engine, person).get(JobState.QUEUED, 0) == len(allowed), person

@@ -9,20 +9,21 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.hardware import load_hardware
-from jarvis.server import actions, claims, jobs, submission
+from jarvis.server import actions, submission
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Via, Wanted
 from jarvis.server.access.rights import LOCAL, ForbiddenError, Person, Role
 from jarvis.server.access.tokens import TokenError
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, Visibility, database
-from jarvis.server.job_kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
-from jarvis.server.jobs import Headway, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
+from jarvis.server.jobs.queue import Headway, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs.workers.single_job import SingleJobError
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import PrivateAnalysisError, kept_for, kept_rows, record
 from jarvis.server.storage.catalogue import UnknownAnalysisError, read_catalogue, set_owner
 from jarvis.server.submission import Submission, submit
-from jarvis.server.workers.single_job import SingleJobError
 from jarvis.workspace import exports_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
@@ -161,7 +162,7 @@ def test_jobs_about_an_analysis_are_seen_by_who_sees_it(
     set_owner(ids["shared"], ADA.person.name)  # a new database does not know it
     job = actions.submit_job(engine, ADA, Export(ids["shared"], "json"))
     new = NewJob(JobKind.EXPORT, "Export another one", {"analysis": ids["shared"][:-1]})
-    other = jobs.submit(engine, new, BOB.person.name)
+    other = queue.submit(engine, new, BOB.person.name)
     actions.share_analysis(ADA, ids["shared"], Visibility.PRIVATE)
     with pytest.raises(UnknownJobError):
         actions.seen_job(engine, BOB.person, job.id)
@@ -194,7 +195,7 @@ def test_others_see_a_job_of_the_team_and_leave_it_alone(
     for do in (actions.cancel_job, actions.retry_job):
         with pytest.raises(ForbiddenError, match="belongs to ada"):
             do(engine, BOB, job.id)
-    assert jobs.find(engine, job.id).state is JobState.QUEUED
+    assert queue.find(engine, job.id).state is JobState.QUEUED
 
 
 def test_a_private_job_is_joined_by_its_owner_only(ids: dict[str, str], engine: Engine) -> None:
@@ -208,7 +209,7 @@ def test_reading_a_trace_is_done_once_and_is_no_news(engine: Engine) -> None:
     inspect = Inspect(Path(__file__))
     first = actions.submit_job(engine, ADA, inspect)
     assert actions.submit_job(engine, BOB, inspect).id == first.id
-    assert jobs.recent(engine, person=BOB.person) == []
+    assert queue.recent(engine, person=BOB.person) == []
     assert audit.recent(engine) == []
 
 

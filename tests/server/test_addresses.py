@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jarvis.server.arrivals.addresses import AddressError, address_of, machines_of, without_secrets
+from jarvis.server.ingest.addresses import AddressError, address_of, machines_of, without_secrets
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from jarvis.server import jobs
-from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import database
-from jarvis.server.job_kinds import Inspect
+from jarvis.server.ingest.intake import store_upload
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import kept_rows, version_of
 from jarvis.server.storage.artifact_root import (
@@ -174,7 +174,7 @@ def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
     machines: Machines, folder_root: Path, tiny: Path
 ) -> None:
     engine = database()
-    job = jobs.submit(
+    job = queue.submit(
         engine, Inspect(store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))).new_job()
     )
     (stored,) = folder_root.rglob("tiny.json")
@@ -184,7 +184,7 @@ def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
     assert failed.error is not None
     assert f"The artifact root {folder_root} does not have tiny.json any more" in failed.error
     away.rename(stored)
-    assert worked_off(engine, jobs.retry(engine, job.id)).error is None
+    assert worked_off(engine, queue.retry(engine, job.id)).error is None
 
 
 def test_two_machines_that_make_the_same_at_once_lose_nothing(

@@ -11,11 +11,11 @@ import pytest
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
-from jarvis.server import jobs
-from jarvis.server.arrivals import intake
-from jarvis.server.arrivals.intake import sample_trace, store_upload
 from jarvis.server.database import database
-from jarvis.server.job_kinds import (
+from jarvis.server.ingest import intake
+from jarvis.server.ingest.intake import sample_trace, store_upload
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import (
     Analyze,
     Export,
     Inspect,
@@ -140,7 +140,7 @@ def test_a_worker_elsewhere_reads_an_upload_and_its_export_comes_back(
 ) -> None:
     engine = database()
     upload = store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))
-    job = jobs.submit(engine, Analyze(Submission(upload)).new_job())
+    job = queue.submit(engine, Analyze(Submission(upload)).new_job())
     second = machines.use("second")
     done = worked_off(engine, job)
     assert done.error is None, done.error
@@ -148,7 +148,7 @@ def test_a_worker_elsewhere_reads_an_upload_and_its_export_comes_back(
     assert list((second / "traces").glob("*/tiny.json"))
     assert done.analysis_id is not None
     machines.use("third")
-    exported = worked_off(engine, jobs.submit(engine, Export(done.analysis_id, "json").new_job()))
+    exported = worked_off(engine, queue.submit(engine, Export(done.analysis_id, "json").new_job()))
     machines.use("first")
     file = made_file(exported.result)
     assert file is not None
@@ -226,7 +226,7 @@ def test_the_cache_keeps_to_its_limit_and_what_is_in_use(
         used = time.time() - 2 * artifact_copies.UNTOUCHED_S + age
         note = machines.folder / "first" / "cache" / "shared" / "notes" / "traces"
         os.utime(note / upload.parent.name / upload.name, (used, used))
-    jobs.submit(engine, Inspect(uploads[0]).new_job())
+    queue.submit(engine, Inspect(uploads[0]).new_job())
     monkeypatch.setenv("JARVIS_ARTIFACT_CACHE_GB", "2.5e-6")
     artifacts.publish_file(store_upload("new.json", io.BytesIO(b"n" * 1000)))
     assert [upload.exists() for upload in uploads] == [True, False, False, False]

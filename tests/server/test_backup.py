@@ -14,11 +14,11 @@ from threading import Event, Thread
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.server import claims, jobs
-from jarvis.server.arrivals.intake import store_upload
-from jarvis.server.claims import ABANDONED_S
 from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
-from jarvis.server.jobs import Headway, NewJob
+from jarvis.server.ingest.intake import store_upload
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.claims import ABANDONED_S
+from jarvis.server.jobs.queue import Headway, NewJob
 from jarvis.server.storage.catalogue import read_catalogue, set_owner
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import Kept, Submission, submit
@@ -70,7 +70,7 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
         if is_over.is_set():
             return
         claims.beat(engine, "w", 1, {job_id: Headway("Step", number, 9, 1.0, log="x" * 1000)})
-        jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse", {"trace": str(number)}))
+        queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse", {"trace": str(number)}))
         with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)
 
@@ -86,7 +86,7 @@ def test_a_server_at_work_is_backed_up_and_restored(
 ) -> None:
     pin(kept.id)
     set_owner(kept.id, "ann")
-    running = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
+    running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
     assert claims.claim(engine, "w") is not None
     is_over = Event()
     worker = Thread(target=work, args=(engine, kept.root, running.id, is_over))
@@ -113,7 +113,7 @@ def test_a_server_at_work_is_backed_up_and_restored(
         if is_file:
             with sqlite3.connect(restored / "jarvis.db") as copy:
                 assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert {job.id for job in jobs.recent(database(), limit=1000)} >= {running.id}
+        assert {job.id for job in queue.recent(database(), limit=1000)} >= {running.id}
         database().dispose()
 
 
@@ -137,8 +137,8 @@ def contents(root: Path) -> dict[str, bytes]:
 def test_a_job_that_ran_during_the_backup_can_be_retried(
     engine: Engine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
-    waiting = jobs.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "b"}))
+    running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
+    waiting = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "b"}))
     assert claims.claim(engine, "w") is not None
     places = {"JARVIS_HOME": home, "BACKUP": tmp_path / "backup"}
     run(commands("backup"), places)
@@ -149,7 +149,7 @@ def test_a_job_that_ran_during_the_backup_can_be_retried(
     assert ABANDONED_S < 30
     copy = database()
     assert [job.id for job in claims.give_up_abandoned(copy)] == [running.id]
-    assert jobs.find(copy, running.id).state is JobState.FAILED
-    assert jobs.retry(copy, running.id).state is JobState.QUEUED
-    assert jobs.find(copy, waiting.id).state is JobState.QUEUED
-    assert jobs.find(engine, running.id).state is JobState.RUNNING
+    assert queue.find(copy, running.id).state is JobState.FAILED
+    assert queue.retry(copy, running.id).state is JobState.QUEUED
+    assert queue.find(copy, waiting.id).state is JobState.QUEUED
+    assert queue.find(engine, running.id).state is JobState.RUNNING

@@ -19,18 +19,18 @@ from jarvis.errors import JarvisError
 from jarvis.pipeline import STEPS
 from jarvis.product import product_version
 from jarvis.run import Run
-from jarvis.server import claims, jobs
-from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Inspect
-from jarvis.server.jobs import FinishedStep, Headway, Job, Outcome
+from jarvis.server.ingest.intake import store_upload
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.dask import task
+from jarvis.server.jobs.dask.messages import Order, Report, storage_mark
+from jarvis.server.jobs.kinds import Inspect
+from jarvis.server.jobs.queue import FinishedStep, Headway, Job, Outcome
+from jarvis.server.jobs.workers.job_messages import Assignment
+from jarvis.server.jobs.workers.worker import set_up_worker
+from jarvis.server.jobs.workers.worker_watch import job_slots, worker_command
 from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.server.workers import dask_task
-from jarvis.server.workers.dask_messages import Order, Report, storage_mark
-from jarvis.server.workers.job_messages import Assignment
-from jarvis.server.workers.worker import set_up_worker
-from jarvis.server.workers.worker_watch import job_slots, worker_command
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
 from tests.server.working import (
@@ -111,7 +111,7 @@ def dask_worker(dask: Dask, **environment: str) -> Iterator["subprocess.Popen[by
 
 
 def place_of(engine: Engine, job: Job) -> str:
-    place: str = wait_for(lambda: jobs.find(engine, job.id).place)
+    place: str = wait_for(lambda: queue.find(engine, job.id).place)
     return place
 
 
@@ -119,7 +119,7 @@ def test_jobs_run_at_once_are_cancelled_and_retried(
     engine: Engine, dask: Dask, trace_file: Path
 ) -> None:
     first, second = (
-        jobs.submit(engine, new_analysis(trace_file, name)) for name in ("rank 0", "rank 1")
+        queue.submit(engine, new_analysis(trace_file, name)) for name in ("rank 0", "rank 1")
     )
     for job in (first, second):
         hold_at(job.id, 3)
@@ -127,9 +127,9 @@ def test_jobs_run_at_once_are_cancelled_and_retried(
         pids = [held_process(job.id) for job in (first, second)]
         assert all(map(is_alive, pids)), "both at once"
         assert place_of(engine, first) != place_of(engine, second)
-        wait_for(lambda: jobs.find(engine, first.id).step == STEPS[2])
+        wait_for(lambda: queue.find(engine, first.id).step == STEPS[2])
         begin = time.monotonic()
-        jobs.cancel(engine, second.id)
+        queue.cancel(engine, second.id)
         assert ended(engine, second.id).state is JobState.CANCELLED
         assert time.monotonic() - begin < CANCEL_S
         wait_for(lambda: not is_alive(pids[1]))
@@ -143,7 +143,7 @@ def test_jobs_run_at_once_are_cancelled_and_retried(
         assert done.analysis_id is not None
         assert Run.load(analysis_root(done.analysis_id)).manifest.options.model_name == "rank 0"
 
-        assert jobs.retry(engine, second.id).place is None
+        assert queue.retry(engine, second.id).place is None
         assert is_done(engine, second.id).attempts == 2
 
 
@@ -151,7 +151,7 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
     engine: Engine, dask: Dask, trace_file: Path, analyses_there: Path
 ) -> None:
     killed, silent = (
-        jobs.submit(engine, new_analysis(trace_file, name)) for name in ("killed", "silent")
+        queue.submit(engine, new_analysis(trace_file, name)) for name in ("killed", "silent")
     )
     for job in (killed, silent):
         hold_at(job.id, len(STEPS))
@@ -164,7 +164,7 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
         try:
             for job in (killed, silent):
                 failed = ended(engine, job.id, 30)
-                assert (failed.state, failed.error) == (JobState.FAILED, dask_task.DIED)
+                assert (failed.state, failed.error) == (JobState.FAILED, task.DIED)
                 assert failed.attempts == 1
         finally:
             os.kill(parents[silent.id], signal.SIGCONT)
@@ -172,7 +172,7 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
         wait_for(lambda: len(half_written(analyses_there)) <= 1)  # of the one that was killed
 
         hold_at(silent.id, 3)
-        jobs.retry(engine, silent.id)
+        queue.retry(engine, silent.id)
         pid = held_process(silent.id)
         left = [path for path in half_written(analyses_there) if killed.id in path.name]
         assert left == [], "a job clears away what others had left"
@@ -182,29 +182,29 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
     with dask_worker(dask):
         failed = ended(engine, silent.id)
         assert "worker that ran this job died" in (failed.error or "")
-        jobs.retry(engine, silent.id)
+        queue.retry(engine, silent.id)
         assert is_done(engine, silent.id).attempts == 3
 
 
 def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
     engine: Engine, dask: Dask, trace_file: Path
 ) -> None:
-    running = jobs.submit(engine, new_analysis(trace_file, "running"))
+    running = queue.submit(engine, new_analysis(trace_file, "running"))
     hold_at(running.id, 3)
     with dask_worker(dask, SLOTS="1", JARVIS_JOB_MEMORY_GB="0.02"):
         failed = ended(engine, running.id)
         assert "needed more than its 0.02 GB of memory" in (failed.error or "")
-    jobs.retry(engine, running.id)
+    queue.retry(engine, running.id)
     with dask_worker(dask, SLOTS="1"):
         pid = held_process(running.id)
-        waiting = jobs.submit(engine, new_analysis(trace_file, "waiting"))
+        waiting = queue.submit(engine, new_analysis(trace_file, "waiting"))
         dask.kill_scheduler()
         failed = ended(engine, running.id, 30)
         assert f"The Dask scheduler at {dask.address} cannot be reached" in (failed.error or "")
         wait_for(lambda: not is_alive(pid))
-        assert jobs.find(engine, waiting.id).state is JobState.QUEUED
+        assert queue.find(engine, waiting.id).state is JobState.QUEUED
         wait_for(lambda: claims.slots(engine) == 0)
-        quick = jobs.submit(engine, Inspect(trace_file).new_job())
+        quick = queue.submit(engine, Inspect(trace_file).new_job())
         assert is_done(engine, quick.id).place is None, "done here when the cluster is not there"
         dask.start()
         dask.start_worker()
@@ -223,16 +223,16 @@ def test_a_dask_worker_that_is_set_up_otherwise_begins_nothing(
     engine: Engine, order: Order, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(JarvisError, match=r"at tcp://a:1 has Jarvis .*, this server has 99\.9\. "):
-        dask_task.check_version("tcp://a:1", "99.9")
+        task.check_version("tcp://a:1", "99.9")
     with pytest.raises(JarvisError, match="uses another database than this server"):
-        dask_task.begin("tcp://a:1", order)
+        task.begin("tcp://a:1", order)
     monkeypatch.setenv("JARVIS_ARTIFACT_ROOT", str(tmp_path))
     with pytest.raises(JarvisError, match="keeps analyses elsewhere than this server"):
-        dask_task.begin("tcp://a:1", order)
+        task.begin("tcp://a:1", order)
 
 
 def test_an_attempt_begins_once(engine: Engine, trace_file: Path) -> None:
-    job = jobs.submit(engine, new_analysis(trace_file, "once"))
+    job = queue.submit(engine, new_analysis(trace_file, "once"))
     assert not claims.begin_at(engine, job.id, 1, "tcp://a:1"), "nobody has taken it"
     taken = claims.claim(engine, "a worker")
     assert taken is not None
@@ -272,7 +272,7 @@ def test_without_the_extra_the_worker_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("JARVIS_DASK_SCHEDULER", "tcp://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "jarvis.server.workers.dask_jobs", raising=False)
+    monkeypatch.delitem(sys.modules, "jarvis.server.jobs.dask.jobs", raising=False)
     with pytest.raises(SettingsError, match=r"distributed is not installed: .*jarvis-perf\[dask\]"):
         set_up_worker(None)
 

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, text
 
-from jarvis.server import jobs, migrations
+from jarvis.server import migrations
 from jarvis.server.database import (
     BUSY_S,
     METADATA,
@@ -26,7 +26,8 @@ from jarvis.server.database import (
     database_url,
     reading,
 )
-from jarvis.server.jobs import NewJob
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.queue import NewJob
 from jarvis.server.migrations import HEAD, NewerDatabaseError
 from tests.server.conftest import on_both_databases
 from tests.services.postgres import PASSWORD, Postgres
@@ -94,16 +95,16 @@ def test_a_server_that_was_gone_is_used_again(
     postgres: Postgres, postgres_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(URL_VARIABLE, postgres_url)
-    job = jobs.submit(database(), NewJob(JobKind.EXPORT, "Export", {}))
+    job = queue.submit(database(), NewJob(JobKind.EXPORT, "Export", {}))
     postgres.stop()
     try:
         for _ in range(2):
             with pytest.raises(DatabaseError, match="Check that it runs") as refused:
-                jobs.find(database(), job.id)
+                queue.find(database(), job.id)
             assert PASSWORD not in str(refused.value)
     finally:
         postgres.start()
-    assert jobs.find(database(), job.id) == job
+    assert queue.find(database(), job.id) == job
 
 
 def test_a_server_that_does_not_answer_is_given_up(
@@ -114,7 +115,7 @@ def test_a_server_that_does_not_answer_is_given_up(
     with database().begin() as other:
         other.execute(text("LOCK TABLE jobs"))
         with pytest.raises(DatabaseError, match="statement timeout"):
-            jobs.submit(database(), NewJob(JobKind.EXPORT, "Export", {}))
+            queue.submit(database(), NewJob(JobKind.EXPORT, "Export", {}))
 
 
 def test_connections_to_a_server_have_time_limits(
@@ -133,11 +134,11 @@ def test_a_locked_database_can_be_read_and_says_that_it_is_locked(
     impatient = create_engine(f"sqlite:///{file}", connect_args={"timeout": 0.05})
     with closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert jobs.counts(impatient) == {}
+        assert queue.counts(impatient) == {}
         with pytest.raises(DatabaseError, match="database is locked"):
-            jobs.submit(impatient, NewJob(JobKind.EXPORT, "Export", {}))
+            queue.submit(impatient, NewJob(JobKind.EXPORT, "Export", {}))
         other.rollback()
-    assert jobs.submit(impatient, NewJob(JobKind.EXPORT, "Export", {})).is_active
+    assert queue.submit(impatient, NewJob(JobKind.EXPORT, "Export", {})).is_active
     impatient.dispose()
 
 
@@ -164,6 +165,6 @@ def test_a_database_of_the_version_before_keeps_its_jobs(
         names, row = ", ".join(values), ", ".join(values.values())
         connection.execute(text(f"INSERT INTO jobs ({names}) VALUES ({row})"))
     old.dispose()
-    (job,) = jobs.recent(database())
+    (job,) = queue.recent(database())
     assert (job.id, job.title, job.visibility) == ("one", "Analyse a.json", Visibility.TEAM)
     database().dispose()

@@ -14,11 +14,11 @@ from sqlalchemy import Engine
 
 from jarvis import cli
 from jarvis.server.access.login import check_login
+from jarvis.server.http.web.job_metrics import QueueFigures, figure_families
+from jarvis.server.http.web.metrics import REGISTRY
+from jarvis.server.http.web.stopping import AFTER_REQUESTS_S
 from jarvis.server.settings import settings
 from jarvis.server.settings_shown import unknown_variables
-from jarvis.server.web.job_metrics import QueueFigures, figure_families
-from jarvis.server.web.metrics import REGISTRY
-from jarvis.server.web.stopping import AFTER_REQUESTS_S
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))

@@ -18,21 +18,15 @@ from sqlalchemy import Engine
 
 from jarvis.pipeline import STEPS, Step
 from jarvis.run import read_manifest
-from jarvis.server import jobs
-from jarvis.server.arrivals import fetching
-from jarvis.server.arrivals.fetching import (
-    AddressError,
-    FetchError,
-    fetch_trace,
-    over_http,
-    over_sftp,
-)
-from jarvis.server.arrivals.intake import IntakeError, KeptTrace
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import request_of
-from jarvis.server.job_kinds.fetches import FETCH_STEP, Fetch, Wishes
+from jarvis.server.ingest import fetch
+from jarvis.server.ingest.fetch import AddressError, FetchError, fetch_trace, over_http, over_sftp
+from jarvis.server.ingest.intake import IntakeError, KeptTrace
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import request_of
+from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch, Wishes
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.server.storage.places import path_at
+from jarvis.server.storage.storage_keys import path_at
 from jarvis.workspace import uploads_dir
 from tests.builders import trace
 from tests.server.file_server import FileServer, file_server
@@ -49,7 +43,7 @@ NAME = "traces.test"
 @pytest.fixture
 def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     """A web server that may be fetched from as ``localhost`` and as ``NAME``."""
-    monkeypatch.setattr(fetching, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(fetch, "WAITS_S", (0.0, 0.0))
     with file_server(CONTENT) as running:
         allow(monkeypatch, f"127.0.0.1:{running.port}", f"{NAME}:{running.port}")
         yield running
@@ -309,7 +303,7 @@ def _signed(certificate: Path) -> Path:
 @pytest.fixture
 def by_sftp(node: Sshd, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a trace on the ssh server, which lets this one in."""
-    monkeypatch.setattr(fetching, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(fetch, "WAITS_S", (0.0, 0.0))
     allow(monkeypatch, f"127.0.0.1:{node.port}")
     monkeypatch.setenv("JARVIS_SFTP_KEY", str(node.key))
     monkeypatch.setenv("JARVIS_SFTP_KNOWN_HOSTS", str(node.known_hosts))
@@ -428,9 +422,9 @@ def test_a_job_that_was_asked_for_is_not_done_when_the_setting_changed(
 def test_a_cancelled_job_leaves_nothing(server: FileServer, engine: Engine) -> None:
     server.holds_after = 300_000
     with worker():
-        job = jobs.submit(engine, Fetch(f"http://127.0.0.1:{server.port}/a.json").new_job())
-        wait_for(lambda: jobs.find(engine, job.id).step == FETCH_STEP and server.asked)
+        job = queue.submit(engine, Fetch(f"http://127.0.0.1:{server.port}/a.json").new_job())
+        wait_for(lambda: queue.find(engine, job.id).step == FETCH_STEP and server.asked)
         assert list(uploads_dir().glob(".*"))
-        jobs.cancel(engine, job.id)
+        queue.cancel(engine, job.id)
         assert ended(engine, job.id, 3).state is JobState.CANCELLED
         wait_for(lambda: not list(uploads_dir().glob(".*")), 3)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.server import jobs
-from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import URL_VARIABLE, database
-from jarvis.server.job_kinds import Inspect
+from jarvis.server.ingest.intake import store_upload
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.storage.artifact_root import MissingArtifactError
 from jarvis.server.storage.catalogue import (
     UnknownAnalysisError,
@@ -104,14 +104,14 @@ def test_a_folder_that_is_copied_in_is_shared_and_no_copy_of_what_was_removed(
 
 def test_uploads_that_another_machine_took_are_pruned(machines: Machines, upload: Path) -> None:
     machines.share()
-    job = jobs.submit(database(), Inspect(upload).new_job())
+    job = queue.submit(database(), Inspect(upload).new_job())
     (shared,) = (path for path in (machines.root / "traces").rglob("*") if path.is_file())
     machines.use("second")
     assert plan(Limits()).leaving == []
     then = time.time() - 2 * 86_400
     os.utime(shared, (then, then))
     assert plan(Limits()).leaving == []
-    jobs.cancel(database(), job.id)
+    queue.cancel(database(), job.id)
     planned = plan(Limits())
     assert [(one.stored.kind, one.stored.name) for one in planned.leaving] == [
         (Kind.UPLOAD, "tiny.json")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.server.arrivals.intake import (
+from jarvis.server.ingest.intake import (
     ROOTS_VARIABLE,
     IntakeError,
     keep_upload,

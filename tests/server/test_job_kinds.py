@@ -15,13 +15,13 @@ from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
 from jarvis.run import Run
-from jarvis.server import jobs
 from jarvis.server.access.audit import Via
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.actions import Actor, ask_for_file
-from jarvis.server.arrivals.remote_runs import RemoteRun
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import (
+from jarvis.server.ingest.remote_runs import RemoteRun
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import (
     WHOLE_RUN,
     Analyze,
     Compare,
@@ -37,14 +37,14 @@ from jarvis.server.job_kinds import (
     made_file,
     request_of,
 )
-from jarvis.server.job_kinds.fetches import Fetch, Wishes
-from jarvis.server.job_kinds.loads import Load
-from jarvis.server.job_kinds.remotes import Remote
-from jarvis.server.jobs import Job
+from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.kinds.remotes import Remote
+from jarvis.server.jobs.queue import Job
+from jarvis.server.jobs.workers.job_messages import Assignment, FailedMessage
+from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.submission import Submission, submit
-from jarvis.server.workers.job_messages import Assignment, FailedMessage
-from jarvis.server.workers.job_process import outcome_of
 from jarvis.workspace import RunPaths, exports_dir
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
@@ -221,7 +221,7 @@ def test_a_file_is_made_once_for_an_analysis_as_it_is(
     def made(request: FileRequest) -> Job:
         job = ask_for_file(engine, Actor(LOCAL, Via.COMMAND), request)
         work_off(engine)
-        return jobs.find(engine, job.id)
+        return queue.find(engine, job.id)
 
     first = made(Export(analysis, "json"))
     assert first.state is JobState.DONE
@@ -243,7 +243,7 @@ def test_a_file_that_is_not_finished_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("jarvis.server.job_kinds.exports.write_zip", full)
+    monkeypatch.setattr("jarvis.server.jobs.kinds.exports.write_zip", full)
     with pytest.raises(OSError, match="No space"):
         Export(analysis, WHOLE_RUN).run(no_progress, "a1b2")
     assert list(exports_dir().iterdir()) == []

@@ -9,9 +9,9 @@ import pytest
 import structlog
 from sqlalchemy import Engine
 
-from jarvis.server import claims, jobs
 from jarvis.server.database import JobKind, JobState
-from jarvis.server.jobs import Headway, NewJob, Outcome
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from jarvis.server.logs import about, configure_logs
 
 
@@ -29,8 +29,8 @@ def json_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_job_is_followed_by_its_id(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("web")
     about(request="r-1")
-    job = jobs.submit(engine, NewJob(JobKind.ANALYZE, "a job", {}), "ada@example.org")
-    jobs.submit(engine, NewJob(JobKind.ANALYZE, "the same", {}), "ada@example.org")
+    job = queue.submit(engine, NewJob(JobKind.ANALYZE, "a job", {}), "ada@example.org")
+    queue.submit(engine, NewJob(JobKind.ANALYZE, "the same", {}), "ada@example.org")
     structlog.contextvars.clear_contextvars()
     configure_logs("worker")
     assert claims.claim(engine, "w") is not None

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, update
 
-from jarvis.server import claims, jobs
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState
-from jarvis.server.jobs import FinishedStep, Headway, Job, NewJob, Outcome
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import FinishedStep, Headway, Job, NewJob, Outcome
 from tests.server.conftest import on_both_databases
 
 pytestmark = on_both_databases
@@ -42,7 +42,7 @@ def grown_old(engine: Engine, seconds: float) -> None:
 
 
 def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
-    job = jobs.submit(engine, new_job(), owner="ann@example.com")
+    job = queue.submit(engine, new_job(), owner="ann@example.com")
     assert (job.state, job.attempts, job.started) == (JobState.QUEUED, 0, None)
     assert job.elapsed_s is None
     taken = claims.claim(engine, "w")
@@ -51,12 +51,12 @@ def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
     assert claims.claim(engine, "v") is None
     far = Headway("Analyses", 2, 4, 37.5, 10, 40, [FinishedStep("Read", 0.5)], "a line")
     claims.beat(engine, "w", 1, {job.id: far})
-    seen = jobs.find(engine, job.id)
+    seen = queue.find(engine, job.id)
     assert (seen.step, seen.percent, seen.bytes_total, seen.log) == ("Analyses", 37.5, 40, "a line")
     assert seen.steps == (FinishedStep("Read", 0.5),)
     outcome = Outcome(JobState.DONE, result={"is_reused": False}, analysis_id="abc")
     claims.finish(engine, "w", job.id, far, outcome)
-    done = jobs.find(engine, job.id)
+    done = queue.find(engine, job.id)
     assert (done.state, done.analysis_id, done.result) == (
         JobState.DONE,
         "abc",
@@ -65,11 +65,11 @@ def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
     assert done.owner == "ann@example.com"
     assert done.ended is not None
     assert done.ended.tzinfo is not None
-    assert jobs.counts(engine) == {JobState.DONE: 1}
+    assert queue.counts(engine) == {JobState.DONE: 1}
 
 
 def test_jobs_are_taken_in_the_order_they_came(engine: Engine) -> None:
-    ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(4)]
+    ids = [queue.submit(engine, new_job(f"{n}.json")).id for n in range(4)]
     assert [job.id for job in iter(lambda: claims.claim(engine, "w"), None) if job] == ids
 
 
@@ -80,16 +80,16 @@ def names(taken: list[Job]) -> list[str]:
 def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) -> None:
     """One person's many jobs do not hold up another's one, whichever came first."""
     for n in range(1, 5):
-        jobs.submit(engine, new_job(f"ann-{n}"), owner="ann")
+        queue.submit(engine, new_job(f"ann-{n}"), owner="ann")
     for name in ("bob-1", "bob-2"):
-        jobs.submit(engine, new_job(name), owner="bob")
-    jobs.submit(engine, new_job("nobody"))
+        queue.submit(engine, new_job(name), owner="bob")
+    queue.submit(engine, new_job("nobody"))
     expected = ["ann-1", "bob-1", "nobody", "ann-2", "bob-2", "ann-3", "ann-4"]
-    assert names([jobs.find(engine, i) for i in claims.waiting(engine)]) == expected
+    assert names([queue.find(engine, i) for i in claims.waiting(engine)]) == expected
     first = claims.claim(engine, "w")
     assert first is not None
-    jobs.submit(engine, new_job("cleo"), owner="cleo")
-    said = names([jobs.find(engine, i) for i in claims.waiting(engine)])
+    queue.submit(engine, new_job("cleo"), owner="cleo")
+    said = names([queue.find(engine, i) for i in claims.waiting(engine)])
     assert said == ["bob-1", "nobody", "cleo", "ann-2", "bob-2", "ann-3", "ann-4"]
     taken = [job for job in iter(lambda: claims.claim(engine, "w"), None) if job]
     assert names(taken) == said
@@ -97,47 +97,47 @@ def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) ->
 
 
 def test_reading_a_trace_costs_nobody_their_turn(engine: Engine) -> None:
-    jobs.submit(engine, NewJob(JobKind.INSPECT, "Read t", {"trace": "t"}), owner="bob")
+    queue.submit(engine, NewJob(JobKind.INSPECT, "Read t", {"trace": "t"}), owner="bob")
     assert claims.claim(engine, "w", claims.QUICK) is not None
-    jobs.submit(engine, new_job("ann-1"), owner="ann")
+    queue.submit(engine, new_job("ann-1"), owner="ann")
     assert claims.claim(engine, "w") is not None
-    jobs.submit(engine, new_job("ann-2"), owner="ann")
-    jobs.submit(engine, new_job("bob-1"), owner="bob")
+    queue.submit(engine, new_job("ann-2"), owner="ann")
+    queue.submit(engine, new_job("bob-1"), owner="bob")
     taken = [job for job in iter(lambda: claims.claim(engine, "w"), None) if job]
     assert names(taken) == ["bob-1", "ann-2"]
 
 
 def test_the_same_request_is_one_job_while_it_waits_or_runs(engine: Engine) -> None:
-    first = jobs.submit(engine, new_job())
-    assert jobs.submit(engine, new_job()).id == first.id
+    first = queue.submit(engine, new_job())
+    assert queue.submit(engine, new_job()).id == first.id
     claims.claim(engine, "w")
-    assert jobs.submit(engine, new_job()).id == first.id
+    assert queue.submit(engine, new_job()).id == first.id
     changed = NewJob(JobKind.ANALYZE, "Analyse a.json", {"trace": "a.json"}, stamp="later")
-    assert jobs.submit(engine, changed).id != first.id
+    assert queue.submit(engine, changed).id != first.id
     claims.finish(engine, "w", first.id, Headway(), Outcome(JobState.DONE))
-    assert jobs.submit(engine, new_job()).id != first.id
+    assert queue.submit(engine, new_job()).id != first.id
 
 
 def test_a_waiting_job_is_cancelled_at_once_a_running_one_by_its_worker(engine: Engine) -> None:
-    waiting = jobs.cancel(engine, jobs.submit(engine, new_job()).id)
+    waiting = queue.cancel(engine, queue.submit(engine, new_job()).id)
     assert waiting.state is JobState.CANCELLED
     assert claims.claim(engine, "w") is None
-    running = jobs.submit(engine, new_job("b.json"))
+    running = queue.submit(engine, new_job("b.json"))
     claims.claim(engine, "w")
     assert claims.orders(engine, "w") == {running.id: False}
-    assert jobs.cancel(engine, running.id).state is JobState.RUNNING
+    assert queue.cancel(engine, running.id).state is JobState.RUNNING
     assert claims.orders(engine, "w") == {running.id: True}
     claims.finish(engine, "w", running.id, Headway(), Outcome(JobState.CANCELLED))
-    assert jobs.cancel(engine, running.id).state is JobState.CANCELLED
+    assert queue.cancel(engine, running.id).state is JobState.CANCELLED
     assert claims.orders(engine, "w") == {}
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
 def test_what_failed_or_was_cancelled_can_be_tried_again(engine: Engine, state: JobState) -> None:
-    job = jobs.submit(engine, new_job())
+    job = queue.submit(engine, new_job())
     claims.claim(engine, "w")
     claims.finish(engine, "w", job.id, Headway("Read", 1, 8, 5.0), Outcome(state, error="no disk"))
-    again = jobs.retry(engine, job.id)
+    again = queue.retry(engine, job.id)
     assert (again.state, again.error, again.percent, again.attempts) == (
         JobState.QUEUED,
         None,
@@ -147,23 +147,23 @@ def test_what_failed_or_was_cancelled_can_be_tried_again(engine: Engine, state: 
     taken = claims.claim(engine, "w")
     assert taken is not None
     assert (taken.id, taken.attempts) == (job.id, 2)
-    assert jobs.retry(engine, job.id).state is JobState.RUNNING
+    assert queue.retry(engine, job.id).state is JobState.RUNNING
 
 
 def test_a_second_try_joins_the_one_that_is_under_way(engine: Engine) -> None:
-    first = jobs.submit(engine, new_job())
-    jobs.cancel(engine, first.id)
-    second = jobs.submit(engine, new_job())
-    assert jobs.retry(engine, first.id).id == second.id
-    assert jobs.find(engine, first.id).state is JobState.CANCELLED
+    first = queue.submit(engine, new_job())
+    queue.cancel(engine, first.id)
+    second = queue.submit(engine, new_job())
+    assert queue.retry(engine, first.id).id == second.id
+    assert queue.find(engine, first.id).state is JobState.CANCELLED
 
 
 def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine: Engine) -> None:
-    lost, stopped = (jobs.submit(engine, new_job(name)) for name in ("a", "b"))
+    lost, stopped = (queue.submit(engine, new_job(name)) for name in ("a", "b"))
     for _ in range(2):
         claims.claim(engine, "dead")
     claims.beat(engine, "dead", 1, {})
-    jobs.cancel(engine, stopped.id)
+    queue.cancel(engine, stopped.id)
     assert claims.give_up_abandoned(engine) == []
     assert claims.has_worker(engine)
     grown_old(engine, claims.ABANDONED_S + 1)
@@ -173,12 +173,12 @@ def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine:
     assert (given_up[stopped.id].state, given_up[stopped.id].error) == (JobState.CANCELLED, None)
     assert not claims.has_worker(engine)
     claims.finish(engine, "dead", lost.id, Headway(), Outcome(JobState.DONE))
-    assert jobs.find(engine, lost.id).state is JobState.FAILED, "a worker given up has no say"
-    assert jobs.retry(engine, lost.id).state is JobState.QUEUED
+    assert queue.find(engine, lost.id).state is JobState.FAILED, "a worker given up has no say"
+    assert queue.retry(engine, lost.id).state is JobState.QUEUED
 
 
 def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
-    job = jobs.submit(engine, new_job())
+    job = queue.submit(engine, new_job())
     claims.claim(engine, "w")
     claims.beat(engine, "w", 1, {job.id: Headway("Read", 1, 8, 5.0)})
     claims.leave(engine, "w", [job.id])
@@ -189,21 +189,21 @@ def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
 
 
 def test_what_runs_is_listed_first_then_what_waits_then_the_newest(engine: Engine) -> None:
-    ids = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(5)]
+    ids = [queue.submit(engine, new_job(f"{n}.json")).id for n in range(5)]
     running, first, second, *ended = ids
     claims.claim(engine, "w")
     for job_id in ended:
-        jobs.cancel(engine, job_id)
+        queue.cancel(engine, job_id)
     newest = ended[::-1]
-    assert [job.id for job in jobs.recent(engine)] == [running, first, second, *newest]
-    assert [job.id for job in jobs.recent(engine, limit=2, offset=2)] == [second, newest[0]]
-    cancelled = jobs.recent(engine, states=[JobState.CANCELLED])
+    assert [job.id for job in queue.recent(engine)] == [running, first, second, *newest]
+    assert [job.id for job in queue.recent(engine, limit=2, offset=2)] == [second, newest[0]]
+    cancelled = queue.recent(engine, states=[JobState.CANCELLED])
     assert [job.id for job in cancelled] == newest
 
 
 def test_an_unknown_job_is_a_sentence(engine: Engine) -> None:
-    for ask in (jobs.find, jobs.cancel, jobs.retry):
-        with pytest.raises(jobs.UnknownJobError, match="no job 'gone'"):
+    for ask in (queue.find, queue.cancel, queue.retry):
+        with pytest.raises(queue.UnknownJobError, match="no job 'gone'"):
             ask(engine, "gone")
 
 
@@ -229,7 +229,7 @@ def claimers(count: int) -> Iterator[list["subprocess.Popen[str]"]]:
 
 
 def test_workers_that_race_never_get_the_same_job(engine: Engine) -> None:
-    submitted = [jobs.submit(engine, new_job(f"{n}.json")).id for n in range(60)]
+    submitted = [queue.submit(engine, new_job(f"{n}.json")).id for n in range(60)]
     with claimers(2) as processes:
         for process in processes:
             assert process.stdout is not None
@@ -240,7 +240,7 @@ def test_workers_that_race_never_get_the_same_job(engine: Engine) -> None:
             process.stdin.flush()
         taken = [process.communicate(timeout=60)[0].split() for process in processes]
     assert sorted(taken[0] + taken[1]) == sorted(submitted)
-    rows: list[Job] = jobs.recent(engine, states=[JobState.RUNNING])
+    rows: list[Job] = queue.recent(engine, states=[JobState.RUNNING])
     assert {job.id for job in rows if job.worker == "w0"} == set(taken[0])
     assert {job.attempts for job in rows} == {1}
 
@@ -249,7 +249,7 @@ def test_workers_that_race_never_get_the_same_job(engine: Engine) -> None:
 def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, skew_s: float
 ) -> None:
-    jobs.submit(engine, new_job())
+    queue.submit(engine, new_job())
     with monkeypatch.context() as patch:
         patch.setattr(claims, "utc_now", lambda: datetime.now(UTC) + timedelta(seconds=skew_s))
         skewed = claims.claim(engine, "skewed")
@@ -257,7 +257,7 @@ def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
         claims.beat(engine, "skewed", 1, {skewed.id: Headway()})
     assert claims.give_up_abandoned(engine) == []
     assert claims.has_worker(engine)
-    jobs.submit(engine, new_job("b.json"))
+    queue.submit(engine, new_job("b.json"))
     right = claims.claim(engine, "right")
     assert right is not None
     with monkeypatch.context() as patch:

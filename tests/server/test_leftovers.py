@@ -4,10 +4,10 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from jarvis.server import claims, jobs
 from jarvis.server.database import JobKind, JobState
-from jarvis.server.jobs import Headway, NewJob, Outcome
-from jarvis.server.workers.leftovers import clear_leftovers
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.workers.orphan_cleanup import clear_leftovers
 from jarvis.workspace import analyses_dir
 
 
@@ -19,7 +19,7 @@ def staged(name: str, label: str, kind: str = "new") -> Path:
 
 def test_only_attempts_that_run_no_more_are_cleared_away(engine: Engine) -> None:
     running, ended = (
-        jobs.submit(engine, NewJob(JobKind.ANALYZE, name, {"trace": name})) for name in "ab"
+        queue.submit(engine, NewJob(JobKind.ANALYZE, name, {"trace": name})) for name in "ab"
     )
     for _ in range(2):
         claims.claim(engine, "w")

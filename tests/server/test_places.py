@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from jarvis.server.storage.places import FilePath, address, key_of, path_at
+from jarvis.server.storage.storage_keys import FilePath, address, key_of, path_at
 from jarvis.workspace import exports_dir, uploads_dir
 
 

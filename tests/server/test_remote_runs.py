@@ -15,12 +15,12 @@ from sqlalchemy import Engine
 
 from jarvis.pipeline import STEPS, Step, analyze
 from jarvis.run import SCHEMA_VERSION, read_manifest
-from jarvis.server import jobs
-from jarvis.server.arrivals.remote_refusals import RemoteError
-from jarvis.server.arrivals.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Made, request_of
-from jarvis.server.job_kinds.remotes import Remote
+from jarvis.server.ingest.remote_errors import RemoteError
+from jarvis.server.ingest.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Made, request_of
+from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.storage.archive import save_archive, unpack_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.workspace import analyses_dir
@@ -336,11 +336,11 @@ def test_a_cancelled_job_ends_there_too(fake: Path, there: Path, engine: Engine)
         f"trap '' TERM HUP; echo $$ > '{pid}.new'; mv '{pid}.new' '{pid}'; sleep 20",
     )
     with worker():
-        job = jobs.submit(engine, asked("/a.json").new_job())
+        job = queue.submit(engine, asked("/a.json").new_job())
         wait_for(pid.exists)
         process = Path(f"/proc/{pid.read_text().strip()}")
         assert process.exists()
-        jobs.cancel(engine, job.id)
+        queue.cancel(engine, job.id)
         assert ended(engine, job.id, 3).state is JobState.CANCELLED
         wait_for(lambda: not process.exists(), 15)
     assert not list(analyses_dir().glob(".*"))

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis import read_trace
-from jarvis.server import claims, jobs
 from jarvis.server.access import audit
 from jarvis.server.access.rights import LOCAL
-from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
-from jarvis.server.job_kinds import Analyze, Export
-from jarvis.server.jobs import Headway, NewJob, Outcome
+from jarvis.server.ingest.intake import store_upload
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.kinds import Analyze, Export
+from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from jarvis.server.storage import housekeeping
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
@@ -71,8 +71,8 @@ def limits(days: float | None = None, most: float | None = None) -> Limits:
     return Limits(None if days is None else days * DAY_S, most)
 
 
-def asked(engine: Engine, analysis_id: str) -> jobs.Job:
-    return jobs.submit(engine, Export(analysis_id, "json").new_job())
+def asked(engine: Engine, analysis_id: str) -> queue.Job:
+    return queue.submit(engine, Export(analysis_id, "json").new_job())
 
 
 @on_both_databases
@@ -200,7 +200,7 @@ def test_what_a_job_works_with_stays(by_name: dict[str, str], engine: Engine) ->
 
 def test_the_upload_of_a_job_that_waits_stays(by_name: dict[str, str], engine: Engine) -> None:
     upload = next(uploads_dir().glob("*/old.json"))
-    jobs.submit(engine, Analyze(Submission(upload)).new_job())
+    queue.submit(engine, Analyze(Submission(upload)).new_job())
     remove_analysis(by_name["old"])
     assert leaving(plan(limits())) == set()
 
@@ -263,7 +263,7 @@ def test_a_loaded_analysis_is_as_young_as_its_loading(
 
 def ended(engine: Engine, name: str, days: float, state: JobState = JobState.DONE) -> str:
     """A job that ended so long ago, with a file that it made; its id."""
-    job = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {"analysis": name}))
+    job = queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {"analysis": name}))
     then = datetime.now(UTC) - timedelta(days=days)
     with engine.begin() as connection:
         changed = update(JOBS).where(JOBS.c.id == job.id)
@@ -278,7 +278,7 @@ def ended(engine: Engine, name: str, days: float, state: JobState = JobState.DON
 def test_ended_jobs_go_with_what_they_exported_and_old_audit_lines_too(engine: Engine) -> None:
     old, failed = ended(engine, "old", 91), ended(engine, "failed", 91, JobState.FAILED)
     young = ended(engine, "young", 89)
-    running = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {})).id
+    running = queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {})).id
     audit.record(engine, LOCAL, audit.Via.COMMAND, audit.Action.PIN, "mine")
     with engine.begin() as connection:
         then = datetime.now(UTC) - timedelta(days=91)
@@ -290,10 +290,10 @@ def test_ended_jobs_go_with_what_they_exported_and_old_audit_lines_too(engine: E
     assert leaving(planned) == {(Kind.EXPORT, "old.xlsx"), (Kind.EXPORT, "failed.xlsx")}
     assert {one.reason for one in planned.leaving} == {"its job ended more than 90 days ago"}
     assert (planned.expired.jobs, planned.expired.audit_lines) == ({old, failed}, 1)
-    assert {job.id for job in jobs.recent(engine)} == {old, failed, young, running}
+    assert {job.id for job in queue.recent(engine)} == {old, failed, young, running}
 
     prune(planned)
-    assert {job.id for job in jobs.recent(engine)} == {young, running}
+    assert {job.id for job in queue.recent(engine)} == {young, running}
     assert [path.name for path in exports_dir().iterdir()] == [young]
     assert [entry.action for entry in audit.recent(engine)] == [audit.Action.UNPIN]
     assert plan(limits()).is_empty
@@ -306,10 +306,10 @@ def test_a_worker_tidies_up_a_part_each_time(
     monkeypatch.setattr(housekeeping, "JOBS_AT_ONCE", 2)
     ids = [ended(engine, f"job{days}", days) for days in (94, 93, 92)]
     housekeeping.tidy(engine)
-    assert [job.id for job in jobs.recent(engine)] == ids[2:]
+    assert [job.id for job in queue.recent(engine)] == ids[2:]
     assert [path.name for path in exports_dir().iterdir()] == ids[2:]
     housekeeping.tidy(engine)
-    assert jobs.recent(engine) == []
+    assert queue.recent(engine) == []
 
 
 def test_an_export_that_no_job_is_known_of_goes_after_a_day(home: Path) -> None:

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.run import Run
-from jarvis.server import jobs
-from jarvis.server.arrivals.intake import store_upload
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Analyze, Export, made_file
-from jarvis.server.jobs import Job
+from jarvis.server.ingest.intake import store_upload
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Analyze, Export, made_file
+from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission
@@ -27,7 +27,7 @@ def asked(engine: Engine, s3_root: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, s3_root)
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     content = io.BytesIO(built.write(tmp_path / "tiny.json").read_bytes())
-    return jobs.submit(engine, Analyze(Submission(store_upload("tiny.json", content))).new_job())
+    return queue.submit(engine, Analyze(Submission(store_upload("tiny.json", content))).new_job())
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
@@ -41,13 +41,13 @@ def test_workers_elsewhere_do_the_jobs_of_this_machine(
     assert "The artifact root s3://" in failed.error
     assert "test-secret" not in failed.error + failed.log
     with worker(JARVIS_HOME=str(tmp_path / "second")):
-        done = is_done(engine, jobs.retry(engine, asked.id).id)
+        done = is_done(engine, queue.retry(engine, asked.id).id)
         assert done.analysis_id is not None
         assert not list(home.glob("analyses/*"))
         assert [entry.id for entry in read_catalogue().entries] == [done.analysis_id]
         fetched = Run.load(analysis_root(done.analysis_id))
         assert fetched.manifest.trace.file_name == "tiny.json"
-        export = jobs.submit(engine, Export(done.analysis_id, "json").new_job())
+        export = queue.submit(engine, Export(done.analysis_id, "json").new_job())
         file = made_file(is_done(engine, export.id).result)
     assert file is not None
     assert file.is_relative_to(home)

@@ -13,17 +13,17 @@ from sqlalchemy import Engine, select, update
 
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
-from jarvis.server import claims, jobs
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
-from jarvis.server.job_kinds import Inspect
-from jarvis.server.jobs import NewJob, Outcome
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.kinds import Inspect
+from jarvis.server.jobs.queue import NewJob, Outcome
+from jarvis.server.jobs.workers import worker_watch
+from jarvis.server.jobs.workers.job_child import LocalChild
+from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
+from jarvis.server.jobs.workers.job_messages import Assignment
+from jarvis.server.jobs.workers.worker import SWEEP_S
 from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
-from jarvis.server.workers import worker_watch
-from jarvis.server.workers.job_child import LocalChild
-from jarvis.server.workers.job_memory import memory_limit_bytes
-from jarvis.server.workers.job_messages import Assignment
-from jarvis.server.workers.worker import SWEEP_S
 from jarvis.trace import TraceInfo
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
@@ -66,8 +66,8 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
 ) -> None:
     """One worker for all, since each job costs a second of imports."""
     with worker():
-        asked = jobs.submit(engine, Inspect(trace_file).new_job())
-        job = jobs.submit(engine, new_analysis(trace_file), owner="ann")
+        asked = queue.submit(engine, Inspect(trace_file).new_job())
+        job = queue.submit(engine, new_analysis(trace_file), owner="ann")
         info = TraceInfo.model_validate(is_done(engine, asked.id).result["info"])
         assert info.device_name == "NVIDIA H200"
         done = is_done(engine, job.id)
@@ -78,17 +78,17 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
         assert f"{STEPS[-1]} ({len(STEPS)} of {len(STEPS)})" in done.log
         assert (done.percent, done.result) == (100.0, {"is_reused": False})
 
-        again = is_done(engine, jobs.submit(engine, new_analysis(trace_file), owner="bob").id)
+        again = is_done(engine, queue.submit(engine, new_analysis(trace_file), owner="bob").id)
         assert [entry.owner for entry in read_catalogue().entries] == ["ann"]
         assert (again.analysis_id, again.result) == (done.analysis_id, {"is_reused": True})
 
         (tmp_path / "bad.json").write_text('{"weights": []}')
-        bad = ended(engine, jobs.submit(engine, new_analysis(tmp_path / "bad.json")).id)
+        bad = ended(engine, queue.submit(engine, new_analysis(tmp_path / "bad.json")).id)
         assert bad.state is JobState.FAILED
         assert "not a trace of the PyTorch profiler" in (bad.error or "")
 
         odd = NewJob(JobKind.ANALYZE, "Analyse what no release asks for", {"wrong": 1})
-        failed = ended(engine, jobs.submit(engine, odd).id)
+        failed = ended(engine, queue.submit(engine, odd).id)
         assert failed.state is JobState.FAILED
         assert "another version of Jarvis" in (failed.error or "")
     assert worker_ids(engine) == set(), "a worker that is stopped leaves in order"
@@ -96,22 +96,22 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 def test_a_worker_works_on_postgresql(engine: Engine, trace_file: Path) -> None:
-    old = jobs.cancel(engine, jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {})).id)
+    old = queue.cancel(engine, queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {})).id)
     with engine.begin() as connection:
         then = datetime.now(UTC) - timedelta(days=91)
         connection.execute(update(JOBS).where(JOBS.c.id == old.id).values(ended=then))
-    job = jobs.submit(engine, new_analysis(trace_file), owner="ann")
+    job = queue.submit(engine, new_analysis(trace_file), owner="ann")
     with worker():
         done = is_done(engine, job.id)
     (entry,) = read_catalogue().entries
     assert (entry.id, entry.owner) == (done.analysis_id, "ann")
     assert done.steps
-    assert [job.id for job in jobs.recent(engine)] == [done.id], "what is old was removed"
+    assert [job.id for job in queue.recent(engine)] == [done.id], "what is old was removed"
     assert worker_ids(engine) == set()
 
 
 def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file: Path) -> None:
-    job = jobs.submit(engine, new_analysis(trace_file))
+    job = queue.submit(engine, new_analysis(trace_file))
     with worker(JARVIS_JOB_MEMORY_GB="0.02"):
         failed = ended(engine, job.id)
     assert failed.state is JobState.FAILED
@@ -120,7 +120,7 @@ def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file:
 
 
 def test_a_job_that_takes_too_long_is_told_so(engine: Engine, trace_file: Path) -> None:
-    job = jobs.submit(engine, new_analysis(trace_file))
+    job = queue.submit(engine, new_analysis(trace_file))
     hold_at(job.id, 1)
     with worker(HELD_WORKER, SLOTS="1", JARVIS_JOB_MINUTES="0.02"):
         failed = ended(engine, job.id)
@@ -164,7 +164,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
     """A job at every step at once: first their processes are killed, then their worker."""
     held = {}
     for step in range(1, len(STEPS) + 1):
-        job = jobs.submit(engine, new_analysis(trace_file, model_name=f"Step {step}"))
+        job = queue.submit(engine, new_analysis(trace_file, model_name=f"Step {step}"))
         hold_at(job.id, step)
         held[job.id] = step
     with worker(HELD_WORKER, SLOTS=str(len(STEPS))) as killed:
@@ -174,14 +174,14 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
             assert failed.state is JobState.FAILED
             assert "was killed" in (failed.error or "")
             assert failed.step == STEPS[step - 1]
-            assert jobs.retry(engine, job_id).state is JobState.QUEUED
+            assert queue.retry(engine, job_id).state is JobState.QUEUED
         pids = [held_process(job_id) for job_id in held]
         half = [name for name in in_analyses() if not name.startswith(".opened.")]
         assert len(half) == 2, "half-written in the last two steps"
         killed.kill()
     wait_for(lambda: not any(map(is_alive, pids)))
     for job_id in held:
-        assert jobs.find(engine, job_id).state is JobState.RUNNING, "nobody has noticed yet"
+        assert queue.find(engine, job_id).state is JobState.RUNNING, "nobody has noticed yet"
         hold_at(job_id, None)
     with worker(HELD_WORKER, SLOTS="2"):
         for job_id in held:
@@ -189,7 +189,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
             assert failed.state is JobState.FAILED
             assert "worker that ran this job died" in (failed.error or "")
         wait_for(lambda: in_analyses() == [])
-        again = [jobs.retry(engine, job_id) for job_id in held]
+        again = [queue.retry(engine, job_id) for job_id in held]
         assert {(job.state, job.attempts) for job in again} == {(JobState.QUEUED, 2)}
         done = [is_done(engine, job.id) for job in (again[0], again[-1])]
     assert {job.attempts for job in done} == {3}
@@ -202,16 +202,16 @@ def test_the_death_of_a_worker_is_noticed_within_half_a_minute() -> None:
 
 
 def test_a_running_job_is_cancelled_soon_and_others_go_on(engine: Engine, trace_file: Path) -> None:
-    job = jobs.submit(engine, new_analysis(trace_file))
+    job = queue.submit(engine, new_analysis(trace_file))
     hold_at(job.id, len(STEPS))
     with worker(HELD_WORKER, SLOTS="1"):
         pid = held_process(job.id)
-        quick = jobs.submit(engine, Inspect(trace_file).new_job())
-        waiting = jobs.submit(engine, new_analysis(trace_file, model_name="Next"))
+        quick = queue.submit(engine, Inspect(trace_file).new_job())
+        waiting = queue.submit(engine, new_analysis(trace_file, model_name="Next"))
         is_done(engine, quick.id)
-        assert jobs.find(engine, waiting.id).state is JobState.QUEUED, "one slot, one long job"
+        assert queue.find(engine, waiting.id).state is JobState.QUEUED, "one slot, one long job"
         begin = time.monotonic()
-        jobs.cancel(engine, job.id)
+        queue.cancel(engine, job.id)
         cancelled = ended(engine, job.id)
         took_s = time.monotonic() - begin
         assert (cancelled.state, cancelled.error) == (JobState.CANCELLED, None)
@@ -224,12 +224,12 @@ def test_a_running_job_is_cancelled_soon_and_others_go_on(engine: Engine, trace_
 def test_what_a_stopped_worker_has_not_finished_is_done_by_the_next(
     engine: Engine, trace_file: Path
 ) -> None:
-    job = jobs.submit(engine, new_analysis(trace_file))
+    job = queue.submit(engine, new_analysis(trace_file))
     hold_at(job.id, 3)
     with worker(HELD_WORKER, SLOTS="1"):
         pid = held_process(job.id)
     assert not is_alive(pid)
-    assert jobs.find(engine, job.id).state is JobState.QUEUED
+    assert queue.find(engine, job.id).state is JobState.QUEUED
     hold_at(job.id, None)
     with worker(HELD_WORKER, SLOTS="1"):
         assert is_done(engine, job.id).attempts == 2
@@ -246,7 +246,7 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_its_server(engine: En
 
 def test_a_web_server_that_is_killed_takes_its_worker_along(engine: Engine) -> None:
     script = (
-        "import time\nfrom jarvis.server.workers import worker_watch as watch\n"
+        "import time\nfrom jarvis.server.jobs.workers import worker_watch as watch\n"
         "with watch.watched_worker(watch.worker_command(1)): time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as server:

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from jarvis.server import jobs
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import Analyze
-from jarvis.server.jobs import Job, NewJob
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.submission import Submission
 
 REAL, HELD_WORKER = "jarvis.cli worker", "tests.server.held_worker"
@@ -73,7 +73,7 @@ def ended(engine: Engine, job_id: str, seconds: float = SECONDS) -> Job:
     """A job when it has ended."""
 
     def look() -> Job | None:
-        job = jobs.find(engine, job_id)
+        job = queue.find(engine, job_id)
         return None if job.is_active else job
 
     return wait_for(look, seconds)
@@ -110,7 +110,7 @@ def new_analysis(path: Path, model_name: str | None = None) -> NewJob:
 
 def submit_held(engine: Engine, new: NewJob, step: int) -> Job:
     """A job that stops when this step is started, also where a worker is at work already."""
-    job = jobs.submit(engine, new)
+    job = queue.submit(engine, new)
     hold_at(job.id, step)
     return job
 

@@ -12,8 +12,8 @@ from jarvis.server.access.roles import UnknownPersonError, group_names, has_grou
 from jarvis.server.access.userinfo import asked_of_provider
 from jarvis.server.actions import Actor, ask_for_file, submit_job
 from jarvis.server.database import Visibility, database
-from jarvis.server.job_kinds import FileRequest, Request
-from jarvis.server.jobs import Job
+from jarvis.server.jobs.kinds import FileRequest, Request
+from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import Settings, settings
 from jarvis.server.storage.catalogue import Catalogue, read_catalogue
 

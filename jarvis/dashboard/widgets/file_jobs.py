@@ -11,10 +11,10 @@ from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_j
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
-from jarvis.server.arrivals.tickets import file_purpose, ticket_of
 from jarvis.server.database import JobState
-from jarvis.server.job_kinds import FileRequest, OutdatedJobError, made_file, request_of
-from jarvis.server.jobs import Job
+from jarvis.server.ingest.tickets import file_purpose, ticket_of
+from jarvis.server.jobs.kinds import FileRequest, OutdatedJobError, made_file, request_of
+from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import file_link
 
 _REFUSED = "_file_refused"

@@ -4,8 +4,8 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visitor
 from jarvis.dashboard.session.polling import polled
 from jarvis.errors import JarvisError
-from jarvis.server import jobs
 from jarvis.server.database import ACTIVE, database
+from jarvis.server.jobs import queue
 from jarvis.wording import counted
 
 POLL_S = 5.0
@@ -29,5 +29,5 @@ def _live() -> None:
 
 
 def _under_way() -> int:
-    by_state = jobs.counts(database(), visitor())
+    by_state = queue.counts(database(), visitor())
     return sum(by_state.get(state, 0) for state in ACTIVE)

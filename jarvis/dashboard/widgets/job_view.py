@@ -10,11 +10,11 @@ from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
-from jarvis.server import claims, jobs
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, retry_job, seen_job
 from jarvis.server.database import JobState, database
-from jarvis.server.jobs import RETRYABLE, Job, UnknownJobError
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import RETRYABLE, Job, UnknownJobError
 from jarvis.wording import counted
 
 POLL_S = 0.5
@@ -125,7 +125,7 @@ def _waiting(job: Job) -> None:
         return
     order = claims.waiting(engine)
     place = order.index(job.id) + 1 if job.id in order else 1
-    running = jobs.counts(engine).get(JobState.RUNNING, 0)
+    running = queue.counts(engine).get(JobState.RUNNING, 0)
     if place > 1:
         reason = f"place {place} of {len(order)} in the queue, in which people take turns"
     elif running:

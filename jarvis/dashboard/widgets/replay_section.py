@@ -17,8 +17,8 @@ from jarvis.reports.markup import cell, prose
 from jarvis.reports.quantities import count, microseconds
 from jarvis.run import Run
 from jarvis.schemas import NUMBER, TEXT, Column
-from jarvis.server.job_kinds import Replay
-from jarvis.server.job_kinds.files import file_name_of
+from jarvis.server.jobs.kinds import Replay
+from jarvis.server.jobs.kinds.files import file_name_of
 
 _LABEL, _ICON = "Replay package", ":material/folder_zip:"
 _CALLS_SHOWN = 200

@@ -14,9 +14,9 @@ from jarvis.dashboard.session.links import note_control, notice
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.reports.reading import WORKBOOK
-from jarvis.server.arrivals import uploads
-from jarvis.server.arrivals.tickets import UPLOAD, ticket_of
-from jarvis.server.arrivals.uploads import UnknownUploadError, Upload, most_bytes
+from jarvis.server.ingest import uploads
+from jarvis.server.ingest.tickets import UPLOAD, ticket_of
+from jarvis.server.ingest.uploads import UnknownUploadError, Upload, most_bytes
 
 _ENDINGS = (".json", ".gz", ".zip", WORKBOOK)
 

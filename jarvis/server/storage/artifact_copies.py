@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from jarvis.server.storage.folders import folder_bytes, remove_folder
-from jarvis.server.storage.places import place_of
+from jarvis.server.storage.storage_keys import place_of
 from jarvis.workspace import RunPaths, shared_copies_dir
 
 UNTOUCHED_S = 600

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from jarvis.errors import JarvisError
-from jarvis.server import jobs
 from jarvis.server.database import database
+from jarvis.server.jobs import queue
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifact_copies as copies
 from jarvis.server.storage import shared_hardware
@@ -34,7 +34,7 @@ from jarvis.server.storage.artifact_root import (
 )
 from jarvis.server.storage.artifact_root import artifact_root as shared_root
 from jarvis.server.storage.downloads import write_zip
-from jarvis.server.storage.places import key_of, place_of
+from jarvis.server.storage.storage_keys import key_of, place_of
 from jarvis.staging import scratch_folder, staged_folder
 from jarvis.unpacking import DAMAGE
 from jarvis.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
@@ -273,7 +273,7 @@ def _make_room() -> None:
     limit_bytes = settings().artifact_cache_gb * _GB
     if sum(copy.size_bytes for copy in copies.copies()) <= limit_bytes:
         return
-    active = jobs.active(database())
+    active = queue.active(database())
     asked = [json.dumps([job.parameters, job.id]) for job in active]
 
     def is_needed(copy: Copy) -> bool:

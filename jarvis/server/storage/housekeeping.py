@@ -12,13 +12,13 @@ from pathlib import Path
 
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
-from jarvis.server.arrivals import uploads
 from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOBS, reading, writing
+from jarvis.server.ingest import uploads
+from jarvis.server.jobs.workers.orphan_cleanup import clear_leftovers
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, kept_rows
 from jarvis.server.storage.folders import remove_folder
-from jarvis.server.workers.leftovers import clear_leftovers
 from jarvis.workspace import analyses_dir, exports_dir
 
 JOBS_AT_ONCE = 200

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.errors import JarvisError
-from jarvis.server import jobs
 from jarvis.server.database import database
+from jarvis.server.jobs import queue
 from jarvis.server.storage.analysis_rows import AnalysisRow, forget
 from jarvis.server.storage.artifacts import remove_analysis as remove_shared
 from jarvis.server.storage.catalogue import kept_row, read_catalogue
@@ -75,7 +75,7 @@ def referring_to(analysis_id: str) -> tuple[str, ...]:
 
 def named_by_jobs() -> dict[str, str]:
     """What jobs that wait or run were asked with: each text among their parameters, and the job."""
-    active = jobs.active(database())
+    active = queue.active(database())
     return {text: job.id for job in active for text in texts_in(job.parameters)}
 
 

@@ -26,8 +26,8 @@ from jarvis.server.storage.housekeeping import (
     remove_files,
 )
 from jarvis.server.storage.pins import pinned
-from jarvis.server.storage.places import address
 from jarvis.server.storage.removal import drop, named_by_jobs
+from jarvis.server.storage.storage_keys import address
 from jarvis.staging import is_only_copy
 from jarvis.trace.sidecar import is_outdated
 from jarvis.wording import counted

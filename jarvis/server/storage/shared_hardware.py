@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jarvis.server.storage import artifact_copies as copies
 from jarvis.server.storage.artifact_root import artifact_root
-from jarvis.server.storage.places import place_of
+from jarvis.server.storage.storage_keys import place_of
 from jarvis.workspace import custom_hardware_dir
 
 

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from jarvis.protocol import API
 from jarvis.server.access.rights import Role
 from jarvis.server.access.tokens import create
-from jarvis.server.api import api, callers
 from jarvis.server.database import database
+from jarvis.server.http.api import api, callers
 
 TUS = {"Tus-Resumable": "1.0.0"}
 PIECE = {**TUS, "Content-Type": "application/offset+octet-stream"}

@@ -7,12 +7,12 @@ from starlette.testclient import TestClient
 
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.widgets import job_view
-from jarvis.server import jobs
 from jarvis.server.access import audit
 from jarvis.server.access.rights import Role
-from jarvis.server.api import analysis_routes
-from jarvis.server.arrivals.intake import ROOTS_VARIABLE
 from jarvis.server.database import database
+from jarvis.server.http.api import analysis_routes
+from jarvis.server.ingest.intake import ROOTS_VARIABLE
+from jarvis.server.jobs import queue
 from jarvis.server.page_links import analysis_page, job_page
 from tests.builders import trace
 from tests.dashboard.inline_jobs import outdated, work_off
@@ -117,7 +117,7 @@ def test_the_list_comes_in_parts(client: TestClient, small: Path) -> None:
 def test_a_job_of_another_version_is_shown_and_not_retried(client: TestClient, small: Path) -> None:
     job = client.post("/api/analyses", json={"path": "small.json"}).json()
     client.post(f"/api/jobs/{job['id']}/cancel")
-    outdated(database(), jobs.find(database(), job["id"]))
+    outdated(database(), queue.find(database(), job["id"]))
     refused = client.post(f"/api/jobs/{job['id']}/retry")
     assert refused.status_code == 409
     assert "another version of Jarvis" in refused.json()["error"]

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from starlette.testclient import TestClient
 
-from jarvis.server import claims, jobs
 from jarvis.server.access.rights import Person, Role
-from jarvis.server.arrivals import tickets
 from jarvis.server.database import JobKind, JobState, Visibility, database
-from jarvis.server.jobs import Headway, NewJob, Outcome
+from jarvis.server.ingest import tickets
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from jarvis.server.page_links import file_link
 from jarvis.workspace import exports_dir
 from tests.server.api.conftest import bearer
@@ -20,7 +20,7 @@ CONTENT = b"bytes of an export" * 10_000
 def exported(owner: str | None = None, visibility: Visibility = Visibility.TEAM) -> str:
     """The id of a job that has made a file."""
     engine = database()
-    job = jobs.submit(engine, NewJob(JobKind.EXPORT, "Export", {}), owner, visibility)
+    job = queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {}), owner, visibility)
     claims.claim(engine, "w")
     file = exports_dir() / job.id / "run.json"
     file.parent.mkdir(parents=True)

@@ -9,10 +9,10 @@ from starlette.testclient import TestClient
 
 from jarvis.server.access import audit
 from jarvis.server.access.rights import Person, Role
-from jarvis.server.arrivals import arriving as arrivals
-from jarvis.server.arrivals import tickets, uploads
-from jarvis.server.arrivals.intake import KeptTrace
 from jarvis.server.database import database
+from jarvis.server.ingest import tickets, uploads
+from jarvis.server.ingest import upload_writer as arrivals
+from jarvis.server.ingest.intake import KeptTrace
 from tests.server.api.conftest import PIECE, TUS, bearer, beginning, uploaded
 
 BYTES = b'{"traceEvents": []}'

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from jarvis.server.arrivals import arriving as arrivals
-from jarvis.server.arrivals import uploads
-from jarvis.server.arrivals.arriving import (
+from jarvis.server.ingest import upload_writer as arrivals
+from jarvis.server.ingest import uploads
+from jarvis.server.ingest.intake import IntakeError
+from jarvis.server.ingest.upload_writer import (
     Checksum,
     ChecksumError,
     OffsetError,
     TooMuchError,
     arriving,
 )
-from jarvis.server.arrivals.intake import IntakeError
-from jarvis.server.arrivals.uploads import (
+from jarvis.server.ingest.uploads import (
     BusyUploadError,
     NoSpaceError,
     TooLargeUploadError,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from jarvis.server.web.bodies import BodyLimits
+from jarvis.server.http.web.bodies import BodyLimits
 from tests.server.web.awaiting import awaited
 
 PIECES = [{"type": "http.request", "body": b"x" * 60, "more_body": True}] * 3

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from jarvis.server.web.headers import CONTENT_SECURITY_POLICY, source_of
-from jarvis.server.web.page_base import SCRIPT
+from jarvis.server.http.web.headers import CONTENT_SECURITY_POLICY, source_of
+from jarvis.server.http.web.page_base import SCRIPT
 from tests.services.serving import Serving
 
 SECURE = {

@@ -13,12 +13,12 @@ from starlette.testclient import TestClient
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from jarvis.server import claims, jobs
 from jarvis.server.database import DatabaseError, JobKind, JobState
-from jarvis.server.jobs import Headway, NewJob, Outcome
-from jarvis.server.web import health, needs, routes
-from jarvis.server.web.job_metrics import queue_figures
-from jarvis.server.web.patience import FRESH_S, Patience
+from jarvis.server.http.web import health, readiness, routes
+from jarvis.server.http.web.job_metrics import queue_figures
+from jarvis.server.http.web.timed_probe import FRESH_S, Patience
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from tests.server.web.awaiting import awaited
 from tests.services.serving import Serving
 
@@ -92,7 +92,7 @@ def test_a_database_that_hangs_holds_nothing_up(
 def test_a_database_of_another_version_is_not_ready(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needs, "HEAD", "9999")
+    monkeypatch.setattr(readiness, "HEAD", "9999")
     part = client.get("/readyz").json()["parts"]["database"]
     assert not part["ready"]
     assert "this server works with 9999" in part["detail"]
@@ -153,7 +153,7 @@ def test_an_open_page_is_counted_while_it_is_open(served: Serving) -> None:
 
 def test_the_queue_is_counted(engine: Engine) -> None:
     for number in range(4):
-        jobs.submit(engine, NewJob(JobKind.ANALYZE, f"job {number}", {"n": number}))
+        queue.submit(engine, NewJob(JobKind.ANALYZE, f"job {number}", {"n": number}))
     claims.beat(engine, "w", 3, {})
     for _ in range(2):
         taken = claims.claim(engine, "w")

@@ -8,7 +8,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from jarvis.server.web.bodies import MOST_BYTES
+from jarvis.server.http.web.bodies import MOST_BYTES
 from tests.services.serving import Serving
 
 OURS = ("127.0.0.1", "LOCALHOST:80", "localhost.", "[::1]:8501", "jarvis.example.org")

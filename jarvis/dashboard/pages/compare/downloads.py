@@ -12,7 +12,7 @@ from jarvis.dashboard.widgets.file_jobs import file_button, file_job
 from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.rough import rough_markdown
 from jarvis.reports.comparative.subject import Subject
-from jarvis.server.job_kinds import Compare
+from jarvis.server.jobs.kinds import Compare
 from jarvis.workspace import ComparisonPaths, safe_name
 
 

@@ -11,8 +11,8 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.hardware import Hardware, HardwareSpec
 from jarvis.reports.markup import escape
-from jarvis.server.job_kinds import Reproject
-from jarvis.server.jobs import Job
+from jarvis.server.jobs.kinds import Reproject
+from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import name_of
 
 _PAGE = "hardware"

@@ -8,10 +8,10 @@ from jarvis.dashboard.session.errors import said_as_toast
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.dashboard.widgets.upload import uploaded_file
 from jarvis.reports.markup import escape
-from jarvis.server.arrivals.uploads import Upload
-from jarvis.server.job_kinds import OutdatedJobError, request_of
-from jarvis.server.job_kinds.loads import Load
-from jarvis.server.jobs import Job
+from jarvis.server.ingest.uploads import Upload
+from jarvis.server.jobs.kinds import OutdatedJobError, request_of
+from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.queue import Job
 from jarvis.workspace import archive_name
 
 PARAMETER = "archive_upload"

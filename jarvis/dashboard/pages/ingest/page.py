@@ -33,12 +33,12 @@ from jarvis.dashboard.widgets.table import moment_column
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING, byte_size, count, milliseconds
-from jarvis.server.arrivals.intake import output_folder
-from jarvis.server.arrivals.remote_runs import RemoteRun
 from jarvis.server.database import Visibility
-from jarvis.server.job_kinds import Analyze, OutdatedJobError, Request, request_of
-from jarvis.server.job_kinds.remotes import Remote
-from jarvis.server.jobs import Job
+from jarvis.server.ingest.intake import output_folder
+from jarvis.server.ingest.remote_runs import RemoteRun
+from jarvis.server.jobs.kinds import Analyze, OutdatedJobError, Request, request_of
+from jarvis.server.jobs.kinds.remotes import Remote
+from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
 from jarvis.server.submission import Submission
 from jarvis.trace import TraceInfo

@@ -7,7 +7,7 @@ import streamlit as st
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.hardware import load_hardware
 from jarvis.reports.markup import escape
-from jarvis.server.arrivals.remote_runs import TARGETS_VARIABLE, RemoteRun
+from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE, RemoteRun
 from jarvis.server.settings import settings
 
 _OWN_GPU = ""

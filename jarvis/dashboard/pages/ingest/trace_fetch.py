@@ -10,12 +10,12 @@ from jarvis.dashboard.session.links import note_control
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
-from jarvis.server.arrivals.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, without_secrets
 from jarvis.server.database import JobState, Visibility
-from jarvis.server.job_kinds.fetches import Fetch
-from jarvis.server.jobs import Job
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, without_secrets
+from jarvis.server.jobs.kinds.fetches import Fetch
+from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
-from jarvis.server.storage.places import path_at
+from jarvis.server.storage.storage_keys import path_at
 
 SOURCE = "address"
 """The choice of the ingest page that this is, in its links."""

@@ -11,10 +11,10 @@ from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.job_view import POLL_S
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
-from jarvis.server import jobs
 from jarvis.server.database import JobState, database
-from jarvis.server.job_kinds import Inspect
-from jarvis.server.jobs import Job
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Inspect
+from jarvis.server.jobs.queue import Job
 from jarvis.trace import TraceInfo
 
 
@@ -45,7 +45,7 @@ def trace_info(trace: Path) -> TraceInfo | None:
 def _reading(request: Inspect) -> Job:
     """The job that reads or has read it; a new one where there is none, or an old release's."""
     engine = database()
-    job = jobs.latest(engine, request.new_job())
+    job = queue.latest(engine, request.new_job())
     if job is not None and job.state is JobState.DONE:
         try:
             TraceInfo.model_validate(job.result.get("info"))
@@ -61,7 +61,7 @@ def _read_again(request: Inspect) -> None:
 
 @polled(POLL_S)
 def _live(job_id: str) -> None:
-    job = jobs.find(database(), job_id)
+    job = queue.find(database(), job_id)
     if not job.is_active:
         st.rerun()
     if job.state is JobState.QUEUED:

@@ -19,10 +19,11 @@ from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import moment_column
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
-from jarvis.server import claims, jobs
 from jarvis.server.actions import seen_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
-from jarvis.server.jobs import Job, UnknownJobError
+from jarvis.server.jobs import claims
+from jarvis.server.jobs import queue as job_queue
+from jarvis.server.jobs.queue import Job, UnknownJobError
 from jarvis.wording import counted
 
 PAGE = "jobs"
@@ -72,14 +73,14 @@ class _Wanted:
 def render() -> None:
     """Draw the page; while something waits or runs, again and again."""
     engine = database()
-    by_state = jobs.counts(engine, visitor())
+    by_state = job_queue.counts(engine, visitor())
     if not by_state:
         st.info("No job yet. Analyse a trace, and its job stands here.", icon=":material/inbox:")
         navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
         return
     st.caption(_summary(by_state))
     wanted = _filters(sum(by_state.values()))
-    of_these = jobs.counts(engine, visitor(), kinds=wanted.kinds, owner=wanted.owner)
+    of_these = job_queue.counts(engine, visitor(), kinds=wanted.kinds, owner=wanted.owner)
     states = wanted.states or of_these
     count = sum(of_these.get(state, 0) for state in states)
     number = page_number(PAGE, count, str(wanted), None)
@@ -100,7 +101,7 @@ def _filters(count: int) -> _Wanted:
     with by_kind:
         kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Jobs that do this only.")
     kinds = () if kind == _ALL else (JobKind(kind),)
-    names = jobs.owners(database(), visitor())
+    names = job_queue.owners(database(), visitor())
     if len(names) < 2:
         return _Wanted(_STATES[state], kinds)
     people = {_ALL: "Everybody", **{name: name for name in names}}
@@ -111,7 +112,7 @@ def _filters(count: int) -> _Wanted:
 
 @polled(2 * POLL_S)
 def _live(wanted: _Wanted, number: int) -> None:
-    if not any(jobs.counts(database(), visitor()).get(state) for state in ACTIVE):
+    if not any(job_queue.counts(database(), visitor()).get(state) for state in ACTIVE):
         st.rerun()
     _list_and_job(wanted, number)
 
@@ -122,7 +123,7 @@ def _list_and_job(wanted: _Wanted, number: int) -> None:
     if st.session_state.pop(_IS_CLICK, False):
         _choose(chosen)  # the browser hears of it here, not from a callback
     offset = (number - 1) * PAGE_ROWS
-    listed = jobs.recent(
+    listed = job_queue.recent(
         engine,
         states=wanted.states,
         kinds=wanted.kinds,

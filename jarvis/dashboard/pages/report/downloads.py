@@ -12,8 +12,8 @@ from jarvis.replay.package import automatic_rule
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
-from jarvis.server.job_kinds import WHOLE_RUN, Export
-from jarvis.server.job_kinds.files import file_name_of
+from jarvis.server.jobs.kinds import WHOLE_RUN, Export
+from jarvis.server.jobs.kinds.files import file_name_of
 from jarvis.server.storage.downloads import zipped
 from jarvis.workspace import RunPaths
 

@@ -1,5 +1,0 @@
-"""The HTTP API: what programs ask, and what browsers and `jarvis push` upload to."""
-
-from jarvis.server.api.application import api
-
-__all__ = ["api"]

@@ -1,0 +1,306 @@
+"""Analyses: asked for, listed, shown, taken home file by file, removed."""
+
+from datetime import datetime
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from jarvis.errors import JarvisError, RunError
+from jarvis.hardware import load_hardware
+from jarvis.impact import TARGET_PCT
+from jarvis.reports.quantities import byte_size
+from jarvis.run import Run, TargetPct
+from jarvis.server import actions
+from jarvis.server.access.audit import Via
+from jarvis.server.access.rights import Person, Role, require
+from jarvis.server.actions import Actor
+from jarvis.server.database import Visibility, database
+from jarvis.server.http.api.callers import LONGEST_ID, Caller
+from jarvis.server.http.api.job_routes import JobView, job_view, to_save
+from jarvis.server.ingest import uploads
+from jarvis.server.ingest.intake import server_trace
+from jarvis.server.ingest.uploads import Upload
+from jarvis.server.jobs.kinds import Analyze, Request
+from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.page_links import analysis_page
+from jarvis.server.storage.catalogue import Entry, analysis_root, read_catalogue
+from jarvis.server.submission import Submission
+
+MOST_LISTED = 200
+"""Analyses of one answer."""
+
+_LONGEST_NAME = 200
+_LONGEST_PLACE = 4096
+
+AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=LONGEST_ID)]
+
+router = APIRouter(prefix="/analyses", tags=["analyses"])
+
+
+class UnknownArtifactError(JarvisError):
+    """An analysis has no such file."""
+
+    def __init__(self, analysis_id: str) -> None:
+        super().__init__(
+            f"The analysis {analysis_id} has no such file. /api/analyses/{analysis_id}/artifacts "
+            "lists what it has."
+        )
+
+
+class UnfinishedUploadError(JarvisError):
+    """Not all of an upload has arrived."""
+
+    def __init__(self, upload: Upload) -> None:
+        super().__init__(
+            f"{byte_size(upload.offset_bytes)} of {byte_size(upload.size_bytes)} of {upload.name} "
+            "have arrived. Send the rest first."
+        )
+
+
+class NewAnalysis(BaseModel, title="New analysis"):
+    """What to analyse, and how. One of `upload`, `path` and `url` says where the trace is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    upload: str | None = Field(None, description="id of a whole upload", max_length=LONGEST_ID)
+    path: str | None = Field(
+        None,
+        description="path on the server, in the folders that it may read",
+        max_length=_LONGEST_PLACE,
+    )
+    url: str | None = Field(
+        None,
+        description="http, https or sftp address, on the hosts that the server may fetch from",
+        max_length=_LONGEST_PLACE,
+    )
+    platform: str | None = Field(
+        None,
+        description="GPU to judge against; by default the trace's own",
+        max_length=_LONGEST_NAME,
+    )
+    preset: str | None = Field(
+        None,
+        description="which figures of that GPU; by default its first",
+        max_length=_LONGEST_NAME,
+    )
+    model: str | None = Field(
+        None, description="name of the model, for the titles", max_length=_LONGEST_NAME
+    )
+    reference: str | None = Field(
+        None, description="id of an analysis to compare with", max_length=LONGEST_ID
+    )
+    target_pct: TargetPct = Field(
+        TARGET_PCT, description="efficiency to project savings to, in percent of the roofline"
+    )
+    is_again: bool = Field(False, description="make it anew, also where it is kept already")
+    visibility: Visibility = Field(Visibility.TEAM, description="who sees it")
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(source is not None for source in (self.upload, self.path, self.url)) != 1:
+            raise ValueError("give one of upload, path and url")
+        return self
+
+
+class AnalysisView(BaseModel, title="Analysis"):
+    """A kept analysis in a list."""
+
+    id: str
+    title: str
+    trace: str = Field(description="name of the trace's file")
+    model: str | None
+    gpu: str = Field(description="what the trace is judged against")
+    origin: str = Field(description="recorded, or simulated")
+    made_on: str | None = Field(description="the machine that made it, where that was another one")
+    loaded_by: str | None = Field(
+        description="who loaded it from a file, empty for a person without a name; null where "
+        "nobody did"
+    )
+    owner: str | None
+    visibility: Visibility
+    is_pinned: bool
+    size_bytes: int
+    created: datetime
+    page: str = Field(description="where people see it, from the root of the server")
+
+
+class AnalysisPage(BaseModel, title="List of analyses"):
+    """A part of the list, newest first."""
+
+    analyses: list[AnalysisView]
+    total: int
+    offset: int
+    limit: int
+
+
+class AnalysisDetails(AnalysisView, title="Whole analysis"):
+    """A kept analysis with what it says."""
+
+    manifest: dict[str, Any] = Field(description="what was analysed, with which options")
+    results: dict[str, Any] = Field(description="what each analysis found, by its key")
+
+
+class ArtifactView(BaseModel, title="File"):
+    """A file of an analysis."""
+
+    name: str = Field(description="path inside the analysis, for its address")
+    size_bytes: int
+
+
+class ArtifactList(BaseModel, title="List of files"):
+    """The files of an analysis."""
+
+    artifacts: list[ArtifactView]
+
+
+class RemovedView(BaseModel, title="Removed analysis"):
+    """An analysis that is gone, and those that were compared with it."""
+
+    id: str
+    size_bytes: int
+    referred_to_by: list[str]
+
+
+@router.post("", summary="Analyse a trace", status_code=202)
+def analyse(person: Caller, asked: NewAnalysis) -> JobView:
+    """Queues a job; while one that asks for the same waits or runs, that one is given."""
+    require(person, Role.EDITOR, "analyse traces")
+    if asked.platform is not None:
+        load_hardware().get(asked.platform, asked.preset)
+    if asked.reference is not None:
+        actions.seen_analysis(person, asked.reference)
+    job = actions.submit_job(
+        database(), Actor(person, Via.API), _request(person, asked), asked.visibility
+    )
+    return job_view(job)
+
+
+@router.get("", summary="The analyses")
+def listed(
+    person: Caller,
+    offset: Annotated[int, Query(ge=0, le=10**9, description="how many to leave out")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="how many to list")] = 50,
+) -> AnalysisPage:
+    """Those that one may see, newest first."""
+    entries = read_catalogue().visible_to(person).entries
+    shown = [AnalysisView(**_summary(entry)) for entry in entries[offset : offset + limit]]
+    return AnalysisPage(analyses=shown, total=len(entries), offset=offset, limit=limit)
+
+
+@router.get("/{analysis_id}", summary="An analysis")
+def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
+    """What was analysed, and the findings."""
+    require(person, Role.VIEWER, "look at analyses")
+    entry = read_catalogue().visible_to(person).find(analysis_id)
+    try:
+        run = Run.load(analysis_root(entry.id))
+    except RunError:
+        actions.seen_analysis(person, entry.id)  # not there where it was removed meanwhile
+        raise
+    return AnalysisDetails(
+        **_summary(entry),
+        manifest=run.manifest.model_dump(mode="json"),
+        results={key: result.model_dump(mode="json") for key, result in run.results.items()},
+    )
+
+
+@router.get("/{analysis_id}/artifacts", summary="The files of an analysis")
+def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
+    """Reports, tables and data, each with its size."""
+    files = _files(_root(person, analysis_id))
+    views = [
+        ArtifactView(name=name, size_bytes=path.stat().st_size) for name, path in files.items()
+    ]
+    return ArtifactList(artifacts=views)
+
+
+@router.get(
+    "/{analysis_id}/artifacts/{name:path}",
+    summary="A file of an analysis",
+    response_class=FileResponse,
+)
+def artifact(
+    person: Caller,
+    analysis_id: AnalysisId,
+    name: Annotated[
+        str, Path(description="as the list of files has it", max_length=_LONGEST_PLACE)
+    ],
+) -> Response:
+    """Its bytes, to be saved: nothing in it is to run in a browser."""
+    path = _files(_root(person, analysis_id)).get(name)
+    if path is None:
+        raise UnknownArtifactError(analysis_id)
+    return to_save(path)
+
+
+@router.delete("/{analysis_id}", summary="Remove an analysis")
+def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
+    """For good; refused (409) while it is pinned, or a job works with it."""
+    require(person, Role.EDITOR, "remove analyses")
+    removed = actions.remove_analysis(Actor(person, Via.API), analysis_id)
+    return RemovedView(
+        id=removed.id,
+        size_bytes=removed.size_bytes,
+        referred_to_by=list(removed.referred_to_by),
+    )
+
+
+def _root(person: Person, analysis_id: str) -> FilePath:
+    """The folder of an analysis; one that a person may not see is as good as none."""
+    require(person, Role.VIEWER, "look at analyses")
+    return actions.seen_root(person, analysis_id)
+
+
+def _summary(entry: Entry) -> dict[str, Any]:
+    manifest = entry.manifest
+    return {
+        "id": entry.id,
+        "title": entry.title,
+        "trace": manifest.trace.file_name,
+        "model": manifest.model_name,
+        "gpu": entry.gpu,
+        "origin": manifest.trace.origin,
+        "made_on": entry.made_on,
+        "loaded_by": entry.loaded_by,
+        "owner": entry.owner,
+        "visibility": entry.visibility,
+        "is_pinned": entry.is_pinned,
+        "size_bytes": entry.size_bytes,
+        "created": datetime.fromisoformat(entry.manifest.created),
+        "page": analysis_page(entry.id),
+    }
+
+
+def _files(root: FilePath) -> dict[str, FilePath]:
+    """The files of a run directory by name; links lead elsewhere and are none of its files."""
+    found = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {path.relative_to(root).as_posix(): path for path in found}
+
+
+def _request(person: Person, asked: NewAnalysis) -> Request:
+    if asked.url is not None:
+        wishes = Wishes(
+            asked.platform, asked.preset, asked.model, asked.reference, asked.target_pct
+        )
+        return Fetch(asked.url, wishes, asked.is_again)
+    submission = Submission(
+        _trace(person, asked),
+        platform=asked.platform,
+        preset=asked.preset,
+        model_name=asked.model,
+        reference=asked.reference,
+        target_pct=asked.target_pct,
+    )
+    return Analyze(submission, is_again=asked.is_again)
+
+
+def _trace(person: Person, asked: NewAnalysis) -> FilePath:
+    if asked.upload is None:
+        return server_trace(asked.path or "")
+    upload = uploads.find_own(asked.upload, person.name)
+    if upload.trace is None:
+        raise UnfinishedUploadError(upload)
+    return upload.trace

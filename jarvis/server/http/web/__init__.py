@@ -1,0 +1,42 @@
+"""What the web server does beside drawing pages: its own routes, and what wraps requests."""
+
+import os
+from collections.abc import Sequence
+
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Mount
+
+from jarvis.protocol import API
+from jarvis.server.http.web.bodies import BodyLimits, HeaderLimits
+from jarvis.server.http.web.closed import ClosedPaths
+from jarvis.server.http.web.headers import SecureHeaders
+from jarvis.server.http.web.health import HEALTH_ROUTES
+from jarvis.server.http.web.hosts import ADDRESS_VARIABLE, AllowedHosts, answered_names
+from jarvis.server.http.web.metrics import METRICS_ROUTES
+from jarvis.server.http.web.page_base import PageBase
+from jarvis.server.http.web.proxies import TrustedProxies
+from jarvis.server.http.web.requests import Requests
+from jarvis.server.settings import settings
+
+
+def routes() -> Sequence[BaseRoute]:
+    """The routes beside those of the pages."""
+    from jarvis.server.http.api import api  # it says to this package who asks
+
+    return [*HEALTH_ROUTES, *METRICS_ROUTES, Mount(API, app=api())]
+
+
+def middleware() -> Sequence[Middleware]:
+    """What wraps every request and websocket, the outermost first."""
+    now = settings()
+    names = answered_names(now, os.environ.get(ADDRESS_VARIABLE, ""))
+    return [
+        Middleware(TrustedProxies),
+        Middleware(SecureHeaders, public_url=now.public_url),
+        Middleware(Requests),
+        Middleware(HeaderLimits),
+        Middleware(AllowedHosts, names=names, public_url=now.public_url),
+        Middleware(ClosedPaths),
+        Middleware(BodyLimits),
+        Middleware(PageBase),
+    ]

@@ -1,0 +1,143 @@
+"""What a Dask worker does for a job: it starts the job's process, and tells how that gets on.
+
+The process is the same as beside a Jarvis worker. Here it is given its job, listened to, measured,
+and killed when nobody wants it any more.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from distributed import Worker, get_worker
+
+from jarvis.errors import JarvisError
+from jarvis.product import product_version
+from jarvis.server.database import JobState, database
+from jarvis.server.jobs import claims
+from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
+from jarvis.server.jobs.queue import Headway, Outcome, UnknownJobError
+from jarvis.server.jobs.workers.job_child import LocalChild
+from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
+from jarvis.server.jobs.workers.orphan_cleanup import clear_leftovers
+from jarvis.server.storage.storage_keys import path_at
+from jarvis.staging import clear_staged
+
+LISTEN_S = 0.05
+"""The process is listened to and measured this often."""
+
+TELL_S = 0.2
+"""News is told this often at most."""
+
+BEAT_S = 1.0
+"""Without news, it is told this often that the job runs."""
+
+DIED = (
+    "The Dask worker that ran this job ended before the job did. Nothing half-written was kept; "
+    "retry it."
+)
+
+
+class RefusedError(JarvisError):
+    """A job is not begun on this Dask worker."""
+
+
+async def run_job(key: str, values: Mapping[str, Any]) -> None:
+    """Do the job of an Order on this Dask worker; what becomes of it is told in events of TOPIC.
+
+    ``key`` is that of the Dask task. When that is cancelled, the job's process is killed.
+    """
+    worker = get_worker()
+    tell = _Teller(worker, key)
+    try:
+        check_version(worker.address, values["version"])
+        order = Order.of(values)
+        await asyncio.to_thread(begin, worker.address, order)
+        limit_bytes = order.limit_bytes or _share_bytes(worker)
+    except JarvisError as error:
+        tell.refusal(Outcome(JobState.FAILED, str(error)))
+        return
+    child = LocalChild(limit_bytes, (sys.executable, "-m", order.module))
+    try:
+        child.assign(order.assignment)
+        while child.outcome is None and _is_wanted(worker, key):
+            tell(child, is_news=child.listen())
+            await asyncio.sleep(LISTEN_S)
+    finally:
+        child.end(Outcome(JobState.CANCELLED))
+        for folder in order.folders:
+            clear_staged(path_at(folder), order.assignment.staging)
+    tell(child, is_news=True)
+
+
+class _Teller:
+    """Sends what is new about a job."""
+
+    def __init__(self, worker: Worker, key: str) -> None:
+        self._worker = worker
+        self._key = key
+        self._told_at = 0.0
+        self._told_characters = 0
+        self._has_news = False
+
+    def __call__(self, child: LocalChild, *, is_news: bool) -> None:
+        self._has_news |= is_news
+        since_s = monotonic() - self._told_at
+        if child.outcome is None and since_s < (TELL_S if self._has_news else BEAT_S):
+            return
+        fresh = child.log_characters - self._told_characters
+        self._told_characters = child.log_characters
+        self._send(child.headway, child.headway.log[-fresh:] if fresh else "", child.outcome)
+
+    def refusal(self, outcome: Outcome) -> None:
+        """Tell why a job does not begin."""
+        self._send(Headway(), "", outcome)
+
+    def _send(self, headway: Headway, log: str, outcome: Outcome | None) -> None:
+        self._told_at, self._has_news = monotonic(), False
+        report = Report(self._key, self._worker.address, headway, log, outcome)
+        self._worker.log_event(TOPIC, report.values())
+
+
+def _is_wanted(worker: Worker, key: str) -> bool:
+    """Whether the task is still asked for: Dask lets a running one go on when it is cancelled, or
+    when its client is gone."""
+    return worker.state.tasks[key].state == "executing"
+
+
+def check_version(place: str, version: str) -> None:
+    """RefusedError where another version of Jarvis is here."""
+    if version != product_version():
+        raise RefusedError(
+            f"The Dask worker at {place} has Jarvis {product_version()}, this server has "
+            f"{version}. Install the same version on both, then retry the job."
+        )
+
+
+def begin(place: str, order: Order) -> None:
+    """Say that the job begins here; RefusedError where that is wrong, DatabaseError."""
+    if order.storage != storage_mark():
+        raise RefusedError(
+            f"The Dask worker at {place} keeps analyses elsewhere than this server. Start it with "
+            "the same JARVIS_ARTIFACT_ROOT, or the same JARVIS_HOME on a shared disk, then retry "
+            "the job."
+        )
+    job_id = order.assignment.job_id
+    try:
+        is_first = claims.begin_at(database(), job_id, order.attempt, place)
+    except UnknownJobError as error:
+        raise RefusedError(
+            f"The Dask worker at {place} uses another database than this server. Start it with the "
+            "same JARVIS_DATABASE_URL, then retry the job."
+        ) from error
+    if not is_first:  # Dask starts the task of a worker that died again, on another one
+        raise RefusedError(DIED)
+    clear_leftovers(database())
+
+
+def _share_bytes(worker: Worker) -> int:
+    """What one of the jobs that a Dask worker runs at once may hold of its memory."""
+    limit = worker.memory_manager.memory_limit
+    slots = worker.state.nthreads
+    return limit // slots if limit else memory_limit_bytes(slots)

@@ -1,0 +1,57 @@
+"""Jobs that have a trace analysed on another machine, where it lies."""
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from jarvis.pipeline import Progress
+from jarvis.server.database import JobKind
+from jarvis.server.ingest.remote_errors import RemoteError
+from jarvis.server.ingest.remote_runs import RemoteRun, check_asked, run_there
+from jarvis.server.jobs.kinds.base import Made, Request
+from jarvis.server.storage.analysis_rows import made_on
+from jarvis.server.storage.archive import ArchiveError, unpack_archive
+from jarvis.server.submission import keep_made
+from jarvis.staging import scratch_folder
+from jarvis.workspace import analyses_dir, archive_name
+
+
+@dataclass(frozen=True, slots=True)
+class Remote(Request):
+    """Analyse a trace on a machine of the settings, and keep what comes back."""
+
+    run_asked: RemoteRun
+
+    kind = JobKind.REMOTE
+
+    @property
+    def title(self) -> str:
+        """The file and the machine; RemoteError where it cannot be asked for."""
+        asked = self.run_asked
+        check_asked(asked)
+        named = f" ({asked.model_name})" if asked.model_name else ""
+        return f"Analyse {PurePosixPath(asked.path).name}{named} on {asked.target}"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """That of the analyses, where what comes back is unpacked too."""
+        return (analyses_dir(),)
+
+    def run(self, progress: Progress, job_id: str) -> Made:
+        """Gives the analysis, once its files have been checked against each other."""
+        target = self.run_asked.target
+        with scratch_folder(analyses_dir(), "remote") as scratch:
+            packed, folder = scratch / archive_name("run"), scratch / "run"
+            folder.mkdir()
+            run_there(self.run_asked, packed, progress)
+            _unpack(target, packed, folder)
+            with made_on(target):
+                kept = keep_made(folder)
+        return Made(kept.id, {"is_reused": kept.is_reused, "made_on": target})
+
+
+def _unpack(target: str, packed: Path, folder: Path) -> None:
+    """Unpack and check what a machine sent; RemoteError where it is no valid analysis."""
+    try:
+        unpack_archive(packed, folder)
+    except ArchiveError as error:
+        raise RemoteError(f"{target} sent back no whole analysis: {error}") from error

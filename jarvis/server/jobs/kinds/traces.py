@@ -1,0 +1,48 @@
+"""Jobs about a trace that is not analysed yet."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jarvis.pipeline import STEPS, Progress, Step, read_info
+from jarvis.server.database import JobKind
+from jarvis.server.ingest.opening import opened_input
+from jarvis.server.jobs.kinds.base import Made, Request
+from jarvis.server.storage.storage_keys import FilePath
+from jarvis.trace import ReadProgress
+from jarvis.workspace import analyses_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect(Request):
+    """Read what a trace says about itself."""
+
+    trace: FilePath
+
+    kind = JobKind.INSPECT
+
+    @property
+    def title(self) -> str:
+        """The file."""
+        return f"Read {self.trace.name}"
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """The trace."""
+        return (self.trace,)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where the opened trace has a name while it is read."""
+        return (analyses_dir(),)
+
+    def run(self, progress: Progress, job_id: str) -> Made:
+        """Gives ``info``, the fields of a ``TraceInfo``."""
+        step = Step(STEPS[0], 1, 1, "started")
+        progress(step)
+
+        def on_reading(reading: ReadProgress) -> None:
+            progress(replace(step, state="running", reading=reading))
+
+        with opened_input(self.trace) as opened:
+            info = read_info(opened, on_reading).model_copy(update={"path": str(self.trace)})
+        return Made(None, {"info": info.model_dump(mode="json")})

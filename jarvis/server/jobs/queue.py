@@ -1,0 +1,215 @@
+"""Jobs as people and programs use them: asked for, found, listed, cancelled and begun anew.
+
+Every function is one short transaction, so that any process may ask or change at any time. What
+workers do with the same table is in ``claims``.
+"""
+
+import logging
+import secrets
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, Engine, case, func, insert, or_, select
+from sqlalchemy.exc import IntegrityError
+
+from jarvis.server.access.rights import LOCAL, Person, Role
+from jarvis.server.database import (
+    ACTIVE,
+    JOB_ANALYSES,
+    JOBS,
+    JobKind,
+    JobState,
+    Visibility,
+    reading,
+    writing,
+)
+from jarvis.server.jobs.rows import FinishedStep, Headway, Job, NewJob, Outcome, of_row
+from jarvis.server.jobs.table import (
+    ANEW,
+    UnknownJobError,
+    is_waiting,
+    job_in,
+    one,
+    update_of,
+    utc_now,
+    visible_to,
+)
+
+__all__ = [
+    "RETRYABLE",
+    "FinishedStep",
+    "Headway",
+    "Job",
+    "NewJob",
+    "Outcome",
+    "UnknownJobError",
+    "active",
+    "cancel",
+    "counts",
+    "find",
+    "latest",
+    "owners",
+    "recent",
+    "retry",
+    "submit",
+]
+
+RETRYABLE = (JobState.FAILED, JobState.CANCELLED)
+
+_ID_BYTES = 5
+
+log = logging.getLogger(__name__)
+"""Each change of a job is a line with its id."""
+
+
+def submit(
+    engine: Engine,
+    new: NewJob,
+    owner: str | None = None,
+    visibility: Visibility = Visibility.TEAM,
+    role: Role = Role.EDITOR,
+) -> Job:
+    """Put a job into the queue; while one that asks for the same waits or runs, that one.
+
+    ``visibility`` is for the analysis that it makes, ``role`` that of ``owner`` now.
+    """
+    row = {
+        "id": secrets.token_hex(_ID_BYTES),
+        "kind": new.kind,
+        "title": new.title,
+        "parameters": dict(new.parameters),
+        "fingerprint": new.fingerprint,
+        "folders": list(new.folders),
+        "owner": owner,
+        "visibility": visibility,
+        "role": role,
+        "attempts": 0,
+        "created": utc_now(),
+        **ANEW,
+    }
+    while True:
+        try:
+            with writing(engine) as connection:
+                connection.execute(insert(JOBS).values(row))
+                for analysis_id in dict.fromkeys(new.analyses):
+                    named = {"job_id": row["id"], "analysis_id": analysis_id}
+                    connection.execute(insert(JOB_ANALYSES).values(named))
+                job = job_in(connection, str(row["id"]))
+        except IntegrityError:
+            same = one(engine, _is_active() & (JOBS.c.fingerprint == new.fingerprint))
+            if same is not None:  # else it has ended just now
+                return same
+        else:
+            log.info("job queued", extra={"job": job.id, "kind": new.kind.value, "person": owner})
+            return job
+
+
+def find(engine: Engine, job_id: str, person: Person = LOCAL) -> Job:
+    """Return a job; raise UnknownJobError where there is none that the person may see."""
+    job = one(engine, (JOBS.c.id == job_id) & visible_to(person))
+    if job is None:
+        raise UnknownJobError(job_id)
+    return job
+
+
+def latest(engine: Engine, new: NewJob, person: Person = LOCAL) -> Job | None:
+    """The newest job that asked for the same and that the person may see, however it ended."""
+    same = select(JOBS).where(JOBS.c.fingerprint == new.fingerprint, visible_to(person))
+    with reading(engine) as connection:
+        row = connection.execute(same.order_by(JOBS.c.created.desc()).limit(1)).mappings().first()
+    return None if row is None else of_row(row)
+
+
+def recent(
+    engine: Engine,
+    *,
+    states: Collection[JobState] = (),
+    kinds: Collection[JobKind] = (),
+    owner: str | None = None,
+    person: Person = LOCAL,
+    limit: int = 100,
+    offset: int = 0,
+) -> list[Job]:
+    """Jobs that a person may see: those that run, those that wait as they came, then the newest.
+
+    Of some states, kinds or one owner only where given. That a trace was read is no news: such jobs
+    are left out when they are done.
+    """
+    order = (
+        case((JOBS.c.state == JobState.RUNNING, 0), (is_waiting(), 1), else_=2),
+        case((is_waiting(), JOBS.c.created)),
+        JOBS.c.created.desc(),
+        JOBS.c.id,
+    )
+    wanted = select(JOBS).where(_is_listed(person, kinds, owner)).order_by(*order)
+    if states:
+        wanted = wanted.where(JOBS.c.state.in_(states))
+    with reading(engine) as connection:
+        rows = connection.execute(wanted.limit(limit).offset(offset)).mappings()
+        return [of_row(row) for row in rows]
+
+
+def active(engine: Engine) -> list[Job]:
+    """The jobs that wait or run."""
+    with reading(engine) as connection:
+        rows = connection.execute(select(JOBS).where(_is_active())).mappings()
+        return [of_row(row) for row in rows]
+
+
+def counts(
+    engine: Engine,
+    person: Person = LOCAL,
+    *,
+    kinds: Collection[JobKind] = (),
+    owner: str | None = None,
+) -> dict[JobState, int]:
+    """How many jobs of those that ``recent`` lists are in each state; none where there are none."""
+    is_counted = _is_listed(person, kinds, owner)
+    counted = select(JOBS.c.state, func.count()).where(is_counted).group_by(JOBS.c.state)
+    with reading(engine) as connection:
+        return dict(connection.execute(counted).all())
+
+
+def owners(engine: Engine, person: Person = LOCAL) -> list[str]:
+    """Whose jobs ``recent`` lists, as far as that is known."""
+    named = select(JOBS.c.owner).where(_is_listed(person), JOBS.c.owner.is_not(None)).distinct()
+    with reading(engine) as connection:
+        return sorted(connection.execute(named).scalars())
+
+
+def cancel(engine: Engine, job_id: str) -> Job:
+    """End a job: at once where it waits, within a second where it runs; else nothing happens."""
+    with writing(engine) as connection:
+        connection.execute(
+            update_of(job_id, JobState.QUEUED).values(state=JobState.CANCELLED, ended=utc_now())
+        )
+        connection.execute(update_of(job_id, JobState.RUNNING).values(is_cancel_requested=True))
+        return job_in(connection, job_id)
+
+
+def retry(engine: Engine, job_id: str) -> Job:
+    """Queue a failed or cancelled job again, or give the one that does the same meanwhile."""
+    try:
+        with writing(engine) as connection:
+            connection.execute(update_of(job_id, *RETRYABLE).values(ANEW))
+            return job_in(connection, job_id)
+    except IntegrityError:
+        fingerprint = select(JOBS.c.fingerprint).where(JOBS.c.id == job_id).scalar_subquery()
+        return one(engine, _is_active() & (JOBS.c.fingerprint == fingerprint)) or find(
+            engine, job_id
+        )
+
+
+_IS_NEWS = or_(JOBS.c.kind != JobKind.INSPECT, JOBS.c.state != JobState.DONE)
+
+
+def _is_active() -> ColumnElement[bool]:
+    return JOBS.c.state.in_(ACTIVE)
+
+
+def _is_listed(
+    person: Person, kinds: Collection[JobKind] = (), owner: str | None = None
+) -> ColumnElement[bool]:
+    is_listed = _IS_NEWS & visible_to(person)
+    if kinds:
+        is_listed &= JOBS.c.kind.in_(kinds)
+    return is_listed if owner is None else is_listed & (JOBS.c.owner == owner)
