@@ -24,11 +24,11 @@ from benchmarks.page import table, write_part
 from benchmarks.servers import Server, dashboards
 from jarvis.sample import write_sample
 
-MOST_GROWTH_MB = 200
+MAX_GROWTH_MB = 200
 EVENTS = b'"traceEvents":[\n'
 """What the events of a trace stand behind."""
 
-LONGEST_MS = 600_000
+MAX_MS_LENGTH = 600_000
 RESET_PEAK = "5"
 
 WORDS = ("case", "MB sent", "s", "MB/s", "before MB", "peak MB", "growth MB", "required")
@@ -47,11 +47,11 @@ class Case:
     def cells(self) -> list[str]:
         """A row of the table."""
         growth = self.peak_mb - self.before_mb
-        verdict = "ok" if growth < MOST_GROWTH_MB else "too much"
+        verdict = "ok" if growth < MAX_GROWTH_MB else "too much"
         figures = (self.sent_mb, self.took_s, self.sent_mb / self.took_s)
         memory = (self.before_mb, self.peak_mb, growth)
         numbers = [f"{figure:,.1f}" for figure in figures] + [f"{mb:.0f}" for mb in memory]
-        return [self.name, *numbers, f"growth < {MOST_GROWTH_MB} MB: {verdict}"]
+        return [self.name, *numbers, f"growth < {MAX_GROWTH_MB} MB: {verdict}"]
 
 
 def main() -> int:
@@ -70,7 +70,7 @@ def main() -> int:
     print(page)
     if arguments.page:
         write_part(arguments.page, "uploads", page)
-    return int(any(case.peak_mb - case.before_mb >= MOST_GROWTH_MB for case in cases))
+    return int(any(case.peak_mb - case.before_mb >= MAX_GROWTH_MB for case in cases))
 
 
 def _simulated(folder: Path, megabytes: int) -> Path:
@@ -112,7 +112,7 @@ def _by_browser(server: Server, trace: Path, begins: Callable[[], None]) -> None
         settled(page)
         begins()
         page.locator("input[type=file]").first.set_input_files(trace)
-        page.wait_for_url("**ingest_upload=*", timeout=LONGEST_MS)
+        page.wait_for_url("**ingest_upload=*", timeout=MAX_MS_LENGTH)
 
 
 def _by_push(server: Server, trace: Path, begins: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-MOST_BYTES = 250_000
+MAX_BYTES = 250_000
 
 
 def save_picture(screenshot: bytes, path: Path) -> None:
@@ -18,6 +18,6 @@ def save_picture(screenshot: bytes, path: Path) -> None:
     palette = Image.Quantize.MAXCOVERAGE
     for made in (picture, picture.quantize(256, method=palette, dither=Image.Dither.NONE)):
         made.save(path, optimize=True)
-        if path.stat().st_size <= MOST_BYTES:
+        if path.stat().st_size <= MAX_BYTES:
             return
-    raise ValueError(f"{path.name} is larger than {MOST_BYTES:,} bytes")
+    raise ValueError(f"{path.name} is larger than {MAX_BYTES:,} bytes")

@@ -9,12 +9,12 @@ SERVER_NEW_OBJECTS = 10_000
 """The same for the web server, whose sessions leave garbage behind."""
 
 
-def collect_rarely() -> None:
+def raise_thresholds() -> None:
     """Search less often, in this process, from now on."""
     gc.set_threshold(NEW_OBJECTS)
 
 
-def collect_for_server() -> None:
+def tune_for_server() -> None:
     """Search less often, and never again among what has been imported by now.
 
     A search of everything stops all sessions for as long as there are objects to look at.

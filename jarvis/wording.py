@@ -17,13 +17,13 @@ UNPRINTABLE = re.compile(
 )
 """What breaks a line, or hides or reorders the text around it."""
 
-MOST_DECIMALS = 6
+MAX_DECIMALS = 6
 """A number that needs more is printed with an exponent."""
 
-SMALLEST_PCT = 0.01
+MIN_PCT = 0.01
 """A smaller share is printed as below this one."""
 
-SMALLEST_MS = 0.1
+MIN_MS = 0.1
 """A shorter time is printed in µs."""
 
 _DTYPES = {
@@ -55,20 +55,20 @@ def number(value: float) -> str:
     if size >= 100 or size == 0:
         return f"{value:,.0f}"
     decimals = 2 - math.floor(math.log10(size))
-    return f"{value:.{decimals}f}" if decimals <= MOST_DECIMALS else f"{value:.2e}"
+    return f"{value:.{decimals}f}" if decimals <= MAX_DECIMALS else f"{value:.2e}"
 
 
 def ms(value_ms: float) -> str:
     """A time, in microseconds where that reads better."""
-    if 0 < abs(value_ms) < SMALLEST_MS:
+    if 0 < abs(value_ms) < MIN_MS:
         return f"{number(1000 * value_ms)} µs"
     return f"{number(value_ms)} ms"
 
 
 def pct(value_pct: float) -> str:
     """A percentage with one decimal, or with two significant digits where it is small."""
-    if 0 < value_pct < SMALLEST_PCT:
-        return f"<{SMALLEST_PCT:g}%"
+    if 0 < value_pct < MIN_PCT:
+        return f"<{MIN_PCT:g}%"
     is_plain = value_pct == 0 or abs(value_pct) >= 1
     return f"{value_pct:.1f}%" if is_plain else f"{value_pct:#.2g}%"
 

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 3
 HOME_VARIABLE = "JARVIS_HOME"
 CONFIG_VARIABLE = "JARVIS_CONFIG"
 ARTIFACT_ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"
-LONGEST_FILE_NAME = 200
+MAX_FILE_NAME_LENGTH = 200
 """Bytes of a name; file systems take 255, and an ending is put behind it."""
 
 _PACKAGE = Path(__file__).parent
@@ -57,8 +57,8 @@ def _home_names() -> frozenset[str]:
     """What Jarvis writes into the home."""
     folders = (analyses_dir(), exports_dir(), pins_dir(), custom_hardware_dir(), uploads_dir())
     files = (database_file(), secret_file())
-    caches = (kept_traces_dir().parent, home() / _COMPILED)
-    return frozenset(path.name for path in (*folders, arriving_dir(), *files, *caches))
+    caches = (trace_cache_dir().parent, home() / _COMPILED)
+    return frozenset(path.name for path in (*folders, partial_uploads_dir(), *files, *caches))
 
 
 def _is_of_database(path: Path) -> bool:
@@ -71,7 +71,7 @@ def analyses_dir() -> Path:
     return home() / "analyses"
 
 
-def kept_run(given: str) -> Path | None:
+def stored_run_dir(given: str) -> Path | None:
     """The folder of a kept analysis that ``given`` is the id of; None where it is none."""
     root = analyses_dir() / given
     is_name = Path(given).name == given and given not in ("", ".", "..")
@@ -108,7 +108,7 @@ def uploads_dir() -> Path:
     return home() / "traces"
 
 
-def arriving_dir() -> Path:
+def partial_uploads_dir() -> Path:
     """Where uploads grow until they are whole, one folder each."""
     return home() / "arriving"
 
@@ -118,7 +118,7 @@ def secret_file() -> Path:
     return home() / "secret"
 
 
-def kept_traces_dir() -> Path:
+def trace_cache_dir() -> Path:
     """Where traces that were read are kept as Arrow files, to be opened again at once."""
     return home() / "cache" / "traces"
 
@@ -156,7 +156,7 @@ def is_file_name(text: str) -> bool:
         text.isprintable()
         and not re.search(r"[/\\:]", text)
         and text.strip(" .") != ""
-        and len(text.encode()) <= LONGEST_FILE_NAME
+        and len(text.encode()) <= MAX_FILE_NAME_LENGTH
     )
 
 

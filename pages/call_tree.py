@@ -2,8 +2,8 @@
 
 from jarvis.dashboard.pages.call_tree import page
 from jarvis.dashboard.session.state import opened
-from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.header import page_header
 
 now = opened()
-page_head("Call tree", ":material/account_tree:", now)
+page_header("Call tree", ":material/account_tree:", now)
 page.render(now)

@@ -2,8 +2,8 @@
 
 from jarvis.dashboard.pages.compare import page
 from jarvis.dashboard.session.state import opened
-from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.header import page_header
 
 now = opened()
-page_head("Compare", ":material/compare_arrows:", now)
+page_header("Compare", ":material/compare_arrows:", now)
 page.render(now)

@@ -3,12 +3,12 @@
 from jarvis.dashboard.pages.overview import page, tables
 from jarvis.dashboard.pages.overview.ranked_findings import ranked_findings
 from jarvis.dashboard.session.state import opened
-from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.trace_health import health_header
 
 now = opened()
-page_head("Overview", ":material/dashboard:", now, has_health=True)
+page_header("Overview", ":material/dashboard:", now, has_health=True)
 health_header(now)
 target_pct = page.controls()
 page.summary(now, target_pct)

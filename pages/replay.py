@@ -2,8 +2,8 @@
 
 from jarvis.dashboard.pages.replay import page
 from jarvis.dashboard.session.state import opened
-from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.header import page_header
 
 now = opened()
-page_head("Replay", ":material/replay:", now)
+page_header("Replay", ":material/replay:", now)
 page.replay_page(now)

@@ -2,8 +2,8 @@
 
 from jarvis.dashboard.pages.timeline import page
 from jarvis.dashboard.session.state import opened
-from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.header import page_header
 
 now = opened()
-page_head("Timeline", ":material/view_timeline:", now)
+page_header("Timeline", ":material/view_timeline:", now)
 page.render(now)

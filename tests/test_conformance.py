@@ -59,9 +59,9 @@ ONLY_COMPARED = (
 )
 """Deviations of compare reports, that may excuse no cell of the others."""
 
-MOST_NAMED_PERCENT = 5.0
-LEAST_TOTAL_PERCENT = 99.9
-LEAST_SHEET_PERCENT = 99.0
+MAX_NAMED_PERCENT = 5.0
+MIN_TOTAL_PERCENT = 99.9
+MIN_SHEET_PERCENT = 99.0
 
 
 class Cells(NamedTuple):
@@ -149,7 +149,7 @@ def test_every_sheet_agrees_with_the_reference(compared: dict[tuple[str, str], C
     wrong = {
         place: cells.notes
         for place, cells in compared.items()
-        if cells.counted and 100 * cells.good / cells.counted < LEAST_SHEET_PERCENT
+        if cells.counted and 100 * cells.good / cells.counted < MIN_SHEET_PERCENT
     }
     assert wrong == {}
 
@@ -159,13 +159,13 @@ def test_every_report_agrees_with_the_reference(compared: dict[tuple[str, str], 
         of_report = [cells for (of, _), cells in compared.items() if of == key]
         good, counted = sum(c.good for c in of_report), sum(c.counted for c in of_report)
         assert counted > 0, key
-        assert 100 * good / counted >= LEAST_TOTAL_PERCENT, key
+        assert 100 * good / counted >= MIN_TOTAL_PERCENT, key
 
 
 def test_few_cells_need_a_named_deviation(compared: dict[tuple[str, str], Cells]) -> None:
     named = sum(cells.named for cells in compared.values())
     everything = named + sum(cells.counted for cells in compared.values())
-    assert 100 * named / everything < MOST_NAMED_PERCENT
+    assert 100 * named / everything < MAX_NAMED_PERCENT
 
 
 def test_sheets_and_columns_are_those_of_the_reference(
@@ -221,7 +221,7 @@ def compared_cells(
     for sheet in sorted(reference.glob("*.csv")):
         assert header(place / sheet.name) == header(sheet)
         found.append(Cells(*tool.compare_sheet(sheet, place / sheet.name, 5, named)))
-        assert found[-1].good >= LEAST_SHEET_PERCENT / 100 * found[-1].counted, found[-1].notes
+        assert found[-1].good >= MIN_SHEET_PERCENT / 100 * found[-1].counted, found[-1].notes
     return found
 
 
@@ -237,8 +237,8 @@ def test_a_compare_report_agrees_with_the_reference(
     compare_report(folders, tmp_path)
     cells = compared_cells(tool, reference / COMPARED, tmp_path, deviations(COMPARED))
     good, counted = sum(c.good for c in cells), sum(c.counted for c in cells)
-    assert good >= LEAST_TOTAL_PERCENT / 100 * counted > 0
-    assert sum(c.named for c in cells) < MOST_NAMED_PERCENT / 100 * counted
+    assert good >= MIN_TOTAL_PERCENT / 100 * counted > 0
+    assert sum(c.named for c in cells) < MAX_NAMED_PERCENT / 100 * counted
     for entry in deviations(COMPARED):
         if entry["id"] in (ONLY_COMPARED if source == "ours" else ONLY_COMPARED[:1]):
             excused = (

@@ -27,11 +27,11 @@ COMMAND = re.compile(r"(?:^\s*|[;&|(]\s*|\w=\S+\s+)jarvis (?=([^\n]*))", re.MULT
 STATED = {
     "dask.md": [
         f"after {dask_jobs.SILENT_S:g} s of silence",
-        f"finds the jobs after {claims.ABANDONED_S} s",
+        f"finds the jobs after {claims.HEARTBEAT_TIMEOUT_S} s",
     ],
     "operate.md": [
         f"comes within {health.ANSWER_S:g} s",
-        f"workers heard of in the last {claims.ABANDONED_S} s",
+        f"workers heard of in the last {claims.HEARTBEAT_TIMEOUT_S} s",
         f"gone at the latest {stopping.AFTER_REQUESTS_S:g} s after that",
     ],
     "how-it-works.md": [f"An efficiency above {impact.FULL_PCT:g} % means"],
@@ -132,5 +132,5 @@ eval "$(jarvis pin ID)"; jarvis remove 'a b' | jarvis nonsense --this
 def test_the_page_of_validation_takes_limits_from_the_constants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cards, "MOST_SUMMARY_LINES", 987)
+    monkeypatch.setattr(cards, "MAX_SUMMARY_LINES", 987)
     assert "takes at most 987 lines" in validation_markdown()

@@ -44,7 +44,7 @@ class Detail(BaseModel):
         return Column(self.name, self.label, dtype, self.unit, self.format, self.meaning)
 
 
-class AnalysisCard(BaseModel):
+class AnalysisManifest(BaseModel):
     """An analysis without its code."""
 
     model_config = ConfigDict(frozen=True, revalidate_instances="always")

@@ -94,7 +94,7 @@ MESSAGES = MessageTable(
     },
 )
 
-SMALLEST_TB_PER_S = 1e-4
+MIN_TB_PER_S = 1e-4
 """A lower rate is printed in MB/s."""
 
 
@@ -309,7 +309,7 @@ def _issue(
 
 def _rate(achieved: float, peak: float, unit: str) -> Message:
     """Return ``0.245 of 5.30 TB/s``; a rate that would need an exponent in a smaller unit."""
-    if unit == "TB/s" and achieved < SMALLEST_TB_PER_S:
+    if unit == "TB/s" and achieved < MIN_TB_PER_S:
         return MESSAGES("rate.small", achieved_mb_per_s=1e6 * achieved, peak=peak, unit=unit)
     return MESSAGES("rate", achieved=achieved, peak=peak, unit=unit)
 

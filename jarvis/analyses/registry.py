@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from jarvis.analyses import compute, fusion, system
 from jarvis.analyses.base import Analysis, Panel
-from jarvis.analyses.card import AnalysisCard
+from jarvis.analyses.card import AnalysisManifest
 from jarvis.analyses.operations import DETAILS
 from jarvis.errors import RegistrationError
 from jarvis.findings import Tier
@@ -40,7 +40,7 @@ class Registry:
 
     analyses: Mapping[str, Analysis]
     failures: Mapping[str, str] = field(default_factory=dict)
-    cards: Mapping[str, AnalysisCard] = field(default_factory=dict)
+    cards: Mapping[str, AnalysisManifest] = field(default_factory=dict)
 
     def extended_with(self, key: str, analysis: object, source: str) -> Self:
         """A registry with one more analysis; one with a claim is a category, others are of the
@@ -125,10 +125,10 @@ def _check_claim(others: Iterable[Analysis], candidate: Analysis, source: str) -
             raise RegistrationError(f"{source}: {what} is claimed by {other.key} already.")
 
 
-def _card(analysis: Analysis, source: str) -> AnalysisCard:
+def _card(analysis: Analysis, source: str) -> AnalysisManifest:
     """The card of an analysis that is not our own; RegistrationError where a field is wrong."""
     try:
-        card = AnalysisCard.of(analysis)
+        card = AnalysisManifest.of(analysis)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
@@ -138,7 +138,7 @@ def _card(analysis: Analysis, source: str) -> AnalysisCard:
     return card
 
 
-def _check_panel(panel: Panel, card: AnalysisCard, source: str) -> None:
+def _check_panel(panel: Panel, card: AnalysisManifest, source: str) -> None:
     """RegistrationError where the page could not draw a panel."""
     where = f"{source}: the panel {panel.title!r}"
     is_of_operations = panel.source == "operations" and card.tier == "compute"

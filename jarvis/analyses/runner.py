@@ -22,7 +22,7 @@ from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
-from jarvis.perf_report.absent import not_told
+from jarvis.perf_report.absent import unavailable_reason
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
@@ -155,7 +155,7 @@ def _run(
         target_pct=target_pct,
         baseline=baseline,
     )
-    absent = not_told(report.absent_tables, analysis.needs)
+    absent = unavailable_reason(report.absent_tables, analysis.needs)
     has_data = (is_compute or not absent) and _has_data(analysis, data)
     findings = _findings(analysis, data) if has_data else []
     result = AnalysisResult(

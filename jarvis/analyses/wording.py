@@ -1,10 +1,10 @@
 """Numbers and names inside sentences, under the name that analyses and reports know them by."""
 
 from jarvis.wording import (
-    MOST_DECIMALS,
+    MAX_DECIMALS,
+    MIN_MS,
+    MIN_PCT,
     NAME_LENGTH,
-    SMALLEST_MS,
-    SMALLEST_PCT,
     counted,
     listed,
     ms,
@@ -15,10 +15,10 @@ from jarvis.wording import (
 )
 
 __all__ = [
-    "MOST_DECIMALS",
+    "MAX_DECIMALS",
+    "MIN_MS",
+    "MIN_PCT",
     "NAME_LENGTH",
-    "SMALLEST_MS",
-    "SMALLEST_PCT",
     "counted",
     "listed",
     "ms",

@@ -35,7 +35,7 @@ from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
 from jarvis.cli.worker import add_worker
 from jarvis.errors import JarvisError
-from jarvis.garbage import collect_rarely
+from jarvis.garbage import raise_thresholds
 from jarvis.workspace import CONFIG_VARIABLE, SCHEMA_VERSION, close_home
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."
@@ -61,7 +61,7 @@ def run() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code (``ExitCode``)."""
-    collect_rarely()
+    raise_thresholds()
     try:
         arguments = parser().parse_args(argv)
         code = _run(arguments)

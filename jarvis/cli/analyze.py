@@ -17,17 +17,17 @@ from jarvis.cli.shared import (
     add_json,
     add_target,
     check_gpu,
-    kept_folder,
     note,
     print_result,
     run_directory,
+    stored_folder,
     warn,
 )
 from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir
 
 if TYPE_CHECKING:
     from jarvis.run import Run
-    from jarvis.server.submission import Kept
+    from jarvis.server.submission import StoredAnalysis
 
 
 REPORT_HELP = (
@@ -107,7 +107,7 @@ def _analyze(arguments: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _kept(arguments: argparse.Namespace) -> "Kept":
+def _kept(arguments: argparse.Namespace) -> "StoredAnalysis":
     from jarvis.impact import TARGET_PCT
     from jarvis.server.submission import Submission, submit
 
@@ -148,7 +148,7 @@ def _written(arguments: argparse.Namespace) -> Path:
 def _reference(arguments: argparse.Namespace) -> str | None:
     """The run to compare with, so that it is found from any folder."""
     given: str | None = arguments.reference
-    if given is None or kept_folder(given):
+    if given is None or stored_folder(given):
         return given
     return str(run_directory(given).resolve())
 

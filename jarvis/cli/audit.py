@@ -45,13 +45,13 @@ def _positive(text: str) -> int:
 
 def _audit(arguments: argparse.Namespace) -> int:
     from jarvis.server.access import audit
-    from jarvis.server.access.audit import Action, Wanted
+    from jarvis.server.access.audit import Action, AuditFilter
     from jarvis.server.database import database
 
     if arguments.action is not None and arguments.action not in list(Action):
         arguments.usage_error(f"--action is one of: {', '.join(Action)}")
     since = arguments.since
-    wanted = Wanted(
+    wanted = AuditFilter(
         person=arguments.person,
         action=None if arguments.action is None else Action(arguments.action),
         subject=arguments.subject or "",

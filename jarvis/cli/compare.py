@@ -15,10 +15,10 @@ from jarvis.cli.shared import (
     Commands,
     add_flag,
     add_json,
-    kept_folder,
     note,
     print_result,
     print_step,
+    stored_folder,
     warn,
 )
 from jarvis.cli.whole import whole
@@ -173,7 +173,7 @@ def _opened(given: str, platform: str | None, folder: Path) -> "Run":
     from jarvis.pipeline import analyze, reproject
     from jarvis.run import Run
 
-    path = kept_folder(given) or Path(given)
+    path = stored_folder(given) or Path(given)
     if RunPaths(path).manifest.is_file():
         if platform is None:
             return Run.load(path)

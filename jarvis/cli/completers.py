@@ -18,10 +18,10 @@ def complete_run(prefix: str, **_: object) -> Iterable[str]:
     """Ids of kept analyses, and files and folders."""
     from argcomplete.completers import FilesCompleter
 
-    return [*complete_kept(prefix), *FilesCompleter()(prefix)]
+    return [*complete_stored(prefix), *FilesCompleter()(prefix)]
 
 
-def complete_kept(prefix: str, **_: object) -> list[str]:
+def complete_stored(prefix: str, **_: object) -> list[str]:
     """Ids of kept analyses."""
     root = analyses_dir()
     kept = (folder.name for folder in root.iterdir()) if root.is_dir() else ()

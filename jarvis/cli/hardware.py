@@ -121,9 +121,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _add(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline import read_arch_json
-    from jarvis.server.storage.custom_hardware import keep_hardware
+    from jarvis.server.storage.custom_hardware import store_hardware
 
-    kept = keep_hardware(read_arch_json(arguments.file))
+    kept = store_hardware(read_arch_json(arguments.file))
     print_result(arguments, {"file": kept}, [kept])
     return ExitCode.OK
 

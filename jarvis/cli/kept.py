@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jarvis.cli.completers import complete_kept, completed_by
+from jarvis.cli.completers import complete_stored, completed_by
 from jarvis.cli.confirmation import add_yes, is_confirmed
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, note, print_result, warn
@@ -52,7 +52,7 @@ def add_remove(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _add_ids(command: argparse.ArgumentParser) -> None:
     ids = command.add_argument("ids", metavar="ID", nargs="+", help="id of a kept analysis")
-    completed_by(ids, complete_kept)
+    completed_by(ids, complete_stored)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -96,10 +96,10 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _pin(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, pin_analysis
-    from jarvis.server.storage.catalogue import kept_row
+    from jarvis.server.storage.catalogue import stored_row
 
     for analysis_id in arguments.ids:
-        kept_row(analysis_id)
+        stored_row(analysis_id)
     is_pinned = not arguments.off
     changed = [each for each in arguments.ids if pin_analysis(OPERATOR, each, is_pinned=is_pinned)]
     state = "not pinned" if arguments.off else "pinned"

@@ -94,13 +94,13 @@ def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
 
 def _records(planned: "Plan") -> Iterator[str]:
     """What goes and is no file."""
-    from jarvis.server.storage.retention import keep_words
+    from jarvis.server.storage.retention import retention_text
     from jarvis.wording import counted
 
     old = planned.expired
     for count, what in ((len(old.jobs), "ended job"), (old.audit_lines, "audit log line")):
         if count:
-            yield f"{'record':<16}{counted(count, what)}, older than {keep_words()}"
+            yield f"{'record':<16}{counted(count, what)}, older than {retention_text()}"
 
 
 def _as_json(

@@ -12,7 +12,7 @@ from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_dir
 from jarvis.cli.whole import whole
 
 if TYPE_CHECKING:
-    from jarvis.replay import Offer, Selection
+    from jarvis.replay import ReplayCandidate, Selection
 
 
 def add_replay(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -84,7 +84,7 @@ def _package(arguments: argparse.Namespace, chosen: "Selection") -> None:
     print_result(arguments, result, [path])
 
 
-def _listing(found: list["Offer"]) -> Iterator[str]:
+def _listing(found: list["ReplayCandidate"]) -> Iterator[str]:
     if not found:
         yield "No operator of this trace took GPU time."
         return

@@ -106,7 +106,7 @@ def _check_names(now: "Settings", host: str) -> None:
 
 def _options(arguments: argparse.Namespace) -> list[str]:
     """As Streamlit would start it; but one that is told to stop waits for nobody forever."""
-    from jarvis.server.http.web.bodies import MOST_HEADER_BYTES
+    from jarvis.server.http.web.bodies import MAX_HEADER_BYTES
     from jarvis.server.http.web.half_requests import TimedH11Protocol
     from jarvis.server.settings import settings
 
@@ -117,7 +117,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "timeout-graceful-shutdown": math.ceil(now.stop_seconds),
         "log-level": now.log_level,
         "http": f"{TimedH11Protocol.__module__}:{TimedH11Protocol.__name__}",
-        "h11-max-incomplete-event-size": MOST_HEADER_BYTES,
+        "h11-max-incomplete-event-size": MAX_HEADER_BYTES,
         "ws": "websockets-sansio",
         "ws-per-message-deflate": "false",  # as Streamlit starts it; pages would wait for it
         "ws-max-size": MESSAGE_BYTES,

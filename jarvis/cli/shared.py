@@ -12,7 +12,7 @@ from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.cli.terminal import print_line, print_progress
 from jarvis.cli.whole import is_standard_output
 from jarvis.errors import NotARunError, UnknownRunError
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, kept_run
+from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
@@ -110,13 +110,13 @@ def print_result(
         print_line(line, sys.stderr if is_taken else arguments.stdout)
 
 
-def kept_folder(given: str) -> Path | None:
+def stored_folder(given: str) -> Path | None:
     """The folder of a kept analysis that ``given`` is the id of, fetched where it is shared."""
     if any(os.environ.get(name) for name in (ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE)):
-        from jarvis.server.storage.catalogue import is_kept  # slow to import
+        from jarvis.server.storage.catalogue import is_stored  # slow to import
 
-        is_kept(given)
-    return kept_run(given)
+        is_stored(given)
+    return stored_run_dir(given)
 
 
 def run_directory(given: str) -> Path:
@@ -124,7 +124,7 @@ def run_directory(given: str) -> Path:
 
     Raises UnknownRunError where it names neither, NotARunError for another folder.
     """
-    kept = kept_folder(given)
+    kept = stored_folder(given)
     root = Path(given) if kept is None else kept
     if not root.exists():
         raise UnknownRunError(given)

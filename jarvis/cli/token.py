@@ -62,7 +62,7 @@ def _expiry_s(text: str) -> float | None:
 
 def _create(arguments: argparse.Namespace) -> int:
     from jarvis.server.access import audit, tokens
-    from jarvis.server.access.audit import Action, Via
+    from jarvis.server.access.audit import Action, Channel
     from jarvis.server.access.rights import LOCAL, Role
     from jarvis.server.access.roles import normal_name
     from jarvis.server.database import database
@@ -73,7 +73,7 @@ def _create(arguments: argparse.Namespace) -> int:
     engine, role = database(), Role(arguments.role)
     made = tokens.create(engine, owner, role, arguments.label, expires)
     detail = {"label": made.token.label, "role": role, "owner": owner}
-    audit.record(engine, LOCAL, Via.COMMAND, Action.TOKEN_CREATE, made.token.id, **detail)
+    audit.record(engine, LOCAL, Channel.COMMAND, Action.TOKEN_CREATE, made.token.id, **detail)
     print_result(arguments, _as_json(made.token) | {"token": made.text}, [made.text])
     note(["this token is not shown again; keep it like a password"])
     return ExitCode.OK

@@ -24,7 +24,7 @@ SLOWER_THAN_HARDWARE, FUSED_ON_REFERENCE = "slower_than_hardware", "fused_on_ref
 FUSED_CATEGORIES = ("elementwise", "reduce", "batchnorm")
 """Categories of operators that fusion with their neighbours relieves of memory traffic."""
 
-MOST_LAUNCHES, MOST_SAVED_LAUNCHES = 30, 15
+MAX_LAUNCHES, MAX_SAVED_LAUNCHES = 30, 15
 """Beyond so many launches of a call on the target, or so many more than on the reference, fusion
 alone is no likely reason for the difference."""
 
@@ -55,8 +55,8 @@ def _needs_more_launches() -> pl.Expr:
         & (pl.col("name") != pl.col("reference_name"))
         & (reference >= 1)
         & (launches > reference)
-        & (launches <= MOST_LAUNCHES)
-        & (launches - reference <= MOST_SAVED_LAUNCHES)
+        & (launches <= MAX_LAUNCHES)
+        & (launches - reference <= MAX_SAVED_LAUNCHES)
     )
 
 

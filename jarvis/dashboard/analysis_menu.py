@@ -7,18 +7,18 @@ import streamlit as st
 
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import VISIBILITY_LABELS, actor, missing_role, visitor
-from jarvis.dashboard.session.errors import said_as_toast, say_refusal
+from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import (
+    get_visible_analysis,
     pin_analysis,
     referring_to,
     remove_analysis,
     save_analysis,
-    seen_analysis,
     share_analysis,
 )
 from jarvis.server.database import Visibility
@@ -33,7 +33,7 @@ _BODY_PX, _SHARED_BODY_PX = 165, 290
 _FOREIGN = "Only who owns it, or an admin, may do this."
 
 
-def keep_or_remove(now: Opened) -> None:
+def show_analysis_menu(now: Opened) -> None:
     """A popover of the sidebar, about the open analysis."""
     # Another analysis has a popover of its own: after a removal none stands open.
     popover = st.popover(
@@ -48,7 +48,7 @@ def keep_or_remove(now: Opened) -> None:
     with popover, st.container(height=height, border=False):
         if not popover.open:
             return
-        row = seen_analysis(visitor(), now.id)
+        row = get_visible_analysis(visitor(), now.id)
         if st.session_state.get(_ASKED) == now.id and not row.is_pinned:
             _confirm(now)
         else:
@@ -116,7 +116,7 @@ def _sharing(analysis_id: str, row: AnalysisRow, foreign: str | None) -> None:
 
 
 def _share(analysis_id: str, key: str) -> None:
-    with said_as_toast():
+    with toast_errors():
         share_analysis(actor(), analysis_id, Visibility(st.session_state[key]))
 
 
@@ -125,14 +125,14 @@ def popover_key(analysis_id: str) -> str:
     return f"keeping_{analysis_id}"
 
 
-def say_what_was_removed() -> None:
+def show_removal_notice() -> None:
     """Once, on the page after a removal."""
     if said := st.session_state.pop(_REMOVED, None):
         st.success(said, icon=":material/delete:")
 
 
 def _toggle_pin(analysis_id: str, has_pin: bool) -> None:
-    with said_as_toast():
+    with toast_errors():
         pin_analysis(actor(), analysis_id, is_pinned=not has_pin)
 
 
@@ -161,7 +161,7 @@ def _remove(now: Opened) -> None:
     try:
         removed = remove_analysis(actor(), now.id)
     except JarvisError as error:
-        say_refusal(error)
+        show_error(error)
         return
     _ask(None)
     st.session_state[_REMOVED] = (

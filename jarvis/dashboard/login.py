@@ -5,7 +5,7 @@ import streamlit as st
 from jarvis.dashboard.session.current_user import login_mark, visitor
 from jarvis.reports.markup import prose
 from jarvis.server.access import audit
-from jarvis.server.access.audit import LOGIN_MARK, Action, Via, Wanted
+from jarvis.server.access.audit import LOGIN_MARK, Action, AuditFilter, Channel
 from jarvis.server.access.rights import Person, Role, may
 from jarvis.server.access.roles import UnknownPersonError
 from jarvis.server.database import database
@@ -57,7 +57,7 @@ def gate() -> None:
     _note_login(person)
 
 
-def who_is_here() -> None:
+def user_line() -> None:
     """A line of the sidebar: the person, the role, and the way out."""
     now = settings()
     if now.access == "off":
@@ -93,7 +93,7 @@ def _closed(reason: str) -> None:
 def _log_out_button(person: Person | None) -> None:
     if st.button("Log out", icon=":material/logout:", key="_log_out"):
         if person is not None and person.name is not None:
-            audit.record(database(), person, Via.PAGE, Action.LOG_OUT, person.name)
+            audit.record(database(), person, Channel.PAGE, Action.LOG_OUT, person.name)
         st.logout()
 
 
@@ -103,9 +103,9 @@ def _note_login(person: Person) -> None:
         return
     st.session_state[_NOTED] = person
     engine, mark = database(), login_mark()
-    asked = Wanted(person=person.name, action=Action.LOG_IN)
+    asked = AuditFilter(person=person.name, action=Action.LOG_IN)
     lines = audit.recent(engine, asked, limit=_LOGINS_LOOKED_AT)
     noted = {line.detail.get(LOGIN_MARK) for line in lines if line.person == person.name}
     if mark not in noted:
         detail = {"role": person.role, LOGIN_MARK: mark}
-        audit.record(engine, person, Via.PAGE, Action.LOG_IN, person.name or "", **detail)
+        audit.record(engine, person, Channel.PAGE, Action.LOG_IN, person.name or "", **detail)

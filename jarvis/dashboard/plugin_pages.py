@@ -7,7 +7,7 @@ from streamlit.errors import StreamlitAPIException
 from streamlit.navigation.page import StreamlitPage
 
 from jarvis.analyses import load_analyses
-from jarvis.analyses.card import AnalysisCard
+from jarvis.analyses.card import AnalysisManifest
 from jarvis.dashboard import sidebar
 from jarvis.dashboard.pages.category import page as category
 from jarvis.dashboard.pages.system import page as system
@@ -29,7 +29,7 @@ def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
     all_cards = {
         card.key: card
         for entry in reversed(catalogue.entries)
-        for card in entry.manifest.added_analyses
+        for card in entry.manifest.plugin_analyses
     }
     known = load_analyses()
     return [
@@ -39,19 +39,19 @@ def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
     ]
 
 
-def _cards_of(catalogue: Catalogue, analysis_id: str | None) -> dict[str, AnalysisCard]:
+def _cards_of(catalogue: Catalogue, analysis_id: str | None) -> dict[str, AnalysisManifest]:
     manifests = (entry.manifest for entry in catalogue.entries if entry.id == analysis_id)
-    return {card.key: card for manifest in manifests for card in manifest.added_analyses}
+    return {card.key: card for manifest in manifests for card in manifest.plugin_analyses}
 
 
-def _page(card: AnalysisCard, *, is_shown: bool) -> StreamlitPage:
+def _page(card: AnalysisManifest, *, is_shown: bool) -> StreamlitPage:
     try:
         return _page_with(card, card.icon, is_shown=is_shown)
     except StreamlitAPIException:  # an icon that Streamlit does not know
         return _page_with(card, _ICON, is_shown=is_shown)
 
 
-def _page_with(card: AnalysisCard, icon: str, *, is_shown: bool) -> StreamlitPage:
+def _page_with(card: AnalysisManifest, icon: str, *, is_shown: bool) -> StreamlitPage:
     return st.Page(
         partial(render, card.key),
         title=card.title,

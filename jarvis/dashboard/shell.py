@@ -6,12 +6,12 @@ import streamlit as st
 
 from jarvis.charts import Palette
 from jarvis.dashboard import login, sidebar
-from jarvis.dashboard.analysis_menu import say_what_was_removed
+from jarvis.dashboard.analysis_menu import show_removal_notice
 from jarvis.dashboard.isolation import show_failure
 from jarvis.dashboard.menu import menu
 from jarvis.dashboard.session import links, navigation, state
-from jarvis.dashboard.session.browser_history import keep_one_entry_per_action
-from jarvis.dashboard.session.current_user import seen_catalogue
+from jarvis.dashboard.session.browser_history import install_history_patch
+from jarvis.dashboard.session.current_user import visible_catalogue
 from jarvis.dashboard.widgets.job_chip import job_chip
 from jarvis.server.storage.catalogue import Catalogue
 
@@ -37,20 +37,20 @@ def main() -> None:
 
 def _draw_page() -> None:
     login.gate()
-    catalogue = seen_catalogue()
+    catalogue = visible_catalogue()
     sections = menu(catalogue)
     navigation.remember(page for pages in sections.values() for page in pages)
     page = st.navigation(sections, expanded=True)
     if (parameters := links.renamed()) is not None:
         st.switch_page(page, query_params=parameters)
     draw(page.run, page.url_path, catalogue)
-    keep_one_entry_per_action()
+    install_history_patch()
 
 
 def draw(body: Callable[[], None], url_path: str, catalogue: Catalogue) -> None:
     """Draw a page with the sidebar beside it; what it raises becomes a sentence."""
     links.begin_page()
-    say_what_was_removed()
+    show_removal_notice()
     with st.sidebar:
         jobs_slot = st.container()
         sidebar.choose_analysis(catalogue)
@@ -69,7 +69,7 @@ def draw(body: Callable[[], None], url_path: str, catalogue: Catalogue) -> None:
     with jobs_slot:
         job_chip()
     with st.sidebar:
-        login.who_is_here()
+        login.user_line()
 
 
 def _logo(colours: Palette) -> str:

@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis.analyses import load_registry
 from jarvis.charts import peak_words
-from jarvis.dashboard.analysis_menu import keep_or_remove
+from jarvis.dashboard.analysis_menu import show_analysis_menu
 from jarvis.dashboard.session import links, state
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import tb_per_s, tflops_per_s
@@ -91,7 +91,7 @@ def describe_analysis(catalogue: Catalogue) -> None:
 def manage_analysis(catalogue: Catalogue) -> None:
     """What can be done with the open analysis as a whole."""
     if state.current_id() in {entry.id for entry in catalogue.entries}:
-        keep_or_remove(state.opened())
+        show_analysis_menu(state.opened())
 
 
 def copy_link(url_path: str) -> None:

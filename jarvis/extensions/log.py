@@ -4,7 +4,7 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LONGEST_REASON = 300
+MAX_REASON_LENGTH = 300
 """Characters of what an error says; formulas put whole arrays into it."""
 
 
@@ -37,4 +37,6 @@ def reason_of(error: BaseException, source: str) -> str:
     except Exception:  # of a class with a broken __str__
         said = ""
     text = " ".join(f"{type(error).__name__}: {said}".split()).rstrip(" .:")
-    return f"{where}: {text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + '...'}"
+    return (
+        f"{where}: {text if len(text) <= MAX_REASON_LENGTH else text[:MAX_REASON_LENGTH] + '...'}"
+    )

@@ -25,7 +25,7 @@ from jarvis.perf_report import (
 )
 from jarvis.perf_report.call_paths import CallPath
 from jarvis.perf_report.gpu_timeline import Totals
-from jarvis.perf_report.ingredients import Ingredients
+from jarvis.perf_report.ingredients import ReportContext
 from jarvis.perf_report.report_options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.perf_report.roofline_sheets import roofline_calls
 from jarvis.schemas import columns, conform
@@ -78,7 +78,7 @@ OPTIONAL_TABLES = (
 
 
 @dataclass(frozen=True)
-class PerfReport(Ingredients):
+class PerfReport(ReportContext):
     """What one trace says about performance, as tables (columns: ``jarvis.schemas``)."""
 
     absent_tables: ClassVar[Mapping[str, str]] = {}

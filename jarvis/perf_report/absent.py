@@ -22,7 +22,7 @@ ABSENT = {
 """The tables that a report cannot fill, and what they would tell."""
 
 
-def not_told(absent: Mapping[str, str], tables: Iterable[str]) -> str | None:
+def unavailable_reason(absent: Mapping[str, str], tables: Iterable[str]) -> str | None:
     """A sentence about what these tables would tell; None where none of them is ``absent``."""
     things = list(dict.fromkeys(absent[table] for table in tables if table in absent))
     if not things:

@@ -30,7 +30,7 @@ class Epilogue(NamedTuple):
     dtype is not known."""
 
     length: int
-    is_kept: bool
+    is_stored: bool
     added_bytes: int | None
 
 
@@ -40,7 +40,7 @@ def epilogue_members(
     """The steps of epilogues (``taken``: rows of steps that belong to other groups).
 
     ``differentiated``: uids of the calls that have a backward pass in the trace. Columns: those of
-    ``chain_members``, ``product`` (row of the matrix product) and ``is_kept``.
+    ``chain_members``, ``product`` (row of the matrix product) and ``is_stored``.
     """
     operation = order.steps["operation"].to_numpy()
     has_backward = order.steps["source_uid"].is_in(differentiated.implode()).to_numpy()
@@ -55,7 +55,7 @@ def epilogue_members(
             product, *later = [calls[number] for number in window[window >= 0]]
             known[key] = _epilogue(product, later, length, key[1])
         epilogue = known[key]
-        row = (True, epilogue.added_bytes, start - 1, epilogue.is_kept)
+        row = (True, epilogue.added_bytes, start - 1, epilogue.is_stored)
         found.append((start, epilogue.length, *row))
     flow = {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64}
     return members(found, {**flow, "product": pl.Int64, "is_kept": pl.Boolean})
@@ -91,7 +91,7 @@ def _epilogue(product: Call, later: Sequence[Call], run: int, has_backward: bool
     """
     sizes = product_sizes(product.params)
     if sizes is None:
-        return Epilogue(0, is_kept=False, added_bytes=None)
+        return Epilogue(0, is_stored=False, added_bytes=None)
     batch, m, n, _ = sizes
     result: Shape = (batch * m, n)
     outside: list[Tensor] = []
@@ -105,16 +105,16 @@ def _epilogue(product: Call, later: Sequence[Call], run: int, has_backward: bool
         outside += [tensor for tensor in call.traffic.reads if tensor is not inputs[0]]
         length, before = length + 1, call
     if not 0 < length <= MAX_STEPS:
-        return Epilogue(0, is_kept=False, added_bytes=None)
+        return Epilogue(0, is_stored=False, added_bytes=None)
     is_saved = has_backward and _base(later[0].name) not in _BACKWARD_NEEDS_RESULT
-    is_kept = is_saved or _is_read_again(later[length:], result)
+    is_stored = is_saved or _is_read_again(later[length:], result)
     read = next(t.bytes for t in later[0].traffic.reads if is_view(t.shape, result))
     written = later[length - 1].traffic.written
     amounts = [tensor.bytes for tensor in outside]
     if read is None or written is None or None in amounts:
-        return Epilogue(length, is_kept, None)
-    more = written if is_kept else max(0, written - read)
-    return Epilogue(length, is_kept, more + sum(amount or 0 for amount in amounts))
+        return Epilogue(length, is_stored, None)
+    more = written if is_stored else max(0, written - read)
+    return Epilogue(length, is_stored, more + sum(amount or 0 for amount in amounts))
 
 
 def _makes(call: Call, result: Shape) -> bool:

@@ -10,7 +10,7 @@ from jarvis.perf_report.gpu_call_tree import GpuCallTree, NodeKind, coded
 from jarvis.perf_report.host_stacks import MODULE_PREFIX
 from jarvis.perf_report.merged_tree import NONE, Int64s, depths, merge, preorder, summed_up
 
-LEAST_SHARE = 5000
+MIN_SHARE = 5000
 """A node below the whole GPU time divided by this goes into the rest of its parent."""
 
 ROOT_NAME, REST_NAME = "All GPU work", "Rest"
@@ -140,13 +140,13 @@ def _pruned(nodes: _Nodes, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
 def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
     """All nodes, whether they are kept, and behind them the rests; where the work of each stands.
 
-    Columns: _SUMS, ``name, kind, above, depth, is_kept``.
+    Columns: _SUMS, ``name, kind, above, depth, is_stored``.
     """
     gpu_ns, launches = (nodes.sums[column].to_numpy() for column in ("gpu_ns", "launches"))
     is_apart = (nodes.kind == NodeKind.UNLINKED) & (launches > 0)
-    is_kept = is_apart | (launches > 0) & (gpu_ns * LEAST_SHARE >= gpu_ns[0])
-    is_kept[0] = True
-    is_cut = ~is_kept & (launches > 0) & is_kept[nodes.parent]
+    is_stored = is_apart | (launches > 0) & (gpu_ns * MIN_SHARE >= gpu_ns[0])
+    is_stored[0] = True
+    is_cut = ~is_stored & (launches > 0) & is_stored[nodes.parent]
     cut = nodes.sums.filter(pl.Series(is_cut)).with_columns(above=pl.Series(nodes.parent[is_cut]))
     rests = cut.group_by("above").agg(pl.col(_SUMS).sum()).sort("above")
     over = rests["above"].to_numpy()
@@ -159,7 +159,7 @@ def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
                 pl.Series("kind", nodes.kind),
                 pl.Series("above", nodes.parent),
                 pl.Series("depth", nodes.depth),
-                pl.Series("is_kept", is_kept),
+                pl.Series("is_kept", is_stored),
             ),
             rests.with_columns(
                 pl.lit(REST_NAME).alias("name"),
@@ -171,6 +171,6 @@ def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
         how="diagonal",
     )
     home = np.arange(gpu_ns.size)
-    while (lost := ~is_kept[home] & (rest_of[nodes.parent[home]] < 0) & (home > 0)).any():
+    while (lost := ~is_stored[home] & (rest_of[nodes.parent[home]] < 0) & (home > 0)).any():
         home[lost] = nodes.parent[home[lost]]
-    return every, np.where(is_kept[home], home, rest_of[nodes.parent[home]])
+    return every, np.where(is_stored[home], home, rest_of[nodes.parent[home]])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ingredients:
+class ReportContext:
     """A trace with the choices of a report, and what several of its tables need.
 
     ``tracelens_models_only`` keeps the sheets to the perf models that TraceLens has; with

@@ -14,7 +14,7 @@ from jarvis.schemas import SPREAD
 OVERLAP_SUFFIX = "_kl_overlap"
 """What ends the name of a sheet with overlap information."""
 
-LEAST_OVERLAP_NS = 1_000
+MIN_OVERLAP_NS = 1_000
 """Two GPU events overlap where they run at the same time for at least this long."""
 
 ALWAYS_ALLOWED_PAIRS = 500_000
@@ -42,7 +42,7 @@ def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
     A row for each event of a pair, with the other one as its partner. The events are those that
     the timeline counts; two on the same known stream are no pair. Raises TooManyOverlapsError.
     """
-    events = work.window.filter(pl.col("dur_ns") >= LEAST_OVERLAP_NS).select(
+    events = work.window.filter(pl.col("dur_ns") >= MIN_OVERLAP_NS).select(
         "uid", "name", "stream", "ts_ns", "dur_ns", end_ns=END
     )
     _check_pairs(events)
@@ -62,7 +62,7 @@ def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
             overlap_ns=pl.min_horizontal("end_ns", "end_ns_right")
             - pl.max_horizontal("ts_ns", "ts_ns_right"),
         )
-        .filter(pl.col("overlap_ns") >= LEAST_OVERLAP_NS)
+        .filter(pl.col("overlap_ns") >= MIN_OVERLAP_NS)
     )
     return pairs.sort("begin_ns", "uid_right").select(
         gpu_uid="uid",

@@ -1,6 +1,6 @@
 """Reproducers for a kernel team: the recorded calls of an operator, ready to be timed elsewhere."""
 
-from jarvis.replay.offers import Offer, Selection, offers, select
+from jarvis.replay.offers import ReplayCandidate, Selection, offers, select
 from jarvis.replay.package import (
     Package,
     Refusal,
@@ -11,9 +11,9 @@ from jarvis.replay.package import (
 )
 
 __all__ = [
-    "Offer",
     "Package",
     "Refusal",
+    "ReplayCandidate",
     "Selection",
     "automatic_operators",
     "offers",

@@ -24,7 +24,7 @@ from jarvis.workspace import RunPaths
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ReplayCandidate:
     """An operator of a run, and what of it a package can hold.
 
     ``uids`` are its rows of the operations table, most time first; ``distinct_calls`` the sets of
@@ -72,7 +72,7 @@ class Selection:
         return package_bytes(title, self.entries)
 
 
-def offers(run: Run) -> list[Offer]:
+def offers(run: Run) -> list[ReplayCandidate]:
     """Every operator of a run with GPU time, most time first."""
     rows = _by_time(run.table("operations")).with_columns(
         op_name=pl.col("name").map_elements(operator_of, return_dtype=pl.String)
@@ -81,12 +81,12 @@ def offers(run: Run) -> list[Offer]:
     return sorted(map(_offer, parts), key=lambda offer: -offer.kernel_time_us)
 
 
-def _offer(rows: pl.DataFrame) -> Offer:
+def _offer(rows: pl.DataFrame) -> ReplayCandidate:
     selection = _selection(rows.to_dicts(), UNKNOWN_ORIGIN)
     time_us = float(rows["kernel_time_us"].sum())
     refused = [refusal.uid for refusal in selection.refusals]
     packaged_us = float(rows.filter(~pl.col("uid").is_in(refused))["kernel_time_us"].sum())
-    return Offer(
+    return ReplayCandidate(
         op_name=rows["op_name"][0],
         uids=tuple(rows["uid"]),
         calls=int(rows["operation_count"].sum()),

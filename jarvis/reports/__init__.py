@@ -12,7 +12,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from jarvis.errors import JarvisError, RegistrationError
-from jarvis.reports.foreign import ENTRY_POINT_GROUP, load_foreign
+from jarvis.reports.foreign import ENTRY_POINT_GROUP, load_external
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.workspace import RunPaths
@@ -44,7 +44,7 @@ def load_formats() -> Formats:
         try:
             if point.name in found:
                 raise RegistrationError("another format has this name already")
-            found[point.name] = load_foreign(point)
+            found[point.name] = load_external(point)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's package
             failures[point.name] = f"{type(error).__name__}: {error}"
     return Formats(found, failures)

@@ -8,7 +8,7 @@ from jarvis.reports.details import NOT_QUANTIFIED, Details
 from jarvis.reports.quantities import milliseconds, percent, time_range
 
 
-def worked(details: Details) -> str:
+def calculation_text(details: Details) -> str:
     """One finding: the terms of its saving, its shares, and what its priority stands on."""
     finding = details.finding
     gain = finding.impact

@@ -42,7 +42,7 @@ class ForeignReporter(Reporter):
             raise ForeignReportError(self.name, FileNotFoundError("it wrote nothing"))
 
 
-def load_foreign(point: EntryPoint) -> ForeignReporter:
+def load_external(point: EntryPoint) -> ForeignReporter:
     """The format of an entry point; RegistrationError where it is none, and what loading raises."""
     reporter = point.load()
     if not isinstance(reporter, Reporter) or not isinstance(reporter.suffix, str):

@@ -12,7 +12,7 @@ from jarvis.impact import TARGET_PCT, disjoint_findings, disjoint_saving_ms
 from jarvis.output import write_output
 from jarvis.perf_report import CallPath
 from jarvis.reports import sections
-from jarvis.reports.arithmetic import worked
+from jarvis.reports.arithmetic import calculation_text
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.health import health_line, health_of, health_table, health_values
@@ -104,7 +104,7 @@ def rough_markdown(run: Run) -> str:
         categories=_categories(run),
         analyses=_analyses(run),
         paths=_paths(details),
-        arithmetic=[worked(detail) for detail in details],
+        arithmetic=[calculation_text(detail) for detail in details],
         saving=_saving(details, manifest.totals.total_time_ms),
         raw_sheets=[(name, _raw(sheets[name])) for name in RAW_SHEETS if name in sheets],
         raw_operations=[
@@ -113,7 +113,9 @@ def rough_markdown(run: Run) -> str:
         ],
         trees=[(result, _call_paths(run, result)) for result in sections.compute_results(run)],
         failures=[r for r in run.results.values() if r.status is Status.ERROR],
-        not_told=[r for r in run.results.values() if r.status is Status.NO_DATA and r.error],
+        unavailable_reason=[
+            r for r in run.results.values() if r.status is Status.NO_DATA and r.error
+        ],
         gaps=[gap.text for gap in gaps],
         questions=[gap.question for gap in gaps],
     )

@@ -3,7 +3,7 @@
 from pathlib import PurePath
 
 from jarvis.comparison import Side
-from jarvis.perf_report.absent import not_told
+from jarvis.perf_report.absent import unavailable_reason
 from jarvis.run.run import Run
 
 
@@ -22,7 +22,7 @@ def _side(run: Run, label: str) -> Side:
         hardware=run.manifest.hardware,
         tables=run.tables,
         titles={key: result.title for key, result in run.results.items()},
-        lacks={name: not_told(absent, [name]) or "" for name in absent},
+        lacks={name: unavailable_reason(absent, [name]) or "" for name in absent},
     )
 
 

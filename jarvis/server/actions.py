@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.server.access import audit, tokens
-from jarvis.server.access.audit import Action, AuditEntry, Via, Wanted
+from jarvis.server.access.audit import Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import (
     LOCAL,
     ForbiddenError,
@@ -27,12 +27,12 @@ from jarvis.server.access.rights import (
 from jarvis.server.access.tokens import NewToken, Token, TokenError
 from jarvis.server.database import JobKind, Visibility, database
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import FileRequest, Made, Request, made_before, request_of
+from jarvis.server.jobs.kinds import FileRequest, JobOutput, Request, earlier_job, request_of
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.jobs.workers.single_job import run_single_job
 from jarvis.server.storage import custom_hardware, pins, removal
-from jarvis.server.storage.analysis_rows import AnalysisRow, kept_rows
+from jarvis.server.storage.analysis_rows import AnalysisRow, stored_rows
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalogue import (
     analysis_root,
@@ -65,26 +65,26 @@ class Actor:
     """Who does something, and by which way in."""
 
     person: Person
-    via: Via
+    via: Channel
 
 
-OPERATOR = Actor(LOCAL, Via.COMMAND)
+OPERATOR = Actor(LOCAL, Channel.COMMAND)
 """Who works on the server's own command line."""
 
 
-def seen_analysis(person: Person, analysis_id: str) -> AnalysisRow:
+def get_visible_analysis(person: Person, analysis_id: str) -> AnalysisRow:
     """The row of an analysis; UnknownAnalysisError where there is none that the person may see."""
     return seen_row(person, analysis_id)
 
 
-def seen_root(person: Person, analysis_id: str) -> Path:
-    """The folder of an analysis; raises as ``seen_analysis``."""
+def visible_run_dir(person: Person, analysis_id: str) -> Path:
+    """The folder of an analysis; raises as ``get_visible_analysis``."""
     if not may(person, Role.ADMIN):  # who sees all need not ask the table
-        seen_analysis(person, analysis_id)
+        get_visible_analysis(person, analysis_id)
     return analysis_root(analysis_id)
 
 
-def seen_job(engine: Engine, person: Person, job_id: str) -> Job:
+def get_visible_job(engine: Engine, person: Person, job_id: str) -> Job:
     """A job; UnknownJobError where there is none that the person may see."""
     return queue.find(engine, job_id, person)
 
@@ -107,7 +107,7 @@ def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
     Raises as ``submit_job`` does.
     """
     new, visibility = _prepared(actor, request, Visibility.TEAM)
-    before = made_before(engine, new, actor.person)
+    before = earlier_job(engine, new, actor.person)
     return _submit(engine, actor, new, visibility) if before is None else before
 
 
@@ -171,11 +171,11 @@ def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
     """Write an analysis as one file; raises as ``save_archive``, and ForbiddenError without the
     role editor."""
     require(actor.person, Role.EDITOR, "save analyses as files")
-    save_archive(seen_root(actor.person, analysis_id), out)
+    save_archive(visible_run_dir(actor.person, analysis_id), out)
     _record(database(), actor, Action.ARCHIVE_SAVE, analysis_id)
 
 
-def load_analysis(actor: Actor, path: Path) -> Made:
+def load_analysis(actor: Actor, path: Path) -> JobOutput:
     """Store the analysis of an archive for the person, and wait for it; pages queue a ``Load``.
 
     Raises as ``run_single_job``, and ForbiddenError without the role editor.
@@ -187,11 +187,11 @@ def load_analysis(actor: Actor, path: Path) -> Made:
     return made
 
 
-def keep_hardware(actor: Actor, spec: HardwareSpec) -> Path:
+def store_hardware(actor: Actor, spec: HardwareSpec) -> Path:
     """Keep a description of a GPU for everyone; raises as in ``custom_hardware``, and
     ForbiddenError without the role editor."""
     require(actor.person, Role.EDITOR, "describe GPUs")
-    path = custom_hardware.keep_hardware(spec, actor.person.name)
+    path = custom_hardware.store_hardware(spec, actor.person.name)
     _record(database(), actor, Action.HARDWARE_KEEP, spec.title)
     return path
 
@@ -207,7 +207,7 @@ def not_yours(person: Person, spec: HardwareSpec, owners: Mapping[str, str]) -> 
 
 
 def remove_hardware(actor: Actor, spec: HardwareSpec) -> None:
-    """Delete such a description; raises as ``keep_hardware``, and ForbiddenError where it is not
+    """Delete such a description; raises as ``store_hardware``, and ForbiddenError where it is not
     the person's own."""
     require(actor.person, Role.EDITOR, "delete descriptions of GPUs")
     if (reason := not_yours(actor.person, spec, custom_hardware.hardware_owners())) is not None:
@@ -229,7 +229,7 @@ def create_token(
     return made
 
 
-def seen_tokens(engine: Engine, person: Person) -> list[Token]:
+def list_visible_tokens(engine: Engine, person: Person) -> list[Token]:
     """A person's own tokens, an admin everybody's, the newest first."""
     require(person, Role.VIEWER, "see tokens")
     return tokens.listed(engine) if may(person, Role.ADMIN) else tokens.listed(engine, person.name)
@@ -237,7 +237,7 @@ def seen_tokens(engine: Engine, person: Person) -> list[Token]:
 
 def revoke_token(engine: Engine, actor: Actor, token_id: str) -> Token:
     """End a token; TokenError where the person has none with this id."""
-    if token_id not in {token.id for token in seen_tokens(engine, actor.person)}:
+    if token_id not in {token.id for token in list_visible_tokens(engine, actor.person)}:
         raise TokenError(f"There is no token {token_id[:40]!r} of yours.")
     token = tokens.revoke(engine, token_id)
     _record(engine, actor, Action.TOKEN_REVOKE, token_id, label=token.label, owner=token.owner)
@@ -245,14 +245,14 @@ def revoke_token(engine: Engine, actor: Actor, token_id: str) -> Token:
 
 
 def read_audit(
-    engine: Engine, person: Person, wanted: Wanted, *, limit: int, offset: int = 0
+    engine: Engine, person: Person, wanted: AuditFilter, *, limit: int, offset: int = 0
 ) -> list[AuditEntry]:
     """Lines of the audit log, the newest first; ForbiddenError without the role admin."""
     require(person, Role.ADMIN, "read the audit log")
     return audit.recent(engine, wanted, limit=limit, offset=offset)
 
 
-def count_audit(engine: Engine, person: Person, wanted: Wanted) -> int:
+def count_audit(engine: Engine, person: Person, wanted: AuditFilter) -> int:
     """How many lines ``read_audit`` has to give; raises as it does."""
     require(person, Role.ADMIN, "read the audit log")
     return audit.count(engine, wanted)
@@ -281,13 +281,13 @@ def _submit(engine: Engine, actor: Actor, new: NewJob, visibility: Visibility) -
 
 
 def _seen(person: Person, ids: Iterable[str]) -> tuple[str, ...]:
-    rows = kept_rows(database())
+    rows = stored_rows(database())
     return tuple(name for name in ids if name in rows and may_see(person, rows[name]))
 
 
 def _changeable(actor: Actor, analysis_id: str, action: str) -> AnalysisRow:
     """The row of an analysis that the person may change."""
-    row = seen_analysis(actor.person, analysis_id)
+    row = get_visible_analysis(actor.person, analysis_id)
     if not may_change(actor.person, row):
         raise ForbiddenError(
             f"Only who owns the analysis {analysis_id}, or an admin, may {action} it. "
@@ -298,7 +298,7 @@ def _changeable(actor: Actor, analysis_id: str, action: str) -> AnalysisRow:
 
 def _changeable_job(engine: Engine, actor: Actor, job_id: str, action: str) -> Job:
     """A job that the person may change; else UnknownJobError or ForbiddenError."""
-    job = seen_job(engine, actor.person, job_id)
+    job = get_visible_job(engine, actor.person, job_id)
     if not may_change(actor.person, job):
         raise ForbiddenError(
             f"Only who asked for the job {job_id}, or an admin, may {action} it. "

@@ -32,13 +32,13 @@ from jarvis.server.storage.analysis_rows import (
     OthersAnalysisError,
     check_joinable,
     derived_from,
-    kept_rows,
     may_answer,
     may_replace,
     reserved,
+    stored_rows,
 )
-from jarvis.server.storage.artifacts import keep_analysis
-from jarvis.server.storage.catalogue import analysis_root, is_kept
+from jarvis.server.storage.artifacts import store_analysis
+from jarvis.server.storage.catalogue import analysis_root, is_stored
 from jarvis.server.storage.storage_keys import FilePath
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, analyses_dir
@@ -75,7 +75,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAnalysis:
     """A kept analysis; ``is_reused`` where it was there before."""
 
     id: str
@@ -89,7 +89,7 @@ def submit(
     *,
     again: bool = False,
     opened: Path | None = None,
-) -> Kept:
+) -> StoredAnalysis:
     """Analyse and keep; the same trace with the same options is analysed once, unless ``again``.
 
     ``opened`` is another name of the trace, by which it is read. Raises what ``analyze`` raises,
@@ -99,7 +99,7 @@ def submit(
     trace = opened or submission.trace
     sha256 = content_sha256(trace)
     if submission.reference is not None:
-        is_kept(submission.reference)
+        is_stored(submission.reference)
     if submission.copy_to is not None:
         check_output_folder(submission.copy_to, sha256)
     options = chosen_options(
@@ -144,7 +144,7 @@ def resubmit(
     progress: Progress | None = None,
     *,
     arch_json: Path | None = None,
-) -> Kept:
+) -> StoredAnalysis:
     """Judge a kept analysis against other hardware, from what it stores, and keep that as well.
 
     Raises UnknownAnalysisError, and what ``reproject`` raises.
@@ -153,7 +153,7 @@ def resubmit(
     run = Run.load(base)
     options = reprojected_options(run, platform, preset, arch_json)
     if options.reference is not None:
-        is_kept(options.reference)
+        is_stored(options.reference)
     with derived_from([analysis, options.reference]):
         return _kept(
             run.manifest.trace.sha256,
@@ -171,7 +171,7 @@ def resubmit(
         )
 
 
-def keep_made(folder: Path) -> Kept:
+def import_run(folder: Path) -> StoredAnalysis:
     """Keep a run directory that was made elsewhere; one that is kept already stays as it is.
 
     Raises OthersAnalysisError where somebody else's is kept with other figures of the GPU.
@@ -191,7 +191,7 @@ def keep_made(folder: Path) -> Kept:
 
 def _kept(
     sha256: str, options: Options, make: Callable[[Path, Options], object], *, again: bool = False
-) -> Kept:
+) -> StoredAnalysis:
     """The analysis with these options; made where it is not kept, or with other figures.
 
     Somebody else's stays as it is: with other figures this one gets an id of its own. Raises
@@ -200,14 +200,14 @@ def _kept(
     """
     identifier = _identifier(sha256, options)
     root = analyses_dir() / identifier
-    row = kept_rows(database()).get(identifier)
+    row = stored_rows(database()).get(identifier)
     check_joinable(row)
-    manifest = _manifest(root) if is_kept(identifier) else None
+    manifest = _manifest(root) if is_stored(identifier) else None
     again = again or (row is not None and not may_answer(row))
     hardware = None if manifest is None else _hardware_now(manifest)
     has_same = manifest is not None and hardware == manifest.hardware
     if has_same and not again:
-        return Kept(identifier, root, is_reused=True)
+        return StoredAnalysis(identifier, root, is_reused=True)
     is_useless = manifest is None and (row is None or row.owner is None)
     if row is not None and not is_useless and not may_replace(row):
         if manifest is None or has_same or options.gpu_arch_sha256 is not None:
@@ -218,8 +218,8 @@ def _kept(
     if root.exists() and manifest is None:
         shutil.rmtree(root)  # of another layout, or damaged, and of no use
     with reserved(database(), identifier):
-        keep_analysis(identifier, lambda root: make(root, options))
-    return Kept(identifier, root, is_reused=False)
+        store_analysis(identifier, lambda root: make(root, options))
+    return StoredAnalysis(identifier, root, is_reused=False)
 
 
 def _identifier(sha256: str, options: Options) -> str:
@@ -230,7 +230,7 @@ def _identifier(sha256: str, options: Options) -> str:
     too, and the new analysis gets the next longer id, under which it is found from then on. The
     same holds for an analysis of another trace whose id begins alike.
     """
-    rows = kept_rows(database())
+    rows = stored_rows(database())
     ids = analysis_ids(sha256, options)
     for identifier in ids:
         row = rows.get(identifier)
@@ -240,7 +240,7 @@ def _identifier(sha256: str, options: Options) -> str:
             if may_replace(row):
                 return identifier
             continue
-        manifest = _manifest(analyses_dir() / identifier) if is_kept(identifier) else None
+        manifest = _manifest(analyses_dir() / identifier) if is_stored(identifier) else None
         if manifest is None or (manifest.trace.sha256, manifest.options) == (sha256, options):
             return identifier
     return ids[-1]

@@ -30,7 +30,7 @@ def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace
     if trace.cpu_ops.is_empty() and trace.gpu_events.is_empty():
         is_cut = any(repair.kind is RepairKind.TRUNCATED for repair in trace.info.repairs)
         raise EmptyTraceError(path, is_cut=is_cut)
-    if trace.event_count >= sidecar.LEAST_EVENTS:
+    if trace.event_count >= sidecar.MIN_EVENTS:
         if place is not None:
             sidecar.save(trace, place)
         return_freed_memory()

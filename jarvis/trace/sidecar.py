@@ -26,16 +26,16 @@ from jarvis.trace.metadata import TraceInfo
 from jarvis.trace.repairs import Repairs
 from jarvis.trace.texts import Texts
 from jarvis.trace.trace import Trace
-from jarvis.workspace import kept_traces_dir
+from jarvis.workspace import trace_cache_dir
 
 CACHE_VARIABLE = "JARVIS_TRACE_CACHE_MB"
 """How much may be kept, in MB; 0 keeps nothing."""
 
 DEFAULT_CACHE_MB = 4000
-LEAST_EVENTS = 100_000
+MIN_EVENTS = 100_000
 """Smaller traces are read as fast from their own file and are not worth keeping."""
 
-ABANDONED_S = 3600
+HEARTBEAT_TIMEOUT_S = 3600
 """What a process that was killed left half written is dropped after so many seconds."""
 
 FORMAT = 2
@@ -54,7 +54,7 @@ def place_of(path: Path) -> Path | None:
             return None
         known_by = f"{FORMAT}\n{resolved}\n{stat.st_size}\n{stat.st_mtime_ns}"
         name = hashlib.sha256(known_by.encode(errors="replace")).hexdigest()[:32]
-        return kept_traces_dir() / name
+        return trace_cache_dir() / name
     except (OSError, RuntimeError):  # no such file, no home
         return None
 
@@ -194,7 +194,7 @@ def _group(content: bytes) -> Group:
 def _make_room(folder: Path) -> None:
     """Drop kept traces, the one used last in the end, until the rest is within the limit."""
     for unfinished in folder.glob(".*"):
-        if time.time() - unfinished.stat().st_mtime > ABANDONED_S:
+        if time.time() - unfinished.stat().st_mtime > HEARTBEAT_TIMEOUT_S:
             shutil.rmtree(unfinished, ignore_errors=True)
     kept = sorted(
         (f for f in folder.iterdir() if f.is_dir() and not f.name.startswith(".")),

@@ -24,7 +24,7 @@ from jarvis.trace.texts import lenient_json
 from jarvis.trace.tokenizer import At
 
 BATCH_EVENTS = 1 << 15
-LONGEST_EVENT = 1 << 24
+MAX_EVENT_LENGTH = 1 << 24
 """An event whose end is not found within so many bytes is taken to be broken."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -177,7 +177,7 @@ class Streaming:
                 text = bytes(self._text()[: end - block.begin])
                 block.begin = end
                 return text
-            if end == tokenizer.MALFORMED or block.end - block.begin > LONGEST_EVENT:
+            if end == tokenizer.MALFORMED or block.end - block.begin > MAX_EVENT_LENGTH:
                 return None
             if not self._more():
                 self.is_cut = True
@@ -223,7 +223,7 @@ class Streaming:
             if status == tokenizer.BATCH_FULL:
                 self._hand_over()
             elif status == tokenizer.DICTIONARY_FULL:
-                self.texts.grow(min(self.block.end - self.block.begin, LONGEST_EVENT))
+                self.texts.grow(min(self.block.end - self.block.begin, MAX_EVENT_LENGTH))
             elif status == tokenizer.PAIRS_FULL:
                 self._make_room_for_pairs()
             elif status == tokenizer.INCOMPLETE and self._waits_for_more():
@@ -240,7 +240,7 @@ class Streaming:
 
     def _waits_for_more(self) -> bool:
         """Whether the event at hand may end in a block to come, which is then there."""
-        return self.block.end - self.block.begin <= LONGEST_EVENT and self._more()
+        return self.block.end - self.block.begin <= MAX_EVENT_LENGTH and self._more()
 
     def _skip_broken_event(self) -> bool:
         """Go on behind an event that cannot be read; False where there is no other."""

@@ -37,7 +37,7 @@ DICTIONARY_FULL = -3
 PAIRS_FULL = -4
 """Negative positions: the block ends first; not JSON; there is no room in the arrays."""
 
-LONGEST_LENIENT_STRING = 1 << 16
+MAX_LENIENT_STRING_LENGTH = 1 << 16
 
 BATCH_FULL, END_OF_EVENTS = 1, 2
 """Why ``read_events`` stopped, beside the negative reasons."""
@@ -167,8 +167,8 @@ def _lenient_string_end(text, p, end, is_key):
     while True:
         p = _string_end(text, p, end)
         if p < 0:
-            return INCOMPLETE if end - begin <= LONGEST_LENIENT_STRING else MALFORMED
-        if p - begin > LONGEST_LENIENT_STRING:
+            return INCOMPLETE if end - begin <= MAX_LENIENT_STRING_LENGTH else MALFORMED
+        if p - begin > MAX_LENIENT_STRING_LENGTH:
             return MALFORMED
         q = _skip_space(text, p + 1, end)
         if q >= end:

@@ -13,7 +13,7 @@ from jarvis.trace_health.facts import Fact, Severity, when
 DROPPED_PCT = 1.0
 """With more of the host events without a place in the call tree, every reader is warned."""
 
-LONGEST_NUMBER = 19
+MAX_NUMBER = 19
 """Digits of a step's number that are still read."""
 
 
@@ -133,7 +133,7 @@ def _steps(trace: Trace) -> Fact:
         for name in names
         if (number := name.removeprefix(STEP_PREFIX)) != name
         and number.isdecimal()
-        and len(number) < LONGEST_NUMBER
+        and len(number) < MAX_NUMBER
     )
     span = f" ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else ""
     return Fact(

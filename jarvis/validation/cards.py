@@ -5,21 +5,21 @@ from collections.abc import Iterator, Sequence
 from jarvis.validation.check import Problem
 from jarvis.validation.markdown import Part, plain
 
-MOST_SUMMARY_LINES = 20
-MOST_CARD_LINES = 10
+MAX_SUMMARY_LINES = 20
+MAX_CARD_LINES = 10
 
 
 def long_summary(part: Part) -> Iterator[Problem]:
     """The problem of a summary of more than MOST_SUMMARY_LINES lines."""
-    if (size := len(_filled(part)) - 1) > MOST_SUMMARY_LINES:
-        text = f"The summary has {size} lines; at most {MOST_SUMMARY_LINES} expected."
+    if (size := len(_filled(part)) - 1) > MAX_SUMMARY_LINES:
+        text = f"The summary has {size} lines; at most {MAX_SUMMARY_LINES} expected."
         yield Problem(part.file, text, part.number)
 
 
 def long_card(card: Part) -> Iterator[Problem]:
     """The problem of a card of more than MOST_CARD_LINES lines."""
-    if (size := len(_filled(card))) > MOST_CARD_LINES:
-        text = f"The recommendation has {size} lines; at most {MOST_CARD_LINES} expected."
+    if (size := len(_filled(card))) > MAX_CARD_LINES:
+        text = f"The recommendation has {size} lines; at most {MAX_CARD_LINES} expected."
         yield Problem(card.file, text, card.number)
 
 

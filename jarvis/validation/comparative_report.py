@@ -90,7 +90,7 @@ def comparative_parts_are_in_order(run: RunFiles) -> Iterator[Problem]:
 
 def comparative_summary_is_short(run: RunFiles) -> Iterator[Problem]:
     """The executive summary of the comparative report takes at most
-    {jarvis.validation.cards.MOST_SUMMARY_LINES} lines.
+    {jarvis.validation.cards.MAX_SUMMARY_LINES} lines.
     """
     report = run.comparative("fair")
     part = report.part(PARTS[0]) if report else None
@@ -100,7 +100,7 @@ def comparative_summary_is_short(run: RunFiles) -> Iterator[Problem]:
 
 def comparative_cards_are_complete(run: RunFiles) -> Iterator[Problem]:
     """Each recommendation has gap, action on both paths, impact and link, in at most
-    {jarvis.validation.cards.MOST_CARD_LINES} lines.
+    {jarvis.validation.cards.MAX_CARD_LINES} lines.
     """
     for card in _cards(run):
         yield from missing_lines(card, CARD_LABELS)

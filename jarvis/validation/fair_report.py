@@ -39,13 +39,13 @@ def parts_are_in_order(run: RunFiles) -> Iterator[Problem]:
 
 
 def summary_is_short(run: RunFiles) -> Iterator[Problem]:
-    """The executive summary takes at most {jarvis.validation.cards.MOST_SUMMARY_LINES} lines."""
+    """The executive summary takes at most {jarvis.validation.cards.MAX_SUMMARY_LINES} lines."""
     for _, part in _parts(run, "Executive Summary"):
         yield from long_summary(part)
 
 
 def cards_are_short(run: RunFiles) -> Iterator[Problem]:
-    """Each recommendation takes at most {jarvis.validation.cards.MOST_CARD_LINES} lines."""
+    """Each recommendation takes at most {jarvis.validation.cards.MAX_CARD_LINES} lines."""
     for card in cards_of(run):
         yield from long_card(card)
 

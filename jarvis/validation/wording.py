@@ -26,8 +26,8 @@ PLACEHOLDER = re.compile(
 )
 SENTENCE_END = re.compile(r"[.;!?](?:\s|$)")
 
-LEAST_BYTES = 100
-MOST_NON_ASCII_PCT = 50
+MIN_BYTES = 100
+MAX_NON_ASCII_PCT = 50
 
 
 def words_are_vendor_neutral(run: RunFiles) -> Iterator[Problem]:
@@ -83,13 +83,13 @@ def reports_are_text(run: RunFiles) -> Iterator[Problem]:
         text = report.text.strip()
         size = len(text.encode())
         foreign = len(text) - len(text.encode("ascii", "ignore"))
-        if size < LEAST_BYTES:
-            yield Problem(report.file, f"It has {size} bytes; at least {LEAST_BYTES} expected.")
+        if size < MIN_BYTES:
+            yield Problem(report.file, f"It has {size} bytes; at least {MIN_BYTES} expected.")
         elif text.startswith(("{", "[")):
             yield Problem(report.file, "It is raw data; Markdown was expected.", report.number)
-        elif 100 * foreign >= MOST_NON_ASCII_PCT * len(text):
+        elif 100 * foreign >= MAX_NON_ASCII_PCT * len(text):
             share = f"{100 * foreign / len(text):.0f}%"
-            limit = f"below {MOST_NON_ASCII_PCT}%"
+            limit = f"below {MAX_NON_ASCII_PCT}%"
             yield Problem(
                 report.file, f"{share} of its characters are not ASCII; {limit} expected."
             )

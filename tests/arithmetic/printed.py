@@ -13,7 +13,7 @@ SIDES = re.compile(r"(?<![\w.])\d+(?:x\d+)+(?!\w)")
 RANGE_UNIT = re.compile(r" to [\d.,]+ ?(ms|µs|%)")
 """After the lower end of a range, whose unit stands once."""
 
-SMALLEST_PCT = 0.01
+MIN_PCT = 0.01
 """Smaller shares are printed as below this one."""
 
 UNITS = {
@@ -58,7 +58,7 @@ class Printed:
         if value is None:
             return False
         if self.is_limit:
-            return 0 < value < self.value == SMALLEST_PCT
+            return 0 < value < self.value == MIN_PCT
         return abs(value - self.value) <= self.half * (1 + 1e-9) + abs(self.value) * 1e-12
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from jarvis.server.access import audit
 from jarvis.server.access.audit import Action
 from jarvis.server.database import Visibility, database
-from jarvis.server.storage.analysis_rows import kept_for
+from jarvis.server.storage.analysis_rows import stored_for
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import HOME_VARIABLE
 from tests.browser.conftest import START_SECONDS, Server, settled
@@ -28,7 +28,7 @@ ROLES = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredAnalysis:
     """A home with two analyses of Ada's."""
 
     home: Path
@@ -37,21 +37,21 @@ class Kept:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
     home = tmp_path_factory.mktemp("home")
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12.0)
     file = built.write(home / "trace.json")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(HOME_VARIABLE, str(home))
-        with kept_for(email_of("ada"), Visibility.PRIVATE):
+        with stored_for(email_of("ada"), Visibility.PRIVATE):
             private = submit(Submission(file, model_name="Secret model")).id
-        with kept_for(email_of("ada")):
+        with stored_for(email_of("ada")):
             shared = submit(Submission(file, model_name="Shared model")).id
-    return Kept(home, private, shared)
+    return StoredAnalysis(home, private, shared)
 
 
 @pytest.fixture(scope="module")
-def with_login(kept: Kept, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def with_login(kept: StoredAnalysis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server whose people log in."""
     with provider(tmp_path_factory.mktemp("provider")) as made:
         server = Server(kept.home)
@@ -78,7 +78,7 @@ def tab(browser: Browser) -> Iterator[Page]:
 
 
 def test_the_owner_follows_a_link_through_the_login_and_logs_out(
-    with_login: str, kept: Kept, tab: Page, monkeypatch: pytest.MonkeyPatch
+    with_login: str, kept: StoredAnalysis, tab: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = f"{with_login}/overview?analysis={kept.private}"
     tab.goto(link)
@@ -102,7 +102,7 @@ def test_the_owner_follows_a_link_through_the_login_and_logs_out(
 
 
 def test_somebody_else_is_told_what_is_told_of_no_analysis(
-    with_login: str, kept: Kept, tab: Page
+    with_login: str, kept: StoredAnalysis, tab: Page
 ) -> None:
     tab.goto(f"{with_login}/overview?analysis={kept.private}")
     log_in(tab, "eve")
@@ -121,7 +121,7 @@ def test_somebody_else_is_told_what_is_told_of_no_analysis(
 
 
 @pytest.fixture(scope="module")
-def behind_proxy(kept: Kept) -> Iterator[Server]:
+def behind_proxy(kept: StoredAnalysis) -> Iterator[Server]:
     """A server that a proxy tells who people are."""
     settings = {"JARVIS_ACCESS": "header", "JARVIS_TRUSTED_PROXIES": TRUSTED}
     server = Server(kept.home, **ROLES, **settings)
@@ -131,7 +131,7 @@ def behind_proxy(kept: Kept) -> Iterator[Server]:
 
 
 def test_a_trusted_proxy_says_who_somebody_is(
-    behind_proxy: Server, kept: Kept, tab: Page, tmp_path: Path
+    behind_proxy: Server, kept: StoredAnalysis, tab: Page, tmp_path: Path
 ) -> None:
     with identity_proxy(tmp_path, behind_proxy.port, email_of("ada"), "ml") as url:
         tab.goto(f"{url}/overview?analysis={kept.private}")
@@ -140,7 +140,7 @@ def test_a_trusted_proxy_says_who_somebody_is(
 
 
 def test_what_anybody_else_says_is_not_believed(
-    behind_proxy: Server, kept: Kept, tab: Page, tmp_path: Path
+    behind_proxy: Server, kept: StoredAnalysis, tab: Page, tmp_path: Path
 ) -> None:
     forged = identity_proxy(tmp_path, behind_proxy.port, email_of("ada"), "platform", "127.0.0.1")
     with forged as url:

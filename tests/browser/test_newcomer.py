@@ -5,7 +5,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 
 from docs.newcomer import PICTURES, walk
-from docs.picture import MOST_BYTES
+from docs.picture import MAX_BYTES
 from tests.browser.conftest import Server
 
 README = Path(__file__).parents[2] / "README.md"
@@ -25,4 +25,4 @@ def test_the_way_in_the_readme_can_be_gone(own_server: Server, browser: Browser)
 
 
 def test_pictures_are_small() -> None:
-    assert all(picture.stat().st_size <= MOST_BYTES for picture in PICTURES.glob("*.png"))
+    assert all(picture.stat().st_size <= MAX_BYTES for picture in PICTURES.glob("*.png"))

@@ -10,15 +10,15 @@ from streamlit.testing.v1 import AppTest
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.analysis_menu import popover_key
 from jarvis.server.access import audit, tokens
-from jarvis.server.access.audit import Action, Via
+from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor, submit_job
 from jarvis.server.database import JobState, Visibility, database
 from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
-from jarvis.server.storage.analysis_rows import kept_for
-from jarvis.server.storage.catalogue import kept_row
+from jarvis.server.storage.analysis_rows import stored_for
+from jarvis.server.storage.catalogue import stored_row
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
 from tests.builders import trace
@@ -36,9 +36,9 @@ def ids(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = built.write(home / "trace.json")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
-        with kept_for(ADA, Visibility.PRIVATE):
+        with stored_for(ADA, Visibility.PRIVATE):
             private = submit(Submission(file, model_name="Secret model")).id
-        with kept_for(ADA):
+        with stored_for(ADA):
             shared = submit(Submission(file, model_name="Shared model")).id
     return {"home": home, "private": private, "shared": shared}
 
@@ -176,14 +176,14 @@ def test_the_owner_says_who_sees_an_analysis(ids: dict[str, Any]) -> None:
     key = f"_keeping_visibility_{ids['shared']}"
     page = _opened("overview", ADA, ids["shared"])
     page.button_group(key=key).set_value(Visibility.PRIVATE).run()
-    assert kept_row(ids["shared"]).visibility is Visibility.PRIVATE
+    assert stored_row(ids["shared"]).visibility is Visibility.PRIVATE
     assert "Shared" not in words(visit("ingest", BOB))
     page.button_group(key=key).set_value(Visibility.TEAM).run()
-    assert kept_row(ids["shared"]).visibility is Visibility.TEAM
+    assert stored_row(ids["shared"]).visibility is Visibility.TEAM
 
 
 def test_jobs_of_a_private_analysis_are_not_listed(ids: dict[str, Any]) -> None:
-    engine, ada = database(), Actor(Person(ADA, Role.EDITOR), Via.PAGE)
+    engine, ada = database(), Actor(Person(ADA, Role.EDITOR), Channel.PAGE)
     job = submit_job(engine, ada, Export(ids["private"], "json"))
     try:
         page = visit("jobs", BOB, job=job.id)
@@ -200,7 +200,7 @@ def test_jobs_of_a_private_analysis_are_not_listed(ids: dict[str, Any]) -> None:
 
 
 def test_a_job_of_somebody_else_is_looked_at_only(ids: dict[str, Any]) -> None:
-    engine, ada = database(), Actor(Person(ADA, Role.EDITOR), Via.PAGE)
+    engine, ada = database(), Actor(Person(ADA, Role.EDITOR), Channel.PAGE)
     job = submit_job(engine, ada, Export(ids["shared"], "json"))
     try:
         button = visit("jobs", BOB, job=job.id).button(key=f"_cancel_{job.id}")
@@ -239,7 +239,7 @@ def test_a_label_that_cannot_be_is_refused_beside_the_page() -> None:
 
 
 def test_admins_read_the_audit_log_and_nobody_else_does() -> None:
-    audit.record(database(), Person(BOB, Role.EDITOR), Via.API, Action.REMOVE, "some analysis")
+    audit.record(database(), Person(BOB, Role.EDITOR), Channel.API, Action.REMOVE, "some analysis")
     page = visit("access", ROOT, access_action="remove", access_person="bob")
     (log,) = [frame.value for frame in page.dataframe if "moment" in frame.value]
     assert set(log["person"]) == {BOB}
@@ -252,7 +252,7 @@ def test_a_login_is_written_down_once_for_all_tabs() -> None:
     user = claims(BOB, iat=int(time.time()) - 5)
     for _ in range(2):
         visit("access", user)
-    asked = audit.Wanted(person=BOB, action=Action.LOG_IN)
+    asked = audit.AuditFilter(person=BOB, action=Action.LOG_IN)
     marks = [line.detail["login"] for line in audit.recent(database(), asked)]
     assert marks.count(str(user["iat"])) == 1
 

@@ -17,7 +17,7 @@ from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import Compare, made_file, request_of
+from jarvis.server.jobs.kinds import Compare, job_file, request_of
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
@@ -369,7 +369,7 @@ def test_a_job_makes_the_files_of_the_tolerance_on_the_page(
     assert not page.exception
     job = queue.find(database(), page.query_params["compare_job"])
     assert request_of(job.kind, job.parameters) == Compare(*pair, 1.3)
-    file = made_file(job.result)
+    file = job_file(job.result)
     assert file is not None
     (link,) = page.get("link_button")
     assert link.proto.label.startswith(file.name)

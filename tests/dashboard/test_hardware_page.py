@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.run import Run
 from jarvis.server.ingest.intake import sample_trace
-from jarvis.server.storage.custom_hardware import keep_hardware, remove_hardware
+from jarvis.server.storage.custom_hardware import remove_hardware, store_hardware
 from jarvis.server.submission import Submission, resubmit, submit
 from jarvis.workspace import custom_hardware_dir
 from tests.dashboard.conftest import Draw
@@ -205,7 +205,7 @@ def test_a_gpu_described_anew_is_not_confused_with_the_earlier_one(
     peaks = []
     for bandwidth in (1000, 2000):
         spec = HardwareSpec.from_arch_json({**ARCH, "mem_bw_gbps": bandwidth})
-        keep_hardware(spec)
+        store_hardware(spec)
         kept = resubmit(sample_id, "X100", None)
         peaks.append(Run.load(kept.root).table("operations")["peak_tb_per_s"].max())
         remove_hardware(spec)

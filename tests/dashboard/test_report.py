@@ -14,7 +14,7 @@ from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import Export, made_file
+from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths
@@ -163,7 +163,7 @@ def test_large_files_are_made_by_jobs_and_taken_home(
         page.button(key=f"report_make_{label}").click().run()
         assert not page.exception
         job = queue.find(database(), page.query_params["report_job"])
-        file = made_file(job.result)
+        file = job_file(job.result)
         assert file is not None
         labels = [link.proto.label for link in page.get("link_button")]
         assert any(text.startswith(file.name) for text in labels)

@@ -19,7 +19,7 @@ def shared_id(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
     monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path / 'shared.db'}")
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "first"))
-    artifacts.keep_analysis(
+    artifacts.store_analysis(
         sample_id, lambda folder: shutil.copytree(made, folder, dirs_exist_ok=True)
     )
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "second"))

@@ -347,7 +347,7 @@ def test_analyses_of_packages_are_contained_too(
     assert cli.main([*words, str(tmp_path / "run")]) == 0
     run = Run.load(tmp_path / "run")
     assert run.results["scans"].error == "ExtensionFaultError: scans: SystemExit: 3"
-    assert [card.key for card in run.manifest.added_analyses] == ["scans"]
+    assert [card.key for card in run.manifest.plugin_analyses] == ["scans"]
     lines = capsys.readouterr().err.splitlines()
     assert "warning: The analysis bad cannot be used: ImportError: no scans." in lines
 

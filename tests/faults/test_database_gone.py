@@ -33,7 +33,7 @@ from tests.services.postgres import Postgres
 GONE_S = 5.0
 """Ten seconds, and a crowd of users, are measured by ``benchmarks/team.py``."""
 
-REAL_ABANDONED_S = str(claims.ABANDONED_S)
+REAL_ABANDONED_S = str(claims.HEARTBEAT_TIMEOUT_S)
 
 LOCK = """
 import sqlite3, sys, time
@@ -70,7 +70,7 @@ def stopped(server: Postgres, seconds: float) -> Iterator[None]:
 def test_a_locked_database_delays_jobs_and_pages_and_loses_none(
     engine: Engine, trace_file: Path, pages_are_whole: Callable[..., None]
 ) -> None:
-    with worker(HELD_WORKER, SLOTS="1", ABANDONED_S=REAL_ABANDONED_S):
+    with worker(HELD_WORKER, SLOTS="1", HEARTBEAT_TIMEOUT_S=REAL_ABANDONED_S):
         running = submit_held(engine, new_analysis(trace_file, "running"), 3)
         held_process(running.id)
         with locked(database_file(), GONE_S):
@@ -97,7 +97,7 @@ def test_a_postgresql_that_is_gone_for_a_while_loses_no_job(
 ) -> None:
     monkeypatch.setenv(URL_VARIABLE, postgres_url)
     engine = database()
-    with worker(HELD_WORKER, SLOTS="2", ABANDONED_S=REAL_ABANDONED_S):
+    with worker(HELD_WORKER, SLOTS="2", HEARTBEAT_TIMEOUT_S=REAL_ABANDONED_S):
         running = submit_held(engine, new_analysis(trace_file, "running"), 3)
         ending = submit_held(engine, new_analysis(trace_file, "ending"), len(STEPS))
         for job in (running, ending):

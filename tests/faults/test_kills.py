@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from jarvis.pipeline import REPROJECTION_STEPS, STEPS
 from jarvis.server.database import JobState
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import Compare, Export, Replay, Reproject, made_file
+from jarvis.server.jobs.kinds import Compare, Export, Replay, Reproject, job_file
 from jarvis.server.jobs.kinds.base import Request
 from jarvis.server.jobs.kinds.comparisons import STEPS as COMPARE_STEPS
 from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
@@ -84,6 +84,6 @@ def test_jobs_of_every_kind_may_be_killed_with_their_worker(
                 elif "trace" in done.result:
                     assert path_at(done.result["trace"]).read_bytes() == content
                 else:
-                    file = made_file(done.result)
+                    file = job_file(done.result)
                     assert file is not None
                     assert file.is_file()

@@ -15,15 +15,15 @@ from sqlalchemy import Engine, text
 from jarvis.cli import main
 from jarvis.run import read_manifest
 from jarvis.server.database import database, writing
-from jarvis.server.jobs.kinds import Made
+from jarvis.server.jobs.kinds import JobOutput
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
 from jarvis.server.storage import analysis_rows, archive, run_limits
-from jarvis.server.storage.analysis_rows import kept_for, kept_rows, made_on
+from jarvis.server.storage.analysis_rows import made_on, stored_for, stored_rows
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
-from jarvis.server.submission import Submission, keep_made, resubmit, submit
+from jarvis.server.submission import Submission, import_run, resubmit, submit
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
 
@@ -261,7 +261,7 @@ def test_a_loaded_analysis_never_answers_a_request(run: Path, small: Path) -> No
     honest = submit(Submission(small))
     assert (honest.id, honest.is_reused) == (loaded.id, False)
     assert total_ms(honest.id) != FORGED_MS
-    row = kept_rows(database())[honest.id]
+    row = stored_rows(database())[honest.id]
     assert (row.loaded_by, row.is_from_outside) == (None, False)
     assert submit(Submission(small)).is_reused
 
@@ -269,9 +269,9 @@ def test_a_loaded_analysis_never_answers_a_request(run: Path, small: Path) -> No
 def test_the_loaded_analysis_of_another_person_stays_and_the_new_one_has_its_own_id(
     run: Path, small: Path
 ) -> None:
-    with kept_for("eve"):
+    with stored_for("eve"):
         loaded = load_archive(forge(run))
-    with kept_for("bob"):
+    with stored_for("bob"):
         honest = submit(Submission(small))
         again = submit(Submission(small))
     assert honest.id.startswith(loaded.id)
@@ -279,22 +279,22 @@ def test_the_loaded_analysis_of_another_person_stays_and_the_new_one_has_its_own
     assert read_manifest(honest.root).analysis_id == honest.id
     assert (again.id, again.is_reused) == (honest.id, True)
     assert (total_ms(loaded.id), total_ms(honest.id)) == (FORGED_MS, 0.0)
-    rows = kept_rows(database())
+    rows = stored_rows(database())
     assert (rows[loaded.id].owner, rows[loaded.id].loaded_by) == ("eve", "eve")
     assert (rows[honest.id].owner, rows[honest.id].loaded_by) == ("bob", None)
 
 
 def test_what_is_made_from_a_loaded_analysis_never_answers_either(run: Path, small: Path) -> None:
-    with kept_for("eve"):
+    with stored_for("eve"):
         loaded = load_archive(forge(run))
         judged = resubmit(loaded.id, "MI300X", None)
         compared = submit(Submission(small, model_name="other", reference=loaded.id))
-    rows = kept_rows(database())
+    rows = stored_rows(database())
     assert {rows[made.id].loaded_by for made in (judged, compared)} == {"eve"}
-    with kept_for("bob"):
+    with stored_for("bob"):
         assert submit(Submission(small, platform="MI300X")).id.startswith(f"{judged.id}")
-        assert not kept_rows(database())[submit(Submission(small, "MI300X")).id].is_from_outside
-    with kept_for("eve"):
+        assert not stored_rows(database())[submit(Submission(small, "MI300X")).id].is_from_outside
+    with stored_for("eve"):
         assert resubmit(loaded.id, "MI300X", None).is_reused
 
 
@@ -302,23 +302,23 @@ def test_the_result_of_another_machine_answers_for_that_machine_alone(
     run: Path, small: Path
 ) -> None:
     forge(run)
-    with kept_for("eve"), made_on("lab"):
-        far = keep_made(run)
-        assert keep_made(run).is_reused
-    with kept_for("bob"):
+    with stored_for("eve"), made_on("lab"):
+        far = import_run(run)
+        assert import_run(run).is_reused
+    with stored_for("bob"):
         near = submit(Submission(small))
     assert near.id != far.id
     assert (total_ms(far.id), total_ms(near.id)) == (FORGED_MS, 0.0)
-    with kept_for("eve"), made_on("other"):
-        assert keep_made(run).id == far.id
-    assert kept_rows(database())[far.id].made_on == "other"
+    with stored_for("eve"), made_on("other"):
+        assert import_run(run).id == far.id
+    assert stored_rows(database())[far.id].made_on == "other"
 
 
 def test_a_remote_result_gets_its_own_id_beside_a_loaded_one(run: Path) -> None:
-    with kept_for("eve"):
+    with stored_for("eve"):
         loaded = load_archive(forge(run))
-    with kept_for("bob"), made_on("lab"):
-        far = keep_made(run)
+    with stored_for("bob"), made_on("lab"):
+        far = import_run(run)
     assert far.id != loaded.id
     assert read_manifest(far.root).analysis_id == far.id
 
@@ -338,7 +338,7 @@ def test_an_analysis_of_another_trace_under_the_id_does_not_answer(run: Path, sm
 def test_a_folder_that_changes_stays_loaded(run: Path, small: Path) -> None:
     loaded = load_archive(forge(run))
     (loaded.root / "manifest.json").touch()
-    assert kept_rows(database())[loaded.id].loaded_by == ""
+    assert stored_rows(database())[loaded.id].loaded_by == ""
 
 
 def test_it_is_marked_before_anybody_else_can_see_it(
@@ -348,7 +348,7 @@ def test_it_is_marked_before_anybody_else_can_see_it(
     record = analysis_rows.record
 
     def look(engine: Engine, *arguments: object) -> object:
-        seen.append({row.loaded_by for row in kept_rows(engine).values()})
+        seen.append({row.loaded_by for row in stored_rows(engine).values()})
         return record(engine, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("jarvis.server.storage.artifacts.record", look)
@@ -359,7 +359,7 @@ def test_it_is_marked_before_anybody_else_can_see_it(
 def test_the_list_says_where_an_analysis_comes_from(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with kept_for("eve"):
+    with stored_for("eve"):
         load_archive(forge(run))
     assert main(["list"]) == 0
     assert "(from file, loaded by eve)" in capsys.readouterr().out
@@ -385,4 +385,4 @@ def test_an_upgrade_marks_what_the_audit_log_says_was_loaded(run: Path) -> None:
 def test_the_job_says_what_it_loaded(run: Path) -> None:
     made = Load(forge(run)).run(lambda _: None, "a1b2")
     (entry,) = read_catalogue().entries
-    assert made == Made(entry.id, {"is_reused": False, "was_pinned": False})
+    assert made == JobOutput(entry.id, {"is_reused": False, "was_pinned": False})

@@ -10,24 +10,24 @@ from jarvis.errors import HardwareError
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.pipeline import analyze
 from jarvis.server import actions
-from jarvis.server.access.audit import Via
+from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import ForbiddenError, Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import HARDWARE_OWNERS, writing
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.workers.job_child import assignment_of
-from jarvis.server.jobs.workers.job_messages import FailedMessage, MadeMessage
+from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage import pins
-from jarvis.server.storage.analysis_rows import OthersAnalysisError, kept_for, kept_rows
+from jarvis.server.storage.analysis_rows import OthersAnalysisError, stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalogue import read_catalogue
-from jarvis.server.submission import Kept, Submission, keep_made, resubmit, submit
+from jarvis.server.submission import StoredAnalysis, Submission, import_run, resubmit, submit
 from tests.builders import trace
 
-ADA = Actor(Person("ada", Role.EDITOR), Via.PAGE)
-BOB = Actor(Person("bob", Role.EDITOR), Via.API)
-ROOT = Actor(Person("root", Role.ADMIN), Via.PAGE)
+ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
+BOB = Actor(Person("bob", Role.EDITOR), Channel.API)
+ROOT = Actor(Person("root", Role.ADMIN), Channel.PAGE)
 
 
 def described(peak: float) -> HardwareSpec:
@@ -50,9 +50,9 @@ def file(tmp_path: Path) -> Path:
     return built.write(tmp_path / "trace.json")
 
 
-def kept_by(actor: Actor, asked: Submission, *, again: bool = False) -> Kept:
+def kept_by(actor: Actor, asked: Submission, *, again: bool = False) -> StoredAnalysis:
     """An analysis as a job of somebody makes it."""
-    with kept_for(actor.person.name, role=actor.person.role):
+    with stored_for(actor.person.name, role=actor.person.role):
         return submit(asked, again=again)
 
 
@@ -64,20 +64,20 @@ def digest(root: Path) -> str:
 
 def test_a_description_is_deleted_by_who_added_it_or_an_admin(engine: Engine) -> None:
     for spec, remover in ((described(100.0), ADA), (described(100.0), ROOT)):
-        actions.keep_hardware(ADA, spec)
+        actions.store_hardware(ADA, spec)
         with pytest.raises(ForbiddenError, match="belongs to ada"):
             actions.remove_hardware(BOB, spec)
         with pytest.raises(HardwareError, match="described by ada already"):
-            actions.keep_hardware(BOB, described(200.0))
+            actions.store_hardware(BOB, described(200.0))
         assert load_hardware().get("Ours", "ours") == spec
         actions.remove_hardware(remover, spec)
-    actions.keep_hardware(BOB, described(200.0))
+    actions.store_hardware(BOB, described(200.0))
     actions.remove_hardware(BOB, described(200.0))
 
 
 def test_a_description_that_nobody_is_known_to_have_added_is_for_admins(engine: Engine) -> None:
     spec = described(100.0)
-    actions.keep_hardware(ADA, spec)
+    actions.store_hardware(ADA, spec)
     with writing(engine) as connection:  # as in the release before
         connection.execute(HARDWARE_OWNERS.delete())
     with pytest.raises(ForbiddenError, match="ask an admin"):
@@ -95,17 +95,17 @@ def test_with_other_figures_another_person_gets_an_analysis_of_their_own(
     engine: Engine, file: Path, tmp_path: Path
 ) -> None:
     asked = Submission(file, platform="Ours")
-    actions.keep_hardware(ROOT, described(100.0))
+    actions.store_hardware(ROOT, described(100.0))
     theirs = kept_by(ADA, asked)
     pins.pin(theirs.id)
     before = digest(theirs.root)
-    assert kept_by(BOB, asked) == Kept(theirs.id, theirs.root, is_reused=True)
+    assert kept_by(BOB, asked) == StoredAnalysis(theirs.id, theirs.root, is_reused=True)
     actions.remove_hardware(ROOT, described(100.0))
-    actions.keep_hardware(ROOT, described(200.0))
+    actions.store_hardware(ROOT, described(200.0))
     mine = kept_by(BOB, asked)
     assert mine.id != theirs.id
     assert digest(theirs.root) == before
-    rows = kept_rows(engine)
+    rows = stored_rows(engine)
     assert (rows[theirs.id].owner, rows[theirs.id].is_pinned) == ("ada", True)
     assert (rows[mine.id].owner, rows[mine.id].is_pinned) == ("bob", False)
     assert kept_by(BOB, asked).is_reused
@@ -123,13 +123,13 @@ def test_judging_against_other_figures_leaves_somebody_elses_alone(
     engine: Engine, file: Path
 ) -> None:
     base = kept_by(ADA, Submission(file))
-    actions.keep_hardware(ROOT, described(100.0))
-    with kept_for("ada"):
+    actions.store_hardware(ROOT, described(100.0))
+    with stored_for("ada"):
         theirs = resubmit(base.id, "Ours", None)
     before = digest(theirs.root)
     actions.remove_hardware(ROOT, described(100.0))
-    actions.keep_hardware(ROOT, described(200.0))
-    with kept_for("bob"):
+    actions.store_hardware(ROOT, described(200.0))
+    with stored_for("bob"):
         mine = resubmit(base.id, "Ours", None)
     assert mine.id != theirs.id
     assert digest(theirs.root) == before
@@ -145,9 +145,9 @@ def test_only_who_owns_an_analysis_has_it_made_again(engine: Engine, file: Path)
     assert digest(theirs.root) == before
     for actor in (ADA, ROOT):
         assert not kept_by(actor, Submission(file), again=True).is_reused
-    assert kept_rows(engine)[theirs.id].owner == "ada"
+    assert stored_rows(engine)[theirs.id].owner == "ada"
     job = actions.submit_job(engine, ROOT, Analyze(Submission(file), is_again=True))
-    assert isinstance(outcome_of(assignment_of(job), lambda _: None), MadeMessage)
+    assert isinstance(outcome_of(assignment_of(job), lambda _: None), OutputMessage)
 
 
 def test_what_nobody_owns_is_made_again_by_admins(engine: Engine, file: Path) -> None:
@@ -155,7 +155,7 @@ def test_what_nobody_owns_is_made_again_by_admins(engine: Engine, file: Path) ->
     with pytest.raises(OthersAnalysisError):
         kept_by(BOB, Submission(file), again=True)
     assert not submit(Submission(file), again=True).is_reused
-    assert kept_by(BOB, Submission(file)) == Kept(kept.id, kept.root, is_reused=True)
+    assert kept_by(BOB, Submission(file)) == StoredAnalysis(kept.id, kept.root, is_reused=True)
 
 
 def test_an_unreadable_analysis_of_somebody_else_is_not_replaced(
@@ -174,12 +174,12 @@ def test_what_another_machine_made_does_not_replace_somebody_elses(
     engine: Engine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Submission(file, platform="Ours")
-    actions.keep_hardware(ROOT, described(100.0))
+    actions.store_hardware(ROOT, described(100.0))
     theirs = kept_by(ADA, asked)
     before = digest(theirs.root)
     actions.remove_hardware(ROOT, described(100.0))
-    actions.keep_hardware(ROOT, described(200.0))
+    actions.store_hardware(ROOT, described(200.0))
     made = analyze(file, platform="Ours", output_dir=tmp_path / "made")
-    with kept_for("bob"), pytest.raises(OthersAnalysisError):
-        keep_made(Path(str(made.root)))
+    with stored_for("bob"), pytest.raises(OthersAnalysisError):
+        import_run(Path(str(made.root)))
     assert digest(theirs.root) == before

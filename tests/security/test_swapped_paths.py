@@ -9,23 +9,23 @@ from sqlalchemy import Engine
 
 from jarvis.reports.reading import content_sha256
 from jarvis.server import actions
-from jarvis.server.access.audit import Via
+from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trace
 from jarvis.server.ingest.opening import opened_input
 from jarvis.server.jobs.kinds import Analyze, Inspect, Request
 from jarvis.server.jobs.workers.job_child import assignment_of
-from jarvis.server.jobs.workers.job_messages import FailedMessage, MadeMessage
+from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
-from jarvis.server.storage.analysis_rows import kept_rows
+from jarvis.server.storage.analysis_rows import stored_rows
 from jarvis.server.storage.catalogue import read_catalogue
 from jarvis.server.submission import Submission
 from jarvis.trace import sidecar
 from jarvis.workspace import analyses_dir, uploads_dir
 from tests.builders import trace
 
-ADA = Actor(Person("ada", Role.EDITOR), Via.API)
+ADA = Actor(Person("ada", Role.EDITOR), Channel.API)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_path_that_has_become_a_link_is_not_read(
     error = outcome(engine, request, swap, target).error
     assert "is a link now" in error
     assert str(root) not in error
-    assert kept_rows(engine) == {}
+    assert stored_rows(engine) == {}
     assert list(analyses_dir().glob("*")) == []
 
 
@@ -89,7 +89,7 @@ def test_what_was_opened_is_read_whatever_its_path_becomes(
     stat = secret.stat()
     file.write_bytes(file.read_bytes().ljust(stat.st_size))
     os.utime(file, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
-    monkeypatch.setattr(sidecar, "LEAST_EVENTS", 0)
+    monkeypatch.setattr(sidecar, "MIN_EVENTS", 0)
     from jarvis.trace import read_trace
 
     read_trace(secret)  # the server keeps a copy of it, known by path, size and moment
@@ -134,12 +134,12 @@ def test_an_untouched_path_is_analysed_and_recorded_as_it_is(engine: Engine, roo
     file = written(root / "sub" / "mine.json", "mine_kernel")
     job = actions.submit_job(engine, ADA, Analyze(Submission(server_trace(str(file)))))
     made = outcome_of(assignment_of(job), lambda _: None)
-    assert isinstance(made, MadeMessage), made
+    assert isinstance(made, OutputMessage), made
     trace_info = read_catalogue().find(str(made.analysis_id)).manifest.trace
     assert (trace_info.path, trace_info.file_name) == (str(file), "mine.json")
     inspected = actions.submit_job(engine, ADA, Inspect(file))
     said = outcome_of(assignment_of(inspected), lambda _: None)
-    assert isinstance(said, MadeMessage)
+    assert isinstance(said, OutputMessage)
     assert said.result["info"]["path"] == str(file)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, select
 from starlette.testclient import TestClient
 
 from jarvis.server import actions, migrations
-from jarvis.server.access.audit import Via
+from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import (
@@ -29,9 +29,9 @@ from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
 from jarvis.server.jobs.queue import Headway, Job, NewJob, Outcome, UnknownJobError
 from jarvis.server.jobs.table import utc_now
 from jarvis.server.jobs.workers.job_child import assignment_of
-from jarvis.server.jobs.workers.job_messages import FailedMessage, MadeMessage
+from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
-from jarvis.server.storage.analysis_rows import kept_rows
+from jarvis.server.storage.analysis_rows import stored_rows
 from jarvis.server.storage.catalogue import (
     UnknownAnalysisError,
     analysis_root,
@@ -45,10 +45,10 @@ from tests.builders import trace
 from tests.server.api.conftest import bearer
 from tests.server.conftest import on_both_databases
 
-ADA = Actor(Person("ada", Role.EDITOR), Via.PAGE)
-BOB = Actor(Person("bob", Role.EDITOR), Via.API)
-VIC = Actor(Person("vic", Role.VIEWER), Via.PAGE)
-ROOT = Actor(Person("root", Role.ADMIN), Via.PAGE)
+ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
+BOB = Actor(Person("bob", Role.EDITOR), Channel.API)
+VIC = Actor(Person("vic", Role.VIEWER), Channel.PAGE)
+ROOT = Actor(Person("root", Role.ADMIN), Channel.PAGE)
 OWNERS = {"secret": "ada", "shared": "ada", "bobs": "bob"}
 
 
@@ -86,7 +86,7 @@ def sees(engine: Engine, actor: Actor, job: Job) -> bool:
     assert counted == len(listed)
     assert (job.owner in queue.owners(engine, person)) == bool(listed)
     try:
-        actions.seen_job(engine, person, job.id)
+        actions.get_visible_job(engine, person, job.id)
     except UnknownJobError:
         assert job.id not in listed
         return False
@@ -176,7 +176,7 @@ def test_removing_a_private_analysis_publishes_nothing(
         actions.remove_analysis(ADA, ids[name])
     if is_made_again:
         copy.rename(secret)
-        assert kept_rows(engine)[ids["secret"]].visibility is Visibility.TEAM
+        assert stored_rows(engine)[ids["secret"]].visibility is Visibility.TEAM
     for other in (BOB, VIC):
         assert not sees(engine, other, job)
         assert not sees(engine, other, before)
@@ -274,12 +274,12 @@ def test_who_may_see_a_private_analysis_has_jobs_about_it(
 ) -> None:
     job = actions.submit_job(engine, actor, Export(ids["secret"], "json"))
     outcome = outcome_of(assignment_of(job), lambda _: None)
-    assert isinstance(outcome, MadeMessage), outcome
+    assert isinstance(outcome, OutputMessage), outcome
 
 
 def test_with_access_off_everybody_may_have_every_job(ids: dict[str, str], engine: Engine) -> None:
     job = actions.submit_job(engine, actions.OPERATOR, Export(ids["secret"], "json"))
-    assert isinstance(outcome_of(assignment_of(job), lambda _: None), MadeMessage)
+    assert isinstance(outcome_of(assignment_of(job), lambda _: None), OutputMessage)
 
 
 def test_what_is_made_with_a_reference_is_private_where_that_has_become_so(
@@ -289,8 +289,8 @@ def test_what_is_made_with_a_reference_is_private_where_that_has_become_so(
     job = actions.submit_job(engine, ADA, Analyze(asked))
     actions.share_analysis(ADA, ids["shared"], Visibility.PRIVATE)
     outcome = outcome_of(assignment_of(job), lambda _: None)
-    assert isinstance(outcome, MadeMessage), outcome
-    row = kept_rows(engine)[str(outcome.analysis_id)]
+    assert isinstance(outcome, OutputMessage), outcome
+    row = stored_rows(engine)[str(outcome.analysis_id)]
     assert (row.owner, row.visibility) == ("ada", Visibility.PRIVATE)
 
 

@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from jarvis.cli.serve import _options
 from jarvis.server.http.api import analysis_routes
-from jarvis.server.http.web.bodies import MOST_HEADER_BYTES, HeaderLimits
+from jarvis.server.http.web.bodies import MAX_HEADER_BYTES, HeaderLimits
 from jarvis.server.http.web.closed import ClosedPaths
 from jarvis.server.http.web.half_requests import HEADERS_S, TimedH11Protocol
 from jarvis.server.http.web.headers import SecureHeaders
@@ -45,7 +45,7 @@ def asked(*middleware: Middleware) -> TestClient:
 @pytest.mark.parametrize(
     ("headers", "path"),
     [
-        ({"X-Long": "x" * MOST_HEADER_BYTES}, "/"),
+        ({"X-Long": "x" * MAX_HEADER_BYTES}, "/"),
         ({f"X-{n}": "x" * 700 for n in range(100)}, "/"),
         ({"X-Long": "x" * 6000}, f"/?q={'x' * 60_000}"),
     ],
@@ -53,11 +53,11 @@ def asked(*middleware: Middleware) -> TestClient:
 def test_long_headers_are_refused(headers: dict[str, str], path: str) -> None:
     answer = asked(Middleware(HeaderLimits)).get(path, headers=headers)
     assert answer.status_code == 431
-    assert f"{MOST_HEADER_BYTES:,}" in answer.text
+    assert f"{MAX_HEADER_BYTES:,}" in answer.text
 
 
 def test_other_headers_are_not_refused() -> None:
-    headers = {"Cookie": "x" * (MOST_HEADER_BYTES - 1000)}
+    headers = {"Cookie": "x" * (MAX_HEADER_BYTES - 1000)}
     assert asked(Middleware(HeaderLimits)).get("/", headers=headers).status_code == 200
 
 
@@ -157,7 +157,7 @@ def test_the_server_is_started_with_it(home: object) -> None:
     assert options[options.index("--http") + 1] == (
         "jarvis.server.http.web.half_requests:TimedH11Protocol"
     )
-    assert options[options.index("--h11-max-incomplete-event-size") + 1] == str(MOST_HEADER_BYTES)
+    assert options[options.index("--h11-max-incomplete-event-size") + 1] == str(MAX_HEADER_BYTES)
 
 
 @pytest.mark.parametrize("address", ["", "/artifacts", "/artifacts/manifest.json"])

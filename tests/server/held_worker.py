@@ -8,7 +8,7 @@ from jarvis.server.database import database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.workers import worker
 from jarvis.server.settings import settings
-from tests.server.working import ABANDONED_S
+from tests.server.working import HEARTBEAT_TIMEOUT_S
 
 JOB = "tests.server.held_job"
 SILENT_S = 3.0
@@ -20,7 +20,7 @@ def held_worker() -> worker.Worker:
 
     With ABANDONED_S it gives others up as late as that.
     """
-    claims.ABANDONED_S = float(os.environ.get("ABANDONED_S", ABANDONED_S))
+    claims.HEARTBEAT_TIMEOUT_S = float(os.environ.get("HEARTBEAT_TIMEOUT_S", HEARTBEAT_TIMEOUT_S))
     worker.BEAT_S, worker.SWEEP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
     scheduler, cluster = settings().dask_scheduler, None
     if scheduler is not None:

@@ -76,7 +76,7 @@ def keep(analysed: Path, note: str = "") -> str:
         shutil.copytree(analysed, folder, dirs_exist_ok=True)
         (folder / "priority_data.json").write_text(note)
 
-    artifacts.keep_analysis(analysed.name, make)
+    artifacts.store_analysis(analysed.name, make)
     return analysed.name
 
 

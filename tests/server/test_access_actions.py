@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from jarvis.hardware import load_hardware
 from jarvis.server import actions, submission
 from jarvis.server.access import audit, tokens
-from jarvis.server.access.audit import Action, Via, Wanted
+from jarvis.server.access.audit import Action, AuditFilter, Channel
 from jarvis.server.access.rights import LOCAL, ForbiddenError, Person, Role
 from jarvis.server.access.tokens import TokenError
 from jarvis.server.actions import Actor
@@ -21,18 +21,23 @@ from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, 
 from jarvis.server.jobs.queue import Headway, NewJob, Outcome, UnknownJobError
 from jarvis.server.jobs.workers.single_job import SingleJobError
 from jarvis.server.storage import artifacts
-from jarvis.server.storage.analysis_rows import PrivateAnalysisError, kept_for, kept_rows, record
+from jarvis.server.storage.analysis_rows import (
+    PrivateAnalysisError,
+    record,
+    stored_for,
+    stored_rows,
+)
 from jarvis.server.storage.catalogue import UnknownAnalysisError, read_catalogue, set_owner
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import exports_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
 
-ADA = Actor(Person("ada@example.org", Role.EDITOR), Via.PAGE)
-BOB = Actor(Person("bob@example.org", Role.EDITOR), Via.API)
-VIC = Actor(Person("vic@example.org", Role.VIEWER), Via.PAGE)
-ROOT = Actor(Person("root@example.org", Role.ADMIN), Via.PAGE)
-NOBODY = Actor(Person(None, Role.NONE), Via.PAGE)
+ADA = Actor(Person("ada@example.org", Role.EDITOR), Channel.PAGE)
+BOB = Actor(Person("bob@example.org", Role.EDITOR), Channel.API)
+VIC = Actor(Person("vic@example.org", Role.VIEWER), Channel.PAGE)
+ROOT = Actor(Person("root@example.org", Role.ADMIN), Channel.PAGE)
+NOBODY = Actor(Person(None, Role.NONE), Channel.PAGE)
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +48,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = built.write(home / "trace.json")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
-        with kept_for(ADA.person.name, Visibility.PRIVATE):
+        with stored_for(ADA.person.name, Visibility.PRIVATE):
             private = submit(Submission(file, model_name="private"))
-        with kept_for(ADA.person.name):
+        with stored_for(ADA.person.name):
             submit(Submission(file, model_name="shared", reference=private.id))
     return home
 
@@ -59,7 +64,7 @@ def ids(made: Path, home: Path) -> dict[str, str]:
 Do = Callable[[Actor, str], Any]
 
 TO_AN_ANALYSIS: dict[str, Do] = {
-    "see": lambda actor, analysis: actions.seen_analysis(actor.person, analysis),
+    "see": lambda actor, analysis: actions.get_visible_analysis(actor.person, analysis),
     "pin": lambda actor, analysis: actions.pin_analysis(actor, analysis, is_pinned=True),
     "unpin": lambda actor, analysis: actions.pin_analysis(actor, analysis, is_pinned=False),
     "share": lambda actor, analysis: actions.share_analysis(actor, analysis, Visibility.TEAM),
@@ -92,13 +97,13 @@ def test_a_private_analysis_is_for_others_the_same_as_none(
     do = EVERYTHING[action]
     with pytest.raises(UnknownAnalysisError) as refusal:
         do(BOB, ids["private"])
-    shutil.rmtree(kept_folder(ids["private"]))
+    shutil.rmtree(stored_folder(ids["private"]))
     with pytest.raises(UnknownAnalysisError) as unknown:
         TO_AN_ANALYSIS["see"](BOB, ids["private"])
     assert str(refusal.value) == str(unknown.value)
 
 
-def kept_folder(analysis: str) -> Path:
+def stored_folder(analysis: str) -> Path:
     return next(entry.root for entry in read_catalogue().entries if entry.id == analysis)
 
 
@@ -125,8 +130,8 @@ def test_an_admin_changes_what_is_anybodys(ids: dict[str, str], engine: Engine) 
     assert actions.pin_analysis(ROOT, ids["private"], is_pinned=True)
     assert actions.pin_analysis(ROOT, ids["private"], is_pinned=False)
     actions.share_analysis(ROOT, ids["private"], Visibility.TEAM)
-    assert kept_rows(engine)[ids["private"]].visibility is Visibility.TEAM
-    assert actions.seen_analysis(BOB.person, ids["private"]).owner == ADA.person.name
+    assert stored_rows(engine)[ids["private"]].visibility is Visibility.TEAM
+    assert actions.get_visible_analysis(BOB.person, ids["private"]).owner == ADA.person.name
     actions.remove_analysis(ROOT, ids["private"])
     assert [e.action for e in audit.recent(engine)] == [
         Action.REMOVE,
@@ -147,7 +152,7 @@ def test_a_job_about_a_private_analysis_is_private(ids: dict[str, str], engine: 
     job = actions.submit_job(engine, ADA, Export(ids["private"], "json"))
     assert job.owner == ADA.person.name
     with pytest.raises(UnknownJobError):
-        actions.seen_job(engine, BOB.person, job.id)
+        actions.get_visible_job(engine, BOB.person, job.id)
     for do in (actions.cancel_job, actions.retry_job):
         with pytest.raises(UnknownJobError):
             do(engine, BOB, job.id)
@@ -165,10 +170,10 @@ def test_jobs_about_an_analysis_are_seen_by_who_sees_it(
     other = queue.submit(engine, new, BOB.person.name)
     actions.share_analysis(ADA, ids["shared"], Visibility.PRIVATE)
     with pytest.raises(UnknownJobError):
-        actions.seen_job(engine, BOB.person, job.id)
-    assert actions.seen_job(engine, VIC.person, other.id).id == other.id
+        actions.get_visible_job(engine, BOB.person, job.id)
+    assert actions.get_visible_job(engine, VIC.person, other.id).id == other.id
     actions.share_analysis(ADA, ids["shared"], Visibility.TEAM)
-    assert actions.seen_job(engine, BOB.person, job.id).id == job.id
+    assert actions.get_visible_job(engine, BOB.person, job.id).id == job.id
 
 
 def test_a_file_is_made_once_for_those_who_may_have_it(ids: dict[str, str], engine: Engine) -> None:
@@ -184,14 +189,14 @@ def test_a_file_is_made_once_for_those_who_may_have_it(ids: dict[str, str], engi
     claims.finish(engine, "worker", job.id, Headway(), made)
     assert actions.ask_for_file(engine, ADA, request).id == job.id
     actions.share_analysis(ADA, ids["private"], Visibility.TEAM)
-    assert actions.seen_job(engine, BOB.person, job.id).result["file"]
+    assert actions.get_visible_job(engine, BOB.person, job.id).result["file"]
 
 
 def test_others_see_a_job_of_the_team_and_leave_it_alone(
     ids: dict[str, str], engine: Engine
 ) -> None:
     job = actions.submit_job(engine, ADA, Export(ids["shared"], "json"))
-    assert actions.seen_job(engine, VIC.person, job.id).id == job.id
+    assert actions.get_visible_job(engine, VIC.person, job.id).id == job.id
     for do in (actions.cancel_job, actions.retry_job):
         with pytest.raises(ForbiddenError, match="belongs to ada"):
             do(engine, BOB, job.id)
@@ -217,11 +222,11 @@ def test_what_somebody_keeps_private_is_not_given_to_another(
     made: Path, ids: dict[str, str], engine: Engine
 ) -> None:
     asked = Submission(made / "trace.json", model_name="private")
-    with kept_for(BOB.person.name), pytest.raises(PrivateAnalysisError, match="keeps it private"):
+    with stored_for(BOB.person.name), pytest.raises(PrivateAnalysisError, match="keeps it private"):
         submit(asked)
-    with kept_for(ADA.person.name):
+    with stored_for(ADA.person.name):
         assert submit(asked).is_reused
-    row = kept_rows(engine)[ids["private"]]
+    row = stored_rows(engine)[ids["private"]]
     assert (row.owner, row.visibility) == (ADA.person.name, Visibility.PRIVATE)
 
 
@@ -232,14 +237,14 @@ def test_a_private_analysis_is_private_from_its_first_moment(
     seen: list[tuple[str | None, Visibility]] = []
 
     def look_and_record(*arguments: Any) -> None:
-        seen.extend((row.owner, row.visibility) for row in kept_rows(engine).values())
+        seen.extend((row.owner, row.visibility) for row in stored_rows(engine).values())
         record(*arguments)
 
     monkeypatch.setattr(artifacts, "record", look_and_record)
-    with kept_for(ADA.person.name, Visibility.PRIVATE):
+    with stored_for(ADA.person.name, Visibility.PRIVATE):
         kept = submit(Submission(made / "trace.json", model_name="just made"))
     assert seen == [(ADA.person.name, Visibility.PRIVATE)]
-    assert kept_rows(engine)[kept.id].visibility is Visibility.PRIVATE
+    assert stored_rows(engine)[kept.id].visibility is Visibility.PRIVATE
 
 
 def test_what_could_not_be_made_belongs_to_nobody(
@@ -252,11 +257,11 @@ def test_what_could_not_be_made_belongs_to_nobody(
 
     with monkeypatch.context() as patch:
         patch.setattr(submission, "analyze", fail)
-        with kept_for(ADA.person.name, Visibility.PRIVATE), pytest.raises(OSError, match="space"):
+        with stored_for(ADA.person.name, Visibility.PRIVATE), pytest.raises(OSError, match="space"):
             submit(Submission(file))
-    with kept_for(BOB.person.name):
+    with stored_for(BOB.person.name):
         kept = submit(Submission(file))
-    row = kept_rows(engine)[kept.id]
+    row = stored_rows(engine)[kept.id]
     assert (row.owner, row.visibility) == (BOB.person.name, Visibility.TEAM)
 
 
@@ -270,23 +275,23 @@ def test_an_archive_is_loaded_for_who_loads_it(
         actions.load_analysis(VIC, file)
     loaded = actions.load_analysis(BOB, file)
     assert loaded.analysis_id is not None
-    row = kept_rows(engine)[loaded.analysis_id]
+    row = stored_rows(engine)[loaded.analysis_id]
     assert (row.owner, row.loaded_by) == (BOB.person.name, BOB.person.name)
     assert actions.load_analysis(ADA, file).result["is_reused"]
-    assert kept_rows(engine)[loaded.analysis_id].loaded_by == BOB.person.name
+    assert stored_rows(engine)[loaded.analysis_id].loaded_by == BOB.person.name
     actions.share_analysis(BOB, loaded.analysis_id, Visibility.PRIVATE)
     with pytest.raises(SingleJobError, match="keeps it private"):
         actions.load_analysis(ADA, file)
     lines = [(e.person, e.via, e.action) for e in audit.recent(engine)]
-    assert (BOB.person.name, Via.API, Action.ARCHIVE_LOAD) in lines
-    assert lines[-1] == (ADA.person.name, Via.PAGE, Action.ARCHIVE_SAVE)
+    assert (BOB.person.name, Channel.API, Action.ARCHIVE_LOAD) in lines
+    assert lines[-1] == (ADA.person.name, Channel.PAGE, Action.ARCHIVE_SAVE)
 
 
 def test_only_editors_describe_gpus(engine: Engine) -> None:
     spec = load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"})
     with pytest.raises(ForbiddenError):
-        actions.keep_hardware(VIC, spec)
-    assert actions.keep_hardware(ADA, spec).is_file()
+        actions.store_hardware(VIC, spec)
+    assert actions.store_hardware(ADA, spec).is_file()
     with pytest.raises(ForbiddenError):
         actions.remove_hardware(VIC, spec)
     actions.remove_hardware(ADA, spec)
@@ -310,12 +315,12 @@ def test_a_token_gives_no_more_than_its_maker_has(engine: Engine) -> None:
 
 def test_tokens_are_ended_by_their_owner_or_an_admin(engine: Engine) -> None:
     made = [actions.create_token(engine, ADA, Role.VIEWER, name, None).token for name in "ab"]
-    assert actions.seen_tokens(engine, BOB.person) == []
+    assert actions.list_visible_tokens(engine, BOB.person) == []
     with pytest.raises(TokenError, match="no token"):
         actions.revoke_token(engine, BOB, made[0].id)
     assert actions.revoke_token(engine, ADA, made[0].id).revoked is not None
     assert actions.revoke_token(engine, ROOT, made[1].id).revoked is not None
-    lines = audit.recent(engine, Wanted(action=Action.TOKEN_REVOKE))
+    lines = audit.recent(engine, AuditFilter(action=Action.TOKEN_REVOKE))
     assert [line.person for line in lines] == [ROOT.person.name, ADA.person.name]
 
 
@@ -323,9 +328,9 @@ def test_the_audit_log_is_for_admins(engine: Engine) -> None:
     actions.create_token(engine, ADA, Role.VIEWER, "x", None)
     for actor in (ADA, VIC, NOBODY):
         with pytest.raises(ForbiddenError, match="audit log"):
-            actions.read_audit(engine, actor.person, Wanted(), limit=10)
+            actions.read_audit(engine, actor.person, AuditFilter(), limit=10)
         with pytest.raises(ForbiddenError, match="audit log"):
-            actions.count_audit(engine, actor.person, Wanted())
+            actions.count_audit(engine, actor.person, AuditFilter())
     for person in (ROOT.person, LOCAL):
-        lines = actions.read_audit(engine, person, Wanted(), limit=10)
-        assert len(lines) == actions.count_audit(engine, person, Wanted()) == 1
+        lines = actions.read_audit(engine, person, AuditFilter(), limit=10)
+        assert len(lines) == actions.count_audit(engine, person, AuditFilter()) == 1

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Engine
 
 from jarvis.server.access import audit
-from jarvis.server.access.audit import MAX_SUBJECT_LENGTH, Action, Via, Wanted
+from jarvis.server.access.audit import MAX_SUBJECT_LENGTH, Action, AuditFilter, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role
 from tests.server.conftest import on_both_databases
 
@@ -15,43 +15,43 @@ ADA = Person("ada@example.org", Role.EDITOR)
 
 def test_what_is_recorded_can_be_read(engine: Engine) -> None:
     before = datetime.now(UTC)
-    audit.record(engine, ADA, Via.API, Action.ANALYZE, "owlv2", job="j1", bytes=12)
+    audit.record(engine, ADA, Channel.API, Action.ANALYZE, "owlv2", job="j1", bytes=12)
     (entry,) = audit.recent(engine)
-    assert (entry.person, entry.via, entry.action) == (ADA.name, Via.API, Action.ANALYZE)
+    assert (entry.person, entry.via, entry.action) == (ADA.name, Channel.API, Action.ANALYZE)
     assert (entry.subject, entry.detail) == ("owlv2", {"job": "j1", "bytes": 12})
     assert before <= entry.moment <= datetime.now(UTC)
 
 
 def test_it_is_read_newest_first_and_a_page_at_a_time(engine: Engine) -> None:
     for number in range(5):
-        audit.record(engine, LOCAL, Via.PAGE, Action.PIN, str(number))
+        audit.record(engine, LOCAL, Channel.PAGE, Action.PIN, str(number))
     assert [e.subject for e in audit.recent(engine, limit=2)] == ["4", "3"]
     assert [e.subject for e in audit.recent(engine, limit=2, offset=4)] == ["0"]
     assert audit.count(engine) == 5
 
 
 def test_it_can_be_searched(engine: Engine) -> None:
-    audit.record(engine, ADA, Via.PAGE, Action.PIN, "owlv2")
-    audit.record(engine, LOCAL, Via.COMMAND, Action.REMOVE, "100%_qwen")
+    audit.record(engine, ADA, Channel.PAGE, Action.PIN, "owlv2")
+    audit.record(engine, LOCAL, Channel.COMMAND, Action.REMOVE, "100%_qwen")
     hour = timedelta(hours=1)
     for wanted, expected in [
-        (Wanted(person="ADA"), ["owlv2"]),
-        (Wanted(action=Action.REMOVE), ["100%_qwen"]),
-        (Wanted(via=Via.PAGE), ["owlv2"]),
-        (Wanted(subject="0%_"), ["100%_qwen"]),
-        (Wanted(subject="l_"), []),
-        (Wanted(since=datetime.now(UTC) + hour), []),
-        (Wanted(until=datetime.now(UTC) + hour), ["100%_qwen", "owlv2"]),
+        (AuditFilter(person="ADA"), ["owlv2"]),
+        (AuditFilter(action=Action.REMOVE), ["100%_qwen"]),
+        (AuditFilter(via=Channel.PAGE), ["owlv2"]),
+        (AuditFilter(subject="0%_"), ["100%_qwen"]),
+        (AuditFilter(subject="l_"), []),
+        (AuditFilter(since=datetime.now(UTC) + hour), []),
+        (AuditFilter(until=datetime.now(UTC) + hour), ["100%_qwen", "owlv2"]),
     ]:
         assert [e.subject for e in audit.recent(engine, wanted)] == expected, wanted
         assert audit.count(engine, wanted) == len(expected)
 
 
 def test_a_long_name_is_cut(engine: Engine) -> None:
-    audit.record(engine, LOCAL, Via.PAGE, Action.ANALYZE, "x" * 100_000)
+    audit.record(engine, LOCAL, Channel.PAGE, Action.ANALYZE, "x" * 100_000)
     assert len(audit.recent(engine)[0].subject) == MAX_SUBJECT_LENGTH
 
 
 def test_a_name_that_no_database_can_hold_is_mended(engine: Engine) -> None:
-    audit.record(engine, LOCAL, Via.PAGE, Action.ANALYZE, "a\0b\ud800c")
-    assert audit.recent(engine, Wanted(subject="\0b\ud800"))[0].subject == "ab?c"
+    audit.record(engine, LOCAL, Channel.PAGE, Action.ANALYZE, "a\0b\ud800c")
+    assert audit.recent(engine, AuditFilter(subject="\0b\ud800"))[0].subject == "ab?c"

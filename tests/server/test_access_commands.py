@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from jarvis.cli import main
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.server.access import audit, tokens
-from jarvis.server.access.audit import Action, Via
+from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.access.tokens import TokenError
 from jarvis.server.submission import Submission, submit
@@ -92,7 +92,9 @@ def test_commands_that_change_analyses_are_written_down(
         assert main(command) == ExitCode.OK, capsys.readouterr().err
     capsys.readouterr()
     lines = audit.recent(engine)
-    assert {(line.person, line.via, line.subject) for line in lines} == {(None, Via.COMMAND, kept)}
+    assert {(line.person, line.via, line.subject) for line in lines} == {
+        (None, Channel.COMMAND, kept)
+    }
     assert [line.action for line in reversed(lines)] == [
         Action.PIN,
         Action.UNPIN,
@@ -105,7 +107,7 @@ def test_a_hostile_title_stays_on_its_line(
     engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     person = Person("ada", Role.EDITOR)
-    audit.record(engine, person, Via.PAGE, Action.ANALYZE, "a\x1b[2Jb\nfake line")
+    audit.record(engine, person, Channel.PAGE, Action.ANALYZE, "a\x1b[2Jb\nfake line")
     assert main(["audit"]) == ExitCode.OK
     out = capsys.readouterr().out
     assert out.count("\n") == 1

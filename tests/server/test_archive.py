@@ -14,7 +14,7 @@ from jarvis.run import Run
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.storage.pins import is_pinned, pin, pinned
-from jarvis.server.submission import Kept, Submission, submit
+from jarvis.server.submission import StoredAnalysis, Submission, submit
 from jarvis.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
 from jarvis.workspace import analyses_dir
 from tests.builders import trace
@@ -24,7 +24,7 @@ Move = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def analysed(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
     folder = tmp_path_factory.mktemp("analysed")
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     with pytest.MonkeyPatch.context() as patch:
@@ -33,14 +33,14 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 
 @pytest.fixture
-def kept(analysed: Kept, home: Path) -> Kept:
+def kept(analysed: StoredAnalysis, home: Path) -> StoredAnalysis:
     """An analysis that a test may change."""
     root = shutil.copytree(analysed.root, analyses_dir() / analysed.id)
-    return Kept(analysed.id, root, False)
+    return StoredAnalysis(analysed.id, root, False)
 
 
 @pytest.fixture
-def saved(kept: Kept, tmp_path: Path) -> Path:
+def saved(kept: StoredAnalysis, tmp_path: Path) -> Path:
     out = tmp_path / "tiny.jarvis.zip"
     save_archive(kept.root, out)
     return out
@@ -89,7 +89,7 @@ def refused(archive: Path, words: str) -> None:
 
 
 def test_an_analysis_arrives_as_it_was_under_the_same_id(
-    kept: Kept, saved: Path, elsewhere: Path
+    kept: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
     loaded = load_archive(saved)
     assert (loaded.id, loaded.is_reused, loaded.was_pinned) == (kept.id, False, False)
@@ -100,13 +100,15 @@ def test_an_analysis_arrives_as_it_was_under_the_same_id(
     assert Run.load(loaded.root).table("operations").height == 1
 
 
-def test_the_same_analysis_gives_the_same_file(kept: Kept, saved: Path, tmp_path: Path) -> None:
+def test_the_same_analysis_gives_the_same_file(
+    kept: StoredAnalysis, saved: Path, tmp_path: Path
+) -> None:
     save_archive(kept.root, tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == saved.read_bytes()
 
 
 def test_what_is_kept_already_is_reused_and_stays_untouched(
-    kept: Kept, saved: Path, elsewhere: Path
+    kept: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
     first = load_archive(saved)
     stamp = (first.root / "manifest.json").stat().st_mtime_ns
@@ -116,7 +118,7 @@ def test_what_is_kept_already_is_reused_and_stays_untouched(
 
 
 def test_the_same_id_with_other_content_is_refused_with_what_to_do(
-    kept: Kept, saved: Path, elsewhere: Path
+    kept: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
     report = load_archive(saved).root / "standalone_analysis_fair.md"
     report.write_text("edited here")
@@ -125,7 +127,7 @@ def test_the_same_id_with_other_content_is_refused_with_what_to_do(
 
 
 def test_an_archive_does_not_pin_itself(
-    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: StoredAnalysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pin(kept.id)
     out = tmp_path / "pinned.zip"
@@ -136,7 +138,7 @@ def test_an_archive_does_not_pin_itself(
 
 
 def test_a_run_directory_that_is_not_kept_can_be_saved_too(
-    kept: Kept, tmp_path: Path, elsewhere: Path
+    kept: StoredAnalysis, tmp_path: Path, elsewhere: Path
 ) -> None:
     shutil.copytree(kept.root, tmp_path / "out")
     save_archive(tmp_path / "out", tmp_path / "out.zip")
@@ -145,7 +147,7 @@ def test_a_run_directory_that_is_not_kept_can_be_saved_too(
 
 
 def test_links_and_hidden_files_of_a_run_directory_are_left_behind(
-    kept: Kept, tmp_path: Path
+    kept: StoredAnalysis, tmp_path: Path
 ) -> None:
     (kept.root / "outside").symlink_to("/etc/passwd")
     (kept.root / ".hidden").write_text("x")
@@ -172,7 +174,7 @@ def test_a_file_that_was_cut_is_refused(saved: Path, elsewhere: Path) -> None:
         refused(saved, "damaged|a part of one")
 
 
-def test_no_changed_byte_gets_in(kept: Kept, saved: Path, elsewhere: Path) -> None:
+def test_no_changed_byte_gets_in(kept: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
     whole, expected = saved.read_bytes(), contents(kept.root)
     for place in range(7, len(whole), len(whole) // 60):
         changed = bytearray(whole)
@@ -231,7 +233,7 @@ def test_a_list_that_cannot_be_followed_is_refused(
     ],
 )
 def test_a_name_that_leads_out_of_the_folder_is_refused(
-    kept: Kept, saved: Path, elsewhere: Path, tmp_path: Path, name: str
+    kept: StoredAnalysis, saved: Path, elsewhere: Path, tmp_path: Path, name: str
 ) -> None:
     listed = json.loads(members(saved)[LIST])
     listed["files"][name] = {"sha256": "0" * 64, "size_bytes": 1}
@@ -240,7 +242,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_a_link_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+def test_a_link_is_refused(kept: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
     every = members(saved)
     with zipfile.ZipFile(saved, "w") as archive:
         for name, content in every.items():
@@ -251,11 +253,13 @@ def test_a_link_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
     refused(saved, "no plain file")
 
 
-def test_a_file_that_is_not_listed_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+def test_a_file_that_is_not_listed_is_refused(
+    kept: StoredAnalysis, saved: Path, elsewhere: Path
+) -> None:
     refused(rewritten(saved, {f"{kept.id}/extra.txt": b"x"}), "not those that it lists")
 
 
-def test_a_file_twice_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+def test_a_file_twice_is_refused(kept: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
     with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr(f"{kept.id}/manifest.json", b"{}")
     refused(saved, "not those that it lists")
@@ -272,19 +276,23 @@ def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(
     refused(saved, "times its size")
 
 
-def test_a_file_longer_than_it_says_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+def test_a_file_longer_than_it_says_is_refused(
+    kept: StoredAnalysis, saved: Path, elsewhere: Path
+) -> None:
     refused(rewritten(saved, {f"{kept.id}/results.json": b"0" * 5_000_000}), "is damaged")
 
 
 def test_listed_files_that_are_no_analysis_are_refused(
-    kept: Kept, saved: Path, elsewhere: Path
+    kept: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
     shutil.rmtree(kept.root / "tables")
     save_archive(kept.root, saved)
     refused(saved, "the table .* cannot be read")
 
 
-def test_an_analysis_under_another_id_is_refused(kept: Kept, saved: Path, elsewhere: Path) -> None:
+def test_an_analysis_under_another_id_is_refused(
+    kept: StoredAnalysis, saved: Path, elsewhere: Path
+) -> None:
     every = {name.replace(kept.id, "another1"): content for name, content in members(saved).items()}
     every[LIST] = every[LIST].replace(kept.id.encode(), b"another1")
     saved.unlink()

@@ -16,7 +16,7 @@ from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.storage import artifacts
-from jarvis.server.storage.analysis_rows import kept_rows, version_of
+from jarvis.server.storage.analysis_rows import stored_rows, version_of
 from jarvis.server.storage.artifact_root import (
     ArtifactError,
     ArtifactRoot,
@@ -112,16 +112,16 @@ def test_a_machine_that_died_before_the_row_has_changed_nothing(
         with pytest.raises(DiedError):
             keep(analysed, "second")
     assert note_of(analysis) == "first"
-    rows = {row.id: row.version for row in kept_rows(database()).values()}
+    rows = {row.id: row.version for row in stored_rows(database()).values()}
     (unlisted,) = {file for file in folder_root.rglob("*.zip") if file.stem != rows[analysis]}
-    artifacts.tidy(rows)
+    artifacts.clean_up(rows)
     assert unlisted.exists()  # it may be about to come on the list
     half = folder_root / "traces" / "3f2a" / ".a.json.1234"
     half.parent.mkdir(parents=True)
     half.touch()
     for file in (unlisted, half):
         os.utime(file, (0, 0))
-    artifacts.tidy(rows)
+    artifacts.clean_up(rows)
     assert sorted(file.name for file in folder_root.rglob("*") if file.is_file()) == [
         f"{rows[analysis]}.zip"
     ]
@@ -167,7 +167,7 @@ def test_a_trace_with_other_bytes_than_its_name_says_is_refused(
     stored.write_bytes(b"{ }")
     home = machines.use("second")
     with pytest.raises(artifacts.DamagedArtifactError):
-        artifacts.file_here(home / upload.relative_to(machines.folder / "first"))
+        artifacts.local_file(home / upload.relative_to(machines.folder / "first"))
 
 
 def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(

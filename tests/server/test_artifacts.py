@@ -20,7 +20,7 @@ from jarvis.server.jobs.kinds import (
     Export,
     Inspect,
     MissingInputError,
-    made_file,
+    job_file,
     request_of,
 )
 from jarvis.server.storage import artifact_copies, artifacts, shared_hardware
@@ -31,7 +31,7 @@ from jarvis.server.storage.artifact_root import (
     artifact_root,
 )
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
-from jarvis.server.storage.custom_hardware import keep_hardware, remove_hardware
+from jarvis.server.storage.custom_hardware import remove_hardware, store_hardware
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths
@@ -131,7 +131,7 @@ def test_what_one_machine_removes_is_gone_everywhere(
     with pytest.raises(UnknownAnalysisError):
         analysis_root(analysis)
     assert read_catalogue().entries == ()
-    artifacts.tidy({})
+    artifacts.clean_up({})
     assert not (second / "analyses" / analysis).exists()
 
 
@@ -150,7 +150,7 @@ def test_a_worker_elsewhere_reads_an_upload_and_its_export_comes_back(
     machines.use("third")
     exported = worked_off(engine, queue.submit(engine, Export(done.analysis_id, "json").new_job()))
     machines.use("first")
-    file = made_file(exported.result)
+    file = job_file(exported.result)
     assert file is not None
     assert file.is_relative_to(machines.folder / "first")
     assert done.analysis_id in file.read_text()
@@ -197,9 +197,9 @@ def test_without_a_root_nothing_is_copied(machines: Machines, analysed: Path, ti
     analysis = keep(analysed)
     upload = store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))
     assert not artifacts.publish_file(upload)
-    assert artifacts.file_here(upload) == upload
+    assert artifacts.local_file(upload) == upload
     assert analysis_root(analysis) == home / "analyses" / analysis
-    artifacts.tidy({})
+    artifacts.clean_up({})
     artifacts.check()
     assert analysis_root(analysis).is_dir()
     assert not (home / "cache" / "shared").exists()
@@ -231,7 +231,7 @@ def test_the_cache_keeps_to_its_limit_and_what_is_in_use(
     artifacts.publish_file(store_upload("new.json", io.BytesIO(b"n" * 1000)))
     assert [upload.exists() for upload in uploads] == [True, False, False, False]
     assert len(list(folder_root.rglob("*.json"))) == 5
-    artifacts.file_here(uploads[1])
+    artifacts.local_file(uploads[1])
     assert uploads[1].exists()
 
 
@@ -301,12 +301,12 @@ def test_a_gpu_that_one_machine_described_is_known_to_all(
     machines: Machines, folder_root: Path
 ) -> None:
     spec = load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"})
-    keep_hardware(spec)
+    store_hardware(spec)
     machines.use("second")
     shared_hardware.follow()
     assert load_hardware().get("MI300X", "ours").preset == "ours"
     remove_hardware(spec)
-    keep_hardware(spec.model_copy(update={"mem_bw_gbps": 1.0}))
+    store_hardware(spec.model_copy(update={"mem_bw_gbps": 1.0}))
     os.utime(next(folder_root.rglob("*.toml")), (1, 1))
     machines.use("first")
     shared_hardware.follow()
@@ -321,7 +321,7 @@ def test_a_gpu_that_one_machine_described_is_known_to_all(
 def test_gpus_described_before_there_was_a_root_are_shared(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_hardware(load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"}))
+    store_hardware(load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"}))
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
     shared_hardware.follow()
@@ -333,7 +333,7 @@ def test_gpus_described_before_there_was_a_root_are_shared(
 def test_commands_take_the_id_of_an_analysis_of_another_machine(
     machines: Machines, folder_root: Path, analysed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    artifacts.keep_analysis(
+    artifacts.store_analysis(
         analysed.name, lambda folder: shutil.copytree(analysed, folder, dirs_exist_ok=True)
     )
     machines.use("second")

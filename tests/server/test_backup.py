@@ -17,11 +17,11 @@ from sqlalchemy import Engine
 from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.claims import ABANDONED_S
+from jarvis.server.jobs.claims import HEARTBEAT_TIMEOUT_S
 from jarvis.server.jobs.queue import Headway, NewJob
 from jarvis.server.storage.catalogue import read_catalogue, set_owner
 from jarvis.server.storage.pins import pin, pinned
-from jarvis.server.submission import Kept, Submission, submit
+from jarvis.server.submission import StoredAnalysis, Submission, submit
 from jarvis.staging import staged_folder
 from jarvis.workspace import RunPaths, analyses_dir
 from tests import optional
@@ -58,7 +58,7 @@ def run(script: str, places: Mapping[str, Path | str]) -> str:
 
 
 @pytest.fixture
-def kept(engine: Engine, tmp_path: Path) -> Kept:
+def kept(engine: Engine, tmp_path: Path) -> StoredAnalysis:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     with built.write(tmp_path / "tiny.json").open("rb") as content:
         return submit(Submission(store_upload("tiny.json", content), model_name="Tiny"))
@@ -77,7 +77,7 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
 
 @on_both_databases
 def test_a_server_at_work_is_backed_up_and_restored(
-    kept: Kept,
+    kept: StoredAnalysis,
     engine: Engine,
     home: Path,
     tmp_path: Path,
@@ -117,7 +117,7 @@ def test_a_server_at_work_is_backed_up_and_restored(
         database().dispose()
 
 
-def check_restored(kept: Kept, restored: Path) -> None:
+def check_restored(kept: StoredAnalysis, restored: Path) -> None:
     """Everything is as it was."""
     catalogue = read_catalogue()
     assert catalogue.broken == ()
@@ -145,10 +145,10 @@ def test_a_job_that_ran_during_the_backup_can_be_retried(
     restored = tmp_path / "restored"
     run(commands("restore"), {**places, "JARVIS_HOME": restored})
     monkeypatch.setenv("JARVIS_HOME", str(restored))
-    monkeypatch.setattr(claims, "ABANDONED_S", -1)
-    assert ABANDONED_S < 30
+    monkeypatch.setattr(claims, "HEARTBEAT_TIMEOUT_S", -1)
+    assert HEARTBEAT_TIMEOUT_S < 30
     copy = database()
-    assert [job.id for job in claims.give_up_abandoned(copy)] == [running.id]
+    assert [job.id for job in claims.fail_stale_jobs(copy)] == [running.id]
     assert queue.find(copy, running.id).state is JobState.FAILED
     assert queue.retry(copy, running.id).state is JobState.QUEUED
     assert queue.find(copy, waiting.id).state is JobState.QUEUED

@@ -13,7 +13,7 @@ from jarvis.run import read_manifest
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.database import Visibility
 from jarvis.server.storage import analysis_rows, catalogue
-from jarvis.server.storage.analysis_rows import kept_for, kept_rows, record
+from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
 from jarvis.server.storage.catalogue import (
     Entry,
     UnknownAnalysisError,
@@ -22,7 +22,7 @@ from jarvis.server.storage.catalogue import (
     set_visibility,
 )
 from jarvis.server.storage.folders import folder_bytes
-from jarvis.server.storage.housekeeping import forget_gone
+from jarvis.server.storage.housekeeping import drop_missing
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import Submission, submit
 from jarvis.workspace import RunPaths, analyses_dir, pins_dir
@@ -94,11 +94,11 @@ def test_what_is_made_again_keeps_its_owner_and_pin_and_has_another_version(
 
 def test_who_makes_an_analysis_owns_it_and_nobody_takes_it_over(keep: Keep, engine: Engine) -> None:
     root = keep("mine")
-    with kept_for("ann"):
+    with stored_for("ann"):
         record(engine, root)
     assert the_entry().owner == "ann"
     for other in ("bob", None):
-        with kept_for(other):
+        with stored_for(other):
             record(engine, root)
         assert the_entry().owner == "ann"
 
@@ -144,7 +144,7 @@ def test_what_was_deleted_by_hand_is_gone_and_is_forgotten_later(
     (analyses_dir() / ".replaced").rename(analyses_dir() / ".replaced.new-1234")
     shutil.rmtree(analyses_dir() / ".gone")
     assert the_entry().id == "stays"
-    forget_gone(engine)
+    drop_missing(engine)
     keep("gone"), keep("replaced")
     owners = {entry.id: entry.owner for entry in read_catalogue().entries}
     assert owners == {"stays": None, "gone": None, "replaced": "ann"}
@@ -158,7 +158,7 @@ def test_a_disk_that_is_missing_makes_nothing_forgotten(keep: Keep, engine: Engi
         if is_there:
             analyses_dir().mkdir()
         assert read_catalogue().entries == ()
-        forget_gone(engine)
+        drop_missing(engine)
     analyses_dir().rmdir()
     analyses_dir().with_name("elsewhere").rename(analyses_dir())
     assert the_entry().owner == "ann"
@@ -211,10 +211,10 @@ def test_those_who_see_folders_first_at_the_same_time_agree(keep: Keep, engine: 
 
     def look(_: int) -> int:
         together.wait()
-        return len(kept_rows(engine))
+        return len(stored_rows(engine))
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(look, range(4))) == [9] * 4
     assert {entry.version for entry in read_catalogue().entries} == {
-        row.version for row in kept_rows(engine).values()
+        row.version for row in stored_rows(engine).values()
     }

@@ -21,7 +21,7 @@ from jarvis.run import read_manifest
 from jarvis.server.database import JobState
 from jarvis.server.ingest import fetch
 from jarvis.server.ingest.fetch import AddressError, FetchError, fetch_trace, over_http, over_sftp
-from jarvis.server.ingest.intake import IntakeError, KeptTrace
+from jarvis.server.ingest.intake import IntakeError, StoredTrace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import request_of
 from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch, Wishes
@@ -54,7 +54,7 @@ def allow(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
         monkeypatch.setenv(variable, ",".join(hosts))
 
 
-def fetched(address: str, folder: Path) -> tuple[KeptTrace, list[tuple[int, int | None]]]:
+def fetched(address: str, folder: Path) -> tuple[StoredTrace, list[tuple[int, int | None]]]:
     """What is kept, and the progress that was said."""
     said: list[tuple[int, int | None]] = []
     folder.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ def test_a_trace_is_fetched_and_kept_by_its_content(server: FileServer, tmp_path
     assert len(said) > 2
     assert server.asked[0][0] == "/runs/a.json?token=secret"
     again, _ = fetched(f"http://127.0.0.1:{server.port}/runs/a.json", tmp_path)
-    assert again == KeptTrace(kept.path, is_reused=True)
+    assert again == StoredTrace(kept.path, is_reused=True)
 
 
 def test_the_length_may_be_unknown(server: FileServer, tmp_path: Path) -> None:

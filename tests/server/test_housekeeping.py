@@ -17,7 +17,7 @@ from jarvis.server.storage.catalogue import (
     read_catalogue,
     set_owner,
 )
-from jarvis.server.storage.housekeeping import tidy
+from jarvis.server.storage.housekeeping import clean_up
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.storage.retention import Kind, Limits, plan, prune
 from jarvis.server.submission import Submission, submit
@@ -67,9 +67,9 @@ def test_what_was_kept_before_it_was_shared_is_shared_by_its_machine(
     machines.use("second")
     with pytest.raises(MissingArtifactError):
         analysis_root(kept)
-    tidy(database())
+    clean_up(database())
     machines.use("first")
-    tidy(database())
+    clean_up(database())
     machines.use("second")
     assert analysis_root(kept).is_dir()
     assert [entry.owner for entry in read_catalogue().entries] == ["ann"]
@@ -89,14 +89,14 @@ def test_a_folder_that_is_copied_in_is_shared_and_no_copy_of_what_was_removed(
     analyses_dir().mkdir(parents=True)
     (analyses_dir().parents[1] / "second" / "aside").rename(analyses_dir() / kept)
     assert [entry.id for entry in read_catalogue().entries] == [kept]
-    tidy(database())
+    clean_up(database())
     machines.use("first")
     assert analysis_root(kept).is_dir()
     machines.use("third")
     remove_analysis(kept)
     machines.use("first")
     assert read_catalogue().entries == (), "the copy here is no new analysis"
-    tidy(database())
+    clean_up(database())
     assert not (analyses_dir() / kept).exists()
     with pytest.raises(UnknownAnalysisError):
         analysis_root(kept)

@@ -9,12 +9,12 @@ import pytest
 from jarvis.server.ingest.intake import (
     ROOTS_VARIABLE,
     IntakeError,
-    keep_upload,
-    kept_upload,
+    adopt_upload,
     output_folder,
     sample_trace,
     server_trace,
     store_upload,
+    stored_upload_path,
     trace_roots,
 )
 
@@ -112,7 +112,7 @@ def test_the_same_bytes_under_another_name_take_no_room(root: Path, tmp_path: Pa
         written = tmp_path / "home" / "written"
         written.parent.mkdir(exist_ok=True)
         written.write_bytes(b"bytes")
-        kept.append(keep_upload(written, name, digest))
+        kept.append(adopt_upload(written, name, digest))
         assert not written.exists()
     assert [one.is_reused for one in kept] == [False, True, True]
     assert [one.path.name for one in kept] == ["one.json", "two.json", "two.json"]
@@ -120,12 +120,12 @@ def test_the_same_bytes_under_another_name_take_no_room(root: Path, tmp_path: Pa
 
 
 def test_a_kept_file_that_lost_bytes_is_replaced(root: Path, tmp_path: Path) -> None:
-    kept = kept_upload("one.json", "0" * 64)
+    kept = stored_upload_path("one.json", "0" * 64)
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"byt")
     written = tmp_path / "home" / "written"
     written.write_bytes(b"bytes")
-    assert not keep_upload(written, "one.json", "0" * 64).is_reused
+    assert not adopt_upload(written, "one.json", "0" * 64).is_reused
     assert kept.read_bytes() == b"bytes"
 
 

@@ -15,7 +15,7 @@ from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
 from jarvis.run import Run
-from jarvis.server.access.audit import Via
+from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.actions import Actor, ask_for_file
 from jarvis.server.database import JobState
@@ -33,8 +33,8 @@ from jarvis.server.jobs.kinds import (
     Replay,
     Reproject,
     Request,
+    job_file,
     load_requests,
-    made_file,
     request_of,
 )
 from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
@@ -67,7 +67,7 @@ def no_progress(_: Step) -> None:
 
 def content(request: Request) -> bytes:
     """The file that a request makes."""
-    file = made_file(request.run(no_progress, "a1b2").result)
+    file = job_file(request.run(no_progress, "a1b2").result)
     assert file is not None
     assert not list(file.parent.glob(".*"))
     return file.read_bytes()
@@ -219,7 +219,7 @@ def test_a_file_is_made_once_for_an_analysis_as_it_is(
     engine: Engine, analysis: str, trace_file: Path
 ) -> None:
     def made(request: FileRequest) -> Job:
-        job = ask_for_file(engine, Actor(LOCAL, Via.COMMAND), request)
+        job = ask_for_file(engine, Actor(LOCAL, Channel.COMMAND), request)
         work_off(engine)
         return queue.find(engine, job.id)
 
@@ -227,7 +227,7 @@ def test_a_file_is_made_once_for_an_analysis_as_it_is(
     assert first.state is JobState.DONE
     assert made(Export(analysis, "json")).id == first.id
     assert made(Export(analysis, WHOLE_RUN)).id != first.id
-    file = made_file(first.result)
+    file = job_file(first.result)
     assert file is not None
     file.unlink()
     second = made(Export(analysis, "json"))

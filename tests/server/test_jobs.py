@@ -164,10 +164,10 @@ def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine:
         claims.claim(engine, "dead")
     claims.beat(engine, "dead", 1, {})
     queue.cancel(engine, stopped.id)
-    assert claims.give_up_abandoned(engine) == []
+    assert claims.fail_stale_jobs(engine) == []
     assert claims.has_worker(engine)
-    grown_old(engine, claims.ABANDONED_S + 1)
-    given_up = {job.id: job for job in claims.give_up_abandoned(engine)}
+    grown_old(engine, claims.HEARTBEAT_TIMEOUT_S + 1)
+    given_up = {job.id: job for job in claims.fail_stale_jobs(engine)}
     assert given_up[lost.id].state is JobState.FAILED
     assert "worker" in (given_up[lost.id].error or "")
     assert (given_up[stopped.id].state, given_up[stopped.id].error) == (JobState.CANCELLED, None)
@@ -255,14 +255,14 @@ def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
         skewed = claims.claim(engine, "skewed")
         assert skewed is not None
         claims.beat(engine, "skewed", 1, {skewed.id: Headway()})
-    assert claims.give_up_abandoned(engine) == []
+    assert claims.fail_stale_jobs(engine) == []
     assert claims.has_worker(engine)
     queue.submit(engine, new_job("b.json"))
     right = claims.claim(engine, "right")
     assert right is not None
     with monkeypatch.context() as patch:
         patch.setattr(claims, "utc_now", lambda: datetime.now(UTC) + timedelta(seconds=skew_s))
-        assert claims.give_up_abandoned(engine) == []
+        assert claims.fail_stale_jobs(engine) == []
         assert claims.slots(engine) == 1
-    grown_old(engine, claims.ABANDONED_S + 1)
-    assert {job.id for job in claims.give_up_abandoned(engine)} == {skewed.id, right.id}
+    grown_old(engine, claims.HEARTBEAT_TIMEOUT_S + 1)
+    assert {job.id for job in claims.fail_stale_jobs(engine)} == {skewed.id, right.id}

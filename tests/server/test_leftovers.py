@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Headway, NewJob, Outcome
-from jarvis.server.jobs.workers.orphan_cleanup import clear_leftovers
+from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
 from jarvis.workspace import analyses_dir
 
 
@@ -31,7 +31,7 @@ def test_only_attempts_that_run_no_more_are_cleared_away(engine: Engine) -> None
         staged("c", "job-0123456789-1-"),
     )
     replaced = staged("d", f"job-{ended.id}-1-", "old")
-    clear_leftovers(engine)
+    kill_orphans(engine)
     assert all(folder.is_dir() for folder in kept)
     assert not any(folder.exists() for folder in gone)
     assert not replaced.exists()

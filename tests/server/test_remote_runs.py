@@ -19,7 +19,7 @@ from jarvis.server.database import JobState
 from jarvis.server.ingest.remote_errors import RemoteError
 from jarvis.server.ingest.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import Made, request_of
+from jarvis.server.jobs.kinds import JobOutput, request_of
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.storage.archive import save_archive, unpack_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
@@ -128,7 +128,7 @@ def asked(path: object, **more: Any) -> Remote:
     return Remote(RemoteRun("lab", str(path), **more))
 
 
-def done(request: Remote) -> Made:
+def done(request: Remote) -> JobOutput:
     return request.run(lambda _: None, "a1b2")
 
 

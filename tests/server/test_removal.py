@@ -20,11 +20,11 @@ from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from jarvis.server.storage import housekeeping
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
-from jarvis.server.storage.removal import KeptError, remove_analysis
+from jarvis.server.storage.removal import RemovalRefusedError, remove_analysis
 from jarvis.server.storage.retention import Kind, Limits, Plan, age_words, plan, prune
-from jarvis.server.submission import Kept, Submission, submit
+from jarvis.server.submission import StoredAnalysis, Submission, submit
 from jarvis.trace import sidecar
-from jarvis.workspace import analyses_dir, exports_dir, kept_traces_dir, uploads_dir
+from jarvis.workspace import analyses_dir, exports_dir, trace_cache_dir, uploads_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
 
@@ -104,7 +104,7 @@ def test_nothing_but_an_analysis_is_removed(by_name: dict[str, str], name: str) 
 def test_a_pinned_analysis_stays_until_it_is_let_go(by_name: dict[str, str]) -> None:
     assert pin(by_name["old"])
     assert not pin(by_name["old"])
-    with pytest.raises(KeptError, match="it is pinned"):
+    with pytest.raises(RemovalRefusedError, match="it is pinned"):
         remove_analysis(by_name["old"])
     assert is_pinned(by_name["old"])
     assert unpin(by_name["old"])
@@ -123,10 +123,10 @@ def test_an_analysis_that_a_job_works_with_stays_until_the_job_has_ended(
     by_name: dict[str, str], engine: Engine
 ) -> None:
     job = asked(engine, by_name["old"])
-    with pytest.raises(KeptError, match=job.id):
+    with pytest.raises(RemovalRefusedError, match=job.id):
         remove_analysis(by_name["old"])
     assert claims.claim(engine, "w") is not None
-    with pytest.raises(KeptError, match=job.id):
+    with pytest.raises(RemovalRefusedError, match=job.id):
         remove_analysis(by_name["old"])
     claims.finish(engine, "w", job.id, Headway(), Outcome(JobState.DONE))
     remove_analysis(by_name["old"])
@@ -224,10 +224,10 @@ def test_what_was_pinned_after_the_plan_stays(by_name: dict[str, str]) -> None:
 def test_copies_of_traces_go_when_their_file_is_gone(
     by_name: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar, "LEAST_EVENTS", 0)
+    monkeypatch.setattr(sidecar, "MIN_EVENTS", 0)
     upload = next(uploads_dir().glob("*/new.json"))
     read_trace(upload)
-    (copy,) = kept_traces_dir().iterdir()
+    (copy,) = trace_cache_dir().iterdir()
     assert leaving(plan(limits())) == set()
     upload.unlink()
     assert (Kind.COPY, copy.name) in leaving(plan(limits()))
@@ -279,12 +279,12 @@ def test_ended_jobs_go_with_what_they_exported_and_old_audit_lines_too(engine: E
     old, failed = ended(engine, "old", 91), ended(engine, "failed", 91, JobState.FAILED)
     young = ended(engine, "young", 89)
     running = queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {})).id
-    audit.record(engine, LOCAL, audit.Via.COMMAND, audit.Action.PIN, "mine")
+    audit.record(engine, LOCAL, audit.Channel.COMMAND, audit.Action.PIN, "mine")
     with engine.begin() as connection:
         then = datetime.now(UTC) - timedelta(days=91)
         connection.execute(update(AUDIT).values(moment=then))
         connection.execute(update(JOBS).where(JOBS.c.id == running).values(created=then))
-    audit.record(engine, LOCAL, audit.Via.COMMAND, audit.Action.UNPIN, "mine")
+    audit.record(engine, LOCAL, audit.Channel.COMMAND, audit.Action.UNPIN, "mine")
 
     planned = plan(limits())
     assert leaving(planned) == {(Kind.EXPORT, "old.xlsx"), (Kind.EXPORT, "failed.xlsx")}
@@ -305,10 +305,10 @@ def test_a_worker_tidies_up_a_part_each_time(
 ) -> None:
     monkeypatch.setattr(housekeeping, "JOBS_AT_ONCE", 2)
     ids = [ended(engine, f"job{days}", days) for days in (94, 93, 92)]
-    housekeeping.tidy(engine)
+    housekeeping.clean_up(engine)
     assert [job.id for job in queue.recent(engine)] == ids[2:]
     assert [path.name for path in exports_dir().iterdir()] == ids[2:]
-    housekeeping.tidy(engine)
+    housekeeping.clean_up(engine)
     assert queue.recent(engine) == []
 
 
@@ -340,4 +340,4 @@ def test_kept_again(by_name: dict[str, str]) -> None:
     remove_analysis(by_name["old"])
     upload = next(uploads_dir().glob("*/old.json"))
     kept = submit(Submission(upload, model_name="old"))
-    assert kept == Kept(by_name["old"], analyses_dir() / by_name["old"], False)
+    assert kept == StoredAnalysis(by_name["old"], analyses_dir() / by_name["old"], False)

@@ -9,7 +9,7 @@ from jarvis.pipeline import Step
 from jarvis.run import Run
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.storage.downloads import zipped
-from jarvis.server.submission import CopyError, Kept, Submission, submit
+from jarvis.server.submission import CopyError, StoredAnalysis, Submission, submit
 from tests.builders import trace
 
 
@@ -32,7 +32,9 @@ def test_an_analysis_is_kept_under_its_id_with_steps_as_they_run(trace_file: Pat
 def test_the_same_trace_and_options_are_analysed_once(trace_file: Path) -> None:
     first = submit(Submission(trace_file))
     steps: list[Step] = []
-    assert submit(Submission(trace_file), steps.append) == Kept(first.id, first.root, True)
+    assert submit(Submission(trace_file), steps.append) == StoredAnalysis(
+        first.id, first.root, True
+    )
     assert not steps
     assert not submit(Submission(trace_file), again=True).is_reused
 

@@ -10,7 +10,7 @@ from jarvis.run import Run
 from jarvis.server.database import JobState
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import Analyze, Export, made_file
+from jarvis.server.jobs.kinds import Analyze, Export, job_file
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.storage.removal import remove_analysis
@@ -48,7 +48,7 @@ def test_workers_elsewhere_do_the_jobs_of_this_machine(
         fetched = Run.load(analysis_root(done.analysis_id))
         assert fetched.manifest.trace.file_name == "tiny.json"
         export = queue.submit(engine, Export(done.analysis_id, "json").new_job())
-        file = made_file(is_done(engine, export.id).result)
+        file = job_file(is_done(engine, export.id).result)
     assert file is not None
     assert file.is_relative_to(home)
     assert done.analysis_id in file.read_text()

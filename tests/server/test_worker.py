@@ -18,7 +18,7 @@ from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.queue import NewJob, Outcome
 from jarvis.server.jobs.workers import worker_watch
-from jarvis.server.jobs.workers.job_child import LocalChild
+from jarvis.server.jobs.workers.job_child import LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import SWEEP_S
@@ -131,7 +131,7 @@ def test_a_job_that_takes_too_long_is_told_so(engine: Engine, trace_file: Path) 
 
 def test_an_unexpected_error_is_said_and_its_traceback_kept() -> None:
     code = "import sys; sys.stdin.readline(); raise ValueError('odd')"
-    child = LocalChild(8 << 30, (sys.executable, "-S", "-c", code))
+    child = LocalJobProcess(8 << 30, (sys.executable, "-S", "-c", code))
     child.assign(Assignment("a1b2", JobKind.INSPECT, {}, "job-a1b2-1-"))
 
     def outcome() -> Outcome | None:
@@ -154,7 +154,7 @@ def test_what_a_job_has_started_ends_with_it(tmp_path: Path) -> None:
         "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\n"
         "child.wait()"
     )
-    child = LocalChild(8 << 30, (sys.executable, "-c", code, str(file)))
+    child = LocalJobProcess(8 << 30, (sys.executable, "-c", code, str(file)))
     wait_for(lambda: file.exists() and file.read_text())
     child.end(Outcome(JobState.CANCELLED))
     wait_for(lambda: not is_alive(int(file.read_text())), CANCEL_S)
@@ -198,7 +198,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
 
 def test_the_death_of_a_worker_is_noticed_within_half_a_minute() -> None:
     slowest_start_s = worker_watch.FIRST_PAUSE_S + 5
-    assert claims.ABANDONED_S + SWEEP_S + slowest_start_s < 30
+    assert claims.HEARTBEAT_TIMEOUT_S + SWEEP_S + slowest_start_s < 30
 
 
 def test_a_running_job_is_cancelled_soon_and_others_go_on(engine: Engine, trace_file: Path) -> None:

@@ -18,7 +18,7 @@ from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.submission import Submission
 
 REAL, HELD_WORKER = "jarvis.cli worker", "tests.server.held_worker"
-ABANDONED_S = 1.0
+HEARTBEAT_TIMEOUT_S = 1.0
 """How long a worker of these tests may be silent."""
 
 SECONDS = 60

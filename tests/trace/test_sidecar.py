@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 from jarvis.trace import Trace, read_trace, sidecar
 from jarvis.trace.reader import RawTrace, read_raw
-from jarvis.workspace import kept_traces_dir
+from jarvis.workspace import trace_cache_dir
 from tests.builders import trace
 
 FRAMES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads", "python_functions")
@@ -21,8 +21,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own that keeps small traces too."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv(sidecar.CACHE_VARIABLE, raising=False)
-    monkeypatch.setattr(sidecar, "LEAST_EVENTS", 1)
-    return kept_traces_dir()
+    monkeypatch.setattr(sidecar, "MIN_EVENTS", 1)
+    return trace_cache_dir()
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_nothing_is_kept_where_nothing_may_be(
 def test_small_traces_are_not_kept(
     path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar, "LEAST_EVENTS", 100)
+    monkeypatch.setattr(sidecar, "MIN_EVENTS", 100)
     read_trace(path)
     assert not cache.exists()
 

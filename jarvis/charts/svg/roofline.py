@@ -8,7 +8,7 @@ from jarvis.charts.palette import STATE_SHAPES, STATES
 from jarvis.charts.rooflines import Axis, Ceiling, Placed, Plane, log_ticks
 from jarvis.charts.svg.marks import WIDTH, drawing, element, fill, label, titled
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """Operations drawn, those with most time first: a document should stay small."""
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 82, 20, 30, 48, 380
@@ -129,7 +129,7 @@ def _slope(placed: Placed) -> Iterator[str]:
 
 
 def _points(placed: Placed) -> Iterator[str]:
-    rows = placed.points.head(MOST_POINTS)
+    rows = placed.points.head(MAX_POINTS)
     longest = max(rows["kernel_time_us"], default=1.0) or 1.0
     for row in reversed(rows.to_dicts()):
         yield _point(row, placed.plane, sqrt(row["kernel_time_us"] / longest))

@@ -25,6 +25,6 @@ export default () => {
 _component = st.components.v2.component("jarvis_browser_history", js=_SCRIPT)
 
 
-def keep_one_entry_per_action() -> None:
+def install_history_patch() -> None:
     """Mend the history of this browser tab, once; draws nothing."""
     _component(key="_browser_history", height=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from jarvis.server.access.audit import Via
+from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, lacking
 from jarvis.server.access.roles import UnknownPersonError, group_names, has_groups, person_named
 from jarvis.server.access.userinfo import asked_of_provider
@@ -41,7 +41,7 @@ def missing_role(role: Role = Role.EDITOR) -> str | None:
 
 def actor() -> Actor:
     """The visitor, who does things by the page."""
-    return Actor(visitor(), Via.PAGE)
+    return Actor(visitor(), Channel.PAGE)
 
 
 def ask_for_job(request: Request, visibility: Visibility = Visibility.TEAM) -> Job:
@@ -49,12 +49,12 @@ def ask_for_job(request: Request, visibility: Visibility = Visibility.TEAM) -> J
     return submit_job(database(), actor(), request, visibility)
 
 
-def ask_for_made_file(request: FileRequest) -> Job:
+def request_job_file(request: FileRequest) -> Job:
     """The job that makes a file for the visitor, or has made it; raises as ``ask_for_file``."""
     return ask_for_file(database(), actor(), request)
 
 
-def seen_catalogue() -> Catalogue:
+def visible_catalogue() -> Catalogue:
     """The kept analyses that the visitor may see."""
     return read_catalogue().visible_to(visitor())
 

@@ -9,13 +9,13 @@ from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape, prose
 
 
-def say_refusal(error: JarvisError) -> None:
+def show_error(error: JarvisError) -> None:
     """While the page is drawn: why something was not done."""
     st.error(escape(str(error)), icon=":material/error:")
 
 
 @contextmanager
-def said_as_toast() -> Iterator[None]:
+def toast_errors() -> Iterator[None]:
     """In a callback, before the page is drawn anew: a refusal becomes a note in its corner."""
     try:
         yield

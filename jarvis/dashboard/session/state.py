@@ -16,8 +16,8 @@ from jarvis.errors import JarvisError
 from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
-from jarvis.server.actions import seen_root
-from jarvis.server.storage.artifacts import is_here
+from jarvis.server.actions import visible_run_dir
+from jarvis.server.storage.artifacts import is_local
 from jarvis.workspace import RunPaths
 
 CURRENT = "_analysis_id"
@@ -89,9 +89,9 @@ def kept(analysis_id: str) -> Opened:
 
     Raises as ``opened`` does.
     """
-    waiting = nullcontext() if is_here(analysis_id) else st.spinner("Fetching the analysis")
+    waiting = nullcontext() if is_local(analysis_id) else st.spinner("Fetching the analysis")
     with waiting:
-        root = seen_root(visitor(), analysis_id)
+        root = visible_run_dir(visitor(), analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
     return Opened(analysis_id, root, _load(str(root), stamp), stamp)
 

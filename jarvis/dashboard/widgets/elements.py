@@ -39,7 +39,7 @@ def figure(label: str, value: str, below: str | None = None, *, help_text: str) 
 _OPEN, _CLOSED = "true", "false"
 
 
-def lazy_fold(label: str, key: str, *, icon: str | None = None) -> ExpanderContainer:
+def lazy_expander(label: str, key: str, *, icon: str | None = None) -> ExpanderContainer:
     """A closed expander; ask its ``open`` before drawing in it.
 
     What is in a closed one costs a page as much as if it were seen. Whether it is open stands in

@@ -6,14 +6,14 @@ is not made again.
 
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import ask_for_made_file, missing_role, visitor
+from jarvis.dashboard.session.current_user import missing_role, request_job_file, visitor
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.errors import JarvisError
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server.database import JobState
 from jarvis.server.ingest.tickets import file_purpose, ticket_of
-from jarvis.server.jobs.kinds import FileRequest, OutdatedJobError, made_file, request_of
+from jarvis.server.jobs.kinds import FileRequest, OutdatedJobError, job_file, request_of
 from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import file_link
 
@@ -68,7 +68,7 @@ def offer_file(job: Job) -> None:
 
     The browser gets it block by block, so that the server holds none of it.
     """
-    file = made_file(job.result)
+    file = job_file(job.result)
     if file is None:
         return
     if not file.is_file():
@@ -84,6 +84,6 @@ def offer_file(job: Job) -> None:
 
 def _ask(page: str, request: FileRequest) -> None:
     try:
-        remember_job(page, ask_for_made_file(request).id)
+        remember_job(page, request_job_file(request).id)
     except JarvisError as error:
         st.session_state[_REFUSED] = str(error)

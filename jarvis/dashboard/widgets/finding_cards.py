@@ -7,7 +7,7 @@ import streamlit as st
 
 from jarvis.analyses.wording import counted
 from jarvis.dashboard.session import selection
-from jarvis.dashboard.widgets.elements import lazy_fold
+from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.findings import Finding, Impact, OpRef, Priority
 from jarvis.quantities import title_of
 from jarvis.reports.markup import code, escape, prose, shortened
@@ -65,7 +65,7 @@ def finding_cards(
         if number == 0:
             with st.expander(label, expanded=True):
                 _card(finding, gain, key, select)
-        elif (fold := lazy_fold(label, key)).open:
+        elif (fold := lazy_expander(label, key)).open:
             with fold:
                 _card(finding, gain, key, select)
 

@@ -8,7 +8,7 @@ from jarvis.findings import Tier
 from jarvis.reports.markup import escape
 
 
-def page_head(
+def page_header(
     title: str, icon: str, analysis: Opened, tier: Tier | None = None, *, has_health: bool = False
 ) -> None:
     """Title on the left; model if it has a name, GPU, trace and id on the right; warnings below.

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import streamlit as st
 
 from jarvis.dashboard.session.current_user import actor, visitor
-from jarvis.dashboard.session.errors import said_as_toast
+from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import byte_size
 from jarvis.server.access.rights import may_change
-from jarvis.server.actions import cancel_job, retry_job, seen_job
+from jarvis.server.actions import cancel_job, get_visible_job, retry_job
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import RETRYABLE, Job, UnknownJobError
@@ -44,7 +44,7 @@ def remembered_job(page: str) -> Job | None:
     if job_id is None:
         return None
     try:
-        job = seen_job(database(), visitor(), job_id)
+        job = get_visible_job(database(), visitor(), job_id)
     except UnknownJobError as error:
         notice(str(error))
         remember_job(page, None)
@@ -67,7 +67,7 @@ def follow(job: Job, ended: Callable[[Job], None]) -> None:
 
 @polled(POLL_S)
 def _live(job_id: str, ended: Callable[[Job], None]) -> None:
-    job = seen_job(database(), visitor(), job_id)
+    job = get_visible_job(database(), visitor(), job_id)
     if not job.is_active:
         st.rerun()
     draw(job, ended)
@@ -171,10 +171,10 @@ def _buttons(job: Job) -> None:
 
 
 def _cancel(job_id: str) -> None:
-    with said_as_toast():
+    with toast_errors():
         cancel_job(database(), actor(), job_id)
 
 
 def _retry(job_id: str) -> None:
-    with said_as_toast():
+    with toast_errors():
         retry_job(database(), actor(), job_id)

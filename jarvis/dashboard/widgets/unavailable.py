@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import streamlit as st
 
 from jarvis.dashboard.session import navigation
-from jarvis.perf_report.absent import not_told
+from jarvis.perf_report.absent import unavailable_reason
 from jarvis.run import Run
 
 
-def is_absent(run: Run, tables: Iterable[str]) -> bool:
+def is_unavailable(run: Run, tables: Iterable[str]) -> bool:
     """Whether a page has nothing to show without these tables; says so then."""
-    sentence = not_told(run.manifest.absent_tables, tables)
+    sentence = unavailable_reason(run.manifest.absent_tables, tables)
     if sentence is None:
         return False
     st.info(sentence, icon=":material/visibility_off:")

@@ -21,10 +21,10 @@ Levels = list[bytes]
 LIKENESS_LEVELS = 4
 """Levels of descendants that count where calls of one name are told apart."""
 
-MOST_WRAPPERS = 64
+MAX_WRAPPERS = 64
 """Single-child calls that are looked through."""
 
-MOST_COMPARISONS = 10_000
+MAX_COMPARISONS = 10_000
 """Pairs of calls that a pass weighs in one stretch; a larger stretch stays as it is."""
 
 
@@ -116,7 +116,7 @@ class _Stretch:
         spare = abs(len(xs) - len(ys))
         if spare == 0:
             return list(zip(xs, ys, strict=True))
-        if min(len(xs), len(ys)) * (spare + 1) > MOST_COMPARISONS:
+        if min(len(xs), len(ys)) * (spare + 1) > MAX_COMPARISONS:
             return run
         ours = [_levels(self.first, int(self.left[x])) for x in xs]
         theirs = [_levels(self.second, int(self.right[y])) for y in ys]
@@ -158,7 +158,7 @@ def _longest(
     xs: Sequence[int], ys: Sequence[int], meets: Callable[[int, int], Pair | None]
 ) -> Iterator[tuple[int, int, Pair]]:
     """As many matches ``(x, y, nodes)`` as can stand in order; none in too large a stretch."""
-    if len(xs) * len(ys) > MOST_COMPARISONS:
+    if len(xs) * len(ys) > MAX_COMPARISONS:
         return
     met = [[meets(x, y) for y in ys] for x in xs]
     most = [[0] * (len(ys) + 1) for _ in range(len(xs) + 1)]
@@ -220,7 +220,7 @@ def _levels(tree: PathTree, node: int) -> Levels:
 def _chain(tree: PathTree, node: int) -> dict[int, int]:
     """A call and those that it merely hands over to: nodes by name, launches left out."""
     chain: dict[int, int] = {}
-    for _ in range(MOST_WRAPPERS):
+    for _ in range(MAX_WRAPPERS):
         if tree.kind[node] >= LAUNCH:
             break
         chain.setdefault(int(tree.name[node]), node)

@@ -13,7 +13,7 @@ from jarvis.trace.jit import helper, kernel, types
 
 Int64s = NDArray[np.int64]
 
-MOST_DIFFERENCES = 1_000
+MAX_DIFFERENCES = 1_000
 """Insertions and deletions up to which a stretch is aligned exactly."""
 
 NONE = -1
@@ -85,7 +85,7 @@ def _align(a: Int64s, b: Int64s, partner: Int64s, most_differences: int) -> None
         start_a, start_b = end_a, end_b
 
 
-def align(a: Int64s, b: Int64s, most_differences: int = MOST_DIFFERENCES) -> list[tuple[int, int]]:
+def align(a: Int64s, b: Int64s, most_differences: int = MAX_DIFFERENCES) -> list[tuple[int, int]]:
     """Pairs of positions with equal items, ascending in both sequences, as many as possible."""
     partner = np.empty(a.size, np.int64)
     _align(a, b, partner, most_differences)

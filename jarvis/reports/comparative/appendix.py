@@ -7,7 +7,7 @@ from jarvis.comparison import Comparison, Role
 from jarvis.comparison.judgement import MUCH
 from jarvis.comparison.operations import SAME_WORK, SAME_WORKLOAD_PCT
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_report.absent import not_told
+from jarvis.perf_report.absent import unavailable_reason
 from jarvis.reports import appendix, sections
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.markup import Markdown, cell, table
@@ -111,7 +111,7 @@ def gaps(subject: Subject) -> Iterator[str]:
         name = role.value.capitalize()
         if manifest.platform_warning:
             yield f"{name}: {manifest.platform_warning}"
-        if absent := not_told(manifest.absent_tables, manifest.absent_tables):
+        if absent := unavailable_reason(manifest.absent_tables, manifest.absent_tables):
             yield f"{name}: {absent}"
     named = [subject.run(role).manifest.model_name for role in Role]
     if all(named) and named[0] != named[1]:

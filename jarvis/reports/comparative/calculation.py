@@ -109,7 +109,7 @@ def attainable(row: Row) -> str:
     return f"{calls} x {per_call} x {decimal(row['expected_ratio_most'])} = {total}"
 
 
-def worked(subject: Subject, row: Row) -> str:
+def calculation_text(subject: Subject, row: Row) -> str:
     """The whole of it in sentences, for an operation that is judged."""
     text = (
         f"Actual: {actual(row)}. Expected: {expected(subject, row)}. Actual / expected = "

@@ -14,10 +14,10 @@ from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.calculation import (
     actual,
     attainable,
+    calculation_text,
     expected,
     is_judged,
     off_by,
-    worked,
 )
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import gap, impact, is_unexpected
@@ -64,8 +64,8 @@ def rough_markdown(subject: Subject) -> str:
         outcomes=_outcomes(subject),
         tolerance=f"{compared.tolerance:g}",
         calculations=_calculations(subject),
-        worked=[
-            f"Pair {row['pair']}, {operation_text(row)}: {worked(subject, row)}"
+        calculation_text=[
+            f"Pair {row['pair']}, {operation_text(row)}: {calculation_text(subject, row)}"
             for row in subject.rows
             if is_unexpected(row)
         ],

@@ -9,7 +9,7 @@ from jarvis.comparison import Role
 from jarvis.findings import Finding
 from jarvis.messages import to_text
 from jarvis.reports import sections
-from jarvis.reports.comparative.calculation import KNOWN, worked
+from jarvis.reports.comparative.calculation import KNOWN, calculation_text
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import change_pct, delta, is_unexpected, verdict
 from jarvis.reports.markup import Markdown, anchor, cell, prose, table
@@ -78,7 +78,7 @@ def _operation(subject: Subject, row: Row, heading: str) -> Section:
         heading=heading,
         table=table(COLUMNS, _metrics(subject, row)),
         explanation=row["explanation"],
-        analysis=worked(subject, row) if is_odd else None,
+        analysis=calculation_text(subject, row) if is_odd else None,
         kernels=_kernels(subject, row) if is_odd or findings else None,
         findings=findings,
         called_from=_called_from(subject, row) if findings else None,

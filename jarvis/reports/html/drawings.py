@@ -10,7 +10,7 @@ from jarvis.charts import state
 from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.charts.rooflines import over_intensity, over_size, suits_intensity
 from jarvis.charts.svg import category_bars, roofline, stacked_bar, waterfall_bars
-from jarvis.charts.svg.roofline import MOST_POINTS
+from jarvis.charts.svg.roofline import MAX_POINTS
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.reports.details import Details
 from jarvis.reports.figures import (
@@ -112,9 +112,7 @@ def category_roofline(run: Run, key: str) -> Drawing | None:
         f"{BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline"
     )
     hidden = (
-        f" The {MOST_POINTS} with most time are drawn."
-        if placed.points.height > MOST_POINTS
-        else ""
+        f" The {MAX_POINTS} with most time are drawn." if placed.points.height > MAX_POINTS else ""
     )
     note = (
         "Solid: what the GPU can do. Dashed: "

@@ -16,7 +16,7 @@ LOGIN_MARK = "login"
 """The detail that tells one login from the next; it says nothing to people."""
 
 
-class Via(StrEnum):
+class Channel(StrEnum):
     """The way in."""
 
     PAGE = "page"
@@ -56,19 +56,19 @@ class AuditEntry:
     id: int
     moment: datetime
     person: str | None
-    via: Via
+    via: Channel
     action: Action
     subject: str
     detail: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AuditFilter:
     """Which lines of the log are looked for; None and "" let all through."""
 
     person: str | None = None
     action: Action | None = None
-    via: Via | None = None
+    via: Channel | None = None
     subject: str = ""
     since: datetime | None = None
     until: datetime | None = None
@@ -92,7 +92,7 @@ class Wanted:
 
 
 def record(
-    engine: Engine, person: Person, via: Via, action: Action, subject: str, **detail: Any
+    engine: Engine, person: Person, via: Channel, action: Action, subject: str, **detail: Any
 ) -> None:
     """Write down what somebody did; ``subject`` is an id or a name, ``detail`` JSON."""
     row = {
@@ -108,12 +108,12 @@ def record(
 
 
 def recent(
-    engine: Engine, wanted: Wanted | None = None, *, limit: int = 100, offset: int = 0
+    engine: Engine, wanted: AuditFilter | None = None, *, limit: int = 100, offset: int = 0
 ) -> list[AuditEntry]:
     """The newest lines first."""
     asked = (
         select(AUDIT)
-        .where((wanted or Wanted()).condition())
+        .where((wanted or AuditFilter()).condition())
         .order_by(AUDIT.c.moment.desc(), AUDIT.c.id.desc())
         .limit(limit)
         .offset(offset)
@@ -123,14 +123,14 @@ def recent(
         rows = connection.execute(asked).mappings().all()
     made = [{name: row[name] for name in names} for row in rows]
     return [
-        AuditEntry(**{**values, "via": Via(values["via"]), "action": Action(values["action"])})
+        AuditEntry(**{**values, "via": Channel(values["via"]), "action": Action(values["action"])})
         for values in made
     ]
 
 
-def count(engine: Engine, wanted: Wanted | None = None) -> int:
+def count(engine: Engine, wanted: AuditFilter | None = None) -> int:
     """How many lines ``recent`` has to give."""
-    asked = select(func.count()).select_from(AUDIT).where((wanted or Wanted()).condition())
+    asked = select(func.count()).select_from(AUDIT).where((wanted or AuditFilter()).condition())
     with reading(engine) as connection:
         return connection.execute(asked).scalar_one()
 

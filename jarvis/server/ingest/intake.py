@@ -123,7 +123,7 @@ def _listed_roots() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTrace:
+class StoredTrace:
     """A trace that was taken in; ``is_reused`` where the same bytes were here before."""
 
     path: Path
@@ -139,29 +139,29 @@ def upload_name(name: str) -> str:
     return safe_name(name[-_KEPT_LETTERS:])
 
 
-def kept_upload(name: str, sha256: str) -> Path:
+def stored_upload_path(name: str, sha256: str) -> Path:
     """Where an upload with this content is kept under this name, whether or not it is there."""
     return uploads_dir() / sha256[:_DIGEST_LETTERS] / name
 
 
-def keep_upload(written: Path, name: str, sha256: str) -> KeptTrace:
+def adopt_upload(written: Path, name: str, sha256: str) -> StoredTrace:
     """Move a file, whole and on the disk of the home, to where uploads are kept.
 
     ``sha256`` is that of its bytes, ``name`` one of ``upload_name``. The same bytes are stored
     once: under another name they get a second name only.
     """
-    target = kept_upload(name, sha256)
+    target = stored_upload_path(name, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     os.utime(target.parent)  # young again, so that it is not pruned before it is used
     size = written.stat().st_size
     whole = (path for path in target.parent.iterdir() if path.is_file())
     same = next((path for path in whole if path.stat().st_size == size), None)
     if same is None:
-        return KeptTrace(written.replace(target), is_reused=False)
+        return StoredTrace(written.replace(target), is_reused=False)
     with suppress(FileExistsError):
         os.link(same, target)
     written.unlink()
-    return KeptTrace(target, is_reused=True)
+    return StoredTrace(target, is_reused=True)
 
 
 def store_upload(name: str, content: BinaryIO) -> Path:
@@ -179,7 +179,7 @@ def store_upload(name: str, content: BinaryIO) -> Path:
             while chunk := content.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 file.write(chunk)
-        return keep_upload(written, kept_name, digest.hexdigest()).path
+        return adopt_upload(written, kept_name, digest.hexdigest()).path
 
 
 def sample_trace() -> Path:

@@ -112,7 +112,7 @@ def check_asked(asked: RemoteRun) -> None:
         raise RemoteError("Give names without line breaks and control characters.")
 
 
-def run_there(asked: RemoteRun, out: Path, progress: Progress) -> None:
+def run_remote(asked: RemoteRun, out: Path, progress: Progress) -> None:
     """Analyse a trace on another machine, and write the archive of the analysis to ``out``.
 
     Raises RemoteError, with what to do, where the machine cannot be reached, has no Jarvis that

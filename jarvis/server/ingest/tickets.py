@@ -25,7 +25,7 @@ UPLOAD = "upload"
 """The purpose of a ticket that uploads."""
 
 _SECRET_BYTES = 32
-LONGEST_TICKET = 2000
+MAX_TICKET_LENGTH = 2000
 
 
 class TicketError(JarvisError):
@@ -59,7 +59,7 @@ def ticket_holder(text: str, purpose: str, grace_s: float = 0) -> Person:
     """Who a ticket was made for; TicketError where it is too old, for something else, or none of
     this server's. It counts for ``grace_s`` longer where that is given."""
     content, _, signature = text.partition(".")
-    if len(text) > LONGEST_TICKET or not text.isascii():
+    if len(text) > MAX_TICKET_LENGTH or not text.isascii():
         raise TicketError
     if not hmac.compare_digest(signature, _signature(content)):
         raise TicketError

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Self
 
 from jarvis.errors import JarvisError
 from jarvis.reports.quantities import byte_size
-from jarvis.server.ingest.intake import IntakeError, keep_upload
+from jarvis.server.ingest.intake import IntakeError, adopt_upload
 from jarvis.server.ingest.uploads import (
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     BusyUploadError,
     NoSpaceError,
     Upload,
@@ -69,7 +69,7 @@ class Checksum:
             raise IntakeError(f"A checksum is one of {', '.join(CHECKSUMS)}. Choose one of them.")
 
 
-class Arrival:
+class UploadWriter:
     """Bytes that arrive at the end of an upload, from one sender at a time; others can go on when
     its block is left."""
 
@@ -147,12 +147,12 @@ class Arrival:
         self._digest = None
         sha256 = digest.hexdigest()
         note_content(upload.id, sha256)  # before the move: one who is killed between finds it
-        kept = keep_upload(written, upload.name, sha256)
+        kept = adopt_upload(written, upload.name, sha256)
         note_content(upload.id, sha256, is_reused=kept.is_reused)
         publish_file(kept.path)
 
 
-def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None) -> Arrival:
+def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None) -> UploadWriter:
     """Go on with an upload where it is, in a block.
 
     Raises UnknownUploadError, OffsetError, and BusyUploadError while another one sends.
@@ -161,7 +161,7 @@ def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None
     if upload.trace is not None:
         if offset_bytes != upload.size_bytes:
             raise OffsetError(offset_bytes, upload.size_bytes)
-        return Arrival(upload, os.open(os.devnull, os.O_WRONLY), checksum)
+        return UploadWriter(upload, os.open(os.devnull, os.O_WRONLY), checksum)
     file = os.open(data_file(upload_id), os.O_WRONLY | os.O_APPEND)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,7 +176,7 @@ def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None
     except BaseException:
         os.close(file)
         raise
-    return Arrival(upload, file, checksum)
+    return UploadWriter(upload, file, checksum)
 
 
 _digests: "OrderedDict[str, tuple[int, _Hash]]" = OrderedDict()
@@ -197,7 +197,7 @@ def _digest_at(upload_id: str, offset_bytes: int) -> "_Hash | None":
 def _remember_digest(upload_id: str, offset_bytes: int, digest: "_Hash") -> None:
     with _digests_lock:
         _digests[upload_id] = offset_bytes, digest
-        while len(_digests) > MOST_AT_ONCE:
+        while len(_digests) > MAX_AT_ONCE:
             _digests.popitem(last=False)
 
 

@@ -21,17 +21,17 @@ from pydantic import BaseModel, ValidationError
 
 from jarvis.errors import JarvisError
 from jarvis.reports.quantities import byte_size
-from jarvis.server.ingest.intake import IntakeError, kept_upload, upload_name
+from jarvis.server.ingest.intake import IntakeError, stored_upload_path, upload_name
 from jarvis.server.settings import settings
-from jarvis.workspace import arriving_dir
+from jarvis.workspace import partial_uploads_dir
 
 EXPIRES_AFTER = timedelta(days=1)
 """An upload that gets no byte for so long is removed."""
 
-MOST_AT_ONCE = 1000
+MAX_AT_ONCE = 1000
 """Uploads that are not whole; more are refused."""
 
-MOST_OF_ONE = 100
+MAX_OF_ONE = 100
 """Of these, those of one person who is logged in, so that nobody takes the places of the others."""
 
 FREE_BYTES = 256 << 20
@@ -131,7 +131,7 @@ def create(name: str, size_bytes: int, owner: str | None) -> Upload:
         raise IntakeError(f"{kept_name} is empty. Choose another file.")
     if size_bytes > most_bytes():
         raise TooLargeUploadError(size_bytes)
-    arriving_dir().mkdir(parents=True, exist_ok=True)
+    partial_uploads_dir().mkdir(parents=True, exist_ok=True)
     try:
         _check_room(kept_name, size_bytes, owner)
     except (TooManyUploadsError, NoSpaceError):
@@ -149,7 +149,7 @@ def find(upload_id: str) -> Upload:
     """An upload; UnknownUploadError where there is none, or no more."""
     folder = _folder(upload_id)
     record = _read(folder)
-    trace = kept_upload(record.name, record.sha256) if record.sha256 else None
+    trace = stored_upload_path(record.name, record.sha256) if record.sha256 else None
     is_whole = trace is not None and trace.is_file()
     try:
         stat = (folder / (_RECORD if is_whole else _DATA)).stat()
@@ -186,7 +186,7 @@ def remove(upload_id: str) -> None:
 def sweep() -> None:
     """Remove the uploads that got no byte for too long."""
     before = time.time() - EXPIRES_AFTER.total_seconds()
-    root = arriving_dir()
+    root = partial_uploads_dir()
     for folder in root.iterdir() if root.is_dir() else ():
         try:
             changed = max(path.stat().st_mtime for path in (folder, *folder.glob("*")))
@@ -210,7 +210,7 @@ def note_content(upload_id: str, sha256: str, *, is_reused: bool = False) -> Non
 def _folder(upload_id: str) -> Path:
     if not _ID.fullmatch(upload_id):
         raise UnknownUploadError
-    return arriving_dir() / upload_id
+    return partial_uploads_dir() / upload_id
 
 
 def _read(folder: Path) -> _Record:
@@ -230,15 +230,15 @@ def _write(folder: Path, record: _Record) -> None:
 def _check_room(name: str, size_bytes: int, owner: str | None) -> None:
     """Raise TooManyUploadsError or NoSpaceError where there is no room for another upload."""
     awaited = _awaited_bytes()
-    if owner is not None and len(awaited[_mark(owner)]) >= MOST_OF_ONE:
+    if owner is not None and len(awaited[_mark(owner)]) >= MAX_OF_ONE:
         raise TooManyUploadsError(
-            f"{MOST_OF_ONE} of your uploads are under way, and more are not taken. Finish them, "
+            f"{MAX_OF_ONE} of your uploads are under way, and more are not taken. Finish them, "
             "remove some, or wait until they are removed, a day after their last byte."
         )
-    if sum(map(len, awaited.values())) >= MOST_AT_ONCE:
+    if sum(map(len, awaited.values())) >= MAX_AT_ONCE:
         raise TooManyUploadsError("Too many uploads are under way on this server. Try again later.")
     reserved = sum(map(sum, awaited.values()))
-    free = shutil.disk_usage(arriving_dir()).free - reserved - FREE_BYTES
+    free = shutil.disk_usage(partial_uploads_dir()).free - reserved - FREE_BYTES
     if size_bytes > free:
         raise NoSpaceError(
             f"The server's disk has room for {byte_size(max(free, 0))} more, and "
@@ -252,7 +252,7 @@ def _awaited_bytes() -> dict[str, list[int]]:
     No file is read for that, and one that is whole has none that grows.
     """
     awaited = defaultdict(list)
-    with os.scandir(arriving_dir()) as folders:
+    with os.scandir(partial_uploads_dir()) as folders:
         for folder in folders:
             named = _ID.fullmatch(folder.name)
             if named is not None and named["size"] is not None:

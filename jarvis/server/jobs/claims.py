@@ -34,9 +34,9 @@ from jarvis.server.database import (
     writing,
 )
 from jarvis.server.jobs.rows import Headway, Job, Outcome, of_row
-from jarvis.server.jobs.table import ANEW, is_waiting, job_in, one, update_of, utc_now
+from jarvis.server.jobs.table import QUEUED_DEFAULTS, is_waiting, job_in, one, update_of, utc_now
 
-ABANDONED_S = 20
+HEARTBEAT_TIMEOUT_S = 20
 """A running job whose worker has been silent for so long is given up. Longer than a database may be
 locked, and short enough that with the time to notice it stays below half a minute."""
 
@@ -150,11 +150,11 @@ def leave(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:
     """A worker goes in order: what it has not finished waits for the next one."""
     with writing(engine) as connection:
         for job_id in unfinished:
-            connection.execute(_mine(job_id, worker).values(ANEW))
+            connection.execute(_mine(job_id, worker).values(QUEUED_DEFAULTS))
         connection.execute(delete(WORKERS).where(WORKERS.c.id == worker))
 
 
-def give_up_abandoned(engine: Engine) -> list[Job]:
+def fail_stale_jobs(engine: Engine) -> list[Job]:
     """End the running jobs whose worker has gone without a word; those jobs."""
     with reading(engine) as connection:
         before = silent_since(connection)
@@ -189,7 +189,7 @@ def silent_since(connection: Connection) -> datetime:
 
     Heartbeats are by the database's clock, so that the clocks of workers need not agree.
     """
-    return database_now(connection) - timedelta(seconds=ABANDONED_S)
+    return database_now(connection) - timedelta(seconds=HEARTBEAT_TIMEOUT_S)
 
 
 def has_worker(engine: Engine) -> bool:

@@ -24,7 +24,7 @@ from jarvis.server.database import (
 )
 from jarvis.server.jobs.rows import FinishedStep, Headway, Job, NewJob, Outcome, of_row
 from jarvis.server.jobs.table import (
-    ANEW,
+    QUEUED_DEFAULTS,
     UnknownJobError,
     is_waiting,
     job_in,
@@ -84,7 +84,7 @@ def submit(
         "role": role,
         "attempts": 0,
         "created": utc_now(),
-        **ANEW,
+        **QUEUED_DEFAULTS,
     }
     while True:
         try:
@@ -190,7 +190,7 @@ def retry(engine: Engine, job_id: str) -> Job:
     """Queue a failed or cancelled job again, or give the one that does the same meanwhile."""
     try:
         with writing(engine) as connection:
-            connection.execute(update_of(job_id, *RETRYABLE).values(ANEW))
+            connection.execute(update_of(job_id, *RETRYABLE).values(QUEUED_DEFAULTS))
             return job_in(connection, job_id)
     except IntegrityError:
         fingerprint = select(JOBS.c.fingerprint).where(JOBS.c.id == job_id).scalar_subquery()

@@ -31,7 +31,7 @@ from jarvis.server.database import (
 )
 from jarvis.server.jobs.rows import Headway, Job, of_row
 
-ANEW: dict[str, Any] = {
+QUEUED_DEFAULTS: dict[str, Any] = {
     "state": JobState.QUEUED,
     **Headway().values(),
     "error": None,

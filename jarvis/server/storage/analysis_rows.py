@@ -30,7 +30,7 @@ from jarvis.server.database import (
     writing,
 )
 from jarvis.server.settings import settings
-from jarvis.server.storage.artifact_copies import version_here
+from jarvis.server.storage.artifact_copies import local_version
 from jarvis.server.storage.folders import folder_bytes
 from jarvis.workspace import RunPaths, analyses_dir, pins_dir
 
@@ -41,7 +41,7 @@ _MACHINE_LETTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class StorageContext:
     """Whom an analysis will belong to, who is to see it, and where it was made if not here.
 
     ``made_on`` and ``loaded_by`` are as in ``AnalysisRow``.
@@ -64,8 +64,8 @@ class Keeper:
         }
 
 
-_ANYBODY = Keeper()
-_keeper: ContextVar[Keeper] = ContextVar("keeper", default=_ANYBODY)
+_ANYBODY = StorageContext()
+_keeper: ContextVar[StorageContext] = ContextVar("keeper", default=_ANYBODY)
 
 
 class PrivateAnalysisError(JarvisError):
@@ -129,14 +129,14 @@ def is_analysis_id(text: str) -> bool:
 
 
 @contextmanager
-def kept_for(
+def stored_for(
     owner: str | None, visibility: Visibility = Visibility.TEAM, role: Role = Role.EDITOR
 ) -> Iterator[None]:
     """Analyses that are kept in this block belong to ``owner``, where they are new.
 
     Those that are kept already change as far as ``role`` allows ``owner``.
     """
-    token = _keeper.set(Keeper(owner, visibility, role=role))
+    token = _keeper.set(StorageContext(owner, visibility, role=role))
     try:
         yield
     finally:
@@ -177,7 +177,7 @@ def loaded_from_file() -> Iterator[None]:
 @contextmanager
 def derived_from(ids: Iterable[str | None]) -> Iterator[None]:
     """Analyses that are kept in this block have the origin of the first of ``ids`` from outside."""
-    rows = kept_rows(database()) if (named := [name for name in ids if name]) else {}
+    rows = stored_rows(database()) if (named := [name for name in ids if name]) else {}
     found = (rows[name] for name in named if name in rows and rows[name].is_from_outside)
     source = next(found, None)
     keeper = _keeper.get()
@@ -251,7 +251,7 @@ def record(engine: Engine, root: Path, version: str | None = None) -> str | None
         return replaced
 
 
-def kept_rows(engine: Engine) -> dict[str, AnalysisRow]:
+def stored_rows(engine: Engine) -> dict[str, AnalysisRow]:
     """What is kept now, by id; folders that have no row, or have changed, have theirs afterwards.
 
     Rows without a folder are left out and stay: an analysis that is being replaced has none for a
@@ -278,7 +278,7 @@ def kept_rows(engine: Engine) -> dict[str, AnalysisRow]:
 
 def is_copy(analysis_id: str) -> bool:
     """Whether the folder here was fetched from, or put into, the artifact root."""
-    return version_here(f"{analyses_dir().name}/{analysis_id}") is not None
+    return local_version(f"{analyses_dir().name}/{analysis_id}") is not None
 
 
 def version_of(engine: Engine, analysis_id: str) -> str | None:

@@ -25,12 +25,12 @@ from jarvis.server.database import database
 from jarvis.server.storage.analysis_rows import (
     check_joinable,
     is_analysis_id,
-    kept_rows,
     loaded_from_file,
     reserved,
+    stored_rows,
 )
-from jarvis.server.storage.artifacts import is_shared, keep_analysis
-from jarvis.server.storage.catalogue import is_kept
+from jarvis.server.storage.artifacts import is_shared, store_analysis
+from jarvis.server.storage.catalogue import is_stored
 from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pinned
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
@@ -136,8 +136,8 @@ def load_archive(path: Path) -> Loaded:
     """
     with _opened(path) as (archive, contents):
         root = analyses_dir() / contents.analysis_id
-        check_joinable(kept_rows(database()).get(root.name))
-        is_reused = is_kept(contents.analysis_id) if is_shared() else root.exists()
+        check_joinable(stored_rows(database()).get(root.name))
+        is_reused = is_stored(contents.analysis_id) if is_shared() else root.exists()
 
         def make(place: Path) -> None:
             with staged_folder(place, lambda: _check_free(path, place)) as folder:
@@ -148,7 +148,7 @@ def load_archive(path: Path) -> Loaded:
             _check_same(path, contents, root)
         else:
             with loaded_from_file(), reserved(database(), contents.analysis_id):
-                keep_analysis(contents.analysis_id, make)
+                store_analysis(contents.analysis_id, make)
     return Loaded(contents.analysis_id, root, is_reused, contents.is_pinned)
 
 

@@ -34,7 +34,7 @@ class Copy:
     used: float
 
 
-def version_here(key: str) -> str | None:
+def local_version(key: str) -> str | None:
     """The version of the copy; None where there is none."""
     try:
         version, stamp, _ = json.loads(_note(key).read_bytes())
@@ -60,7 +60,7 @@ def use(key: str) -> None:
 
 def drop(key: str) -> None:
     """Remove a copy; nothing happens where there is none, or it is one no more."""
-    if version_here(key) is not None:
+    if local_version(key) is not None:
         with suppress(FileNotFoundError):
             remove_folder(place_of(key))
         with suppress(OSError):  # it holds other files

@@ -67,7 +67,7 @@ def check() -> None:
         root.check()
 
 
-def keep_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
+def store_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
     """Keep the analysis that ``make`` writes into a folder; gives its place in the home.
 
     It comes on the list with the version that others will find. Where the root cannot be written
@@ -97,7 +97,7 @@ def keep_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
     return place
 
 
-def analysis_here(analysis_id: str, version: str) -> Path:
+def local_analysis(analysis_id: str, version: str) -> Path:
     """The folder of an analysis, fetched where this machine has none of this version.
 
     One that was kept before there was a root is put there.
@@ -106,20 +106,20 @@ def analysis_here(analysis_id: str, version: str) -> Path:
     place = place_of(key)
     if root is None:
         return place
-    if copies.version_here(key) == version:
+    if copies.local_version(key) == version:
         copies.use(key)
         return place
     with copies.only_one(key):
-        if copies.version_here(key) != version:
+        if copies.local_version(key) != version:
             _fetch_analysis(root, analysis_id, version)
             copies.note(key, version)
     _make_room()
     return place
 
 
-def is_here(analysis_id: str) -> bool:
+def is_local(analysis_id: str) -> bool:
     """Whether this machine has some version of an analysis, so that it can be opened at once."""
-    return not is_shared() or copies.version_here(_analysis(analysis_id)) is not None
+    return not is_shared() or copies.local_version(_analysis(analysis_id)) is not None
 
 
 def remove_analysis(analysis_id: str) -> None:
@@ -139,7 +139,7 @@ def publish_file(path: Path) -> bool:
     key, root = key_of(path), shared_root()
     if root is None or key is None:
         return False
-    if copies.version_here(key) is not None:
+    if copies.local_version(key) is not None:
         copies.use(key)
         return True
     with copies.only_one(key):
@@ -153,7 +153,7 @@ def publish_file(path: Path) -> bool:
     return True
 
 
-def file_here(path: Path, on_bytes: OnBytes | None = None) -> Path:
+def local_file(path: Path, on_bytes: OnBytes | None = None) -> Path:
     """An upload or an export, fetched where this machine does not have it.
 
     Raises MissingArtifactError where the root has none either; other files are left to the caller.
@@ -172,9 +172,9 @@ def file_here(path: Path, on_bytes: OnBytes | None = None) -> Path:
 
 
 def find_file(path: Path) -> Path:
-    """As ``file_here``; what is nowhere is left to the caller."""
+    """As ``local_file``; what is nowhere is left to the caller."""
     with suppress(MissingArtifactError):
-        file_here(path)
+        local_file(path)
     return path
 
 
@@ -191,7 +191,7 @@ def remove_files(folders: Collection[Path]) -> None:
         copies.drop(key)
 
 
-def tidy(versions: Mapping[str, str]) -> None:
+def clean_up(versions: Mapping[str, str]) -> None:
     """Remove what no row names: ``versions`` are those of the analyses that are kept, by id.
 
     Copies here of what was removed elsewhere go at once; in the root what was half written, or
@@ -252,7 +252,7 @@ def _is_unlisted(artifact: Artifact, listed: Collection[str]) -> bool:
 
 
 def _was_shared(analysis_id: str) -> bool:
-    return copies.version_here(_analysis(analysis_id)) is not None
+    return copies.local_version(_analysis(analysis_id)) is not None
 
 
 def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | None) -> None:

@@ -15,12 +15,12 @@ from jarvis.server.storage.analysis_rows import (
     AnalysisRow,
     change,
     is_analysis_id,
-    kept_rows,
     manifests,
+    stored_rows,
     version_of,
 )
 from jarvis.server.storage.artifact_root import MissingArtifactError
-from jarvis.server.storage.artifacts import analysis_here, is_shared
+from jarvis.server.storage.artifacts import is_shared, local_analysis
 from jarvis.workspace import RunPaths, analyses_dir
 
 
@@ -106,7 +106,7 @@ def name_of(manifest: Manifest) -> str:
 def read_catalogue() -> Catalogue:
     """List what is kept now; what cannot be read does not hide the others."""
     engine = database()
-    rows = kept_rows(engine)
+    rows = stored_rows(engine)
     parsed = _parsed(engine, rows.values())
     entries = [
         Entry(
@@ -128,9 +128,9 @@ def read_catalogue() -> Catalogue:
     return Catalogue(tuple(entries), tuple(sorted(rows.keys() - {entry.id for entry in entries})))
 
 
-def kept_row(analysis_id: str) -> AnalysisRow:
+def stored_row(analysis_id: str) -> AnalysisRow:
     """The row of a kept analysis, readable or not; UnknownAnalysisError where there is none."""
-    row = kept_rows(database()).get(analysis_id)
+    row = stored_rows(database()).get(analysis_id)
     if row is None:
         raise UnknownAnalysisError(analysis_id)
     return row
@@ -138,7 +138,7 @@ def kept_row(analysis_id: str) -> AnalysisRow:
 
 def seen_row(person: Person, analysis_id: str) -> AnalysisRow:
     """Return the row of an analysis; raise UnknownAnalysisError where the person sees none."""
-    row = kept_row(analysis_id)
+    row = stored_row(analysis_id)
     if not may_see(person, row):
         raise UnknownAnalysisError(analysis_id)
     return row
@@ -157,12 +157,12 @@ def strictest(asked: Visibility, named: Iterable[AnalysisRow]) -> Visibility:
 
 def set_visibility(analysis_id: str, visibility: Visibility) -> None:
     """Say who sees an analysis; UnknownAnalysisError where there is none."""
-    change(database(), kept_row(analysis_id).id, visibility=visibility)
+    change(database(), stored_row(analysis_id).id, visibility=visibility)
 
 
 def set_owner(analysis_id: str, owner: str | None) -> None:
     """Give an analysis to somebody; UnknownAnalysisError where there is none."""
-    change(database(), kept_row(analysis_id).id, owner=owner)
+    change(database(), stored_row(analysis_id).id, owner=owner)
 
 
 _PARSED: dict[tuple[str, str], Manifest | None] = {}
@@ -189,7 +189,7 @@ def _manifest(analysis_id: str, text: str) -> Manifest | None:
         return None
 
 
-def is_kept(analysis_id: str) -> bool:
+def is_stored(analysis_id: str) -> bool:
     """Whether an analysis is kept; then it is in the home now, wherever it was made."""
     with suppress(UnknownAnalysisError, MissingArtifactError):
         return analysis_root(analysis_id).is_dir()
@@ -217,7 +217,7 @@ def _fetched(analysis_id: str) -> Path:
     tried = None
     while (version := version_of(database(), analysis_id)) is not None:
         try:
-            return analysis_here(analysis_id, version)
+            return local_analysis(analysis_id, version)
         except MissingArtifactError:
             if version == tried:
                 raise

@@ -10,7 +10,7 @@ from jarvis.server.database import HARDWARE_OWNERS, database, reading, writing
 from jarvis.server.storage.shared_hardware import share, unshare
 from jarvis.workspace import custom_hardware_dir, safe_name
 
-LONGEST_NAME = 60
+MAX_NAME_LENGTH = 60
 
 
 def hardware_owners() -> dict[str, str]:
@@ -20,17 +20,17 @@ def hardware_owners() -> dict[str, str]:
         return {row.file: row.owner for row in rows}
 
 
-def keep_hardware(spec: HardwareSpec, owner: str | None = None) -> Path:
+def store_hardware(spec: HardwareSpec, owner: str | None = None) -> Path:
     """Keep a description; from now on it can be chosen like those of the app.
 
     Raises HardwareError where its name is taken or cannot stand in a menu, ArtifactError where
     other machines cannot be told.
     """
     for name in (spec.name, spec.preset):
-        if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
+        if len(name) > MAX_NAME_LENGTH or not name.isprintable() or name != name.strip():
             raise HardwareError(
-                f"{name[:LONGEST_NAME]!r} cannot be the name of a GPU or preset: take up to "
-                f"{LONGEST_NAME} visible characters, without spaces around them."
+                f"{name[:MAX_NAME_LENGTH]!r} cannot be the name of a GPU or preset: take up to "
+                f"{MAX_NAME_LENGTH} visible characters, without spaces around them."
             )
     hardware = load_hardware()
     if spec.name in hardware.names() and spec.preset in hardware.presets(spec.name):

@@ -14,10 +14,10 @@ from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
 from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOBS, reading, writing
 from jarvis.server.ingest import uploads
-from jarvis.server.jobs.workers.orphan_cleanup import clear_leftovers
+from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
-from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, kept_rows
+from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, stored_rows
 from jarvis.server.storage.folders import remove_folder
 from jarvis.workspace import analyses_dir, exports_dir
 
@@ -72,7 +72,7 @@ def remove_files(folders: Collection[Path]) -> None:
             remove_folder(folder)
 
 
-def forget_gone(engine: Engine) -> None:
+def drop_missing(engine: Engine) -> None:
     """Forget the analyses whose folders were deleted by hand.
 
     Not where all of them are gone: rather a disk is missing. Nor what has no manifest yet: somebody
@@ -87,23 +87,23 @@ def forget_gone(engine: Engine) -> None:
         forget(engine, gone)
 
 
-def share_what_is_only_here(engine: Engine) -> None:
+def publish_local_analyses(engine: Engine) -> None:
     """Put analyses into the artifact root that were kept before there was one, or copied in."""
-    rows = kept_rows(engine)
+    rows = stored_rows(engine)
     for name in folders_here().keys() & rows.keys():
         if not is_copy(name):
-            artifacts.analysis_here(name, rows[name].version)
+            artifacts.local_analysis(name, rows[name].version)
 
 
-def tidy(engine: Engine) -> None:
+def clean_up(engine: Engine) -> None:
     """What a worker does every hour; several may do so at once."""
     uploads.sweep()
-    clear_leftovers(engine)
+    kill_orphans(engine)
     forget_expired(engine, JOBS_AT_ONCE)
-    forget_gone(engine)
+    drop_missing(engine)
     if artifacts.is_shared():
-        share_what_is_only_here(engine)
-        artifacts.tidy({row.id: row.version for row in all_rows(engine).values()})
+        publish_local_analyses(engine)
+        artifacts.clean_up({row.id: row.version for row in all_rows(engine).values()})
 
 
 def _before() -> datetime:

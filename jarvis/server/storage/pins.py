@@ -4,18 +4,18 @@ A pin is no part of the analysis, so that it stays when the analysis is made aga
 """
 
 from jarvis.server.database import database
-from jarvis.server.storage.analysis_rows import change, kept_rows
-from jarvis.server.storage.catalogue import kept_row
+from jarvis.server.storage.analysis_rows import change, stored_rows
+from jarvis.server.storage.catalogue import stored_row
 
 
 def pinned() -> frozenset[str]:
     """The ids that are pinned."""
-    return frozenset(row.id for row in kept_rows(database()).values() if row.is_pinned)
+    return frozenset(row.id for row in stored_rows(database()).values() if row.is_pinned)
 
 
 def is_pinned(analysis_id: str) -> bool:
     """Whether a kept analysis is pinned; UnknownAnalysisError where there is none."""
-    return kept_row(analysis_id).is_pinned
+    return stored_row(analysis_id).is_pinned
 
 
 def pin(analysis_id: str) -> bool:
@@ -29,7 +29,7 @@ def unpin(analysis_id: str) -> bool:
 
 
 def _set(analysis_id: str, wanted: bool) -> bool:
-    was = kept_row(analysis_id).is_pinned
+    was = stored_row(analysis_id).is_pinned
     if was != wanted:
         change(database(), analysis_id, is_pinned=wanted)
     return was != wanted

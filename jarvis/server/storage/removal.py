@@ -10,12 +10,12 @@ from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.storage.analysis_rows import AnalysisRow, forget
 from jarvis.server.storage.artifacts import remove_analysis as remove_shared
-from jarvis.server.storage.catalogue import kept_row, read_catalogue
+from jarvis.server.storage.catalogue import read_catalogue, stored_row
 from jarvis.server.storage.folders import remove_folder
 from jarvis.workspace import analyses_dir
 
 
-class KeptError(JarvisError):
+class RemovalRefusedError(JarvisError):
     """An analysis that is to stay."""
 
     def __init__(self, analysis_id: str, reason: str, remedy: str) -> None:
@@ -40,12 +40,14 @@ def check_removable(analysis_id: str) -> AnalysisRow:
     Raises UnknownAnalysisError where there is none, KeptError where it is pinned or a job that
     waits or runs works with it.
     """
-    row = kept_row(analysis_id)
+    row = stored_row(analysis_id)
     if row.is_pinned:
         unpin = f"`jarvis pin --off {analysis_id}`"
-        raise KeptError(analysis_id, "it is pinned", f"Let go of the pin first ({unpin}).")
+        raise RemovalRefusedError(
+            analysis_id, "it is pinned", f"Let go of the pin first ({unpin})."
+        )
     if (job := named_by_jobs().get(analysis_id)) is not None:
-        raise KeptError(
+        raise RemovalRefusedError(
             analysis_id, f"the job {job} works with it", "Wait for its end, or cancel it."
         )
     return row

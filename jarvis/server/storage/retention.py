@@ -20,9 +20,9 @@ from jarvis.server.storage.catalogue import read_catalogue
 from jarvis.server.storage.folders import folder_bytes, remove_folder
 from jarvis.server.storage.housekeeping import (
     Expired,
+    drop_missing,
     expired,
     forget_expired,
-    forget_gone,
     remove_files,
 )
 from jarvis.server.storage.pins import pinned
@@ -34,7 +34,7 @@ from jarvis.wording import counted
 from jarvis.workspace import (
     analyses_dir,
     exports_dir,
-    kept_traces_dir,
+    trace_cache_dir,
     uploads_dir,
 )
 
@@ -147,7 +147,7 @@ def prune(planned: Plan) -> list[Leaving]:
             with suppress(FileNotFoundError):
                 remove_folder(one.stored.path)
     forget_expired(database())
-    forget_gone(database())
+    drop_missing(database())
     return gone
 
 
@@ -178,7 +178,7 @@ class _Planning:
             elif one.kind is Kind.COPY and is_outdated(one.path):
                 self._drop(one, "its trace is gone or has changed")
             elif one.kind is Kind.EXPORT and one.path.name in self.plan.expired.jobs:
-                self._drop(one, f"its job ended more than {keep_words()} ago")
+                self._drop(one, f"its job ended more than {retention_text()} ago")
             elif one.kind is Kind.EXPORT and self._is_orphan(one):
                 self._drop(one, "no job is known that made it")
         self._drop_unneeded_uploads()
@@ -244,7 +244,7 @@ def _addresses(one: Stored) -> set[str]:
     return {name for file in files for name in (str(file), str(file.resolve()), address(file))}
 
 
-def keep_words() -> str:
+def retention_text() -> str:
     """How long ended jobs stay."""
     return age_words(settings().keep_jobs_days * DAY_S)
 
@@ -257,11 +257,11 @@ def _stored(now: float) -> Iterator[Stored]:
             yield from _one(Kind.UPLOAD, _names_in(folder), folder, folder, now, folder.name)
     for kind, parent in ((Kind.UPLOAD, uploads_dir()), (Kind.EXPORT, exports_dir())):
         yield from _elsewhere(kind, parent, now)
-    for folder in _visible(kept_traces_dir()):
+    for folder in _visible(trace_cache_dir()):
         yield from _one(Kind.COPY, folder.name, folder, folder, now)
     for folder in _visible(exports_dir()):
         yield from _one(Kind.EXPORT, _names_in(folder), folder, folder, now)
-    for parent in (analyses_dir(), uploads_dir(), kept_traces_dir()):
+    for parent in (analyses_dir(), uploads_dir(), trace_cache_dir()):
         yield from _leftovers(parent, now)
 
 

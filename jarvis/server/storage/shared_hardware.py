@@ -34,13 +34,13 @@ def follow() -> None:
         key = _key(path)
         if key in there:
             continue
-        if copies.version_here(key) is None:
+        if copies.local_version(key) is None:
             share(path)
         else:  # it was removed elsewhere
             copies.drop(key)
     for key, written in there.items():
         with copies.only_one(key):
-            if copies.version_here(key) != written:
+            if copies.local_version(key) != written:
                 half = place_of(key).with_suffix(".new")
                 root.get(key, half)
                 half.replace(place_of(key))

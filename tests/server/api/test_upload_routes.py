@@ -12,7 +12,7 @@ from jarvis.server.access.rights import Person, Role
 from jarvis.server.database import database
 from jarvis.server.ingest import tickets, uploads
 from jarvis.server.ingest import upload_writer as arrivals
-from jarvis.server.ingest.intake import KeptTrace
+from jarvis.server.ingest.intake import StoredTrace
 from tests.server.api.conftest import PIECE, TUS, bearer, beginning, uploaded
 
 BYTES = b'{"traceEvents": []}'
@@ -76,7 +76,7 @@ def test_what_arrives_damaged_is_sent_again(client: TestClient) -> None:
 def test_a_killed_server_keeps_what_was_whole_at_the_next_touch(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object) -> KeptTrace:
+    def killed(*_: object) -> StoredTrace:
         raise OSError(28, "No space left on device")
 
     place = begin(client)

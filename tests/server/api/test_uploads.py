@@ -35,7 +35,7 @@ from jarvis.server.ingest.uploads import (
     remove,
     sweep,
 )
-from jarvis.workspace import arriving_dir
+from jarvis.workspace import partial_uploads_dir
 
 SENDERS, TURNS = 8, 15
 BYTES = b'{"traceEvents": []}'
@@ -162,7 +162,7 @@ def test_what_cannot_be_taken_is_refused_at_once(monkeypatch: pytest.MonkeyPatch
         create("a.json", 0, None)
     with pytest.raises(IntakeError, match="no trace"):
         create("a.exe", 1, None)
-    assert not arriving_dir().exists() or not list(arriving_dir().iterdir())
+    assert not partial_uploads_dir().exists() or not list(partial_uploads_dir().iterdir())
 
 
 def test_a_disk_without_room_is_said_before_a_byte_is_sent(
@@ -195,7 +195,7 @@ def test_a_disk_that_gets_full_keeps_the_part(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(uploads, "MAX_AT_ONCE", 2)
     first = create("a.json", 5, None)
     create("b.json", 5, None)
     with pytest.raises(TooManyUploadsError, match="Too many"):
@@ -207,7 +207,7 @@ def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_gets_no_byte_for_a_day_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     old, young = create("a.json", 5, None), create("b.json", 5, None)
     long_ago = time.time() - uploads.EXPIRES_AFTER.total_seconds() - 5
-    folder = arriving_dir() / old.id
+    folder = partial_uploads_dir() / old.id
     for path in (*folder.iterdir(), folder):
         os.utime(path, (long_ago, long_ago))
     sweep()
@@ -236,13 +236,13 @@ def test_a_removed_upload_leaves_nothing_but_what_is_kept() -> None:
     begun = create("a.json", len(BYTES), None)
     whole = send(begun.id, 0, BYTES)
     remove(begun.id)
-    assert not list(arriving_dir().iterdir())
+    assert not list(partial_uploads_dir().iterdir())
     assert whole.trace is not None
     assert whole.trace.is_file()
 
 
 def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(uploads, "MAX_OF_ONE", 2)
     first = create("a.json", 5, "ada")
     create("b.json", 5, "ada")
     with pytest.raises(TooManyUploadsError, match="2 of your uploads"):
@@ -255,10 +255,10 @@ def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.M
 
 
 def test_old_ones_make_room_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(uploads, "MAX_OF_ONE", 1)
     old = create("a.json", 5, "ada")
     long_ago = time.time() - uploads.EXPIRES_AFTER.total_seconds() - 5
-    folder = arriving_dir() / old.id
+    folder = partial_uploads_dir() / old.id
     for path in (*folder.iterdir(), folder):
         os.utime(path, (long_ago, long_ago))
     create("b.json", 5, "ada")
@@ -300,6 +300,6 @@ def test_an_upload_is_found_by_its_owner_alone() -> None:
 def test_an_upload_of_the_release_before_goes_on() -> None:
     begun = create("a.json", len(BYTES), None)
     old = begun.id.partition("-")[0]
-    (arriving_dir() / begun.id).rename(arriving_dir() / old)
+    (partial_uploads_dir() / begun.id).rename(partial_uploads_dir() / old)
     create("b.json", 5, None)
     assert send(old, 0, BYTES).sha256 == hashlib.sha256(BYTES).hexdigest()

@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 from jarvis.server.database import DatabaseError, JobKind, JobState
 from jarvis.server.http.web import health, readiness, routes
 from jarvis.server.http.web.job_metrics import queue_figures
-from jarvis.server.http.web.timed_probe import FRESH_S, Patience
+from jarvis.server.http.web.timed_probe import FRESH_S, TimedProbe
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from tests.server.web.awaiting import awaited
@@ -25,13 +25,13 @@ from tests.services.serving import Serving
 
 @pytest.fixture
 def client(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    fresh = {name: Patience(ask, health.ANSWER_S) for name, ask in health.NEEDS.items()}
+    fresh = {name: TimedProbe(ask, health.ANSWER_S) for name, ask in health.NEEDS.items()}
     monkeypatch.setattr(health, "_asked", fresh)
     return TestClient(Starlette(routes=routes()))
 
 
 def _lacks(monkeypatch: pytest.MonkeyPatch, need: str, ask: Callable[[], str]) -> None:
-    monkeypatch.setitem(health._asked, need, Patience(ask, 0.2))
+    monkeypatch.setitem(health._asked, need, TimedProbe(ask, 0.2))
 
 
 def test_a_server_at_work_is_ready(served: Serving) -> None:
@@ -106,7 +106,7 @@ def test_an_answer_serves_all_who_ask_at_once() -> None:
         return 7
 
     async def many() -> list[int]:
-        patience = Patience(ask, 1)
+        patience = TimedProbe(ask, 1)
         return [*(await asyncio.gather(*(patience.answer() for _ in range(20))))]
 
     assert awaited(many()) == [7] * 20

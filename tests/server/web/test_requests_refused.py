@@ -8,7 +8,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from jarvis.server.http.web.bodies import MOST_BYTES
+from jarvis.server.http.web.bodies import MAX_BYTES
 from tests.services.serving import Serving
 
 OURS = ("127.0.0.1", "LOCALHOST:80", "localhost.", "[::1]:8501", "jarvis.example.org")
@@ -91,7 +91,7 @@ def test_our_public_name_is_not_another_page(served: Serving, origin: str) -> No
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served: Serving) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
     connection.putrequest("POST", "/overview")
-    connection.putheader("Content-Length", str(MOST_BYTES + 1))
+    connection.putheader("Content-Length", str(MAX_BYTES + 1))
     connection.endheaders()
     answer = connection.getresponse()
     assert answer.status == 413

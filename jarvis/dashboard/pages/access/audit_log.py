@@ -10,7 +10,7 @@ from jarvis.dashboard.widgets.controls import keyed_choice, text_input
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import moment_column
 from jarvis.reports.quantities import MISSING, count
-from jarvis.server.access.audit import LOGIN_MARK, Action, AuditEntry, Via, Wanted
+from jarvis.server.access.audit import LOGIN_MARK, Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import Role, may
 from jarvis.server.actions import count_audit, read_audit
 from jarvis.server.database import database
@@ -52,7 +52,7 @@ def render() -> None:
     _table(read_audit(engine, person, wanted, limit=PAGE_ROWS, offset=offset))
 
 
-def _filters() -> tuple[Wanted, str]:
+def _filters() -> tuple[AuditFilter, str]:
     """What to look for, and what tells it apart from another."""
     who = text_input("access_person", "Person", "part of a name", "Lines of this person only.")
     action = keyed_choice(
@@ -65,7 +65,7 @@ def _filters() -> tuple[Wanted, str]:
     via = keyed_choice(
         "access_via",
         "By",
-        {_ALL: "All ways", **{str(each): str(each) for each in Via}},
+        {_ALL: "All ways", **{str(each): str(each) for each in Channel}},
         _ALL,
         "Through the pages, the API or the command line.",
     )
@@ -74,10 +74,10 @@ def _filters() -> tuple[Wanted, str]:
     )
     labels = {key: label for key, (label, _) in _DAYS.items()}
     days = _DAYS[keyed_choice("access_days", "When", labels, _ALL, "Lines since then only.")][1]
-    wanted = Wanted(
+    wanted = AuditFilter(
         person=who or None,
         action=None if action == _ALL else Action(action),
-        via=None if via == _ALL else Via(via),
+        via=None if via == _ALL else Channel(via),
         subject=subject,
         since=None if days is None else datetime.now(UTC) - timedelta(days=days),
     )

@@ -6,14 +6,14 @@ import polars as pl
 import streamlit as st
 
 from jarvis.dashboard.session.current_user import actor, visitor
-from jarvis.dashboard.session.errors import said_as_toast
+from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.table import moment_column
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
 from jarvis.server.access.rights import Person, Role, may
 from jarvis.server.access.tokens import DEFAULT_DAYS, MAX_LABEL_LENGTH, PREFIX, Token, TokenState
-from jarvis.server.actions import create_token, revoke_token, seen_tokens
+from jarvis.server.actions import create_token, list_visible_tokens, revoke_token
 from jarvis.server.database import database
 from jarvis.server.settings import settings
 
@@ -98,7 +98,7 @@ def _create() -> None:
     days = _DAYS[st.session_state[_EXPIRY]]
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     role, label = Role(st.session_state[_ROLE]), st.session_state[_LABEL]
-    with said_as_toast():
+    with toast_errors():
         st.session_state[_NEW] = create_token(database(), actor(), role, label, expires)
         st.session_state[_LABEL] = ""
 
@@ -119,7 +119,7 @@ def _forget_new() -> None:
 
 
 def _list(person: Person) -> None:
-    tokens = seen_tokens(database(), person)
+    tokens = list_visible_tokens(database(), person)
     has_choice = may(person, Role.ADMIN) and settings().access != "off"
     whose = _MINE
     if has_choice:
@@ -148,7 +148,7 @@ def _list(person: Person) -> None:
 
 
 def _revoke(token_id: str) -> None:
-    with said_as_toast():
+    with toast_errors():
         revoke_token(database(), actor(), token_id)
 
 
@@ -166,7 +166,7 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
             "label": config.TextColumn("Used by", help="What it was made for"),
             "role": config.TextColumn("Role", width=70, help="The most that it may do"),
             "owner": config.TextColumn("Owner", help="In whose name it acts"),
-            "created": moment_column("Made", "When it was made"),
+            "created": moment_column("JobOutput", "When it was made"),
             "expires": moment_column("Ends", "From when on it is refused"),
             "last_used": moment_column("Last used", "Empty where it never was; to the minute"),
             "id": config.TextColumn(

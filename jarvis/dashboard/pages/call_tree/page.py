@@ -17,7 +17,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
 from jarvis.dashboard.widgets.elements import figure
-from jarvis.dashboard.widgets.unavailable import is_absent
+from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
 from jarvis.perf_report.gpu_call_tree import NodeKind
 from jarvis.perf_report.gpu_call_tree_views import View
@@ -40,7 +40,7 @@ _BACKWARD = "Backward operator"
 
 def render(now: Opened) -> None:
     """Draw the page for the open run."""
-    if is_absent(now.run, ("call_tree",)):
+    if is_unavailable(now.run, ("call_tree",)):
         return
     offered = views(now.run)
     if not offered:

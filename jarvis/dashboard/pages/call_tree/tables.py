@@ -12,7 +12,7 @@ from jarvis.dashboard.pages.call_tree import choice
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.impact import share_pct
 from jarvis.perf_report.gpu_call_tree import NodeKind
-from jarvis.perf_report.gpu_call_tree_views import LEAST_SHARE, View
+from jarvis.perf_report.gpu_call_tree_views import MIN_SHARE, View
 from jarvis.reports.markup import code
 from jarvis.reports.quantities import count, percent
 from jarvis.run import Run
@@ -103,7 +103,7 @@ def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> N
         if found.is_empty():
             st.caption(
                 "No call has this name. Calls below "
-                f"{100 / LEAST_SHARE:g} % of all GPU time are not listed."
+                f"{100 / MIN_SHARE:g} % of all GPU time are not listed."
                 if searched
                 else "It launches nothing further: this is where the time is spent."
             )

@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis.analyses.base import Analysis
 from jarvis.charts import peak_words
-from jarvis.dashboard.widgets.elements import lazy_fold
+from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.hardware import HardwareSpec
 from jarvis.reports.markup import code, escape
 from jarvis.reports.quantities import count, percent, tb_per_s, tflops_per_s
@@ -21,7 +21,7 @@ efficiency is then not available.
 
 def method_note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
     """A folded note with the formulas, the peaks in use and their sources."""
-    fold = lazy_fold(
+    fold = lazy_expander(
         "How these numbers are made", f"{analysis.key}_method", icon=":material/function:"
     )
     if fold.open:

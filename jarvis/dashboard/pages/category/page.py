@@ -13,7 +13,7 @@ from jarvis.dashboard.session.state import Opened, call_path_of, opened, rows_of
 from jarvis.dashboard.widgets.controls import Controls, category_controls
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.dashboard.widgets.finding_cards import finding_cards
-from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
 from jarvis.dashboard.widgets.projection import judged, operation_columns, reprojected, saved_ms
 from jarvis.findings import AnalysisResult, Status
@@ -25,7 +25,7 @@ from jarvis.reports.quantities import count, milliseconds, percent
 def render(analysis: Analysis) -> None:
     """Draw the page of ``analysis`` for the open run."""
     now = opened()
-    page_head(analysis.title, analysis.icon, now)
+    page_header(analysis.title, analysis.icon, now)
     result = now.run.results.get(analysis.key)
     if result is None:
         st.info("This analysis is newer than the run: analyse the trace again to see it.")

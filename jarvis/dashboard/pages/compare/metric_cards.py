@@ -3,7 +3,7 @@
 import polars as pl
 import streamlit as st
 
-from jarvis.analyses.wording import SMALLEST_MS, counted
+from jarvis.analyses.wording import MIN_MS, counted
 from jarvis.comparison import SLOWER, Comparison, MatchedBy, Role
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.widgets.elements import figure
@@ -11,7 +11,7 @@ from jarvis.impact import share_pct
 from jarvis.reports.markup import escape, prose
 from jarvis.reports.quantities import MISSING, count, decimal, milliseconds, percent
 
-LEAST_SAME_PCT = 50.0
+MIN_SAME_PCT = 50.0
 """Where less of the target's time is in the same calls, the traces may not record the same work."""
 
 _PARTS = {
@@ -61,7 +61,7 @@ def warnings(sides: Sides, found: Comparison) -> None:
             icon=":material/warning:",
         )
     share = same_calls_pct(found)
-    if _operations_ms(found) and share < LEAST_SAME_PCT:
+    if _operations_ms(found) and share < MIN_SAME_PCT:
         st.warning(
             f"Only {percent(share)} of the time of the target's operations is in calls that the "
             "reference makes with the same arguments: the traces may record different models, "
@@ -103,7 +103,7 @@ def _ratio_card(row: dict[str, float] | None, label: str, meaning: str) -> None:
 
 def _both(target_ms: float, reference_ms: float) -> str:
     """Both times in the unit of the longer one: ``33.1 vs 34.9 ms``."""
-    unit, scale = ("ms", 1) if max(target_ms, reference_ms) >= SMALLEST_MS else ("µs", 1000)
+    unit, scale = ("ms", 1) if max(target_ms, reference_ms) >= MIN_MS else ("µs", 1000)
     return f"{decimal(target_ms * scale)} vs {decimal(reference_ms * scale)} {unit}"
 
 

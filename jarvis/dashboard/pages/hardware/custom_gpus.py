@@ -4,12 +4,12 @@ import streamlit as st
 
 from jarvis.charts import peak_words
 from jarvis.dashboard.session.current_user import actor, missing_role, visitor
-from jarvis.dashboard.session.errors import say_refusal
+from jarvis.dashboard.session.errors import show_error
 from jarvis.errors import HardwareError, JarvisError
 from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import decimal, tb_per_s, tflops_per_s
-from jarvis.server.actions import keep_hardware, not_yours, remove_hardware
+from jarvis.server.actions import not_yours, remove_hardware, store_hardware
 from jarvis.server.storage.custom_hardware import hardware_owners
 
 _GPU = "hardware_gpu"
@@ -149,7 +149,7 @@ def _keep_form() -> None:
 def _keep(spec: HardwareSpec) -> None:
     """Keep a description and show its figures; a refusal becomes a sentence."""
     try:
-        keep_hardware(actor(), spec)
+        store_hardware(actor(), spec)
     except JarvisError as error:
         st.session_state[_OUTCOME] = (False, escape(str(error)))
         return
@@ -188,7 +188,7 @@ def _upload() -> None:
     try:
         spec = HardwareSpec.parse_arch_json(file.getvalue(), file.name)
     except HardwareError as error:
-        say_refusal(error)
+        show_error(error)
         return
     st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}")
     st.button("Keep this GPU", icon=":material/save:", on_click=_keep, args=(spec,))

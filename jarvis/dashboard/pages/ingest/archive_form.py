@@ -4,7 +4,7 @@ import streamlit as st
 
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import ask_for_job, missing_role
-from jarvis.dashboard.session.errors import said_as_toast
+from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.dashboard.widgets.upload import uploaded_file
 from jarvis.reports.markup import escape
@@ -48,7 +48,7 @@ def load_form() -> None:
 
 def _load(upload: Upload) -> None:
     assert upload.trace is not None
-    with said_as_toast():
+    with toast_errors():
         remember_job(_PAGE, ask_for_job(Load(upload.trace)).id)
 
 

@@ -24,9 +24,9 @@ from jarvis.dashboard.session.current_user import (
     VISIBILITY_LABELS,
     ask_for_job,
     missing_role,
-    seen_catalogue,
+    visible_catalogue,
 )
-from jarvis.dashboard.session.errors import say_refusal
+from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.table import moment_column
@@ -116,7 +116,7 @@ def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
         trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE))
         info = None if trace is None else trace_info(trace)
     except JarvisError as error:
-        say_refusal(error)
+        show_error(error)
         return None, None
     if info is None:
         return None, None
@@ -162,11 +162,11 @@ def _chosen_reference() -> _Reference:
         try:
             trace = choose_trace("ingest_reference", sources)
         except JarvisError as error:
-            say_refusal(error)
+            show_error(error)
             return _Reference()
         if chosen_source("ingest_reference") != KEPT:
             return _Reference(trace=trace)
-        entries = seen_catalogue().entries
+        entries = visible_catalogue().entries
         if not entries:
             st.caption("No analysis is kept yet.")
             return _Reference()
@@ -186,14 +186,14 @@ def _ask(
         submission = replace(submission, reference=reference.analysis_id)
         _queue(Analyze(submission, reference.trace), visibility)
     except JarvisError as error:
-        say_refusal(error)
+        show_error(error)
 
 
 def _ask_remote(remote: RemoteRun, visibility: Visibility) -> None:
     try:
         _queue(Remote(remote), visibility)
     except JarvisError as error:
-        say_refusal(error)
+        show_error(error)
 
 
 def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:
@@ -249,7 +249,7 @@ def _request(job: Job) -> Request | None:
 
 def recent_analyses() -> None:
     """What is kept on this server, with links."""
-    catalogue = seen_catalogue()
+    catalogue = visible_catalogue()
     st.subheader("Analyses on this server")
     if not catalogue.entries:
         st.caption("None yet: the sample above shows what Jarvis does within seconds.")

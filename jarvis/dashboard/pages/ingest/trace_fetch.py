@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from jarvis.dashboard.session.current_user import ask_for_job
-from jarvis.dashboard.session.errors import say_refusal
+from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.session.links import note_control
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.errors import JarvisError
@@ -55,7 +55,7 @@ def _fetch(prefix: str, address: str) -> None:
         remember_job(_job_of(prefix), ask_for_job(Fetch(address), Visibility.PRIVATE).id)
     except JarvisError as error:
         remember_job(_job_of(prefix), None)
-        say_refusal(error)
+        show_error(error)
 
 
 def _kept(job: Job) -> Path:

@@ -6,7 +6,7 @@ import streamlit as st
 from pydantic import ValidationError
 
 from jarvis.dashboard.session.current_user import ask_for_job
-from jarvis.dashboard.session.errors import said_as_toast
+from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.job_view import POLL_S
 from jarvis.reports.markup import escape
@@ -55,7 +55,7 @@ def _reading(request: Inspect) -> Job:
 
 
 def _read_again(request: Inspect) -> None:
-    with said_as_toast():
+    with toast_errors():
         ask_for_job(request)
 
 

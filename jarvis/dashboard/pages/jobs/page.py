@@ -19,7 +19,7 @@ from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import moment_column
 from jarvis.reports.markup import escape
 from jarvis.reports.quantities import MISSING
-from jarvis.server.actions import seen_job
+from jarvis.server.actions import get_visible_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs import queue as job_queue
@@ -140,7 +140,7 @@ def _list_and_job(wanted: _Wanted, number: int) -> None:
         if listed:
             st.caption("Select a row to see its steps and log, to cancel or to retry it.")
         return
-    job = seen_job(engine, visitor(), chosen)
+    job = get_visible_job(engine, visitor(), chosen)
     with st.container(border=True):
         st.markdown(f"**{escape(job.title)}** · {_MARKS[job.state]}")
         st.caption(_about(job))
@@ -163,7 +163,7 @@ def _settle_chosen() -> None:
     if job_id is None:
         return
     try:
-        seen_job(database(), visitor(), job_id)
+        get_visible_job(database(), visitor(), job_id)
     except UnknownJobError as error:
         notice(str(error))
         _choose(None)

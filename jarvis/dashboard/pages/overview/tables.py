@@ -8,7 +8,7 @@ from jarvis.analyses.wording import counted
 from jarvis.comparison import SLOWER
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.current_user import seen_catalogue
+from jarvis.dashboard.session.current_user import visible_catalogue
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.reports.markup import escape
@@ -61,7 +61,7 @@ def against_reference(now: Opened) -> None:
     columns = charts.columns_of(TABLES[_OPERATIONS])
     small_table(rows, columns, "Operations of both traces", _COMPARED)
     reference = now.run.manifest.reference
-    if reference in {entry.id for entry in seen_catalogue().entries}:
+    if reference in {entry.id for entry in visible_catalogue().entries}:
         navigation.link(
             navigation.COMPARE,
             "Compare both analyses",

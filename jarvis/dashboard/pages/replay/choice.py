@@ -9,7 +9,7 @@ import streamlit as st
 from jarvis.charts import Columns
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.widgets.table import configured
-from jarvis.replay import Offer
+from jarvis.replay import ReplayCandidate
 from jarvis.reports.quantities import MISSING
 
 _SEPARATOR = "-"
@@ -28,8 +28,12 @@ _WIDTHS = {
 
 
 def chosen_offers(
-    page: str, found: Sequence[Offer], shown: Sequence[Offer], frame: pl.DataFrame, columns: Columns
-) -> list[Offer]:
+    page: str,
+    found: Sequence[ReplayCandidate],
+    shown: Sequence[ReplayCandidate],
+    frame: pl.DataFrame,
+    columns: Columns,
+) -> list[ReplayCandidate]:
     """Draw the table of the ``shown`` offers, a row of ``frame`` each; those that are selected.
 
     The URL names an operator by the ``uid`` of one of its rows. A selected operator stays

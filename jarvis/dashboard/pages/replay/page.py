@@ -13,7 +13,7 @@ from jarvis.dashboard.widgets.controls import choice, text_input
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.dashboard.widgets.replay_section import replay_section
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
-from jarvis.replay import Offer, automatic_operators, offers
+from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
 from jarvis.reports.quantities import count, milliseconds, percent
 from jarvis.schemas import NUMBER, TEXT, Column
@@ -78,12 +78,12 @@ def replay_page(now: Opened) -> None:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _offers(analysis_id: str, stamp: int) -> list[Offer]:
+def _offers(analysis_id: str, stamp: int) -> list[ReplayCandidate]:
     """Worked out once for each analysis; ``stamp`` tells a replaced one apart."""
     return offers(kept(analysis_id).run)
 
 
-def _figures(found: Sequence[Offer]) -> None:
+def _figures(found: Sequence[ReplayCandidate]) -> None:
     total_us = sum(offer.kernel_time_us for offer in found)
     packaged_us = sum(offer.packaged_time_us for offer in found)
     whole = [offer for offer in found if offer.distinct_calls]
@@ -114,7 +114,7 @@ def _figures(found: Sequence[Offer]) -> None:
         )
 
 
-def _filtered(found: Sequence[Offer]) -> list[Offer]:
+def _filtered(found: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         with st.container(width="content"):
             kind = choice(
@@ -133,7 +133,7 @@ def _filtered(found: Sequence[Offer]) -> list[Offer]:
     ]
 
 
-def _frame(now: Opened, shown: Sequence[Offer]) -> pl.DataFrame:
+def _frame(now: Opened, shown: Sequence[ReplayCandidate]) -> pl.DataFrame:
     automatic = automatic_operators(now.run)
     rows = [
         {
@@ -152,7 +152,7 @@ def _frame(now: Opened, shown: Sequence[Offer]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: column.dtype for name, column in _COLUMNS.items()})
 
 
-def _word(offer: Offer, *, is_automatic: bool) -> str:
+def _word(offer: ReplayCandidate, *, is_automatic: bool) -> str:
     if not offer.distinct_calls:
         return _NONE
     if is_automatic:

@@ -26,7 +26,7 @@ WITHOUT, SUMMARY = "report_without", "report_summary"
 LINK_CHARACTERS = 1000
 """A longer summary is not put into links."""
 
-MOST_CHARACTERS = 5000
+MAX_CHARACTERS = 5000
 _KEPT_PARAGRAPHS = 256
 _LIST_PX, _TEXT_PX = 330, 232
 _NUMBERS = re.compile(r"\d+(,\d+)*")
@@ -149,7 +149,7 @@ def _summary(now: Opened, left_out: frozenset[int]) -> Markdown | None:
     key, written = f"{SUMMARY}_{now.id}", f"_{SUMMARY}_{now.id}_ours"
     is_ours = st.session_state.get(key) == st.session_state.get(written)
     if has_arrived or key not in st.session_state:
-        st.session_state[key] = text[:MOST_CHARACTERS] or ours
+        st.session_state[key] = text[:MAX_CHARACTERS] or ours
     elif is_ours:
         st.session_state[key] = ours
     st.session_state[written] = ours
@@ -157,7 +157,7 @@ def _summary(now: Opened, left_out: frozenset[int]) -> Markdown | None:
         "**Executive summary** (Markdown)",
         key=key,
         height=_TEXT_PX,
-        max_chars=MOST_CHARACTERS,
+        max_chars=MAX_CHARACTERS,
         help="Your words take the place of these in the fair report and in the HTML file, which "
         "say that the author wrote them. Empty: ours again.",
     )

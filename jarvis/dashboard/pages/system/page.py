@@ -14,10 +14,10 @@ from jarvis.dashboard.session.state import Opened, opened
 from jarvis.dashboard.widgets.controls import percent_slider
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.dashboard.widgets.finding_cards import finding_cards
-from jarvis.dashboard.widgets.header import page_head
+from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
 from jarvis.dashboard.widgets.projection import recovered
-from jarvis.dashboard.widgets.unavailable import is_absent
+from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
@@ -29,10 +29,10 @@ from jarvis.schemas import TABLES
 def render(analysis: Analysis) -> None:
     """Draw the page of ``analysis`` for the open run."""
     now = opened()
-    page_head(analysis.title, analysis.icon, now, analysis.tier)
+    page_header(analysis.title, analysis.icon, now, analysis.tier)
     result = now.run.results.get(analysis.key)
     if result is None or result.status is Status.NO_DATA:
-        if not is_absent(now.run, analysis.needs):
+        if not is_unavailable(now.run, analysis.needs):
             st.info("This run has nothing for this page: the trace holds no GPU timeline.")
         return
     if result.status is Status.ERROR:

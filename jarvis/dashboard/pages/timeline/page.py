@@ -15,7 +15,7 @@ from jarvis.dashboard.pages.timeline.window import window_controls
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import choice, whole_number
-from jarvis.dashboard.widgets.unavailable import is_absent
+from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.perf_report.host_timeline import HostCall
 from jarvis.perf_report.work import COMMUNICATION, COPY
 from jarvis.reports.markup import escape
@@ -39,7 +39,7 @@ _HOST_CHOICES: Mapping[str, tuple[HostCall, ...]] = {
 
 def render(now: Opened) -> None:
     """Draw the page for the open run."""
-    if is_absent(now.run, ("gpu_work", "host_threads")):
+    if is_unavailable(now.run, ("gpu_work", "host_threads")):
         return
     timeline = timeline_of(now)
     recording = timeline.recording

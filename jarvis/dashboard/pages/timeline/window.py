@@ -14,7 +14,7 @@ START, LENGTH = "timeline_start", "timeline_length"
 
 _DIGITS = 4
 _FORM = f"%.{_DIGITS}f"
-LEAST_MS = 0.001
+MIN_MS = 0.001
 """The shortest window: one kernel of a microsecond fills it."""
 
 _MARGIN = 0.25
@@ -47,8 +47,8 @@ def window_controls(recording: Window, fields: DeltaGenerator, buttons: DeltaGen
     whole_ms = length_ms(recording)
     _keep_inside(whole_ms)
     with fields:
-        start_ms = _field(START, "Start (ms)", 0.0, 0.0, whole_ms - LEAST_MS)
-        span_ms = _field(LENGTH, "Length (ms)", whole_ms, LEAST_MS, whole_ms)
+        start_ms = _field(START, "Start (ms)", 0.0, 0.0, whole_ms - MIN_MS)
+        span_ms = _field(LENGTH, "Length (ms)", whole_ms, MIN_MS, whole_ms)
     with buttons:
         for button in _BUTTONS:
             st.button(
@@ -69,26 +69,26 @@ def window_controls(recording: Window, fields: DeltaGenerator, buttons: DeltaGen
 def length_ms(recording: Window) -> float:
     """The length of the recording in ms, rounded up to what the fields can show."""
     rounded = math.ceil(recording.length_ns / 1e6 * 10**_DIGITS) / 10**_DIGITS
-    return float(max(rounded, 2 * LEAST_MS))
+    return float(max(rounded, 2 * MIN_MS))
 
 
 def show(start_ms: float, span_ms: float, whole_ms: float) -> None:
     """Move the window in the next run of the page, as far as the recording goes."""
-    span = min(max(span_ms, LEAST_MS), whole_ms)
+    span = min(max(span_ms, MIN_MS), whole_ms)
     st.session_state[LENGTH] = round(span, _DIGITS)
     st.session_state[START] = round(min(max(start_ms, 0.0), whole_ms - span), _DIGITS)
 
 
 def show_around(start_ms: float, span_ms: float, whole_ms: float) -> None:
     """Move the window to a span with some time on either side."""
-    margin = max(span_ms * _MARGIN, LEAST_MS)
+    margin = max(span_ms * _MARGIN, MIN_MS)
     show(start_ms - margin, span_ms + 2 * margin, whole_ms)
 
 
 def parameters_around(recording: Window, start_ns: int, end_ns: int) -> dict[str, str]:
     """The URL parameters of a window around a span of time."""
     span_ms = (end_ns - start_ns) / 1e6
-    margin = max(span_ms * _MARGIN, LEAST_MS)
+    margin = max(span_ms * _MARGIN, MIN_MS)
     start_ms = max((start_ns - recording.start_ns) / 1e6 - margin, 0.0)
     length = min(span_ms + 2 * margin, length_ms(recording))
     return {START: f"{start_ms:.{_DIGITS}f}", LENGTH: f"{length:.{_DIGITS}f}"}
@@ -108,7 +108,7 @@ def _field(key: str, label: str, default: float, least: float, most: float) -> f
         max_value=most,
         value=default,
         format=_FORM,
-        step=max(float(st.session_state.get(LENGTH, most)) / 2, LEAST_MS),
+        step=max(float(st.session_state.get(LENGTH, most)) / 2, MIN_MS),
         key=key,
         width=150,
         bind="query-params",
@@ -120,7 +120,7 @@ def _field(key: str, label: str, default: float, least: float, most: float) -> f
 
 def _keep_inside(whole_ms: float) -> None:
     """A window that another analysis left behind may lie outside of this one."""
-    for key, most in ((START, whole_ms - LEAST_MS), (LENGTH, whole_ms)):
+    for key, most in ((START, whole_ms - MIN_MS), (LENGTH, whole_ms)):
         if st.session_state.get(key, 0.0) > most:
             del st.session_state[key]
 

@@ -14,11 +14,11 @@ from jarvis.impact import TARGET_PCT
 from jarvis.reports.quantities import byte_size
 from jarvis.run import Run, TargetPct
 from jarvis.server import actions
-from jarvis.server.access.audit import Via
+from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.database import Visibility, database
-from jarvis.server.http.api.callers import LONGEST_ID, Caller
+from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.intake import server_trace
@@ -29,13 +29,13 @@ from jarvis.server.page_links import analysis_page
 from jarvis.server.storage.catalogue import Entry, analysis_root, read_catalogue
 from jarvis.server.submission import Submission
 
-MOST_LISTED = 200
+MAX_LISTED = 200
 """Analyses of one answer."""
 
 _LONGEST_NAME = 200
 _LONGEST_PLACE = 4096
 
-AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=LONGEST_ID)]
+AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=MAX_ID_LENGTH)]
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
@@ -65,7 +65,7 @@ class NewAnalysis(BaseModel, title="New analysis"):
 
     model_config = ConfigDict(extra="forbid")
 
-    upload: str | None = Field(None, description="id of a whole upload", max_length=LONGEST_ID)
+    upload: str | None = Field(None, description="id of a whole upload", max_length=MAX_ID_LENGTH)
     path: str | None = Field(
         None,
         description="path on the server, in the folders that it may read",
@@ -90,7 +90,7 @@ class NewAnalysis(BaseModel, title="New analysis"):
         None, description="name of the model, for the titles", max_length=_LONGEST_NAME
     )
     reference: str | None = Field(
-        None, description="id of an analysis to compare with", max_length=LONGEST_ID
+        None, description="id of an analysis to compare with", max_length=MAX_ID_LENGTH
     )
     target_pct: TargetPct = Field(
         TARGET_PCT, description="efficiency to project savings to, in percent of the roofline"
@@ -171,9 +171,9 @@ def analyse(person: Caller, asked: NewAnalysis) -> JobView:
     if asked.platform is not None:
         load_hardware().get(asked.platform, asked.preset)
     if asked.reference is not None:
-        actions.seen_analysis(person, asked.reference)
+        actions.get_visible_analysis(person, asked.reference)
     job = actions.submit_job(
-        database(), Actor(person, Via.API), _request(person, asked), asked.visibility
+        database(), Actor(person, Channel.API), _request(person, asked), asked.visibility
     )
     return job_view(job)
 
@@ -182,7 +182,7 @@ def analyse(person: Caller, asked: NewAnalysis) -> JobView:
 def listed(
     person: Caller,
     offset: Annotated[int, Query(ge=0, le=10**9, description="how many to leave out")] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="how many to list")] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="how many to list")] = 50,
 ) -> AnalysisPage:
     """Those that one may see, newest first."""
     entries = read_catalogue().visible_to(person).entries
@@ -198,7 +198,7 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     try:
         run = Run.load(analysis_root(entry.id))
     except RunError:
-        actions.seen_analysis(person, entry.id)  # not there where it was removed meanwhile
+        actions.get_visible_analysis(person, entry.id)  # not there where it was removed meanwhile
         raise
     return AnalysisDetails(
         **_summary(entry),
@@ -240,7 +240,7 @@ def artifact(
 def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
     """For good; refused (409) while it is pinned, or a job works with it."""
     require(person, Role.EDITOR, "remove analyses")
-    removed = actions.remove_analysis(Actor(person, Via.API), analysis_id)
+    removed = actions.remove_analysis(Actor(person, Channel.API), analysis_id)
     return RemovedView(
         id=removed.id,
         size_bytes=removed.size_bytes,
@@ -251,7 +251,7 @@ def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
 def _root(person: Person, analysis_id: str) -> FilePath:
     """The folder of an analysis; one that a person may not see is as good as none."""
     require(person, Role.VIEWER, "look at analyses")
-    return actions.seen_root(person, analysis_id)
+    return actions.visible_run_dir(person, analysis_id)
 
 
 def _summary(entry: Entry) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from jarvis.server.access.tokens import TokenError
 from jarvis.server.database import database
 from jarvis.server.http.web.requests import name_person
 from jarvis.server.ingest.tickets import (
-    LONGEST_TICKET,
+    MAX_TICKET_LENGTH,
     UPLOAD,
     TicketError,
     file_purpose,
@@ -28,7 +28,7 @@ from jarvis.server.ingest.tickets import (
 from jarvis.server.ingest.uploads import EXPIRES_AFTER
 from jarvis.server.settings import settings
 
-LONGEST_ID = 64
+MAX_ID_LENGTH = 64
 """Letters of the id of a job, an upload or an analysis."""
 
 TICKET = "Ticket"
@@ -92,9 +92,10 @@ def _sender(request: Request) -> Person:
 
 def _taker(
     request: Request,
-    job_id: Annotated[str, Path(max_length=LONGEST_ID)],
+    job_id: Annotated[str, Path(max_length=MAX_ID_LENGTH)],
     ticket: Annotated[
-        str | None, Query(description="of a page, in place of a token", max_length=LONGEST_TICKET)
+        str | None,
+        Query(description="of a page, in place of a token", max_length=MAX_TICKET_LENGTH),
     ] = None,
 ) -> Person:
     """Who takes home what a job made, by a token, or by the ticket in a link of a page."""

@@ -31,7 +31,7 @@ from jarvis.server.jobs.kinds import OutdatedJobError
 from jarvis.server.jobs.queue import UnknownJobError
 from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
 from jarvis.server.storage.catalogue import UnknownAnalysisError
-from jarvis.server.storage.removal import KeptError
+from jarvis.server.storage.removal import RemovalRefusedError
 
 REFUSED = 400
 STATUS: Mapping[type[JarvisError], int] = {
@@ -45,7 +45,7 @@ STATUS: Mapping[type[JarvisError], int] = {
     UnknownArtifactError: 404,
     UnknownJobError: 404,
     UnknownFileError: 404,
-    KeptError: 409,
+    RemovalRefusedError: 409,
     OutdatedJobError: 409,
     OffsetError: 409,
     TooLargeUploadError: 413,

@@ -10,16 +10,16 @@ from pydantic import BaseModel, Field
 
 from jarvis.errors import JarvisError
 from jarvis.server import actions
-from jarvis.server.access.audit import Via
+from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, database
-from jarvis.server.http.api.callers import LONGEST_ID, Caller, Taker
-from jarvis.server.jobs.kinds import made_file
+from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller, Taker
+from jarvis.server.jobs.kinds import job_file
 from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import page_of
 
-JobId = Annotated[str, Path(description="id of a job", max_length=LONGEST_ID)]
+JobId = Annotated[str, Path(description="id of a job", max_length=MAX_ID_LENGTH)]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -66,14 +66,14 @@ class JobView(BaseModel, title="Job"):
 def show(person: Caller, job_id: JobId) -> JobView:
     """Its state, how far it is, and how it ended."""
     require(person, Role.VIEWER, "look at jobs")
-    return job_view(actions.seen_job(database(), person, job_id))
+    return job_view(actions.get_visible_job(database(), person, job_id))
 
 
 @router.get("/{job_id}/file", summary="The file that a job made", response_class=FileResponse)
 def file(person: Taker, job_id: JobId) -> Response:
     """Its bytes, to be saved, as of an export; 404 where it made none, or it was removed since."""
     require(person, Role.VIEWER, "look at jobs")
-    path = made_file(actions.seen_job(database(), person, job_id).result)
+    path = job_file(actions.get_visible_job(database(), person, job_id).result)
     if path is None or not path.is_file():
         raise UnknownFileError(job_id)
     return to_save(path)
@@ -82,13 +82,13 @@ def file(person: Taker, job_id: JobId) -> Response:
 @router.post("/{job_id}/cancel", summary="Cancel a job")
 def cancel(person: Caller, job_id: JobId) -> JobView:
     """It ends within a second; one that has ended stays as it is."""
-    return job_view(actions.cancel_job(database(), Actor(person, Via.API), job_id))
+    return job_view(actions.cancel_job(database(), Actor(person, Channel.API), job_id))
 
 
 @router.post("/{job_id}/retry", summary="Retry a job")
 def retry(person: Caller, job_id: JobId) -> JobView:
     """One that failed or was cancelled waits again; others stay as they are."""
-    return job_view(actions.retry_job(database(), Actor(person, Via.API), job_id))
+    return job_view(actions.retry_job(database(), Actor(person, Channel.API), job_id))
 
 
 def to_save(path: FilePath) -> FileResponse:

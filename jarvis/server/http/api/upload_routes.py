@@ -19,9 +19,9 @@ from starlette.requests import ClientDisconnect
 
 from jarvis.errors import JarvisError
 from jarvis.protocol import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
-from jarvis.server.access.audit import Action, Via, record
+from jarvis.server.access.audit import Action, Channel, record
 from jarvis.server.database import database
-from jarvis.server.http.api.callers import LONGEST_ID, Sender, Uploader
+from jarvis.server.http.api.callers import MAX_ID_LENGTH, Sender, Uploader
 from jarvis.server.http.api.errors import problem, status_of
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.intake import IntakeError
@@ -37,7 +37,7 @@ _DRAINED_BYTES = 64 << 20
 
 _LONGEST_METADATA = 4096
 
-UploadId = Annotated[str, Path(description="id of an upload", max_length=LONGEST_ID)]
+UploadId = Annotated[str, Path(description="id of an upload", max_length=MAX_ID_LENGTH)]
 TusVersion = Annotated[
     str,
     Header(
@@ -98,7 +98,9 @@ def create(
     its disk has no room for (507).
     """
     upload = uploads.create(_file_name(metadata), length, person.name)
-    record(database(), person, Via.API, Action.UPLOAD, upload.name, id=upload.id, size_bytes=length)
+    record(
+        database(), person, Channel.API, Action.UPLOAD, upload.name, id=upload.id, size_bytes=length
+    )
     return Response(
         status_code=201, headers={**_headers(upload), "Location": f"{UPLOADS}/{upload.id}"}
     )

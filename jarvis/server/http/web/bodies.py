@@ -7,10 +7,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from jarvis.protocol import UPLOADS
 from jarvis.server.http.web.errors import header, refuse
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """What a form, a login or a question to the API needs by far not."""
 
-MOST_HEADER_BYTES = 64 << 10
+MAX_HEADER_BYTES = 64 << 10
 """Of the headers of a request and its address together."""
 
 COUNTED_ELSEWHERE = (UPLOADS, "/_stcore/upload_file/")
@@ -52,13 +52,13 @@ class HeaderLimits:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and _header_bytes(scope) > MOST_HEADER_BYTES:
+        if scope["type"] != "lifespan" and _header_bytes(scope) > MAX_HEADER_BYTES:
             await refuse(
                 scope,
                 receive,
                 send,
                 431,
-                f"The address and headers of the request have more than {MOST_HEADER_BYTES:,} "
+                f"The address and headers of the request have more than {MAX_HEADER_BYTES:,} "
                 "bytes, which nothing here needs. Remove cookies of this site, then try again.",
                 {"connection": "close"},
             )
@@ -74,7 +74,7 @@ def _header_bytes(scope: Scope) -> int:
 class BodyLimits:
     """Refuses what carries too much, before or while it arrives."""
 
-    def __init__(self, app: ASGIApp, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, app: ASGIApp, most_bytes: int = MAX_BYTES) -> None:
         self._app = app
         self._most_bytes = most_bytes
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from jarvis.errors import JarvisError
 from jarvis.server.http.web.readiness import check_database, check_storage, check_worker
-from jarvis.server.http.web.timed_probe import Patience
+from jarvis.server.http.web.timed_probe import TimedProbe
 
 ANSWER_S = 3.0
 """What answers later is not ready."""
@@ -25,7 +25,7 @@ NEEDS: Mapping[str, Callable[[], str]] = {
 }
 """What the server needs; each says how it is, or raises a JarvisError or OSError."""
 
-_asked = {name: Patience(ask, ANSWER_S) for name, ask in NEEDS.items()}
+_asked = {name: TimedProbe(ask, ANSWER_S) for name, ask in NEEDS.items()}
 
 
 async def _answer(name: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from jarvis.server.jobs.claims import silent_since
 RECENT = timedelta(hours=1)
 """How long a job may have ended ago to count in the times that jobs take."""
 
-MOST_RECENT = 2_000
+MAX_RECENT = 2_000
 """The newest so many of them."""
 
 
@@ -42,7 +42,7 @@ def queue_figures(engine: Engine) -> QueueFigures:
         select(JOBS.c.kind, JOBS.c.started, JOBS.c.ended)
         .where(JOBS.c.state == JobState.DONE, JOBS.c.ended >= now - RECENT)
         .order_by(JOBS.c.ended.desc())
-        .limit(MOST_RECENT)
+        .limit(MAX_RECENT)
     )
     workers_and_slots = select(func.count(), func.coalesce(func.sum(WORKERS.c.slots), 0))
     times_s: dict[str, list[float]] = defaultdict(list)

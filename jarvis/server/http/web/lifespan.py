@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from jarvis.garbage import collect_for_server
+from jarvis.garbage import tune_for_server
 from jarvis.server.http.web.stopping import AFTER_REQUESTS_S, bounded_stop
 from jarvis.server.jobs.workers.worker_watch import worker_at_work
 from jarvis.server.logs import take_over_loggers
@@ -14,7 +14,7 @@ from jarvis.server.settings import settings
 async def lifespan(_: object) -> AsyncIterator[None]:
     """A worker at work while the web application is served, and an end that comes."""
     take_over_loggers()
-    collect_for_server()
+    tune_for_server()
     with bounded_stop(settings().stop_seconds + AFTER_REQUESTS_S):
         async with worker_at_work():
             yield

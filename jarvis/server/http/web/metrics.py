@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from jarvis.server.http.web.job_metrics import JobCollector
-from jarvis.server.http.web.timed_probe import Patience
+from jarvis.server.http.web.timed_probe import TimedProbe
 
 REGISTRY = CollectorRegistry()
 """What this process counts; each web process behind a proxy is asked by itself."""
@@ -83,7 +83,7 @@ def open_session() -> Iterator[None]:
 
 _jobs = JobCollector()
 REGISTRY.register(_jobs)
-_asked = Patience(_jobs.refresh, ANSWER_S)
+_asked = TimedProbe(_jobs.refresh, ANSWER_S)
 
 
 async def _metrics(_: Request) -> Response:

@@ -13,7 +13,7 @@ FRESH_S = 1.0
 """An answer is given again for so long, so that many askers cost no more than one."""
 
 
-class Patience(Generic[Answer]):
+class TimedProbe(Generic[Answer]):
     """Asks at most one question at a time; the thread of one without an answer holds up nothing."""
 
     def __init__(self, ask: Callable[[], Answer], most_s: float) -> None:

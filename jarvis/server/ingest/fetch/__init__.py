@@ -8,7 +8,7 @@ from typing import IO
 
 from jarvis.server.ingest.addresses import SFTP, Address, AddressError, address_of
 from jarvis.server.ingest.fetch.base import FetchError, InterruptedFetchError, Opened, RemoteFile
-from jarvis.server.ingest.intake import IntakeError, KeptTrace, keep_upload, upload_name
+from jarvis.server.ingest.intake import IntakeError, StoredTrace, adopt_upload, upload_name
 from jarvis.server.settings import PREFIX, settings
 
 __all__ = ["AddressError", "FetchError", "fetch_trace"]
@@ -23,7 +23,7 @@ OnBytes = Callable[[int, int | None], None]
 """Called with how many bytes have come, and of how many where that is known."""
 
 
-def fetch_trace(text: str, folder: Path, on_bytes: OnBytes) -> KeptTrace:
+def fetch_trace(text: str, folder: Path, on_bytes: OnBytes) -> StoredTrace:
     """Fetch the trace at an address and keep it under its content, as an upload is kept.
 
     It grows in ``folder``, which is on the disk of the home. Raises AddressError, FetchError where
@@ -35,7 +35,7 @@ def fetch_trace(text: str, folder: Path, on_bytes: OnBytes) -> KeptTrace:
     name = _fetch(_remote(address), address.shown, growing, on_bytes)
     with growing.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return keep_upload(growing, name, sha256)
+    return adopt_upload(growing, name, sha256)
 
 
 def _remote(address: Address) -> RemoteFile:

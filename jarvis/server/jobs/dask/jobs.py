@@ -18,7 +18,7 @@ from jarvis.server.database import JobState
 from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
 from jarvis.server.jobs.dask.task import DIED, run_job
 from jarvis.server.jobs.queue import Job, Outcome
-from jarvis.server.jobs.workers.job_child import JobChild, appended, assignment_of
+from jarvis.server.jobs.workers.job_child import JobProcess, appended, assignment_of
 from jarvis.server.settings import settings
 
 JOB_MODULE = "jarvis.server.jobs.workers.job_process"
@@ -48,22 +48,22 @@ class DaskCluster:
         self._address = address
         self._module = module
         self._client: Client | None = None
-        self._tasks: dict[str, tuple[DaskChild, Future[Any]]] = {}
+        self._tasks: dict[str, tuple[DaskJobProcess, Future[Any]]] = {}
         self._is_stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._run, name="dask", daemon=True)
         self._thread.start()
 
-    def child(self) -> "DaskChild":
+    def child(self) -> "DaskJobProcess":
         """What does one job there."""
-        return DaskChild(self)
+        return DaskJobProcess(self)
 
     def close(self) -> None:
         """Give the connection up; the cluster ends what still runs."""
         self._is_stopping = True
         self._thread.join(STOP_S)
 
-    def submit(self, child: "DaskChild", job: Job) -> None:
+    def submit(self, child: "DaskJobProcess", job: Job) -> None:
         """Have a job done, and its child told how it gets on."""
         given_gb = settings().job_memory_gb
         order = Order(
@@ -77,7 +77,7 @@ class DaskCluster:
         )
         self._loop.call_soon_threadsafe(self._submit, child, order)
 
-    def drop(self, child: "DaskChild") -> None:
+    def drop(self, child: "DaskJobProcess") -> None:
         """Nobody waits for the job of a child any more."""
         self._loop.call_soon_threadsafe(self._drop, child.key)
 
@@ -133,7 +133,7 @@ class DaskCluster:
     def _trouble(self) -> str:
         return f"The Dask scheduler at {self._address} cannot be reached."
 
-    def _submit(self, child: "DaskChild", order: Order) -> None:
+    def _submit(self, child: "DaskJobProcess", order: Order) -> None:
         if self._client is None:
             child.tell(f"{self._trouble} Retry the job when it runs.")
             return
@@ -152,7 +152,7 @@ class DaskCluster:
             child.tell(Report.of(values))
 
 
-class DaskChild(JobChild):
+class DaskJobProcess(JobProcess):
     """The process of a job on a Dask worker, which is chosen when it is given its job."""
 
     def __init__(self, cluster: DaskCluster) -> None:

@@ -18,9 +18,9 @@ from jarvis.server.database import JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
 from jarvis.server.jobs.queue import Headway, Outcome, UnknownJobError
-from jarvis.server.jobs.workers.job_child import LocalChild
+from jarvis.server.jobs.workers.job_child import LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
-from jarvis.server.jobs.workers.orphan_cleanup import clear_leftovers
+from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
 from jarvis.server.storage.storage_keys import path_at
 from jarvis.staging import clear_staged
 
@@ -49,7 +49,7 @@ async def run_job(key: str, values: Mapping[str, Any]) -> None:
     ``key`` is that of the Dask task. When that is cancelled, the job's process is killed.
     """
     worker = get_worker()
-    tell = _Teller(worker, key)
+    tell = _ProgressReporter(worker, key)
     try:
         check_version(worker.address, values["version"])
         order = Order.of(values)
@@ -58,7 +58,7 @@ async def run_job(key: str, values: Mapping[str, Any]) -> None:
     except JarvisError as error:
         tell.refusal(Outcome(JobState.FAILED, str(error)))
         return
-    child = LocalChild(limit_bytes, (sys.executable, "-m", order.module))
+    child = LocalJobProcess(limit_bytes, (sys.executable, "-m", order.module))
     try:
         child.assign(order.assignment)
         while child.outcome is None and _is_wanted(worker, key):
@@ -71,7 +71,7 @@ async def run_job(key: str, values: Mapping[str, Any]) -> None:
     tell(child, is_news=True)
 
 
-class _Teller:
+class _ProgressReporter:
     """Sends what is new about a job."""
 
     def __init__(self, worker: Worker, key: str) -> None:
@@ -81,7 +81,7 @@ class _Teller:
         self._told_characters = 0
         self._has_news = False
 
-    def __call__(self, child: LocalChild, *, is_news: bool) -> None:
+    def __call__(self, child: LocalJobProcess, *, is_news: bool) -> None:
         self._has_news |= is_news
         since_s = monotonic() - self._told_at
         if child.outcome is None and since_s < (TELL_S if self._has_news else BEAT_S):
@@ -133,7 +133,7 @@ def begin(place: str, order: Order) -> None:
         ) from error
     if not is_first:  # Dask starts the task of a worker that died again, on another one
         raise RefusedError(DIED)
-    clear_leftovers(database())
+    kill_orphans(database())
 
 
 def _share_bytes(worker: Worker) -> int:

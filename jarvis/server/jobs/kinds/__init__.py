@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from jarvis.errors import JarvisError, RegistrationError
 from jarvis.server.database import JobKind
 from jarvis.server.jobs.kinds.analyses import Analyze, Reproject
-from jarvis.server.jobs.kinds.base import Made, MissingInputError, Request
+from jarvis.server.jobs.kinds.base import JobOutput, MissingInputError, Request
 from jarvis.server.jobs.kinds.comparisons import Compare
 from jarvis.server.jobs.kinds.exports import WHOLE_RUN, Export, Replay
-from jarvis.server.jobs.kinds.files import FileRequest, made_before, made_file
+from jarvis.server.jobs.kinds.files import FileRequest, earlier_job, job_file
 from jarvis.server.jobs.kinds.traces import Inspect
 
 __all__ = [
@@ -28,15 +28,15 @@ __all__ = [
     "Export",
     "FileRequest",
     "Inspect",
-    "Made",
+    "JobOutput",
     "MissingInputError",
     "OutdatedJobError",
     "Replay",
     "Reproject",
     "Request",
+    "earlier_job",
+    "job_file",
     "load_requests",
-    "made_before",
-    "made_file",
     "request_of",
 ]
 

@@ -7,9 +7,9 @@ from jarvis.hardware import load_hardware
 from jarvis.pipeline import STEPS, Progress
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.opening import opened_input
-from jarvis.server.jobs.kinds.base import Made, Request, as_part
+from jarvis.server.jobs.kinds.base import JobOutput, Request, as_part
 from jarvis.server.storage.storage_keys import FilePath
-from jarvis.server.submission import Kept, Submission, resubmit, submit
+from jarvis.server.submission import StoredAnalysis, Submission, resubmit, submit
 from jarvis.workspace import analyses_dir
 
 
@@ -56,7 +56,7 @@ class Analyze(Request):
         copy = self.submission.copy_to
         return (analyses_dir(), *(() if copy is None else (copy.parent,)))
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives the analysis."""
         submission, steps = self.submission, len(STEPS)
         if self.reference_trace is not None:
@@ -97,10 +97,10 @@ class Reproject(Request):
         """That of the analyses."""
         return (analyses_dir(),)
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives the new analysis."""
         return _kept(resubmit(self.analysis, self.platform, self.preset, progress))
 
 
-def _kept(kept: Kept) -> Made:
-    return Made(kept.id, {"is_reused": kept.is_reused})
+def _kept(kept: StoredAnalysis) -> JobOutput:
+    return JobOutput(kept.id, {"is_reused": kept.is_reused})

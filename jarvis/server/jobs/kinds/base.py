@@ -13,7 +13,7 @@ from jarvis.server.database import JobKind
 from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
 from jarvis.server.jobs.queue import NewJob
 from jarvis.server.storage import shared_hardware
-from jarvis.server.storage.artifacts import file_here, is_shared, publish_file
+from jarvis.server.storage.artifacts import is_shared, local_file, publish_file
 from jarvis.server.storage.storage_keys import address, key_of
 from jarvis.trace import ReadProgress
 from jarvis.workspace import uploads_dir
@@ -30,7 +30,7 @@ class MissingInputError(JarvisError):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class JobOutput:
     """What a job has made: an analysis, or the one that it was about; ``result`` is JSON.
 
     In ``result``: ``is_reused`` where the analysis was kept before, ``info`` of a trace, ``file``
@@ -73,7 +73,7 @@ class Request(ABC):
         return ()
 
     @abstractmethod
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Do it. Raises a JarvisError where it cannot be done, an OSError of the disk."""
 
     @property
@@ -105,7 +105,7 @@ class Request(ABC):
 
             if not path.exists() and key_of(path) is not None:
                 progress(step)
-                file_here(path, on_bytes)
+                local_file(path, on_bytes)
 
     def new_job(self) -> NewJob:
         """As a row of the queue; raises as ``stamp`` does."""

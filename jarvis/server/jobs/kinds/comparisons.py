@@ -11,7 +11,7 @@ from jarvis.pipeline.steps import step
 from jarvis.reports.comparative.folder import write_folder, write_sheets
 from jarvis.run import Run
 from jarvis.server.database import JobKind
-from jarvis.server.jobs.kinds.base import Made
+from jarvis.server.jobs.kinds.base import JobOutput
 from jarvis.server.jobs.kinds.files import FileRequest, subject_of
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.storage.downloads import write_zip
@@ -46,7 +46,7 @@ class Compare(FileRequest):
         """The target and the reference."""
         return self.target, self.reference
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives the ``file``."""
         with step(0, progress, STEPS):
             target, reference = (Run.load(analysis_root(side)) for side in self.analyses)

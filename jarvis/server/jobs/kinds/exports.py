@@ -11,7 +11,7 @@ from jarvis.replay import select
 from jarvis.reports import reporter
 from jarvis.run import Run, TargetPct
 from jarvis.server.database import JobKind
-from jarvis.server.jobs.kinds.base import Made
+from jarvis.server.jobs.kinds.base import JobOutput
 from jarvis.server.jobs.kinds.files import FileRequest, file_name_of, subject_of
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.storage.downloads import write_zip
@@ -47,7 +47,7 @@ class Export(FileRequest):
         """The one."""
         return (self.analysis,)
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives the ``file``; formats that write a folder are zipped."""
         root = analysis_root(self.analysis)
         with (
@@ -104,7 +104,7 @@ class Replay(FileRequest):
         """The one."""
         return (self.analysis,)
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives the ``file``, a zip; ReplayError where nothing of it can be packaged."""
         run = Run.load(analysis_root(self.analysis))
         with step(0, progress, ("Package the calls",)):

@@ -11,9 +11,9 @@ from jarvis.run import TargetPct
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.addresses import address_of
 from jarvis.server.ingest.fetch import fetch_trace
-from jarvis.server.ingest.intake import KeptTrace
+from jarvis.server.ingest.intake import StoredTrace
 from jarvis.server.jobs.kinds.analyses import Analyze
-from jarvis.server.jobs.kinds.base import Made, Request, as_part
+from jarvis.server.jobs.kinds.base import JobOutput, Request, as_part
 from jarvis.server.storage.artifacts import publish_file
 from jarvis.server.storage.storage_keys import address
 from jarvis.server.submission import Submission
@@ -68,13 +68,13 @@ class Fetch(Request):
         """Where the trace grows, and those of an analysis."""
         return (uploads_dir(), *(() if self.wishes is None else self._analysis(Path()).folders))
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives the analysis, or ``trace``, as other machines find it too; ``was_here`` where the
         same bytes were kept before."""
         total = 1 if self.wishes is None else 1 + len(STEPS)
         kept = self._fetched(progress, total)
         if self.wishes is None:
-            return Made(None, {"trace": address(kept.path), "was_here": kept.is_reused})
+            return JobOutput(None, {"trace": address(kept.path), "was_here": kept.is_reused})
         return self._analysis(kept.path).run(as_part(progress, 1, total), job_id)
 
     def _analysis(self, trace: Path) -> Analyze:
@@ -89,7 +89,7 @@ class Fetch(Request):
         )
         return Analyze(submission, is_again=self.is_again)
 
-    def _fetched(self, progress: Progress, total: int) -> KeptTrace:
+    def _fetched(self, progress: Progress, total: int) -> StoredTrace:
         step = Step(FETCH_STEP, 1, total, "started")
         progress(step)
         begin = perf_counter()

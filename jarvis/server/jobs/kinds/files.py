@@ -12,7 +12,7 @@ from jarvis.run import Run, read_manifest
 from jarvis.server.access.rights import Person
 from jarvis.server.database import JobState
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds.base import Made, Request
+from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.storage.artifacts import find_file, publish_file
 from jarvis.server.storage.catalogue import analysis_root, name_of
@@ -42,10 +42,10 @@ class FileRequest(Request):
         with staged_folder(exports_dir() / job_id, lambda: None) as folder:
             yield folder
 
-    def made(self, job_id: str, name: str) -> Made:
+    def made(self, job_id: str, name: str) -> JobOutput:
         """What the job says when it has kept a file of this name."""
         publish_file(exports_dir() / job_id / name)
-        return Made(self.analyses[0], {"file": f"{job_id}/{name}"})
+        return JobOutput(self.analyses[0], {"file": f"{job_id}/{name}"})
 
 
 def subject_of(analysis: str) -> str:
@@ -60,15 +60,15 @@ def file_name_of(run: Run, name: str) -> str:
     return f"{safe_name(name_of(run.manifest))}_{name}"
 
 
-def made_file(result: Mapping[str, Any]) -> Path | None:
+def job_file(result: Mapping[str, Any]) -> Path | None:
     """The file that a job has made; it may have been removed since."""
     return find_file(exports_dir() / result["file"]) if "file" in result else None
 
 
-def made_before(engine: Engine, new: NewJob, person: Person) -> Job | None:
+def earlier_job(engine: Engine, new: NewJob, person: Person) -> Job | None:
     """The job that made this file before, where the file is there and the person may have it."""
     before = queue.latest(engine, new, person)
     if before is None or before.state is not JobState.DONE:
         return None
-    file = made_file(before.result)
+    file = job_file(before.result)
     return before if file is not None and file.is_file() else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from jarvis.pipeline import Progress
 from jarvis.pipeline.steps import step
 from jarvis.server.database import JobKind
-from jarvis.server.jobs.kinds.base import Made, Request
+from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.archive import load_archive
 from jarvis.server.storage.storage_keys import FilePath
 from jarvis.workspace import analyses_dir
@@ -37,8 +37,10 @@ class Load(Request):
         """That of the analyses."""
         return (analyses_dir(),)
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Return the analysis; in ``result``, ``was_pinned`` where it was pinned elsewhere."""
         with step(0, progress, STEPS):
             loaded = load_archive(self.archive)
-        return Made(loaded.id, {"is_reused": loaded.is_reused, "was_pinned": loaded.was_pinned})
+        return JobOutput(
+            loaded.id, {"is_reused": loaded.is_reused, "was_pinned": loaded.was_pinned}
+        )

@@ -6,11 +6,11 @@ from pathlib import Path, PurePosixPath
 from jarvis.pipeline import Progress
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.remote_errors import RemoteError
-from jarvis.server.ingest.remote_runs import RemoteRun, check_asked, run_there
-from jarvis.server.jobs.kinds.base import Made, Request
+from jarvis.server.ingest.remote_runs import RemoteRun, check_asked, run_remote
+from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.analysis_rows import made_on
 from jarvis.server.storage.archive import ArchiveError, unpack_archive
-from jarvis.server.submission import keep_made
+from jarvis.server.submission import import_run
 from jarvis.staging import scratch_folder
 from jarvis.workspace import analyses_dir, archive_name
 
@@ -36,17 +36,17 @@ class Remote(Request):
         """That of the analyses, where what comes back is unpacked too."""
         return (analyses_dir(),)
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives the analysis, once its files have been checked against each other."""
         target = self.run_asked.target
         with scratch_folder(analyses_dir(), "remote") as scratch:
             packed, folder = scratch / archive_name("run"), scratch / "run"
             folder.mkdir()
-            run_there(self.run_asked, packed, progress)
+            run_remote(self.run_asked, packed, progress)
             _unpack(target, packed, folder)
             with made_on(target):
-                kept = keep_made(folder)
-        return Made(kept.id, {"is_reused": kept.is_reused, "made_on": target})
+                kept = import_run(folder)
+        return JobOutput(kept.id, {"is_reused": kept.is_reused, "made_on": target})
 
 
 def _unpack(target: str, packed: Path, folder: Path) -> None:

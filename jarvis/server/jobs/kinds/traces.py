@@ -6,7 +6,7 @@ from pathlib import Path
 from jarvis.pipeline import STEPS, Progress, Step, read_info
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.opening import opened_input
-from jarvis.server.jobs.kinds.base import Made, Request
+from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.storage_keys import FilePath
 from jarvis.trace import ReadProgress
 from jarvis.workspace import analyses_dir
@@ -35,7 +35,7 @@ class Inspect(Request):
         """Where the opened trace has a name while it is read."""
         return (analyses_dir(),)
 
-    def run(self, progress: Progress, job_id: str) -> Made:
+    def run(self, progress: Progress, job_id: str) -> JobOutput:
         """Gives ``info``, the fields of a ``TraceInfo``."""
         step = Step(STEPS[0], 1, 1, "started")
         progress(step)
@@ -45,4 +45,4 @@ class Inspect(Request):
 
         with opened_input(self.trace) as opened:
             info = read_info(opened, on_reading).model_copy(update={"path": str(self.trace)})
-        return Made(None, {"info": info.model_dump(mode="json")})
+        return JobOutput(None, {"info": info.model_dump(mode="json")})

@@ -19,8 +19,8 @@ from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
 from jarvis.server.jobs.workers.job_messages import (
     Assignment,
     FailedMessage,
-    MadeMessage,
     Message,
+    OutputMessage,
     StepMessage,
     from_line,
     to_line,
@@ -46,7 +46,7 @@ def assignment_of(job: Job) -> Assignment:
     )
 
 
-def outcome_after(message: MadeMessage | FailedMessage) -> Outcome:
+def outcome_after(message: OutputMessage | FailedMessage) -> Outcome:
     """How a job ended, by the last word of its process."""
     if isinstance(message, FailedMessage):
         return Outcome(JobState.FAILED, message.error)
@@ -58,7 +58,7 @@ def appended(log: str, more: str) -> str:
     return f"{log}{more}"[-LOG_CHARACTERS:]
 
 
-class JobChild(ABC):
+class JobProcess(ABC):
     """One process for one job, wherever it runs; it waits for the job, ready, until ``give``."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class JobChild(ABC):
         """End it, and all that it started, if it still runs; how its job ended if that is open."""
 
 
-class LocalChild(JobChild):
+class LocalJobProcess(JobProcess):
     """A process on this machine, ended when it holds more than ``limit_bytes`` of memory."""
 
     def __init__(self, limit_bytes: int, command: Sequence[str] = COMMAND) -> None:
@@ -170,7 +170,7 @@ class LocalChild(JobChild):
     def _take(self, message: Message) -> None:
         if isinstance(message, StepMessage):
             self._step(message)
-        elif isinstance(message, MadeMessage | FailedMessage):
+        elif isinstance(message, OutputMessage | FailedMessage):
             self.outcome = outcome_after(message)
             if self.outcome.state is JobState.DONE:
                 self.headway.percent = 100.0

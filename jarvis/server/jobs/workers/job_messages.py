@@ -40,7 +40,7 @@ class StepMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeMessage:
+class OutputMessage:
     """The job is done."""
 
     analysis_id: str | None
@@ -54,10 +54,10 @@ class FailedMessage:
     error: str
 
 
-Message = Assignment | StepMessage | MadeMessage | FailedMessage
+Message = Assignment | StepMessage | OutputMessage | FailedMessage
 
 _KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in (Assignment, StepMessage, MadeMessage, FailedMessage)
+    kind.__name__: kind for kind in (Assignment, StepMessage, OutputMessage, FailedMessage)
 }
 
 

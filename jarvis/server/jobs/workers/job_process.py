@@ -16,7 +16,7 @@ from time import monotonic
 
 from jarvis.analyses import load_registry
 from jarvis.errors import JarvisError
-from jarvis.garbage import collect_rarely
+from jarvis.garbage import raise_thresholds
 from jarvis.pipeline import Step
 from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
@@ -24,13 +24,13 @@ from jarvis.server.jobs.kinds import Request, request_of
 from jarvis.server.jobs.workers.job_messages import (
     Assignment,
     FailedMessage,
-    MadeMessage,
     Message,
+    OutputMessage,
     StepMessage,
     from_line,
     to_line,
 )
-from jarvis.server.storage.analysis_rows import kept_for, person_for
+from jarvis.server.storage.analysis_rows import person_for, stored_for
 from jarvis.server.storage.catalogue import named_rows, strictest
 from jarvis.staging import LABEL_VARIABLE
 
@@ -56,7 +56,7 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     """
     say = _own_output()
     os.nice(NICENESS)
-    collect_rarely()
+    raise_thresholds()
     load_registry()
     for name in _IMPORTED_LATE:
         if not _is_given():
@@ -69,12 +69,12 @@ def main(on_step: Callable[[Step], None] | None = None) -> None:
     assignment = from_line(line)
     assert isinstance(assignment, Assignment)
     os.environ[LABEL_VARIABLE] = assignment.staging
-    say(outcome_of(assignment, _Teller(say, on_step)))
+    say(outcome_of(assignment, _ProgressReporter(say, on_step)))
 
 
 def outcome_of(
     assignment: Assignment, progress: Callable[[Step], None]
-) -> MadeMessage | FailedMessage:
+) -> OutputMessage | FailedMessage:
     """Do what a job asks for; what cannot be done is a sentence, and a fault of ours is raised."""
     inputs: tuple[Path, ...] = ()
     try:
@@ -94,7 +94,7 @@ def outcome_of(
             f"{where}{error.strerror or error}. Check that it is there, may be written and has "
             "room, then retry the job."
         )
-    return MadeMessage(made.analysis_id, made.result)
+    return OutputMessage(made.analysis_id, made.result)
 
 
 def _rights_of(assignment: Assignment, request: Request) -> AbstractContextManager[None]:
@@ -104,10 +104,10 @@ def _rights_of(assignment: Assignment, request: Request) -> AbstractContextManag
     """
     owner, role = assignment.owner, Role(assignment.role)
     named = named_rows(person_for(owner, role), request.analyses)
-    return kept_for(owner, strictest(Visibility(assignment.visibility), named), role)
+    return stored_for(owner, strictest(Visibility(assignment.visibility), named), role)
 
 
-class _Teller:
+class _ProgressReporter:
     """Says each step, and now and then how far a trace has been read."""
 
     def __init__(

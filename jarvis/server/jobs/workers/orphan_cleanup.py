@@ -18,7 +18,7 @@ _LABEL = re.compile(r"-(job-([0-9a-f]+)-([0-9]+)-)")
 """``Job.attempt_label`` within the name of a hidden folder: the job, and which attempt."""
 
 
-def clear_leftovers(engine: Engine) -> None:
+def kill_orphans(engine: Engine) -> None:
     """Clear away what attempts left here that run no more."""
     for folder in (analyses_dir(), exports_dir(), uploads_dir()):
         found = (_LABEL.search(entry.name) for entry in folder.glob(".*"))

@@ -5,9 +5,9 @@ from uuid import uuid4
 
 from jarvis.errors import JarvisError
 from jarvis.server.database import JobState
-from jarvis.server.jobs.kinds import Made, Request
+from jarvis.server.jobs.kinds import JobOutput, Request
 from jarvis.server.jobs.queue import Outcome
-from jarvis.server.jobs.workers.job_child import LocalChild
+from jarvis.server.jobs.workers.job_child import LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.staging import clear_staged
@@ -19,14 +19,14 @@ class SingleJobError(JarvisError):
     """The job failed; the message is the job's."""
 
 
-def run_single_job(request: Request, owner: str | None) -> Made:
+def run_single_job(request: Request, owner: str | None) -> JobOutput:
     """Run a job for ``owner`` and wait for it. Raises SingleJobError; then nothing is left of it.
 
     Raises also what ``Request.new_job`` raises.
     """
     job_id = uuid4().hex[:10]
     label = f"job-{job_id}-"
-    child = LocalChild(memory_limit_bytes(1))
+    child = LocalJobProcess(memory_limit_bytes(1))
     try:
         child.assign(
             Assignment(job_id, request.kind, dict(request.new_job().parameters), label, owner)
@@ -41,4 +41,4 @@ def run_single_job(request: Request, owner: str | None) -> Made:
             clear_staged(folder, label)
     if outcome.state is not JobState.DONE:
         raise SingleJobError(outcome.error or "The job failed.")
-    return Made(outcome.analysis_id, dict(outcome.result or {}))
+    return JobOutput(outcome.analysis_id, dict(outcome.result or {}))

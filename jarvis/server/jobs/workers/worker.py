@@ -27,11 +27,11 @@ from jarvis.server.database import DatabaseError, JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.claims import QUICK
 from jarvis.server.jobs.queue import Job, Outcome
-from jarvis.server.jobs.workers.job_child import COMMAND, JobChild, LocalChild
+from jarvis.server.jobs.workers.job_child import COMMAND, JobProcess, LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.logs import configure_logs
 from jarvis.server.settings import SettingsError, settings, use_file
-from jarvis.server.storage.housekeeping import tidy
+from jarvis.server.storage.housekeeping import clean_up
 from jarvis.server.storage.storage_keys import path_at
 from jarvis.staging import clear_staged
 
@@ -83,14 +83,14 @@ class Worker:
         self._longest_s = 60 * settings().job_minutes
         self._command = tuple(command)
         self._cluster = cluster
-        self._running: list[JobChild] = []
-        self._waiting: JobChild | None = None
+        self._running: list[JobProcess] = []
+        self._waiting: JobProcess | None = None
         self._start_after = 0.0
         self._selector = selectors.DefaultSelector()
         self._tidying: Thread | None = None
         self._is_stopping = False
         self._has_news = False
-        self._due = dict.fromkeys((self._look, self._beat, self._sweep, self._tidy), -inf)
+        self._due = dict.fromkeys((self._poll, self._heartbeat, self._reap, self._tidy), -inf)
 
     def stop(self) -> None:
         """Leave in order: no further job, and what runs goes back into the queue."""
@@ -125,9 +125,9 @@ class Worker:
             self._end(waiting, Outcome(JobState.FAILED))
             self._waiting, self._start_after = None, monotonic() + NEXT_READY_S
         if self._waiting is None and monotonic() >= self._start_after:
-            self._waiting = LocalChild(self._memory_bytes, self._command)
+            self._waiting = LocalJobProcess(self._memory_bytes, self._command)
 
-    def _attend(self, child: JobChild) -> None:
+    def _attend(self, child: JobProcess) -> None:
         self._has_news |= child.listen()
         if child.outcome is not None:
             self._end(child, child.outcome)
@@ -138,9 +138,9 @@ class Worker:
         """What needs the database; while it does not answer, jobs go on and are written later."""
         now = monotonic()
         for task, period_s in (
-            (self._look, POLL_S),
-            (self._beat, POLL_S if self._has_news else BEAT_S),
-            (self._sweep, SWEEP_S),
+            (self._poll, POLL_S),
+            (self._heartbeat, POLL_S if self._has_news else BEAT_S),
+            (self._reap, SWEEP_S),
             (self._tidy, TIDY_S),
         ):
             if now - self._due[task] >= period_s:
@@ -150,7 +150,7 @@ class Worker:
                     log.warning("%s", error)
                 self._due[task] = now
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """End what is to be cancelled, write down what has ended, take what waits."""
         if self._running:
             orders = claims.orders(self._engine, self.id)
@@ -170,9 +170,9 @@ class Worker:
             self._running.append(child)
             self._has_news = True
 
-    def _child_for(self, job: Job) -> JobChild:
+    def _child_for(self, job: Job) -> JobProcess:
         """What does a job: the cluster, or the process that is ready here."""
-        away = sum(not isinstance(child, LocalChild) for child in self._running)
+        away = sum(not isinstance(child, LocalJobProcess) for child in self._running)
         if self._cluster is not None and (job.kind not in QUICK or away < self._cluster.slots):
             return self._cluster.child()
         assert self._waiting is not None
@@ -195,13 +195,13 @@ class Worker:
         long = sum(_job(child).kind not in QUICK for child in self._running)
         return claims.claim(self._engine, self.id, () if long < self.slots else QUICK)
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         headway = {_job(child).id: child.headway for child in self._running}
         claims.beat(self._engine, self.id, self.slots, headway)
         self._has_news = False
 
-    def _sweep(self) -> None:
-        for job in claims.give_up_abandoned(self._engine):
+    def _reap(self) -> None:
+        for job in claims.fail_stale_jobs(self._engine):
             log.warning("job %s was given up: its worker %s is silent", job.id, job.worker)
             _clear(job, job.attempt_label)
 
@@ -211,14 +211,14 @@ class Worker:
             self._tidying = Thread(target=_tidied, args=(self._engine,), daemon=True)
             self._tidying.start()
 
-    def _end(self, child: JobChild, outcome: Outcome) -> None:
+    def _end(self, child: JobProcess, outcome: Outcome) -> None:
         """End a process, and clear away what it had half written."""
         for output in child.outputs:
             if output in self._selector.get_map():
                 self._selector.unregister(output)
         child.end(outcome)
         self._start_after = min(self._start_after, monotonic())
-        self._due[self._look] = 0.0  # how it ended is written down at once
+        self._due[self._poll] = 0.0  # how it ended is written down at once
         if child.job is not None:
             _clear(child.job, child.job.attempt_label)
 
@@ -243,7 +243,7 @@ class Worker:
             log.warning("jobs cannot be put back, and will be given up: %s", error)
 
 
-def _job(child: JobChild) -> Job:
+def _job(child: JobProcess) -> Job:
     assert child.job is not None
     return child.job
 
@@ -278,7 +278,7 @@ def set_up_worker(slots: int | None) -> Worker:
 
 def _tidied(engine: Engine) -> None:
     try:
-        tidy(engine)
+        clean_up(engine)
     except (JarvisError, OSError) as error:
         log.warning("what is old is not removed now: %s", error)
 

@@ -11,7 +11,7 @@ from time import monotonic
 
 from jarvis.server.settings import settings
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
 """Between a death and the next start; twice as long each time while workers die young."""
 
 YOUNG_S = 30.0
@@ -104,5 +104,5 @@ class _Watch:
             log.warning("the worker ended with code %d; the next starts in %g s", code, pause_s)
             if self._is_stopping.wait(pause_s):
                 return
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
             self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
