@@ -28,6 +28,10 @@ COMPUTE_KEYS = frozenset(f"{unit}_{precision}" for unit in UNITS for precision i
 _NEUTRAL_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "gpu"})
 
 
+MAX_FIGURE = 1_000_000
+"""No GPU has so many GB, GB/s or TFLOPS/s: the unit is another one."""
+
+
 class HardwareSpec(BaseModel):
     """The peaks of one GPU under one preset.
 
@@ -43,9 +47,9 @@ class HardwareSpec(BaseModel):
     preset: str = Field(default=DEFAULT_PRESET, min_length=1)
     vendor: str | None = None
     aliases: tuple[str, ...] = ()
-    memory_gb: float = Field(gt=0, allow_inf_nan=False)
+    memory_gb: float = Field(gt=0, lt=MAX_FIGURE, allow_inf_nan=False)
     memory_type: str | None = None
-    mem_bw_gbps: float = Field(gt=0, allow_inf_nan=False)
+    mem_bw_gbps: float = Field(gt=0, lt=MAX_FIGURE, allow_inf_nan=False)
     max_achievable_tflops: dict[str, float]
     sources: dict[str, str]
     doubts: dict[str, str] = {}
@@ -62,8 +66,8 @@ class HardwareSpec(BaseModel):
         if unknown := self.max_achievable_tflops.keys() - COMPUTE_KEYS:
             raise ValueError(f"unknown compute peak {', '.join(sorted(unknown))}")
         for key, value in self.max_achievable_tflops.items():
-            if not 0 < value < float("inf"):
-                raise ValueError(f"{key} must be a positive number, not {value}")
+            if not 0 < value < MAX_FIGURE:
+                raise ValueError(f"{key} must be above 0 and below {MAX_FIGURE:,.0f}, not {value}")
         for what, about in (("source", self.sources), ("doubt", self.doubts)):
             if unknown := about.keys() - set(self.figures) - {"default"}:
                 raise ValueError(f"a {what} for {', '.join(sorted(unknown))}, which has no figure")
