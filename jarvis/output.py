@@ -75,8 +75,10 @@ class _OutputFile(io.RawIOBase):
 
     def close(self) -> None:
         """Close the file."""
-        super().close()
-        self._file.close()
+        try:
+            super().close()  # flushes, which fails where the disk is full
+        finally:
+            self._file.close()
 
 
 def open_output(path: Path) -> IO[bytes]:
