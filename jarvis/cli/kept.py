@@ -8,7 +8,6 @@ from jarvis.cli.completers import complete_stored, completed_by
 from jarvis.cli.confirmation import add_yes, is_confirmed
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, note, print_result, warn
-from jarvis.reports.markup import one_line
 
 
 def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -86,6 +85,8 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not rows:
         yield "No analysis is kept here."
         return
+    from jarvis.reports.markup import one_line  # slow to import
+
     for row in rows:
         source = f"  (from {one_line(row['source'])})" if row["source"] else ""
         pin = "pinned" if row["is_pinned"] else ""
