@@ -42,6 +42,19 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ['PATH']}{os.pathsep}{_SERVERS}")
 
 
+def tied(signal: str = "KILL") -> tuple[str, ...]:
+    """Return the start of a command that ends with the process that starts it, however that ends.
+
+    Skips the test where there is no setpriv.
+    """
+    from tests.conftest import skip_or_fail
+
+    setpriv = program("setpriv")
+    if setpriv is None:
+        skip_or_fail("setpriv is not installed")
+    return (str(setpriv), "--pdeathsig", signal)
+
+
 def postgres_programs() -> list[Path]:
     """Return the folders with PostgreSQL's programs, the newest version last."""
     if _is_hidden():

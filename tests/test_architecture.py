@@ -92,7 +92,7 @@ OUR_SCRIPTS = sorted(
     if path != OPTIONAL
 )
 LOOK_UPS = re.compile(
-    r"""shutil\.which|import\ which                        # a program on PATH
+    r"""shutil\.which|import\ which | ["']setpriv["']      # a program on PATH
     | ["'](?:/usr(?:/local)?)?/s?bin/ | ["']/usr/lib/postgresql  # at a fixed place
     | executable_path=["']
     | ["']JARVIS_(?:REFERENCE|REPLAY_PYTHON)["'] | ["']\.venv-replay

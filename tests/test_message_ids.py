@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis.messages import MessageTable, fill, resolve, to_text
+from jarvis.messages import MessageTable, resolve, to_text
 
 TABLE = MessageTable(
     "test_message_ids",
@@ -20,7 +20,6 @@ def test_an_id_gives_its_message_with_the_values_that_it_uses() -> None:
     made = resolve(TABLE.id("whole"), VALUES)
     assert made == TABLE("whole", name="a", place=TABLE("place", called_from="Layer"))
     assert to_text(made) == "Move `a` to `Layer`, please."
-    assert fill("Move {name}{place:message}.", VALUES) == "Move `a` to `Layer`."
 
 
 def test_an_empty_id_prints_nothing() -> None:

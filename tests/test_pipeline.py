@@ -8,6 +8,7 @@ import pytest
 
 from jarvis.errors import EmptyTraceError, OutputFolderError, UnknownHardwareError
 from jarvis.findings import Severity, Status
+from jarvis.messages import to_text
 from jarvis.pipeline import STEPS, Step, analyze, choose_hardware, generate_report
 from jarvis.run import Options, Run, analysis_id
 from jarvis.workspace import RunPaths
@@ -180,8 +181,8 @@ def test_layout_transposes_of_a_real_training_step(resnet: Path) -> None:
     overhead = run.results["convolution"].metrics["transpose_overhead_percent"]
     assert overhead == pytest.approx(41.9, abs=0.05)
     finding = next(f for f in run.results["convolution"].findings if f.check == "layout_transposes")
-    assert "41.9% of convolution time" in finding.issue
-    assert "channels_last" in finding.algorithmic
+    assert "41.9% of convolution time" in to_text(finding.issue)
+    assert "channels_last" in to_text(finding.algorithmic)
 
 
 def test_communication_of_a_real_training_step_is_critical(resnet: Path) -> None:

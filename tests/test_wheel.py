@@ -35,9 +35,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     site = next((root / "venv").rglob("site-packages"))
-    borrowed = next(p for p in map(Path, sys.path) if p.name == "site-packages")
+    borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
     # Appended after the wheel's own files, so that the wheel's jarvis wins over an editable one.
-    (site / "borrowed.pth").write_text(f"{borrowed}\n")
+    (site / "borrowed.pth").write_text("\n".join(borrowed))
     return root
 
 
@@ -67,7 +67,12 @@ def test_the_wheel_analyses_a_trace(installed: Path) -> None:
     where = "import jarvis; print(jarvis.__file__)"
     python = installed / "venv" / "bin" / "python"
     location = subprocess.run(
-        [python, "-c", where], cwd=installed, capture_output=True, text=True, check=True
+        [python, "-c", where],
+        cwd=installed,
+        env=environment(installed),
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert location.startswith(str(installed)), location
     trace = installed / "sample.json.gz"

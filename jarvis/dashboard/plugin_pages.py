@@ -29,7 +29,7 @@ def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
     all_cards = {
         card.key: card
         for entry in reversed(catalogue.entries)
-        for card in entry.manifest.plugin_analyses
+        for card in entry.manifest.added_analyses
     }
     known = load_analyses()
     return [
@@ -41,7 +41,7 @@ def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
 
 def _cards_of(catalogue: Catalogue, analysis_id: str | None) -> dict[str, AnalysisManifest]:
     manifests = (entry.manifest for entry in catalogue.entries if entry.id == analysis_id)
-    return {card.key: card for manifest in manifests for card in manifest.plugin_analyses}
+    return {card.key: card for manifest in manifests for card in manifest.added_analyses}
 
 
 def _page(card: AnalysisManifest, *, is_shown: bool) -> StreamlitPage:

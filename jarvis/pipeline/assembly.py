@@ -136,7 +136,7 @@ def _run(
             PerfModelFailure(**row) for row in tables["perf_model_failures"].iter_rows(named=True)
         ),
         load_failures=dict(base.analyses.failures),
-        plugin_analyses=tuple(base.analyses.cards.values()),
+        added_analyses=tuple(base.analyses.cards.values()),
         extension_notes=base.extension_notes(),
         extension_failures=base.extension_failures(),
         sheets=base.sheets(),

@@ -112,7 +112,7 @@ class Manifest(_Frozen):
     stored table. ``platform_warning`` says that the chosen GPU is not the trace's, or that none is
     known; ``load_failures`` why analyses of other packages are missing. ``extension_notes`` and
     ``extension_failures`` are sentences about what extensions change and could not;
-    ``plugin_analyses`` describe the analyses that are not Jarvis's own.
+    ``added_analyses`` describe the analyses that are not Jarvis's own.
     ``absent_tables`` are those that have no rows because the input cannot fill them, with what
     they would tell.
     """
@@ -134,7 +134,7 @@ class Manifest(_Frozen):
     load_failures: dict[str, str] = {}
     extension_notes: tuple[str, ...] = ()
     extension_failures: tuple[str, ...] = ()
-    plugin_analyses: tuple[AnalysisManifest, ...] = ()
+    added_analyses: tuple[AnalysisManifest, ...] = ()
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
     absent_tables: dict[str, str] = {}

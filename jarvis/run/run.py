@@ -132,7 +132,7 @@ class Run:
         """The analyses by key in page order: those there are now, and those that were added to
         this run alone, without their code."""
         known = load_analyses()
-        cards = self.manifest.plugin_analyses
+        cards = self.manifest.added_analyses
         return in_page_order({**{card.key: card.analysis() for card in cards}, **known})
 
     def table(self, name: str) -> pl.DataFrame:

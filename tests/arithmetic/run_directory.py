@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jarvis.findings import Finding, worded
 from tests.arithmetic.trace_events import TraceEvents, read_events
 
 csv.field_size_limit(sys.maxsize)
@@ -174,7 +175,12 @@ class RunDirectory:
 
     @cached_property
     def results(self) -> dict[str, dict[str, Any]]:
-        return self.json("results.json")
+        """Those of ``results.json``, findings as their readers see them."""
+        results = self.json("results.json")
+        for result in results.values():
+            found = map(Finding.model_validate, result["findings"])
+            result["findings"] = [worded(finding) for finding in found]
+        return results
 
     @property
     def findings(self) -> list[dict[str, Any]]:

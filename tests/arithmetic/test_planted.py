@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def test_wrong_results_are_found(
 ) -> None:
     run = run_of("training-with-waits")
     wrong = replace(run, root=Path(shutil.copytree(run.root, tmp_path / "run")))
-    results = run.json("results.json")
+    results = deepcopy(run.results)
     plant(results)
     (wrong.root / "results.json").write_text(json.dumps(results), encoding="utf-8")
     PLANTED[plant](run)

@@ -110,6 +110,6 @@ def filed() -> Draw:
         for parameter, value in parameters.items():
             page.query_params[parameter] = value
         page.run()
-        return page.switch_page(f"../../pages/{name}.py").run()
+        return page.switch_page(f"../../../pages/{name}.py").run()
 
     return draw

@@ -71,7 +71,7 @@ def visit(name: str, user: dict[str, Any] | str, **parameters: str) -> AppTest:
 
 
 def _switched(page: AppTest, name: str) -> AppTest:
-    return page.switch_page(f"../../pages/{name}.py").run()
+    return page.switch_page(f"../../../pages/{name}.py").run()
 
 
 def words(page: AppTest) -> str:

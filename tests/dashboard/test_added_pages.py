@@ -176,4 +176,4 @@ def test_a_run_is_the_same_in_a_process_that_never_saw_the_file(
     source = Path(sample_run.manifest.trace.path)
     again = analyze(source, model_name="Sample model", output_dir=tmp_path / "run")
     assert again.results == sample_run.results
-    assert again.manifest.plugin_analyses == ()
+    assert again.manifest.added_analyses == ()

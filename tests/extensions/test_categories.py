@@ -15,6 +15,7 @@ from jarvis.analyses.runner import divide, run_analyses
 from jarvis.extensions import Extensions, load_extensions
 from jarvis.findings import Status
 from jarvis.hardware import load_hardware
+from jarvis.messages import to_text
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from jarvis.validation import is_valid, validate
@@ -81,7 +82,7 @@ def test_a_category_of_a_file_claims_checks_and_writes(write: Write, tmp_path: P
     result = run.results["scans"]
     assert (result.status, result.row_count, result.metrics) == (Status.OK, 2, {"scans": 2})
     assert result.gpu_time_ms == pytest.approx(0.021)  # 20 and 1 us
-    assert {finding.title for finding in result.findings} == {"A scan runs long"}
+    assert {to_text(finding.title) for finding in result.findings} == {"A scan runs long"}
     rows = run.category_operations("scans")
     assert dict(rows.select("name", "scan_rows").rows()) == {
         "mylib::scan": 40.0,
@@ -191,7 +192,7 @@ def test_a_system_analysis_reads_the_tables_that_it_names(write: Write, tmp_path
     '''
     run = analysed(write, tmp_path, text)
     assert run.results["gaps"].tier == "system"
-    assert [finding.title for finding in run.results["gaps"].findings] == ["3 events"]
+    assert [to_text(finding.title) for finding in run.results["gaps"].findings] == ["3 events"]
     assert run.manifest.extension_notes == (
         "The slider of gaps in mine.py is left out: it would need code.",
     )
@@ -347,7 +348,7 @@ def test_analyses_of_packages_are_contained_too(
     assert cli.main([*words, str(tmp_path / "run")]) == 0
     run = Run.load(tmp_path / "run")
     assert run.results["scans"].error == "ExtensionFaultError: scans: SystemExit: 3"
-    assert [card.key for card in run.manifest.plugin_analyses] == ["scans"]
+    assert [card.key for card in run.manifest.added_analyses] == ["scans"]
     lines = capsys.readouterr().err.splitlines()
     assert "warning: The analysis bad cannot be used: ImportError: no scans." in lines
 

@@ -48,7 +48,7 @@ def pages_are_whole(components_found_once: None) -> Callable[..., None]:
             page.query_params[parameter] = value
         page.run()
         for name in names or PAGES:
-            page.switch_page(f"../../pages/{name}.py").run()
+            page.switch_page(f"../../../pages/{name}.py").run()
             assert not page.exception, (name, page.exception[0].stack_trace)
 
     return draw

@@ -19,7 +19,7 @@ pytestmark = on_both_databases
 
 CLAIM_ALL = """
 import sys
-from jarvis.server import claims
+from jarvis.server.jobs import claims
 from jarvis.server.database import database
 engine = database()
 print("ready", flush=True)

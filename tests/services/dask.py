@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.optional import tied
 from tests.services.ports import free_port, wait_until_open
 
-_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _ROOT = Path(__file__).parents[2]
 
 
@@ -60,5 +60,5 @@ class Dask:
         command = (sys.executable, "-m", f"distributed.cli.{module}", *arguments)
         with (self._folder / "dask.log").open("ab") as log:
             return subprocess.Popen(
-                (*_DIES_WITH_US, *command), env=self._environment, stdout=log, stderr=log
+                (*tied(), *command), env=self._environment, stdout=log, stderr=log
             )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests import optional
 from tests.conftest import skip_or_fail
+from tests.optional import tied
 from tests.services.ports import free_port, wait_until_open
 
 PASSWORD = "correct-horse"
@@ -20,8 +20,6 @@ PEOPLE: Mapping[str, tuple[str, ...]] = {
     "vic": ("guests",),
 }
 """Who can log in, and their groups; each has the email address of ``email_of``."""
-
-_TIED = "setpriv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +52,12 @@ def provider(folder: Path) -> Iterator[Provider]:
     """A provider whose files are in ``folder``; it ends with the process that started it."""
     if find_spec("nanoidp") is None:
         skip_or_fail("nanoidp is not installed")
-    if optional.program(_TIED) is None:
-        skip_or_fail(f"{_TIED} is not installed")
     port = free_port()
     made = Provider(f"http://127.0.0.1:{port}")
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder, made, port)
     options = ("--config", str(folder), "--host", "127.0.0.1", "--port", str(port))
-    command = [_TIED, "--pdeathsig", "KILL", sys.executable, "-m", "nanoidp", *options]
+    command = [*tied(), sys.executable, "-m", "nanoidp", *options]
     with (folder / "provider.log").open("wb") as log:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log

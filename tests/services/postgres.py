@@ -106,7 +106,7 @@ class Postgres:
         """A command that dies with us, by a user who is not root: PostgreSQL refuses that one."""
         other = ("--reuid", _OS_USER, "--regid", _OS_USER, "--clear-groups")
         changed = other if os.getuid() == 0 else ()
-        command = ("setpriv", "--pdeathsig", "QUIT", *changed, self.programs / program)
+        command = (*optional.tied("QUIT"), *changed, self.programs / program)
         return [str(part) for part in (*command, *arguments)]
 
 
@@ -114,8 +114,8 @@ class Postgres:
 def postgres() -> Iterator[Postgres]:
     """The server; a test that stops it starts it again."""
     programs = optional.postgres_programs()
-    if not programs or not optional.program("setpriv"):
-        skip_or_fail("PostgreSQL is not installed, or setpriv is not")
+    if not programs:
+        skip_or_fail("PostgreSQL is not installed")
     # Not in a folder of pytest: the other user may not look into those.
     with tempfile.TemporaryDirectory(prefix="jarvis-postgres-") as folder:
         server = Postgres(programs[-1], Path(folder))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import optional
-from tests.conftest import skip_or_fail
+from tests.optional import tied
 from tests.services.ports import free_port, wait_until_open
 
 if TYPE_CHECKING:
@@ -51,10 +50,8 @@ class S3:
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """One server for all tests of a session; it dies with them."""
-    if optional.program("setpriv") is None:
-        skip_or_fail("setpriv is not installed")
     port, log = free_port(), tmp_path_factory.mktemp("s3") / "log"
-    command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "moto.server"]
+    command = [*tied(), sys.executable, "-m", "moto.server"]
     with log.open("wb") as written:
         process = subprocess.Popen(
             [*command, "-H", "127.0.0.1", "-p", str(port)], stdout=written, stderr=written

@@ -18,7 +18,7 @@ from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port, wait_until_open
 
-SSH, SSHD, KEYGEN, TIED = "ssh", "sshd", "ssh-keygen", "setpriv"
+SSH, SSHD, KEYGEN = "ssh", "sshd", "ssh-keygen"
 NAME = "node"
 """What the client's configuration calls the server."""
 
@@ -47,7 +47,7 @@ class Sshd:
 @contextmanager
 def sshd(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Sshd]:
     """A server whose files are in ``folder``; its sessions have the ``environment`` as well."""
-    found = {name: optional.program(name) for name in (SSH, SSHD, KEYGEN, TIED)}
+    found = {name: optional.program(name) for name in (SSH, SSHD, KEYGEN)}
     for name, program in found.items():
         if program is None:
             skip_or_fail(f"{name} is not installed")
@@ -55,9 +55,7 @@ def sshd(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator
     server = _described(folder, free_port())
     _write(server, environment or {})
     command = [
-        TIED,
-        "--pdeathsig",
-        "KILL",
+        *optional.tied(),
         str(found[SSHD]),
         "-D",
         "-e",

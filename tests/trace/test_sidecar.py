@@ -148,7 +148,7 @@ def test_no_home_means_no_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(sidecar, "kept_traces_dir", no_home)
+    monkeypatch.setattr(sidecar, "trace_cache_dir", no_home)
     assert read_trace(path).event_count > 0
 
 

@@ -93,7 +93,7 @@ def _check_names(run: Run) -> None:
         raise ReceivedRunError("its list of tables cannot be right")
     if missing := set(manifest.sheets) - set(manifest.tables):
         raise ReceivedRunError(f"the table {min(missing)[:80]!r} is missing")
-    cards = (card.key for card in manifest.plugin_analyses)
+    cards = (card.key for card in manifest.added_analyses)
     summaries = [summary.key for summary in manifest.categories]
     for name in (*manifest.tables, *run.results, *summaries, *cards):
         if not _KEY.fullmatch(name):

@@ -81,7 +81,7 @@ def test_a_killed_server_keeps_what_was_whole_at_the_next_touch(
 
     place = begin(client)
     with monkeypatch.context() as patch:
-        patch.setattr(arrivals, "keep_upload", killed)
+        patch.setattr(arrivals, "adopt_upload", killed)
         failed = client.patch(place, content=BYTES, headers={**PIECE, "Upload-Offset": "0"})
     assert failed.status_code == 507
     end = client.patch(place, headers={**PIECE, "Upload-Offset": str(len(BYTES))})

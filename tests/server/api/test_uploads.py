@@ -86,7 +86,7 @@ def test_one_that_was_killed_between_whole_and_kept_is_kept_by_the_next_touch(
 
     begun = create("a.json", len(BYTES), None)
     with monkeypatch.context() as patch:
-        patch.setattr(arrivals, "keep_upload", killed)
+        patch.setattr(arrivals, "adopt_upload", killed)
         with pytest.raises(KeyboardInterrupt):
             send(begun.id, 0, BYTES)
     restart(monkeypatch)

@@ -39,7 +39,7 @@ def check_worker() -> str:
     """A worker was heard of lately."""
     if not claims.has_worker(database()):
         raise NotReadyError(
-            f"No worker was heard of in the last {claims.HEARTBEAT_TIMEOUT_S} s: jobs wait. Start one "
-            "(`jarvis worker`, or `jarvis serve` with JARVIS_JOB_SLOTS above 0)."
+            f"No worker was heard of in the last {claims.HEARTBEAT_TIMEOUT_S} s: jobs wait. "
+            "Start one (`jarvis worker`, or `jarvis serve` with JARVIS_JOB_SLOTS above 0)."
         )
     return "at work"

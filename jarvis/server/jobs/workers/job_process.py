@@ -1,4 +1,4 @@
-"""The process of one job: ``python -m jarvis.server.jobs.workers.job_process``, started by a worker.
+"""Process of one job, started by a worker: ``python -m jarvis.server.jobs.workers.job_process``.
 
 It is ready before it is needed: what is slow to import is imported, then it reads one job from its
 input, does it, says how far it is, and ends. When its worker is gone, so is it.
