@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from jarvis.messages import Text, to_text
+from jarvis.messages import Text, literal, to_text
 from jarvis.quantities import name_of, title_of
 
 Tier = Literal["compute", "fusion", "system"]
@@ -166,6 +166,14 @@ def worded(finding: Finding) -> dict[str, JsonValue]:
     sentences = {name: to_text(getattr(finding, name)) or None for name in TEXTS}
     evidence = {title_of(name): value for name, value in finding.evidence.items()}
     return {**finding.model_dump(mode="json"), **sentences, "evidence": evidence}
+
+
+def spelled_out(finding: Finding) -> Finding:
+    """Return the finding with literal messages, which need no table of templates to be worded."""
+    texts = {name: to_text(getattr(finding, name)) for name in TEXTS}
+    return finding.model_copy(
+        update={name: (literal(text),) if text else () for name, text in texts.items()}
+    )
 
 
 class AnalysisResult(_Frozen):

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from jarvis import findings
+from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData, Check
 from jarvis.findings import TEXTS, Finding
 from jarvis.messages import to_text
@@ -25,11 +27,17 @@ class Worded:
         return to_text(value) or None if name in TEXTS else value
 
 
-def worded(findings: Iterable[Finding]) -> list[Worded]:
+def worded(found: Iterable[Finding]) -> list[Worded]:
     """Each finding as its readers see it."""
-    return [Worded(finding) for finding in findings]
+    return [Worded(finding) for finding in found]
 
 
 def in_words(check: Check) -> Callable[[CategoryData], list[Worded]]:
     """The check, with its findings as their readers see them."""
     return lambda data: worded(check(data))
+
+
+def with_words(stored: dict[str, Any]) -> dict[str, Any]:
+    """A finding of ``results.json`` with sentences in place of messages, evidence by label."""
+    load_analyses()  # the templates
+    return findings.worded(Finding.model_validate(stored))

@@ -17,6 +17,7 @@ from typing import Self, get_args
 from pydantic import ValidationError
 
 from jarvis.analyses import compute, fusion, system
+from jarvis.analyses.advice import register_advice
 from jarvis.analyses.base import Analysis, Panel
 from jarvis.analyses.card import AnalysisManifest
 from jarvis.analyses.operations import DETAILS
@@ -93,6 +94,7 @@ def _add(found: dict[str, Analysis], key: str, tier: Tier, analysis: object, sou
     candidate = replace(analysis, key=key, tier=tier)
     _check_claim(found.values(), candidate, source)
     found[key] = candidate
+    register_advice(key, candidate.advice)
 
 
 def _check_spec(analysis: Analysis, tier: Tier, source: str) -> None:

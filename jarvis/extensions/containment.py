@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from jarvis.analyses.base import Analysis, CategoryData, Check, Classify, Measure
 from jarvis.extensions.log import reason_of
-from jarvis.findings import Finding
+from jarvis.findings import Finding, spelled_out
 from jarvis.messages import to_text
 
 
@@ -48,7 +48,7 @@ def _check(check: Check, key: str, source: str) -> Check:
         uids = set(data.operations["uid"])
         for finding in findings:
             _called(_check_finding, source, finding, key, uids)
-        yield from findings
+        yield from map(spelled_out, findings)  # pages without the extension show them too
 
     return contained_check
 

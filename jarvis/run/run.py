@@ -106,6 +106,7 @@ class Run:
 
         Raises NotARunError where ``root`` is none, RunVersionError where it is of another layout.
         """
+        load_analyses()  # the templates of the messages in the results
         paths = RunPaths(Path(root))
         manifest = read_manifest(paths.root)
         try:

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jarvis.findings import Finding, worded
 from tests.arithmetic.trace_events import TraceEvents, read_events
+from tests.worded import with_words
 
 csv.field_size_limit(sys.maxsize)
 
@@ -178,8 +178,7 @@ class RunDirectory:
         """Those of ``results.json``, findings as their readers see them."""
         results = self.json("results.json")
         for result in results.values():
-            found = map(Finding.model_validate, result["findings"])
-            result["findings"] = [worded(finding) for finding in found]
+            result["findings"] = [with_words(finding) for finding in result["findings"]]
         return results
 
     @property
