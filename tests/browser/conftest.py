@@ -42,6 +42,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as lines:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jarvis.cli", "serve", "--port", str(self.port)],
