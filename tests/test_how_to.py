@@ -74,7 +74,7 @@ def checkout(tmp_path: Path) -> Checkout:
         "python": f'"{sys.executable}" "$@"',
         "jarvis": f'"{sys.executable}" -m jarvis.cli "$@"',
         # Without `setup`, which would install a second environment.
-        "make": f'command -p make -o setup BIN="{root / "programs"}" PYTEST_ARGS= "$@"',
+        "make": f'env PATH={os.defpath} make -o setup BIN="{root / "programs"}" PYTEST_ARGS= "$@"',
     }
     (root / "programs").mkdir()
     for name, command in programs.items():
