@@ -56,7 +56,7 @@ RUN = {
     REOPENED: "read_trace(trace)",
     ANALYSIS: "analyze(trace, output_dir=out / 'run')",
 }
-RARELY = "from jarvis.garbage import raise_thresholds; raise_thresholds();"
+RARELY = "from jarvis.core.gc_tuning import raise_thresholds; raise_thresholds();"
 """As the command line and the jobs do; the baseline searches for no garbage at all."""
 
 MEASURED = """

@@ -22,7 +22,7 @@ from jarvis.pipeline import generate_report
 from jarvis.replay import Refusal
 from jarvis.replay.package import RUNNER_NAME, package_bytes, replay_entries
 from jarvis.replay.schema import NAMESPACE, signatures
-from jarvis.reports.markup import Markdown, cell, prose, table
+from jarvis.text.markdown import Markdown, cell, prose, table
 
 QUICK = ("--device", "cpu", "--warmup", "0", "--iterations", "1", "--json")
 REPLAYED, EQUIVALENT, FAILED = "replayed", "replayed by an equivalent", "failed"

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis.workspace import resource
+from jarvis.core.workspace import resource
 from tests.builders import trace
 
 START_SECONDS = 60

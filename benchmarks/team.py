@@ -30,10 +30,10 @@ from benchmarks.asked import Asked, ask
 from benchmarks.crowd import Seen, crowd
 from benchmarks.page import table, write_part
 from benchmarks.servers import Server, analysed, dashboards
+from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, database_file
 from jarvis.sample import write_sample
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.storage.catalogue import read_catalogue
-from jarvis.workspace import HOME_VARIABLE, analyses_dir, database_file
 from tests import optional
 from tests.services.postgres import Postgres
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jarvis.errors import TraceError
+from jarvis.core.errors import TraceError
 from jarvis.sample import simulate
 from jarvis.trace import read_trace
 from jarvis.trace_health import Severity, facts_of, trace_health

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jarvis.errors import JarvisError as JarvisError
+    from jarvis.core.errors import JarvisError as JarvisError
     from jarvis.findings import Finding as Finding
     from jarvis.hardware import load_hardware as load_hardware
     from jarvis.perf_report import PerfReport as PerfReport
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Finding": ("jarvis.findings", "Finding"),
-    "JarvisError": ("jarvis.errors", "JarvisError"),
+    "JarvisError": ("jarvis.core.errors", "JarvisError"),
     "PerfReport": ("jarvis.perf_report", "PerfReport"),
     "Run": ("jarvis.run", "Run"),
     "TraceTree": ("jarvis.perf_report.trace_tree", "TraceTree"),

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from jarvis.messages import Text, literal, to_text
-from jarvis.quantities import name_of, title_of
+from jarvis.text.messages import Text, literal, to_text
+from jarvis.text.quantities import name_of, title_of
 
 Tier = Literal["compute", "fusion", "system"]
 """Kinds of analyses: of the rows that they claim, of chains across them, of the whole GPU."""
@@ -20,8 +20,8 @@ def _named(evidence: object) -> object:
 
 
 Evidence = Annotated[dict[str, float | int | str], BeforeValidator(_named)]
-"""Values by the names of ``jarvis.quantities``, in the order in which they are shown; None is left
-out. Plugins may use labels of their own."""
+"""Values by the names of ``jarvis.text.quantities``, in display order; None is left out. Plugins "
+"may use labels of their own."""
 
 
 class Priority(StrEnum):
@@ -120,12 +120,12 @@ class Impact(_Frozen):
 class Finding(_Frozen):
     """One thing that is slow: its check, subject, numbers, evidence and actions, as data.
 
-    What it says are messages; ``jarvis.messages.render`` words them. ``algorithmic`` may change the
-    model, ``kernel`` leaves its code alone. ``hypothesis`` is a likely cause that a trace cannot
-    prove, ``verify`` tells whether the action worked, ``capture`` which profiler settings or
-    measurements would show what this trace cannot. ``time_pool`` names the time that a finding
-    without operations draws on, and ``shared_uids`` the rows of the operations table that hold part
-    of that time too: savings from one pool or one row do not add up.
+    Its texts are messages; ``jarvis.text.messages.to_text`` words them. ``algorithmic`` may
+    change the model, ``kernel`` leaves its code alone. ``hypothesis`` is a likely cause that a
+    trace cannot prove, ``verify`` tells whether the action worked, ``capture`` which profiler
+    settings or measurements would show what this trace cannot. ``time_pool`` names the time that a
+    finding without operations draws on, and ``shared_uids`` the rows of the operations table that
+    hold part of that time too: savings from one pool or one row do not add up.
     """
 
     check: str

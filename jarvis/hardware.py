@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from jarvis.errors import HardwareFileError, UnknownHardwareError
-from jarvis.workspace import custom_hardware_dir, resource
+from jarvis.core.errors import HardwareFileError, UnknownHardwareError
+from jarvis.core.workspace import custom_hardware_dir, resource
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.findings import Finding, Impact, Priority, Range
-from jarvis.messages import to_text
 from jarvis.perf_report.efficiency import MEMORY_ONLY
+from jarvis.text.format import percent
+from jarvis.text.messages import to_text
 
 TARGET_PCT = 80.0
 """Default of the target efficiency, of an analysis and of the slider."""
@@ -75,6 +76,14 @@ def efficiency_word(efficiency_pct: float | None) -> str:
     if efficiency_pct is None:
         return "not available"
     return next(word for above, word in EFFICIENCY_SCALE if efficiency_pct > above or above == 0.0)
+
+
+def marked_efficiency(efficiency_pct: float | None) -> str:
+    """An efficiency in percent of the roofline; one above the peak carries a mark."""
+    text = percent(efficiency_pct)
+    if efficiency_pct is None or efficiency_pct <= FULL_PCT:
+        return text
+    return f"{text} ⚠ {efficiency_word(efficiency_pct).partition(':')[0]}"
 
 
 def is_anomaly(efficiency_pct: float | None) -> bool:

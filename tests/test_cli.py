@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 
 from jarvis import cli
+from jarvis.core.workspace import resource
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport, ReportOptions
 from jarvis.reports.reading import read_report
 from jarvis.run import Run
 from jarvis.sample import write_sample
 from jarvis.trace import read_trace
-from jarvis.workspace import resource
 from tests.builders import trace
 
 

@@ -19,9 +19,9 @@ from jarvis.cli.completion import SETUP
 from jarvis.cli.documentation import command_line_markdown
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.whole import whole
+from jarvis.core.product import product_version
 from jarvis.pipeline import STEPS, Step
 from jarvis.pipeline.step_lines import step_of_line
-from jarvis.product import product_version
 from jarvis.run import SCHEMA_VERSION
 from tests.builders import trace
 

@@ -12,7 +12,7 @@ import pytest
 from jarvis.cli import main
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.comparison.rules import Rule, metrics
-from jarvis.errors import RuleError
+from jarvis.core.errors import RuleError
 from jarvis.pipeline import analyze, compare
 from jarvis.reports.reading import read_report
 from jarvis.run import Run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.errors import HardwareError, HardwareFileError, UnknownHardwareError
+from jarvis.core.errors import HardwareError, HardwareFileError, UnknownHardwareError
 from jarvis.hardware import COMPUTE_KEYS, DEFAULT_PRESET, Hardware, HardwareSpec, load_hardware
 
 ENTRY = """

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main
+from jarvis.core.workspace import HOME_VARIABLE, close_home
 from jarvis.server.database import database
-from jarvis.workspace import HOME_VARIABLE, close_home
 from tests.builders import trace
 
 

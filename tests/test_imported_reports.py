@@ -12,7 +12,7 @@ import pytest
 
 from jarvis.analyses import load_registry
 from jarvis.analyses.runner import ReportTables, divide, run_analyses
-from jarvis.errors import ForeignReportError, UnreadableReportError
+from jarvis.core.errors import ForeignReportError, UnreadableReportError
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import load_hardware
 from jarvis.perf_models import BUILTIN

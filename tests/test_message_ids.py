@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis.messages import MessageTable, resolve, to_text
+from jarvis.text.messages import MessageTable, resolve, to_text
 
 TABLE = MessageTable(
     "test_message_ids",

@@ -6,12 +6,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from jarvis.errors import EmptyTraceError, OutputFolderError, UnknownHardwareError
+from jarvis.core.errors import EmptyTraceError, OutputFolderError, UnknownHardwareError
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Severity, Status
-from jarvis.messages import to_text
 from jarvis.pipeline import STEPS, Step, analyze, choose_hardware, generate_report
 from jarvis.run import Options, Run, analysis_id
-from jarvis.workspace import RunPaths
+from jarvis.text.messages import to_text
 from tests.builders import TraceBuilder, trace
 from tests.recorded_runs import RecordedRun
 

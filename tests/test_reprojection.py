@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.errors import (
+from jarvis.core.errors import (
     HardwareFileError,
     NotARunError,
     NotReprojectableError,
     UnknownHardwareError,
 )
+from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import REPROJECTION_STEPS, Step, analyze, reproject
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.recorded_runs import RecordedRun
 from tests.validation.conftest import eventful_trace

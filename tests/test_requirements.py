@@ -113,8 +113,8 @@ def test_tests_exist(row: Row) -> None:
 
 def test_a_name_that_is_not_there_is_noticed() -> None:
     assert exists("jarvis/impact.py::project")
-    assert exists("jarvis/workspace.py::RunPaths.findings")
+    assert exists("jarvis/core/workspace.py::RunPaths.findings")
     assert exists("jarvis/findings.py::Finding.kernel")
     assert not exists("jarvis/impact.py::projects")
-    assert not exists("jarvis/workspace.py::RunPaths.nothing")
+    assert not exists("jarvis/core/workspace.py::RunPaths.nothing")
     assert not exists("jarvis/nothing.py")

@@ -8,13 +8,14 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from jarvis.errors import (
+from jarvis.core.errors import (
     MissingTableError,
     NotARunError,
     OutdatedRunError,
     OutputFolderError,
     RunVersionError,
 )
+from jarvis.core.workspace import RUN_ENTRIES, RunPaths
 from jarvis.findings import Status
 from jarvis.pipeline import analyze
 from jarvis.run import (
@@ -27,7 +28,6 @@ from jarvis.run import (
     staged,
 )
 from jarvis.run.preparation import main_uids
-from jarvis.workspace import RUN_ENTRIES, RunPaths
 from tests.analyses.rows import category, operation
 from tests.builders import trace
 

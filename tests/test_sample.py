@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.hardware import load_hardware
 from jarvis.sample import SCALES, simulate, write_sample
 from jarvis.trace import read_trace

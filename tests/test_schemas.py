@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from jarvis import comparison, schemas
-from jarvis.errors import MissingTableError
+from jarvis.core.errors import MissingTableError
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import OPTIONAL_TABLES, TABLES, PerfReport
 from tests.builders import trace

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.staging import LABEL_VARIABLE, clear_staged, staged_folder
+from jarvis.core.staging import LABEL_VARIABLE, clear_staged, staged_folder
 
 
 def no_objection() -> None:

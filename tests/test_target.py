@@ -9,13 +9,13 @@ import pytest
 
 from jarvis import cli, impact
 from jarvis.cli.shared import TARGET_HELP
-from jarvis.errors import NotReprojectableError
+from jarvis.core.errors import NotReprojectableError
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding
 from jarvis.pipeline import analyze, opened_at, reproject
 from jarvis.reports import load_reporters, reporter
 from jarvis.run import Options, Run, analysis_id
 from jarvis.validation import Verdict, validate
-from jarvis.workspace import RunPaths
 from tests.builders import TraceBuilder, trace
 from tests.test_reprojection import assert_equal, contents
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main
-from jarvis.wording import escaped
+from jarvis.text.format import escaped
 from tests.hostile import NASTY, write_hostile
 
 EVIL = "\x1b]0;title\x07\x1b[2J\u202ex\u200b\r\u2028\x9b31m"

@@ -7,8 +7,8 @@ from jarvis import findings
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData, Check
 from jarvis.findings import TEXTS, Finding
-from jarvis.messages import to_text
-from jarvis.quantities import title_of
+from jarvis.text.messages import to_text
+from jarvis.text.quantities import title_of
 
 
 class Worded:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal
 
-from jarvis.literals import parse_literal
+from jarvis.core.literals import parse_literal
 
 Access = Literal["contiguous", "broadcast", "strided"]
 Order = Literal["channels_first", "channels_last"]

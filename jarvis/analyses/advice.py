@@ -10,7 +10,7 @@ from typing import Any
 
 from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.operations import OperationGroup
-from jarvis.messages import Message, MessageTable
+from jarvis.text.messages import Message, MessageTable
 
 SHARED = "shared"
 """The key under which advice for all categories is registered."""

@@ -11,9 +11,9 @@ from jarvis.analyses import kernel_names
 from jarvis.analyses.advice import PLACES, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, arguments, groups
+from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding, Priority
-from jarvis.literals import parse_literal
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, to_text
 
 COPY_OPERATORS = ("aten::copy_", "aten::clone", "aten::contiguous")
 COPY_KERNELS = r"copy|transpose|memcpy"

@@ -12,7 +12,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.message_columns import message_column
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, parameter
 from jarvis.findings import Finding, Priority
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 FLASH_NAMES = r"flash|fmha|attn_fwd|attn_bwd"
 PAGED_NAMES = r"unified_attention|paged_attention|vllm"

@@ -18,10 +18,10 @@ from jarvis.analyses.operations import (
     OperationGroup,
     groups,
 )
-from jarvis.analyses.wording import quoted
 from jarvis.findings import Finding, Priority
-from jarvis.messages import MessageTable, resolve
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.text.format import quoted
+from jarvis.text.messages import MessageTable, resolve
 
 HIGH_BASELINE_PCT = 70.0
 LOW_BASELINE_PCT = 50.0

@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis.analyses.chains import ATTENTION, Chain
 from jarvis.findings import AnalysisResult, Finding, Status
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, to_text
 
 PART_OF_CHAIN = "part_of_chain"
 """The evidence that names the chains that a finding's operations belong to."""

@@ -11,7 +11,7 @@ from jarvis import impact
 from jarvis.analyses.operations import KERNEL_FLOOR_US
 from jarvis.findings import Impact
 from jarvis.hardware import HardwareSpec
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, to_text
 
 TABLES = ("fusion_chains", "fusion_steps")
 """The tables of a report that this module reads."""

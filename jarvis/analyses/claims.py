@@ -9,7 +9,7 @@ from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
-from jarvis.wording import cut
+from jarvis.text.format import cut
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
 """Op categories that an unregistered op can have from the name of its first kernel."""

@@ -2,7 +2,7 @@
 
 from jarvis.analyses.base import Analysis, Check
 from jarvis.analyses.registry import CHECK_PARTS, load_analyses
-from jarvis.docstrings import filled_docstring
+from jarvis.text.docstrings import filled_docstring
 
 
 def checks_markdown() -> str:

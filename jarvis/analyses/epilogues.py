@@ -8,7 +8,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.chains import OVERLAP_PART, Chain
 from jarvis.analyses.operations import arguments
 from jarvis.findings import Finding
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, to_text
 
 MESSAGES = MessageTable(
     "epilogues",

@@ -18,9 +18,9 @@ from jarvis.analyses.operations import (
     OperationGroup,
     groups,
 )
-from jarvis.analyses.wording import ms, quoted
 from jarvis.findings import Finding, Impact
-from jarvis.messages import Message, MessageTable, resolve
+from jarvis.text.format import milliseconds, quoted
+from jarvis.text.messages import Message, MessageTable, resolve
 
 DEFAULT_ADVICE: Mapping[str, Advice] = {
     "compute": Advice(
@@ -360,7 +360,8 @@ def _parts(group: OperationGroup) -> str | None:
         .agg(pl.col("kernel_time_us").sum())
     )
     ordered = times.sort("kernel_time_us", "model_part", descending=[True, False])
-    return ", ".join(f"{part} {ms(us / 1000)}" for part, us in ordered.iter_rows()) or None
+    parts = (f"{part} {milliseconds(us / 1000)}" for part, us in ordered.iter_rows())
+    return ", ".join(parts) or None
 
 
 def _gain(

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 
 def message_column(table: MessageTable, key: pl.Expr, *columns: str) -> pl.Expr:

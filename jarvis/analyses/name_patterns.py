@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from jarvis.wording import MAX_NAME_LENGTH
+from jarvis.text.format import MAX_NAME_LENGTH
 
 
 def first_match(

@@ -9,7 +9,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import expectation
 from jarvis.analyses.operations import OperationGroup, groups, weighted_efficiency
 from jarvis.findings import Finding, Priority
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 CHECK = "nothing_to_fix"
 

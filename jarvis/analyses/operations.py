@@ -14,8 +14,8 @@ from jarvis.findings import OpRef
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
 from jarvis.schemas import FLAG, NUMBER, TEXT, Column
-from jarvis.wording import arguments as arguments
-from jarvis.wording import short_dtype as short_dtype
+from jarvis.text.format import arguments as arguments
+from jarvis.text.format import short_dtype as short_dtype
 
 DETAILS = (
     Column("percent_of_category", "% of category", NUMBER, "%", ",.2f", "share of GPU time here"),

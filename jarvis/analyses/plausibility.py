@@ -10,7 +10,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.findings import Finding, OpRef, Priority
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 VARIANCE_RATIO = 1.0
 VARIANCE_MIN_CALLS = 10

@@ -21,10 +21,10 @@ from jarvis.analyses.advice import register_advice
 from jarvis.analyses.base import Analysis, Panel
 from jarvis.analyses.card import AnalysisManifest
 from jarvis.analyses.operations import DETAILS
-from jarvis.errors import RegistrationError
+from jarvis.core.errors import RegistrationError
+from jarvis.core.workspace import resource
 from jarvis.findings import Tier
 from jarvis.schemas import TABLES
-from jarvis.workspace import resource
 
 ENTRY_POINT_GROUP = "jarvis.analyses"
 CHECK_PARTS = ("Symptom:", "Rule:", "Threshold:")

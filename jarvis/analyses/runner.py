@@ -16,13 +16,13 @@ from jarvis.analyses.chains import Chain, chains
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.analyses.nothing_to_fix import without_contradiction
 from jarvis.analyses.operations import describe, weighted_efficiency
-from jarvis.analyses.wording import counted, ms
-from jarvis.errors import MissingTableError
+from jarvis.core.errors import MissingTableError
 from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 from jarvis.perf_report.absent import unavailable_reason
+from jarvis.text.format import counted, milliseconds
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
@@ -228,7 +228,7 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[str, ...]:
         .agg(rows=pl.len(), time_us=pl.col("kernel_time_us").sum())
     )
     return tuple(
-        f"{counted(rows, 'row')} ({ms(time_us / 1000)}): {note}"
+        f"{counted(rows, 'row')} ({milliseconds(time_us / 1000)}): {note}"
         for note, rows, time_us in reasons.iter_rows()
     )
 

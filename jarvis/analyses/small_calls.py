@@ -9,7 +9,7 @@ from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, SHORT_CALL_US, OperationGroup
 from jarvis.findings import Finding, Priority
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 MANY_CALLS = 100
 """From here on short calls of one operator are worth batching."""

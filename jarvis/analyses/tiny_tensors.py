@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 DATA_PARALLEL = "DistributedDataParallel"
 """The module that keeps the replicas of a model alike; it copies outside all other modules."""

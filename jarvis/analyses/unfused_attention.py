@@ -11,7 +11,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import KERNEL_FLOOR_US, MIN_COMPUTE_PCT, arguments, short_dtype
 from jarvis.findings import Finding
 from jarvis.hardware import HardwareSpec
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, to_text
 
 TABLES = ("attention_groups", "attention_steps")
 """The tables of a report that this check reads."""

@@ -10,9 +10,9 @@ from jarvis import impact
 from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
-from jarvis.analyses.wording import quoted
 from jarvis.findings import Finding, Priority
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.format import quoted
+from jarvis.text.messages import Message, MessageTable, to_text
 
 GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""

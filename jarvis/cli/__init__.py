@@ -34,9 +34,9 @@ from jarvis.cli.token import add_token
 from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
 from jarvis.cli.worker import add_worker
-from jarvis.errors import JarvisError
-from jarvis.garbage import raise_thresholds
-from jarvis.workspace import CONFIG_VARIABLE, SCHEMA_VERSION, close_home
+from jarvis.core.errors import JarvisError
+from jarvis.core.gc_tuning import raise_thresholds
+from jarvis.core.workspace import CONFIG_VARIABLE, SCHEMA_VERSION, close_home
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."
 EPILOG = """\
@@ -116,7 +116,7 @@ class _Version(argparse.Action):
     """Print the version, and the layout of the run directories that it reads and writes."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from jarvis.product import product_version
+        from jarvis.core.product import product_version
 
         print_line(f"jarvis {product_version()}, layout {SCHEMA_VERSION}")
         parser.exit()

@@ -23,7 +23,7 @@ from jarvis.cli.shared import (
     stored_folder,
     warn,
 )
-from jarvis.workspace import HOME_VARIABLE, RunPaths, default_output_dir
+from jarvis.core.workspace import HOME_VARIABLE, RunPaths, default_output_dir
 
 if TYPE_CHECKING:
     from jarvis.run import Run

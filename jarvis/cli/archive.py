@@ -6,7 +6,7 @@ from pathlib import Path
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_run, note, print_result, run_directory
 from jarvis.cli.whole import whole
-from jarvis.workspace import archive_name
+from jarvis.core.workspace import archive_name
 
 
 def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -63,8 +63,8 @@ def _save(arguments: argparse.Namespace) -> int:
 
 
 def _load(arguments: argparse.Namespace) -> int:
+    from jarvis.core.workspace import analyses_dir
     from jarvis.server.actions import OPERATOR, load_analysis
-    from jarvis.workspace import analyses_dir
 
     made = load_analysis(OPERATOR, arguments.file)
     loaded = str(made.analysis_id)

@@ -67,7 +67,7 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _lines(lines: "list[AuditEntry]") -> Iterator[str]:
-    from jarvis.reports.markup import one_line
+    from jarvis.text.markdown import one_line
 
     if not lines:
         yield "Nothing like this was done here."

@@ -22,10 +22,10 @@ from jarvis.cli.shared import (
     warn,
 )
 from jarvis.cli.whole import whole
-from jarvis.errors import OutputFolderError
+from jarvis.core.errors import OutputFolderError
+from jarvis.core.staging import staged_folder
+from jarvis.core.workspace import ComparisonPaths, RunPaths
 from jarvis.sheet_groups import ALL, GROUPS
-from jarvis.staging import staged_folder
-from jarvis.workspace import ComparisonPaths, RunPaths
 
 if TYPE_CHECKING:
     from jarvis.comparison import Comparison

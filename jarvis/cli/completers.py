@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable
 
-from jarvis.workspace import analyses_dir
+from jarvis.core.workspace import analyses_dir
 
 
 def completed_by(

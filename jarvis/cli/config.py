@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_settings_file, note, print_result, warn
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 
 
 def add_config(commands: "Commands[argparse.ArgumentParser]") -> None:

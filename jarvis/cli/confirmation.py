@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 
 from jarvis.cli.terminal import ask, print_line
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 
 
 class NotConfirmedError(JarvisError):

@@ -15,7 +15,7 @@ from jarvis.cli.shared import (
     print_result,
     warn,
 )
-from jarvis.workspace import HOME_VARIABLE
+from jarvis.core.workspace import HOME_VARIABLE
 
 if TYPE_CHECKING:
     from jarvis.hardware import HardwareSpec

@@ -85,7 +85,7 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not rows:
         yield "No analysis is kept here."
         return
-    from jarvis.reports.markup import one_line  # slow to import
+    from jarvis.text.markdown import one_line  # slow to import
 
     for row in rows:
         source = f"  (from {one_line(row['source'])})" if row["source"] else ""
@@ -142,6 +142,6 @@ def _remove(arguments: argparse.Namespace) -> int:
 
 
 def _size(size_bytes: int) -> str:
-    from jarvis.reports.quantities import byte_size
+    from jarvis.text.format import byte_size
 
     return byte_size(size_bytes)

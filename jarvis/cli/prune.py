@@ -95,7 +95,7 @@ def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
 def _records(planned: "Plan") -> Iterator[str]:
     """What goes and is no file."""
     from jarvis.server.storage.retention import retention_text
-    from jarvis.wording import counted
+    from jarvis.text.format import counted
 
     old = planned.expired
     for count, what in ((len(old.jobs), "ended job"), (old.audit_lines, "audit log line")):
@@ -131,7 +131,7 @@ def _as_json(
 
 
 def _size(size_bytes: int) -> str:
-    from jarvis.reports.quantities import byte_size
+    from jarvis.text.format import byte_size
 
     return byte_size(size_bytes)
 

@@ -18,7 +18,7 @@ from jarvis.cli.shared import (
     print_result,
 )
 from jarvis.cli.terminal import print_line, print_progress
-from jarvis.protocol import API, TOKEN_VARIABLE
+from jarvis.core.protocol import API, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from jarvis.cli.remote import Remote

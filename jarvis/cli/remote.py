@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from jarvis.errors import JarvisError, UnreadableTraceError
-from jarvis.protocol import (
+from jarvis.core.errors import JarvisError, UnreadableTraceError
+from jarvis.core.protocol import (
     BEARER,
     PIECE_TYPE,
     TOKEN_VARIABLE,
@@ -18,7 +18,7 @@ from jarvis.protocol import (
     TUS_VERSION,
     UPLOADS,
 )
-from jarvis.reports.quantities import byte_size
+from jarvis.text.format import byte_size
 
 PIECE_BYTES = 64 << 20
 """Of one request: proxies and servers limit how much a request may carry."""

@@ -21,8 +21,8 @@ from jarvis.cli.shared import (
     warn,
 )
 from jarvis.cli.whole import whole
-from jarvis.errors import JarvisError
-from jarvis.workspace import RunPaths
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import RunPaths
 
 if TYPE_CHECKING:
     from jarvis.perf_report import PerfReport

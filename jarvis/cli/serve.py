@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jarvis.cli.shared import Commands, add_flag, add_settings_file, print_step
 from jarvis.cli.terminal import print_line
-from jarvis.workspace import HOME_VARIABLE, home, resource
+from jarvis.core.workspace import HOME_VARIABLE, home, resource
 
 if TYPE_CHECKING:
     from jarvis.server.settings import Settings

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.cli.terminal import print_line, print_progress
 from jarvis.cli.whole import is_standard_output
-from jarvis.errors import NotARunError, UnknownRunError
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
+from jarvis.core.errors import NotARunError, UnknownRunError
+from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Step

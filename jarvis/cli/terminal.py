@@ -3,7 +3,7 @@
 import sys
 from typing import TextIO
 
-from jarvis.wording import escaped
+from jarvis.text.format import escaped
 
 ERASE_REST = "\x1b[K"
 """Tells a terminal to erase the rest of the line."""

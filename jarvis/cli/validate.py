@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory
-from jarvis.workspace import is_comparison
+from jarvis.core.workspace import is_comparison
 
 if TYPE_CHECKING:
     from jarvis.validation import Outcome

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from jarvis.cli.shared import Commands, add_settings_file
-from jarvis.workspace import HOME_VARIABLE
+from jarvis.core.workspace import HOME_VARIABLE
 
 DESCRIPTION = """\
 Run jobs from the queue until interrupted. There may be any number of workers, on any machine that

@@ -1,6 +1,6 @@
 """What to say about calls that are slower on the target, and about work that only it does."""
 
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 MESSAGES = MessageTable(
     "comparison",

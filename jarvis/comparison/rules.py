@@ -18,8 +18,8 @@ from typing import Self
 import polars as pl
 
 from jarvis.comparison import Comparison
-from jarvis.errors import RuleError
-from jarvis.wording import ms, number, pct
+from jarvis.core.errors import RuleError
+from jarvis.text.format import decimal, milliseconds, percent
 
 GPU_TIME, TOTAL_TIME = "gpu_time", "total_time"
 OPERATOR = "op:"
@@ -90,12 +90,13 @@ class Verdict:
         if math.isinf(self.change):
             by = "from nothing"
         else:
-            size = pct(abs(self.change)) if self.rule.unit == "%" else ms(abs(self.change))
+            in_unit = percent if self.rule.unit == "%" else milliseconds
+            size = in_unit(abs(self.change))
             by = f"{'+' if self.change >= 0 else '-'}{size}"
         words = "applies" if self.is_met else "does not apply"
         return (
-            f"{self.rule.text}: {words} ({ms(self.reference_ms)} on the reference, "
-            f"{ms(self.target_ms)} on the target, {by})"
+            f"{self.rule.text}: {words} ({milliseconds(self.reference_ms)} on the reference, "
+            f"{milliseconds(self.target_ms)} on the target, {by})"
         )
 
 
@@ -142,5 +143,5 @@ def _known(times: Times) -> str:
     operators.sort(key=lambda name: (-max(times[name]), name))
     others = [name for name in times if not name.startswith(OPERATOR)]
     rest = len(operators) - _OPERATORS_NAMED
-    more = f" and {number(rest)} more operators" if rest > 0 else ""
+    more = f" and {decimal(rest)} more operators" if rest > 0 else ""
     return f"there are {', '.join([*others, *operators[:_OPERATORS_NAMED]])}{more}"

@@ -16,8 +16,8 @@ from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import SAME_WORK
 from jarvis.findings import Finding, Impact, OpRef
-from jarvis.messages import Message
-from jarvis.wording import arguments
+from jarvis.text.format import arguments
+from jarvis.text.messages import Message
 
 SLOWER_THAN_HARDWARE, FUSED_ON_REFERENCE = "slower_than_hardware", "fused_on_reference"
 

@@ -8,7 +8,7 @@ from jarvis.comparison.aggregates import tells_communication
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role, Side
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, to_text
 
 MESSAGES = MessageTable(
     "comparison_summary",

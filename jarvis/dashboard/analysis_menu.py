@@ -5,13 +5,12 @@ from tempfile import TemporaryDirectory
 
 import streamlit as st
 
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import archive_name
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import VISIBILITY_LABELS, actor, missing_role, visitor
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import byte_size
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import (
     get_visible_analysis,
@@ -25,7 +24,8 @@ from jarvis.server.database import Visibility
 from jarvis.server.settings import settings
 from jarvis.server.storage.analysis_rows import AnalysisRow
 from jarvis.server.storage.catalogue import name_of
-from jarvis.workspace import archive_name
+from jarvis.text.format import byte_size
+from jarvis.text.markdown import escape
 
 _ASKED, _REMOVED = "_remove_asked", "_removed_analysis"
 _NAMED = 5

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import prose
+from jarvis.core.errors import JarvisError
+from jarvis.text.markdown import prose
 
 log = logging.getLogger(__name__)
 

@@ -3,13 +3,13 @@
 import streamlit as st
 
 from jarvis.dashboard.session.current_user import login_mark, visitor
-from jarvis.reports.markup import prose
 from jarvis.server.access import audit
 from jarvis.server.access.audit import LOGIN_MARK, Action, AuditFilter, Channel
 from jarvis.server.access.rights import Person, Role, may
 from jarvis.server.access.roles import UnknownPersonError
 from jarvis.server.database import database
 from jarvis.server.settings import settings
+from jarvis.text.markdown import prose
 
 _NOTED = "_login_noted"
 _PLACE = "jarvis_wanted_page"

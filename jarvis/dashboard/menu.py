@@ -6,13 +6,13 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from jarvis.analyses import load_analyses
+from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.category import page as category
 from jarvis.dashboard.pages.system import page as system
 from jarvis.dashboard.plugin_pages import added_pages
 from jarvis.dashboard.session import navigation
 from jarvis.server.settings import settings
 from jarvis.server.storage.catalogue import Catalogue
-from jarvis.workspace import resource
 
 Menu = dict[str, list[StreamlitPage]]
 

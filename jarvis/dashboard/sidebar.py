@@ -7,10 +7,10 @@ from jarvis.analyses import load_registry
 from jarvis.charts import peak_words
 from jarvis.dashboard.analysis_menu import show_analysis_menu
 from jarvis.dashboard.session import links, state
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import tb_per_s, tflops_per_s
 from jarvis.run import Run
 from jarvis.server.storage.catalogue import Catalogue, name_of
+from jarvis.text.format import tb_per_s, tflops_per_s
+from jarvis.text.markdown import escape
 
 _CHOICE = "analysis_choice"
 _SEEN = "_analysis_parameter"

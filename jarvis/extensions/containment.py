@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from jarvis.analyses.base import Analysis, CategoryData, Check, Classify, Measure
 from jarvis.extensions.log import reason_of
 from jarvis.findings import Finding, spelled_out
-from jarvis.messages import to_text
+from jarvis.text.messages import to_text
 
 
 class ExtensionFaultError(Exception):

@@ -13,7 +13,7 @@ from uuid import uuid4
 from jarvis.analyses import Registry as Analyses
 from jarvis.analyses import load_registry
 from jarvis.analyses.base import Analysis
-from jarvis.errors import ExtensionFileError, RegistrationError
+from jarvis.core.errors import ExtensionFileError, RegistrationError
 from jarvis.extensions.containment import contained
 from jarvis.extensions.guard import guarded
 from jarvis.extensions.log import Log, reason_of

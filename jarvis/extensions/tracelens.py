@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jarvis.errors import RegistrationError
+from jarvis.core.errors import RegistrationError
 from jarvis.extensions.log import Log
 from jarvis.perf_models import Formula, NoModelForCallError, OpCost, OpSignature, Registry
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from jarvis.errors import JarvisError, RegistrationError
+from jarvis.core.errors import JarvisError, RegistrationError
 from jarvis.perf_models.tracelens_models import TRACELENS_MODELS
 
 PREFIX_MARK = "*"  # a registered name that ends in it stands for every name that begins so

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from jarvis.errors import MissingTableError
+from jarvis.core.errors import MissingTableError
 from jarvis.perf_report import (
     call_paths,
     call_stacks,

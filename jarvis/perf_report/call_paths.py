@@ -11,7 +11,7 @@ from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.host_stacks import KIND_OF_CALL, CallStacks, Frame, Kind
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.subtrees import in_any
-from jarvis.wording import cut
+from jarvis.text.format import cut
 
 
 class FrameAbove(NamedTuple):

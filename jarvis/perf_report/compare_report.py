@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.errors import NotComparableError
+from jarvis.core.errors import NotComparableError
 from jarvis.perf_report.overlap import OVERLAP_SUFFIX
 from jarvis.sheet_groups import ALL, GROUPS
 

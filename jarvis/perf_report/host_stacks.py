@@ -10,9 +10,9 @@ import polars as pl
 
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.subtrees import has_any
+from jarvis.text.format import cut
 from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
-from jarvis.wording import cut
 
 MODULE_PREFIX = "nn.Module: "
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from jarvis.errors import TooManyOverlapsError
+from jarvis.core.errors import TooManyOverlapsError
 from jarvis.perf_report.calls import statistics, with_kernel_details
 from jarvis.perf_report.intervals import END, busy_ns
 from jarvis.perf_report.work import GpuWork

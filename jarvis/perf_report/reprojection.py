@@ -11,7 +11,7 @@ from functools import cached_property
 import polars as pl
 import polars.selectors as cs
 
-from jarvis.errors import MissingTableError
+from jarvis.core.errors import MissingTableError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report.calls import statistics

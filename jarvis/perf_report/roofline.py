@@ -24,7 +24,7 @@ from jarvis.perf_report.annotations import ANNOTATION_SCHEMA
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.literals import parsed
 from jarvis.perf_report.work import GpuWork
-from jarvis.wording import cut
+from jarvis.text.format import cut
 
 FORMULA_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a formula raises that cannot make sense of a call's arguments."""

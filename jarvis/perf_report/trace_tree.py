@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from jarvis.errors import UnknownCallError
+from jarvis.core.errors import UnknownCallError
 from jarvis.perf_report.calls import ARGUMENTS, HostCalls, host_calls
 from jarvis.perf_report.host_stacks import KIND_OF_CALL, MODULE_PREFIX
 from jarvis.perf_report.intervals import busy_ns, microseconds

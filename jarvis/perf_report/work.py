@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from jarvis.errors import TooDeepError
+from jarvis.core.errors import TooDeepError
 from jarvis.trace import Trace
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from jarvis.core.workspace import default_output_dir
 from jarvis.extensions import Extensions, load_extensions
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import TARGET_PCT
@@ -32,7 +33,6 @@ from jarvis.run import (
 )
 from jarvis.trace import OnProgress, TraceInfo, read_trace
 from jarvis.trace_health import report_health, trace_health
-from jarvis.workspace import default_output_dir
 
 
 def generate_report(

@@ -12,12 +12,12 @@ from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
-from jarvis.output import limited_output
+from jarvis.core.output import limited_output
+from jarvis.core.product import product_version
 from jarvis.perf_report import TABLES, CallPath, PerfReport
 from jarvis.perf_report.imported import ImportedReport
 from jarvis.perf_report.reprojection import StoredReport
 from jarvis.pipeline.steps import Progress, step
-from jarvis.product import product_version
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
 from jarvis.reports.comparative import write_comparison

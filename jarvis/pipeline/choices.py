@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jarvis.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
+from jarvis.core.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.extensions import content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.impact import TARGET_PCT

@@ -6,8 +6,8 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any
 
-from jarvis.errors import ReplayError
-from jarvis.literals import parse_literal
+from jarvis.core.errors import ReplayError
+from jarvis.core.literals import parse_literal
 from jarvis.replay.fills import bound_indices, fill
 from jarvis.replay.list_dtypes import list_dtype
 from jarvis.replay.refusals import NO_FIT, operator_of, why_no_arguments, why_unknown

@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 
 from jarvis.analyses.operations import weighted_efficiency
-from jarvis.errors import ReplayError
+from jarvis.core.errors import ReplayError
+from jarvis.core.workspace import RunPaths
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay.package import (
     UNKNOWN_ORIGIN,
@@ -20,7 +21,6 @@ from jarvis.replay.package import (
 )
 from jarvis.replay.refusals import operator_of
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ import orjson
 import polars as pl
 
 from jarvis.analyses.operations import weighted_efficiency
-from jarvis.errors import ReplayError
-from jarvis.output import write_output
+from jarvis.core.errors import ReplayError
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.replay.calls import replay_ir
 from jarvis.replay.refusals import is_single_kernel, operator_of
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 AUTOMATIC_COMPUTE_PCT = 10.0
 AUTOMATIC_EFFICIENCY_PCT = 30.0

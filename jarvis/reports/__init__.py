@@ -11,11 +11,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import iter_modules
 
-from jarvis.errors import JarvisError, RegistrationError
+from jarvis.core.errors import JarvisError, RegistrationError
+from jarvis.core.workspace import RunPaths
 from jarvis.reports.foreign import ENTRY_POINT_GROUP, load_external
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 __all__ = ["Reporter", "add_plots", "load_formats", "load_reporters", "reporter", "write_reports"]
 

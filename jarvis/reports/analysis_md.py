@@ -9,16 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Status, Tier
 from jarvis.impact import GAP_PARTS, time_sources
-from jarvis.output import write_output
 from jarvis.reports import sections
 from jarvis.reports.cards import CONFIDENCE_ICONS, Card, cards_of
 from jarvis.reports.details import details_of
 from jarvis.reports.findings import TIER_TITLES
 from jarvis.reports.gaps import warnings_of
-from jarvis.reports.markup import Markdown, cell, table
-from jarvis.reports.quantities import NOT_AVAILABLE
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
@@ -27,7 +26,8 @@ from jarvis.run.metrics import operation_entry, unsteady_uids
 from jarvis.run.model_info import UNKNOWN, model_info
 from jarvis.run.priorities import priority_data
 from jarvis.run.recommended import Recommended
-from jarvis.workspace import RunPaths
+from jarvis.text.format import NOT_AVAILABLE
+from jarvis.text.markdown import Markdown, cell, table
 
 NO_MODEL = "Workload"
 """The title's model where neither the user nor the trace names one."""

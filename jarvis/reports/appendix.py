@@ -2,8 +2,8 @@
 
 from jarvis import impact
 from jarvis.hardware import HardwareSpec
-from jarvis.reports.markup import Markdown, table
-from jarvis.reports.quantities import MISSING, tb_per_s, tflops_per_s
+from jarvis.text.format import MISSING, tb_per_s, tflops_per_s
+from jarvis.text.markdown import Markdown, table
 
 
 def peaks(hardware: HardwareSpec) -> Markdown:

@@ -2,10 +2,10 @@
 
 from jarvis import impact
 from jarvis.findings import Impact
-from jarvis.messages import to_text
 from jarvis.perf_report import Totals
 from jarvis.reports.details import NOT_QUANTIFIED, Details
-from jarvis.reports.quantities import milliseconds, percent, time_range
+from jarvis.text.format import milliseconds, percent, time_range
+from jarvis.text.messages import to_text
 
 
 def calculation_text(details: Details) -> str:

@@ -11,19 +11,18 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.analyses.wording import counted
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Priority, Range
 from jarvis.impact import FULL_PCT
-from jarvis.messages import to_text
 from jarvis.reports import sections
 from jarvis.reports.details import Details
-from jarvis.reports.markup import Markdown, code, prose, table
-from jarvis.reports.quantities import decimal, milliseconds, percent
 from jarvis.run.cells import MISSING, cell_text
 from jarvis.run.estimates import scores
 from jarvis.run.metrics import operation_entry
 from jarvis.run.recommended import Recommended
-from jarvis.workspace import RunPaths
+from jarvis.text.format import counted, decimal, milliseconds, percent
+from jarvis.text.markdown import Markdown, code, prose, table
+from jarvis.text.messages import to_text
 
 COLUMNS = (
     "Operation",

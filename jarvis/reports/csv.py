@@ -5,16 +5,17 @@ from pathlib import Path
 
 import polars as pl
 
-from jarvis.csv_text import write_csv
+from jarvis.core.workspace import RunPaths
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
+from jarvis.text.csv_files import write_csv
 
 
 def write_csvs(sheets: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
     """One ``<sheet>.csv`` each: a header, no index, nothing for nulls, full precision.
 
-    Texts that a spreadsheet program would run have an apostrophe in front (``jarvis.csv_text``).
+    Texts that a spreadsheet program would run have an apostrophe in front
+    (``jarvis.text.csv_files``).
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []

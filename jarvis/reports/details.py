@@ -9,25 +9,25 @@ from jarvis.findings import Finding
 from jarvis.impact import (
     Projection,
     efficiency_word,
+    marked_efficiency,
     projection_table,
     share_pct,
     time_at_target,
     time_sources,
 )
 from jarvis.perf_report import Totals
-from jarvis.quantities import title_of
 from jarvis.reports import sections
-from jarvis.reports.markup import Markdown, cell, prose, table
-from jarvis.reports.quantities import (
+from jarvis.reports.ranking import Recommendation, recommendations
+from jarvis.run import Run
+from jarvis.text.format import (
     MISSING,
     NOT_AVAILABLE,
-    efficiency,
     milliseconds,
     percent,
     time_range,
 )
-from jarvis.reports.ranking import Recommendation, recommendations
-from jarvis.run import Run
+from jarvis.text.markdown import Markdown, cell, prose, table
+from jarvis.text.quantities import title_of
 
 NOT_QUANTIFIED = "not quantifiable from trace data"
 PROJECTION_COLUMNS = (
@@ -86,13 +86,13 @@ class Details:
         return f"{milliseconds(time_ms)} ({percent(share)} of {whole})"
 
     @property
-    def efficiency(self) -> str:
+    def marked_efficiency(self) -> str:
         """Efficiency against the roofline, with its place on the scale."""
         impact = self.finding.impact
         if impact is None or impact.efficiency_pct is None:
             return "not part of this finding"
         value = impact.efficiency_pct
-        return f"{efficiency(value)} of the roofline ({efficiency_word(value)})"
+        return f"{marked_efficiency(value)} of the roofline ({efficiency_word(value)})"
 
     @property
     def saving(self) -> str:

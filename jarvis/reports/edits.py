@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from jarvis.reports.details import Details
-from jarvis.reports.markup import Markdown
+from jarvis.text.markdown import Markdown
 
 
 @dataclass(frozen=True, slots=True)

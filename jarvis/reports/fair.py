@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.analyses.wording import counted
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Priority, Status
 from jarvis.impact import share_pct
-from jarvis.output import write_output
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
@@ -17,19 +17,19 @@ from jarvis.reports.findings import efficiency_sentence, measures_table, no_data
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_line, health_of, health_table
 from jarvis.reports.joined_cards import joined
-from jarvis.reports.markup import Markdown, cell, prose, table
-from jarvis.reports.quantities import (
-    count,
-    decimal,
-    milliseconds,
-    percent,
-)
 from jarvis.reports.rendering import has_template, render
 from jarvis.reports.replays import replay_sentence, replay_table
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
+from jarvis.text.format import (
+    count,
+    counted,
+    decimal,
+    milliseconds,
+    percent,
+)
+from jarvis.text.markdown import Markdown, cell, prose, table
 from jarvis.trace_health import Severity
-from jarvis.workspace import RunPaths
 
 KERNELS_SHOWN = 4
 """Kernels of each operation in the kernel breakdown."""

@@ -7,11 +7,11 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.findings import Finding, Status
-from jarvis.messages import to_text
 from jarvis.perf_report import Totals
-from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
+from jarvis.text.format import milliseconds, percent
+from jarvis.text.messages import to_text
 
 SAVINGS_SHOWN = 8
 """Findings with a bar of their own; the others share one."""

@@ -6,19 +6,18 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from jarvis.analyses.wording import counted
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Status, Tier
-from jarvis.output import write_output
 from jarvis.reports import sections
 from jarvis.reports.cards import NO_HYPOTHESIS, cards_of
 from jarvis.reports.details import Details, details_of
-from jarvis.reports.markup import Markdown, table
-from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.run.recommended import Recommended
-from jarvis.workspace import RunPaths
+from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.markdown import Markdown, table
 
 TIER_TITLES: Mapping[Tier, str] = {
     "compute": "Compute Kernels",

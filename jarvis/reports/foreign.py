@@ -3,7 +3,7 @@
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from jarvis.errors import JarvisError, RegistrationError
+from jarvis.core.errors import JarvisError, RegistrationError
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 

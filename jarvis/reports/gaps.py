@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis import impact
-from jarvis.analyses.wording import counted, quoted
 from jarvis.findings import Status
 from jarvis.reports.health import health_of
-from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
+from jarvis.text.format import counted, milliseconds, quoted
 from jarvis.trace_health import Severity
 
 _QUESTIONS = {

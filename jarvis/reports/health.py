@@ -1,9 +1,8 @@
 """Trace health in Markdown: what every reader should know about the input."""
 
-from jarvis.analyses.wording import counted
-from jarvis.reports.markup import Markdown, prose, table
-from jarvis.reports.quantities import MISSING, count, decimal
 from jarvis.run import Run
+from jarvis.text.format import MISSING, count, counted, decimal
+from jarvis.text.markdown import Markdown, prose, table
 from jarvis.trace_health import TABLE, Fact, Severity, facts_of
 
 MARKS = {Severity.WARNING: "⚠", Severity.NOTE: "note", Severity.OK: "✓"}

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jarvis.analyses import unmodelled
-from jarvis.analyses.wording import listed
 from jarvis.findings import Priority
-from jarvis.messages import to_text
 from jarvis.reports import sections
 from jarvis.reports.details import Details, joined_labels
-from jarvis.reports.markup import Markdown, prose
+from jarvis.text.format import listed
+from jarvis.text.markdown import Markdown, prose
+from jarvis.text.messages import to_text
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import orjson
 
-from jarvis.output import open_output
+from jarvis.core.output import open_output
+from jarvis.core.workspace import RunPaths
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 HOST_EVENTS = frozenset({"host_slices", "host_bins"})
 """Tables that only a timeline needs."""

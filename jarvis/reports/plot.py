@@ -9,12 +9,12 @@ from pathlib import Path
 
 import polars as pl
 
-from jarvis.errors import JarvisError
-from jarvis.output import write_output
+from jarvis.core.errors import JarvisError
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.reports import sections
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 REST = "not computing"
 """The part of the wall time that is no compute, in grey."""

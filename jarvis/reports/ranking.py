@@ -6,9 +6,9 @@ from itertools import product
 
 from jarvis.findings import AnalysisResult, Finding, Priority
 from jarvis.impact import ranked
-from jarvis.messages import to_text
-from jarvis.reports.markup import Markdown, anchor, prose
 from jarvis.run import Run
+from jarvis.text.markdown import Markdown, anchor, prose
+from jarvis.text.messages import to_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ import fastexcel
 import polars as pl
 from fastexcel import DTypeMap
 
-from jarvis.csv_text import unguarded_columns
-from jarvis.errors import UnreadableReportError
+from jarvis.core.errors import UnreadableReportError
+from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
 from jarvis.perf_report.sheets import schema_of
 from jarvis.reports.workbook_bounds import check_workbook
 from jarvis.schemas import columns
-from jarvis.unpacking import TooLargeError, open_archive, pieces, unpacked_member
+from jarvis.text.csv_files import unguarded_columns
 
 UNREADABLE = (
     OSError,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
-from jarvis.quantities import QUANTITIES, idle_quantity
-from jarvis.reports import quantities
-from jarvis.reports.markup import block, cell, code, escape, prose
-from jarvis.workspace import compiled_templates_dir
+from jarvis.core.workspace import compiled_templates_dir
+from jarvis.text.format import byte_size, count, decimal, milliseconds, percent
+from jarvis.text.markdown import block, cell, code, escape, prose
+from jarvis.text.quantities import QUANTITIES, idle_quantity
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -51,11 +51,11 @@ def _environment() -> Environment:
             cell,
             code,
             prose,
-            quantities.byte_size,
-            quantities.count,
-            quantities.decimal,
-            quantities.milliseconds,
-            quantities.percent,
+            byte_size,
+            count,
+            decimal,
+            milliseconds,
+            percent,
         )
     }
     return environment
@@ -74,7 +74,5 @@ def _compiled() -> FileSystemBytecodeCache | None:
 def _printed(value: object) -> str:
     """A value as the page shows it; a float must have been given a unit before."""
     if isinstance(value, bool | float) or value is None:
-        raise TypeError(
-            f"a template prints {value!r}; give it a filter of jarvis.reports.quantities"
-        )
+        raise TypeError(f"a template prints {value!r}; give it a filter of jarvis.text.format")
     return escape(str(value) if not isinstance(value, str) else value)

@@ -5,9 +5,10 @@ from typing import Any
 
 import orjson
 
-from jarvis.reports.markup import Markdown, cell, prose, table
-from jarvis.reports.quantities import count, efficiency, percent
-from jarvis.workspace import RunPaths
+from jarvis.core.workspace import RunPaths
+from jarvis.impact import marked_efficiency
+from jarvis.text.format import count, percent
+from jarvis.text.markdown import Markdown, cell, prose, table
 
 NOT_BUILT = "No replay packages were built with this analysis."
 
@@ -36,7 +37,7 @@ def replay_table(root: Path) -> Markdown | None:
             (
                 cell(package["op_name"]),
                 percent(package["percent_of_compute"]),
-                efficiency(package["efficiency_pct"]),
+                marked_efficiency(package["efficiency_pct"]),
                 count(package["entries"]),
                 _package(package),
             )

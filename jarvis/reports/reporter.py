@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
+from jarvis.core.workspace import RunPaths
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 
 class Reporter(ABC):

@@ -6,31 +6,30 @@ from pathlib import Path
 
 import polars as pl
 
-from jarvis.analyses.wording import listed
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Status
-from jarvis.impact import TARGET_PCT, disjoint_findings, disjoint_saving_ms
-from jarvis.output import write_output
+from jarvis.impact import TARGET_PCT, disjoint_findings, disjoint_saving_ms, marked_efficiency
 from jarvis.perf_report import CallPath
 from jarvis.reports import sections
 from jarvis.reports.arithmetic import calculation_text
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.health import health_line, health_of, health_table, health_values
-from jarvis.reports.markup import Markdown, block, cell, one_line, shortened, table
-from jarvis.reports.quantities import (
-    MISSING,
-    count,
-    decimal,
-    efficiency,
-    microseconds,
-    milliseconds,
-    percent,
-)
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.schemas import label
-from jarvis.workspace import RunPaths
+from jarvis.text.format import (
+    MISSING,
+    count,
+    decimal,
+    listed,
+    microseconds,
+    milliseconds,
+    percent,
+)
+from jarvis.text.markdown import Markdown, block, cell, one_line, shortened, table
 
 SHEET_ROWS = 30
 """Rows of a raw sheet; the CSV has all."""
@@ -192,7 +191,7 @@ def _top_operations(run: Run) -> Markdown:
                 count(top.count),
                 percent(top.percent_of_compute),
                 percent(top.percent_of_total),
-                efficiency(top.efficiency_pct),
+                marked_efficiency(top.efficiency_pct),
                 top.bound or MISSING,
                 _uids(top.operation_uids),
             )
@@ -233,7 +232,7 @@ def _analyses(run: Run) -> Markdown:
                 result.title,
                 result.tier,
                 result.status.value,
-                efficiency(result.efficiency_pct),
+                marked_efficiency(result.efficiency_pct),
                 percent(result.efficiency_coverage_pct),
                 count(len(result.findings)),
                 cell(str(paths.findings(result.key, result.tier))),
@@ -255,7 +254,7 @@ def _paths(details: list[Details]) -> Markdown | None:
                 d.recommendation.title,
                 cell(d.finding.check),
                 d.time,
-                efficiency(d.finding.impact.efficiency_pct) if d.finding.impact else MISSING,
+                marked_efficiency(d.finding.impact.efficiency_pct) if d.finding.impact else MISSING,
                 d.finding.priority_local.value,
                 d.finding.priority.value,
                 milliseconds(d.finding.impact.saved_ms.mid) if d.finding.impact else MISSING,

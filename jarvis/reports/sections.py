@@ -7,22 +7,22 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis.analyses.unmodelled import LAUNCHED
-from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Finding, OpRef, Status, Tier
 from jarvis.hardware import HardwareSpec
+from jarvis.impact import marked_efficiency
 from jarvis.perf_report.unified import SYNTHETIC_END
-from jarvis.reports.markup import NAME_LENGTH, Markdown, cell, code, prose, shortened, table
-from jarvis.reports.quantities import (
+from jarvis.run import Run
+from jarvis.text.format import (
     MISSING,
     count,
+    counted,
     decimal,
-    efficiency,
     milliseconds,
     percent,
     tb_per_s,
     tflops_per_s,
 )
-from jarvis.run import Run
+from jarvis.text.markdown import NAME_LENGTH, Markdown, cell, code, prose, shortened, table
 
 ROWS_SHOWN = 25
 """Rows of an operations table in Markdown; the CSV beside it has all."""
@@ -121,7 +121,7 @@ def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
         count(row["operation_count"]),
         decimal(row["kernel_time_us"] / 1000),
         percent(row["percent_of_category"]),
-        efficiency(row["pct_roofline"]),
+        marked_efficiency(row["pct_roofline"]),
         decimal(row["flops_per_byte"]),
         row["bound"] or MISSING,
     )

@@ -4,16 +4,15 @@ from collections.abc import Iterator, Mapping
 
 from jarvis import impact
 from jarvis.analyses.system.cpu_idle.causes import IDLE_POOL
-from jarvis.analyses.wording import counted
 from jarvis.findings import Priority, Status
-from jarvis.messages import to_text
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
 from jarvis.reports.details import Details
-from jarvis.reports.markup import Markdown, cell, table
-from jarvis.reports.quantities import MISSING, NOT_AVAILABLE, decimal, milliseconds, percent
 from jarvis.run import Run
 from jarvis.run.manifest import TopOperation
+from jarvis.text.format import MISSING, NOT_AVAILABLE, counted, decimal, milliseconds, percent
+from jarvis.text.markdown import Markdown, cell, table
+from jarvis.text.messages import to_text
 
 FELT_PCT = 1.0
 """A smaller share of wall time beside compute is not worth a word in the summary."""

@@ -7,7 +7,7 @@ each part whole: some KB can ask for hundreds of GB. Here the parts are passed o
 import re
 from pathlib import Path
 
-from jarvis.unpacking import TooLargeError, open_archive, pieces, unpacked_member
+from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
 
 MAX_UNPACKED_BYTES = 1 << 30
 """What all parts of a workbook may hold together."""

@@ -20,10 +20,10 @@ from openpyxl.styles import Font
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from jarvis.output import open_output
+from jarvis.core.output import open_output
+from jarvis.core.workspace import RunPaths
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 MAX_CELL = 32_767
 """Characters that a cell of the format can hold."""

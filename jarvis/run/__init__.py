@@ -1,5 +1,6 @@
 """Runs: one analysed trace, in memory and as a directory."""
 
+from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.run.manifest import (
     CategorySummary,
     Manifest,
@@ -13,7 +14,6 @@ from jarvis.run.manifest import (
 from jarvis.run.preparation import Preparation, main_call_paths
 from jarvis.run.run import Run, category_table, manifest_of, open_reference, read_manifest
 from jarvis.run.store import check_output_folder, staged, write_run
-from jarvis.workspace import SCHEMA_VERSION
 
 __all__ = [
     "SCHEMA_VERSION",

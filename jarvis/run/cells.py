@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jarvis.wording import UNPRINTABLE, cut
+from jarvis.text.format import UNPRINTABLE, cut
 
 MISSING = "—"
 """A cell without a value."""

@@ -13,12 +13,12 @@ from pydantic import (
 )
 
 from jarvis.analyses.card import AnalysisManifest
+from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.findings import Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import FULL_PCT, TARGET_PCT
 from jarvis.perf_report import Totals
 from jarvis.trace import TraceInfo
-from jarvis.workspace import SCHEMA_VERSION
 
 ID_LENGTH = 12
 ID_STEP = 4

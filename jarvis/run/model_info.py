@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from jarvis.literals import parse_literal
+from jarvis.core.literals import parse_literal
 
 UNKNOWN = "Cannot be inferred from trace"
 """What stands where the trace says nothing."""

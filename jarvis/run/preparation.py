@@ -11,10 +11,9 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis.analyses.operations import DETAILS
-from jarvis.csv_text import write_csv
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Severity
-from jarvis.messages import to_text
-from jarvis.output import write_output
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.call_paths import CallPath
 from jarvis.perf_report.sheets import sheets
@@ -25,7 +24,8 @@ from jarvis.run.priorities import priority_data
 from jarvis.run.recommended import Recommended
 from jarvis.run.run import Run
 from jarvis.run.tree_data import tree_data
-from jarvis.workspace import RunPaths
+from jarvis.text.csv_files import write_csv
+from jarvis.text.messages import to_text
 
 MAIN_SHARE_PCT = 10.0
 MAIN_ROWS = 5

@@ -12,20 +12,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from jarvis.analyses import in_page_order, load_analyses
 from jarvis.analyses.base import Analysis
-from jarvis.errors import (
+from jarvis.core.errors import (
     MissingTableError,
     NotARunError,
     OutdatedRunError,
     RunVersionError,
     UnknownReferenceError,
 )
+from jarvis.core.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.sheets import sheets
 from jarvis.run.manifest import Manifest
 from jarvis.run.tree_data import read_tree_data
 from jarvis.schemas import SHEETS, TABLES
-from jarvis.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 
 RESULTS = TypeAdapter(dict[str, AnalysisResult])
 

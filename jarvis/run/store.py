@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jarvis.errors import NotARunError, OutputFolderError, RunVersionError
-from jarvis.output import write_output
-from jarvis.parquet import write_parquet
+from jarvis.core.errors import NotARunError, OutputFolderError, RunVersionError
+from jarvis.core.output import write_output
+from jarvis.core.parquet import write_parquet
+from jarvis.core.staging import staged_folder
+from jarvis.core.workspace import RUN_ENTRIES, RunPaths
 from jarvis.run.run import RESULTS, Run, read_manifest
-from jarvis.staging import staged_folder
-from jarvis.workspace import RUN_ENTRIES, RunPaths
 
 
 def check_output_folder(root: Path, trace_sha256: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from jarvis.errors import UnknownCallError
+from jarvis.core.errors import UnknownCallError
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.host_stacks import MODULE_PREFIX
 from jarvis.perf_report.trace_tree import CALL_SCHEMA, name_pattern

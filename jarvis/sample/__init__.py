@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 
 import orjson
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.sample.model import SCALES
 from jarvis.sample.recorder import COLLECTIVE_STREAM, COMPUTE_STREAM, Event

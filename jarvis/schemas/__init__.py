@@ -6,7 +6,7 @@ read our reports; column names are ours, with the unit in them.
 
 import polars as pl
 
-from jarvis.errors import MissingTableError
+from jarvis.core.errors import MissingTableError
 from jarvis.schemas import comparison, sheets, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,

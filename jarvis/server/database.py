@@ -38,10 +38,10 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import close_home, database_file
 from jarvis.server.migrations import upgrade
 from jarvis.server.settings import settings
-from jarvis.workspace import close_home, database_file
 
 URL_VARIABLE = "JARVIS_DATABASE_URL"
 BUSY_S = 30

@@ -12,7 +12,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from jarvis.server.settings import settings
-from jarvis.wording import escaped
+from jarvis.text.format import escaped
 
 _SILENT = "uvicorn.access"
 """Requests have a line of ours."""

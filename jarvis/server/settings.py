@@ -28,8 +28,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from jarvis.errors import JarvisError
-from jarvis.workspace import CONFIG_VARIABLE, HOME_VARIABLE
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import CONFIG_VARIABLE, HOME_VARIABLE
 
 PREFIX = "JARVIS_"
 

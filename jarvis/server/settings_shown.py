@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from jarvis.protocol import TOKEN_VARIABLE
+from jarvis.core.protocol import TOKEN_VARIABLE
+from jarvis.core.workspace import CONFIG_VARIABLE
 from jarvis.server.settings import PREFIX, Settings, Target, settings
-from jarvis.workspace import CONFIG_VARIABLE
 
 HIDDEN = "***"
 NOT_SET = "not set"

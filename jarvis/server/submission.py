@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis.errors import JarvisError, RunError
+from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.staging import staged_folder
+from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import (
@@ -40,8 +42,6 @@ from jarvis.server.storage.analysis_rows import (
 from jarvis.server.storage.artifacts import store_analysis
 from jarvis.server.storage.catalogue import analysis_root, is_stored
 from jarvis.server.storage.storage_keys import FilePath
-from jarvis.staging import staged_folder
-from jarvis.workspace import RunPaths, analyses_dir
 
 
 class CopyError(JarvisError):

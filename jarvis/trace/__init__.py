@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jarvis.errors import EmptyTraceError
+from jarvis.core.errors import EmptyTraceError
 from jarvis.trace import sidecar
 from jarvis.trace.allocator import return_freed_memory
 from jarvis.trace.metadata import TraceInfo

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba import types
 
+from jarvis.core.workspace import compiled_dirs
 from jarvis.trace import layout
-from jarvis.workspace import compiled_dirs
 
 __all__ = ["helper", "inlined", "kernel", "read_only", "types"]
 

@@ -20,13 +20,13 @@ import orjson
 import polars as pl
 from isal import isal_zlib
 
+from jarvis.core.workspace import trace_cache_dir
 from jarvis.trace.event_store import EventStore, Group, Values
 from jarvis.trace.layout import BASE_KEYS, TEXT_KEYS
 from jarvis.trace.metadata import TraceInfo
 from jarvis.trace.repairs import Repairs
 from jarvis.trace.texts import Texts
 from jarvis.trace.trace import Trace
-from jarvis.workspace import trace_cache_dir
 
 CACHE_VARIABLE = "JARVIS_TRACE_CACHE_MB"
 """How much may be kept, in MB; 0 keeps nothing."""

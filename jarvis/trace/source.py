@@ -17,9 +17,9 @@ import numpy as np
 from isal import igzip, isal_zlib
 from numpy.typing import NDArray
 
-from jarvis.errors import UnreadableTraceError
+from jarvis.core.errors import UnreadableTraceError
+from jarvis.core.unpacking import TooLargeError, Unpacked, open_archive, unpacked_member
 from jarvis.trace.layout import PADDING
-from jarvis.unpacking import TooLargeError, Unpacked, open_archive, unpacked_member
 
 SUFFIXES = (".json", ".json.gz", ".zip")
 

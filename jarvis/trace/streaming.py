@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from jarvis.errors import NotAProfilerTraceError, UnreadableTraceError
+from jarvis.core.errors import NotAProfilerTraceError, UnreadableTraceError
 from jarvis.trace import tokenizer
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.layout import EVENTS_KEY, PADDING, TEXT_KEYS, Batch

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis.analyses.wording import counted, ms, pct
 from jarvis.perf_report.imported import ImportedReport
+from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace_health.facts import Fact, Severity, when
 
 COMPLETE_PCT = 99.0
@@ -67,13 +67,14 @@ def _complete(report: ImportedReport) -> Fact:
     launched_us = float(report.table("ops_summary")["direct_kernel_time_us"].sum())
     found_us = float(report.operations["kernel_time_us"].sum())
     if launched_us <= 0:
-        return Fact(key, title, f"Operations take {ms(found_us / 1000)} of GPU time.")
+        return Fact(key, title, f"Operations take {milliseconds(found_us / 1000)} of GPU time.")
     share_pct = 100 * found_us / launched_us
     is_bad = share_pct < COMPLETE_PCT
     return Fact(
         key,
         title,
-        f"Operations take {ms(found_us / 1000)} of GPU time, {pct(share_pct)} of what operators "
+        f"Operations take {milliseconds(found_us / 1000)} of GPU time, {percent(share_pct)} of "
+        "what operators "
         "launch by the report's own summary.",
         share_pct,
         "%",
@@ -92,7 +93,8 @@ def _stated(report: ImportedReport) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(rows.height, 'row')} ({ms(time_ms)}) take FLOPs and bytes as the report states "
+        f"{counted(rows.height, 'row')} ({milliseconds(time_ms)}) take FLOPs and bytes as the "
+        "report states "
         "them: the arguments alone do not tell.",
         float(rows.height),
         "rows",

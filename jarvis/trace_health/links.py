@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis.analyses.wording import counted, ms, pct
+from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace import Trace
 from jarvis.trace.links import ARROW, GRAPH_LAUNCHES, link_column
 from jarvis.trace_health.facts import Fact, Severity, when
@@ -81,8 +81,9 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
     return Fact(
         "linked_gpu_time",
         title,
-        f"{pct(linked_pct)} of GPU time, summed over all streams, is linked to host calls of the "
-        f"trace, {pct(100 - linked_pct)} ({ms(_ms(rest))}) is not.",
+        f"{percent(linked_pct)} of GPU time, summed over all streams, is linked to host calls of "
+        "the "
+        f"trace, {percent(100 - linked_pct)} ({milliseconds(_ms(rest))}) is not.",
         linked_pct,
         "%",
         when(linked_pct < LINKED_PCT, Severity.WARNING),
@@ -101,7 +102,8 @@ def _launched_before(work: pl.DataFrame) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(early.height, 'GPU event')} ({ms(_ms(early))}) were launched before the "
+        f"{counted(early.height, 'GPU event')} ({milliseconds(_ms(early))}) were launched before "
+        "the "
         "recording began, or by calls that it does not hold.",
         float(early.height),
         "events",
@@ -119,7 +121,8 @@ def _without_arrow(work: pl.DataFrame) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(single.height, 'GPU event')} ({ms(_ms(single))}) have a launch in the trace, "
+        f"{counted(single.height, 'GPU event')} ({milliseconds(_ms(single))}) have a launch in "
+        "the trace, "
         "but no flow arrow from it.",
         float(single.height),
         "events",
@@ -138,7 +141,8 @@ def _graph_replay(work: pl.DataFrame) -> Fact:
     return Fact(
         key,
         title,
-        f"{pct(share_pct)} of GPU time ({ms(_ms(replayed))}) is replayed from GPU graphs.",
+        f"{percent(share_pct)} of GPU time ({milliseconds(_ms(replayed))}) is replayed from GPU "
+        "graphs.",
         share_pct,
         "%",
         Severity.WARNING if share_pct > GRAPH_PCT else Severity.NOTE,

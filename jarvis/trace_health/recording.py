@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from jarvis.analyses.wording import counted, listed, pct, quoted
 from jarvis.perf_report.work import COMMUNICATION, KIND
+from jarvis.text.format import counted, listed, percent, quoted
 from jarvis.trace import Trace, TraceInfo
 from jarvis.trace.metadata import STEP_PREFIX
 from jarvis.trace.repairs import Repair, RepairKind
@@ -66,7 +66,7 @@ def _shapes(trace: Trace) -> Fact:
     return Fact(
         "shapes",
         "Operators with input shapes",
-        f"{pct(share_pct)} of the operator calls have input shapes."
+        f"{percent(share_pct)} of the operator calls have input shapes."
         if known
         else "The trace holds no input shapes.",
         share_pct,
@@ -101,7 +101,8 @@ def _overlaps(trace: Trace) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(dropped, 'host event')} ({pct(share_pct)}) overlap their neighbours and have no "
+        f"{counted(dropped, 'host event')} ({percent(share_pct)}) overlap their neighbours and "
+        "have no "
         "place in the call tree.",
         float(dropped),
         "events",

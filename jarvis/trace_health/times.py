@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from jarvis.analyses.wording import counted, ms
+from jarvis.text.format import counted, milliseconds
 from jarvis.trace import Trace
 from jarvis.trace.metadata import STEP_PREFIX
 from jarvis.trace_health.facts import Fact, Severity, when
@@ -36,7 +36,8 @@ def _step_time(trace: Trace) -> Fact:
     return Fact(
         "step_time",
         "Step time on the host",
-        f"{counted(times_ms.len(), 'profiler step')} on the host, {ms(median_ms)} in the median.",
+        f"{counted(times_ms.len(), 'profiler step')} on the host, {milliseconds(median_ms)} in "
+        "the median.",
         median_ms,
         "ms",
     )
@@ -49,7 +50,8 @@ def _gpu_spans(trace: Trace) -> Iterator[Fact]:
     yield Fact(
         "gpu_span",
         "GPU time, first start to last end",
-        f"{ms(counted_ms)} from the first GPU start to the last GPU end, as TraceLens counts it.",
+        f"{milliseconds(counted_ms)} from the first GPU start to the last GPU end, as TraceLens "
+        "counts it.",
         counted_ms,
         "ms",
     )
@@ -57,7 +59,7 @@ def _gpu_spans(trace: Trace) -> Iterator[Fact]:
     yield Fact(
         "gpu_span_all",
         "GPU time with unlinked work",
-        f"{ms(all_ms)} with the GPU work that no host call of the trace launched."
+        f"{milliseconds(all_ms)} with the GPU work that no host call of the trace launched."
         if differs
         else "Unlinked work adds nothing to the GPU time.",
         all_ms,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from jarvis.docstrings import filled_docstring
+from jarvis.text.docstrings import filled_docstring
 from jarvis.validation.run_files import RunFiles
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import polars as pl
 
-from jarvis.errors import NotARunError
+from jarvis.core.errors import NotARunError
+from jarvis.core.workspace import RunPaths, is_comparison
 from jarvis.validation.markdown import Part
-from jarvis.workspace import RunPaths, is_comparison
 
 SUCCEEDED = ("OK", "SUCCESS")
 REPORT_KINDS = ("fair", "rough")

@@ -5,7 +5,7 @@ import pytest
 from jarvis.analyses import checks, load_analyses
 from jarvis.analyses.advice import TEXTS, values_of
 from jarvis.analyses.operations import OperationGroup
-from jarvis.messages import placeholders, tables
+from jarvis.text.messages import placeholders, tables
 from tests.analyses.rows import category, operation
 from tests.worded import in_words
 

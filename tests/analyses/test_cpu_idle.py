@@ -15,7 +15,7 @@ from jarvis.findings import AnalysisResult, Priority, Severity
 from jarvis.impact import disjoint_findings
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.idle_gaps import IdleCause
-from jarvis.quantities import title_of
+from jarvis.text.quantities import title_of
 from jarvis.trace import Trace, read_trace
 from tests.analyses.rows import system, table, totals
 from tests.builders import trace

@@ -4,7 +4,7 @@ import pytest
 
 from jarvis.analyses import checks
 from jarvis.analyses.compute.gemm import measure, products
-from jarvis.messages import resolve, to_text
+from jarvis.text.messages import resolve, to_text
 from tests.analyses.rows import category, operation
 from tests.worded import in_words
 

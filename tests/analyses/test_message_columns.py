@@ -3,7 +3,7 @@
 import polars as pl
 
 from jarvis.analyses.message_columns import message_column
-from jarvis.messages import MessageTable, to_text
+from jarvis.text.messages import MessageTable, to_text
 
 MESSAGES = MessageTable(
     "test_message_columns",

@@ -13,8 +13,8 @@ from jarvis.analyses.compute.batchnorm.estimates import (
     TRAINING,
     estimated_bytes,
 )
+from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze
-from jarvis.workspace import RunPaths
 from tests.analyses.rows import category, operation, totals
 from tests.analyses.test_elementwise import baseline
 from tests.analyses.test_runner import report, run

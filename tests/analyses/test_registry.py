@@ -12,9 +12,9 @@ from jarvis.analyses import checks_markdown, load_analyses
 from jarvis.analyses.base import Analysis, CategoryData, Check, Claim
 from jarvis.analyses.registry import CHECK_PARTS, ENTRY_POINT_GROUP, _add, load_registry
 from jarvis.analyses.system import cpu_idle
-from jarvis.docstrings import filled_docstring
-from jarvis.errors import RegistrationError
+from jarvis.core.errors import RegistrationError
 from jarvis.findings import Severity
+from jarvis.text.docstrings import filled_docstring
 
 COMPUTE = (
     "sdpa_fwd",

@@ -10,7 +10,7 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.runner import NO_HARDWARE, divide, run_analyses
-from jarvis.errors import MissingTableError
+from jarvis.core.errors import MissingTableError
 from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry

@@ -6,8 +6,8 @@ import pytest
 from jarvis.analyses import kernel_names
 from jarvis.analyses.operations import arguments, short_dtype
 from jarvis.analyses.severity import at_most, grade, is_worth_acting, worst
-from jarvis.analyses.wording import counted, listed, ms, number, pct, quoted, size
 from jarvis.findings import Severity
+from jarvis.text.format import byte_size, counted, decimal, listed, milliseconds, percent, quoted
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_unknown_dtypes_keep_their_name() -> None:
     [(0, "0"), (0.0123, "0.0123"), (4.567, "4.57"), (45.67, "45.7"), (12345.6, "12,346")],
 )
 def test_number(value: float, text: str) -> None:
-    assert number(value) == text
+    assert decimal(value) == text
 
 
 def test_units_counts_and_lists() -> None:
-    assert ms(4.567) == "4.57 ms"
-    assert ms(0.0456) == "45.6 µs"
-    assert pct(41.91) == "41.9%"
-    assert ms(0.0) == "0 ms"
-    assert pct(0.38) == "0.38%"
-    assert pct(0.009) == "<0.01%"
-    assert pct(0.0) == "0.0%"
+    assert milliseconds(4.567) == "4.57 ms"
+    assert milliseconds(0.0456) == "45.6 µs"
+    assert percent(41.91) == "41.9%"
+    assert milliseconds(0.0) == "0 ms"
+    assert percent(0.38) == "0.38%"
+    assert percent(0.009) == "<0.01%"
+    assert percent(0.0) == "0.0%"
     assert [counted(n, "call") for n in (1, 2)] == ["1 call", "2 calls"]
-    assert [size(n) for n in (24.0, 5120.0, 1.2e7, 3e9)] == [
+    assert [byte_size(n) for n in (24.0, 5120.0, 1.2e7, 3e9)] == [
         "24 bytes",
         "5.12 kB",
         "12.0 MB",

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from jarvis.analyses import load_analyses
 from jarvis.charts import PALETTES
+from jarvis.core.workspace import resource
 from jarvis.server.ingest.intake import SAMPLE_NAME
-from jarvis.workspace import resource
 from tests.browser.conftest import START_SECONDS, Server, settled
 
 STEPS_DOWN = 7

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from jarvis.core.workspace import HOME_VARIABLE
 from jarvis.server.access import audit
 from jarvis.server.access.audit import Action
 from jarvis.server.database import Visibility, database
 from jarvis.server.storage.analysis_rows import stored_for
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import HOME_VARIABLE
 from tests.browser.conftest import START_SECONDS, Server, settled
 from tests.builders import trace
 from tests.services.identity_proxy import TRUSTED, identity_proxy

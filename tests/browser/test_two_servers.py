@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from jarvis.core.workspace import HOME_VARIABLE
 from jarvis.server.database import URL_VARIABLE, database
-from jarvis.workspace import HOME_VARIABLE
 from tests.browser.conftest import START_SECONDS, Server, settled
 from tests.builders import trace
 from tests.server.working import EVERY_JOB, HELD_WORKER, ended, hold_at, worker

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main
+from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze, compare
 from jarvis.reports.comparative import write_comparison
 from jarvis.run import Run
 from jarvis.validation import validate
-from jarvis.workspace import RunPaths
 from tests.builders import TraceBuilder, trace
 
 H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.comparison import TABLES
-from jarvis.errors import UnknownReferenceError
+from jarvis.core.errors import UnknownReferenceError
 from jarvis.pipeline import analyze
 from tests.builders import trace
 

@@ -7,6 +7,7 @@ import pytest
 from google.protobuf.text_format import MessageToString
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.analysis_menu import popover_key
 from jarvis.server.access import audit, tokens
@@ -20,7 +21,6 @@ from jarvis.server.jobs.kinds import Export
 from jarvis.server.storage.analysis_rows import stored_for
 from jarvis.server.storage.catalogue import stored_row
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS
 

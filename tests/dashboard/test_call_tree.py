@@ -9,10 +9,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.perf_report.gpu_call_tree_views import View
-from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, call_tree
 from jarvis.server.submission import Submission, submit
+from jarvis.text.format import milliseconds
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import Draw
 

@@ -13,13 +13,13 @@ from jarvis.dashboard.pages.compare.views import VIEWS
 from jarvis.pipeline import compare
 from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.subject import Subject
-from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Compare, job_file, request_of
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
+from jarvis.text.format import milliseconds
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once

@@ -6,12 +6,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
+from jarvis.core.workspace import resource
 from jarvis.dashboard.widgets.table import configured
 from jarvis.perf_report.other_definitions import Quantity, Tool
-from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.schemas import TABLES
-from jarvis.workspace import resource
+from jarvis.text.format import milliseconds
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 

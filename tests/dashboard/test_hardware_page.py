@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.workspace import custom_hardware_dir
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.run import Run
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.storage.custom_hardware import remove_hardware, store_hardware
 from jarvis.server.submission import Submission, resubmit, submit
-from jarvis.workspace import custom_hardware_dir
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 

@@ -10,8 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
+from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.run import SCHEMA_VERSION
-from jarvis.workspace import RunPaths, analyses_dir
 from tests.dashboard.conftest import Draw
 
 CATEGORIES = [key for key, analysis in load_analyses().items() if analysis.tier == "compute"]

@@ -8,9 +8,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Dataframe
 
+from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS
 from jarvis.run import Run, category_table
-from jarvis.workspace import RunPaths
 from tests.dashboard.conftest import Draw
 
 MANY = "many-rows"

@@ -11,9 +11,9 @@ from jarvis import impact
 from jarvis.dashboard.pages.overview.waterfall import projected_savings
 from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.reports.figures import total_ms, waterfall_rows
-from jarvis.reports.quantities import milliseconds, percent
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
+from jarvis.text.format import milliseconds, percent
 from tests.builders import PID, trace
 from tests.dashboard.conftest import Draw
 

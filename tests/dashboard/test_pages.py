@@ -12,12 +12,12 @@ from streamlit.testing.v1.element_tree import Dataframe
 from jarvis import impact
 from jarvis.analyses import load_analyses
 from jarvis.charts import LIGHT
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Status
-from jarvis.reports.quantities import milliseconds
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths
+from jarvis.text.format import milliseconds
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 

@@ -15,12 +15,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
+from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import links
 from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.workspace import resource
 from tests.dashboard.conftest import Draw
 from tests.dashboard.linked_trace import TRACE, keep_linked
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.pages.report.edits import LINK_CHARACTERS
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
@@ -17,7 +18,6 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated

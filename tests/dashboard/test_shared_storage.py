@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.storage import artifacts
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
 from tests.dashboard.conftest import Draw
 
 

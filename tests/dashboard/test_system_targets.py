@@ -6,10 +6,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from jarvis.analyses import load_analyses
-from jarvis.reports.quantities import milliseconds
 from jarvis.run import Run
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
+from jarvis.text.format import milliseconds
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 

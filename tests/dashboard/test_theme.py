@@ -9,8 +9,8 @@ import pytest
 from streamlit import config
 
 from jarvis.charts import PALETTES
+from jarvis.core.workspace import resource
 from jarvis.dashboard import MAIN
-from jarvis.workspace import resource
 
 SETTINGS = tomllib.loads((resource(".streamlit") / "config.toml").read_text())
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.reports.quantities import count, percent
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline, Window
 from jarvis.server.submission import Submission, submit
+from jarvis.text.format import count, percent
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import Draw
 

@@ -12,14 +12,14 @@ from jarvis import cli
 from jarvis.analyses import load_analyses, registry
 from jarvis.analyses.registry import load_registry
 from jarvis.analyses.runner import divide, run_analyses
+from jarvis.core.workspace import RunPaths
 from jarvis.extensions import Extensions, load_extensions
 from jarvis.findings import Status
 from jarvis.hardware import load_hardware
-from jarvis.messages import to_text
 from jarvis.pipeline import analyze
 from jarvis.run import Run
+from jarvis.text.messages import to_text
 from jarvis.validation import is_valid, validate
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.extensions.conftest import SCAN, Point, Write, report, scans
 

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from jarvis.errors import ExtensionFileError
+from jarvis.core.errors import ExtensionFileError
 from jarvis.extensions import load_extensions
 from tests.extensions.conftest import SCAN, Write, report
 

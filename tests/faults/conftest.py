@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.workspace import HOME_VARIABLE
 from jarvis.dashboard import MAIN
 from jarvis.server.database import database
-from jarvis.workspace import HOME_VARIABLE
 from tests.builders import trace
 
 SECONDS = 30

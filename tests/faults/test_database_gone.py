@@ -11,12 +11,12 @@ from threading import Thread
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import analyses_dir, database_file
 from jarvis.pipeline import STEPS
 from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.workspace import analyses_dir, database_file
 from tests.server.working import (
     HELD_WORKER,
     ended,

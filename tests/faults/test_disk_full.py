@@ -12,14 +12,14 @@ import polars as pl
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.parquet import write_parquet
+from jarvis.core.parquet import write_parquet
+from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from jarvis.pipeline import STEPS
 from jarvis.server.database import DatabaseError, JobState
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.upload_writer import arriving
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
-from jarvis.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from tests.server.working import (
     HELD_WORKER,
     ended,

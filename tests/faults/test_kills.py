@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import RunPaths, analyses_dir, exports_dir, uploads_dir
 from jarvis.pipeline import REPROJECTION_STEPS, STEPS
 from jarvis.server.database import JobState
 from jarvis.server.jobs import queue
@@ -17,7 +18,6 @@ from jarvis.server.jobs.kinds.comparisons import STEPS as COMPARE_STEPS
 from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
 from jarvis.server.storage.storage_keys import path_at
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths, analyses_dir, exports_dir, uploads_dir
 from tests.server.file_server import file_server
 from tests.server.working import (
     HELD_WORKER,

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import JobState
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission
-from jarvis.workspace import analyses_dir
 from tests.browser.conftest import Server
 from tests.server.working import is_done, wait_for
 

@@ -18,7 +18,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-from jarvis.workspace import HOME_VARIABLE
+from jarvis.core.workspace import HOME_VARIABLE
 from tests.fuzz import KINDS
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from jarvis.errors import HardwareError
+from jarvis.core.errors import HardwareError
+from jarvis.core.workspace import HOME_VARIABLE
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.workspace import HOME_VARIABLE
 from tests.fuzz.commands import run, run_well
 from tests.fuzz.reading import mutated
 from tests.fuzz.traces import seeds, write_trace

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from jarvis.errors import TraceError
+from jarvis.core.errors import TraceError
 from jarvis.trace import compiled, read_trace, tables
 from jarvis.trace.reader import RawTrace, read_raw
 from tests.builders import trace

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.errors import RegistrationError
+from jarvis.core.errors import RegistrationError
 from jarvis.perf_models import (
     BUILTIN,
     ONE_SHEET_FAMILIES,

@@ -7,7 +7,7 @@ import openpyxl
 import polars as pl
 import pytest
 
-from jarvis.errors import NotComparableError
+from jarvis.core.errors import NotComparableError
 from jarvis.perf_report.compare_report import (
     NamedReport,
     compare_reports,

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from jarvis.errors import NotAProfilerTraceError, UnknownCallError
+from jarvis.core.errors import NotAProfilerTraceError, UnknownCallError
 from jarvis.perf_report import PerfReport, trace_tree
 from jarvis.perf_report.trace_tree import CALL_SCHEMA, TraceTree, read_trace_tree
 from jarvis.trace.links import BACKWARD_PREFIX

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jarvis.errors import ReplayError
+from jarvis.core.errors import ReplayError
 from jarvis.replay.calls import replay_ir
 from jarvis.replay.fills import INDEX_BOUNDS
 from jarvis.replay.schema import NAMESPACE, signatures

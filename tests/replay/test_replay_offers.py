@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jarvis.cli import main
-from jarvis.errors import ReplayError
+from jarvis.core.errors import ReplayError
 from jarvis.pipeline import analyze
 from jarvis.replay import offers, select
 from jarvis.run import Run

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze
 from jarvis.replay import package
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Finding, OpRef, Priority, Status
 from jarvis.impact import bounded_impact, modelled_impact
 from jarvis.pipeline import analyze
@@ -20,7 +21,6 @@ from jarvis.reports.findings import findings_markdown
 from jarvis.run import Preparation, Run
 from jarvis.run.priorities import priority_data
 from jarvis.run.recommended import Recommended
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.reports.conftest import Analysed
 from tests.reports.test_markdown_reports import changed, headings, section

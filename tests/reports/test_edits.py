@@ -3,8 +3,8 @@
 from jarvis.findings import Priority
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_markdown
-from jarvis.reports.markup import Markdown
 from jarvis.reports.ranking import recommendations
+from jarvis.text.markdown import Markdown
 from tests.reports.conftest import Analysed
 
 

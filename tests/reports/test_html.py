@@ -10,20 +10,20 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
-from jarvis.analyses.wording import ms
 from jarvis.charts import DARK, LIGHT
 from jarvis.charts.rooflines import over_intensity
 from jarvis.charts.svg import category_bars, roofline, stacked_bar, variables
+from jarvis.core.workspace import RunPaths
 from jarvis.impact import disjoint_saving_ms
 from jarvis.reports import load_reporters
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.html import html_document
-from jarvis.reports.markup import Markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.replays import NOT_BUILT
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
+from jarvis.text.format import milliseconds
+from jarvis.text.markdown import Markdown
 from tests.reports.conftest import HOSTILE, Analysed
 
 VOID = {"meta"}
@@ -130,8 +130,8 @@ def test_a_finding_left_out_takes_its_saving_along_and_stands_in_the_appendix(
     first = recommendations(sample.run)[0]
     text = html_document(sample.run, sample.root, Edits(frozenset({first.number})))
     findings = [r.finding for r in recommendations(sample.run)]
-    assert f"<b>{ms(disjoint_saving_ms(findings))}</b>" not in text
-    assert f"<b>{ms(disjoint_saving_ms(findings[1:]))}</b>" in text
+    assert f"<b>{milliseconds(disjoint_saving_ms(findings))}</b>" not in text
+    assert f"<b>{milliseconds(disjoint_saving_ms(findings[1:]))}</b>" in text
     assert f"{first.label} {first.result.title}" not in text
     appendix = text.partition("Left out by the author")[2]
     assert f"<td>{first.label}</td>" in appendix

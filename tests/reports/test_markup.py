@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from jarvis.reports.markup import (
+from jarvis.text.markdown import (
     Markdown,
     anchor,
     block,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main
+from jarvis.core.workspace import RunPaths
 from jarvis.reports import add_plots, plot
 from jarvis.reports.plot import REST, time_parts
-from jarvis.workspace import RunPaths
 from tests.conftest import skip_or_fail
 from tests.reports.conftest import Analysed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from jarvis.errors import UnreadableReportError
+from jarvis.core.errors import UnreadableReportError
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport, ReportOptions
 from jarvis.reports.csv import write_csvs

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.replay import write_packages
 from jarvis.reports import load_reporters, write_reports
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 from tests.reports.conftest import Analysed
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from jarvis.analyses import load_registry
 from jarvis.analyses.base import Analysis, CategoryData
+from jarvis.core.workspace import RunPaths
 from jarvis.extensions import loading
 from jarvis.findings import Finding, Status
 from jarvis.pipeline import analyze
-from jarvis.workspace import RunPaths
 from tests.reports.test_markdown_reports import headings, section
 from tests.requirements.conftest import busy_trace
 

@@ -15,12 +15,12 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.runner import divide, run_analyses
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport
 from jarvis.pipeline import Step, analysis, analyze
 from jarvis.run.tree_data import read_tree_data
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 from tests.reports.conftest import Analysed
 from tests.requirements.conftest import HALF, SQUARE, busy_trace

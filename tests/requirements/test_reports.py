@@ -4,12 +4,12 @@ import re
 
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Priority
 from jarvis.reports.details import details_of
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.rough import rough_markdown
-from jarvis.workspace import RunPaths
 from tests.analyses.rows import totals
 from tests.reports.conftest import Analysed
 from tests.reports.test_markdown_reports import changed, finding, section, with_findings

@@ -6,7 +6,7 @@ import pytest
 
 from jarvis.analyses import checks, load_analyses
 from jarvis.analyses.compute import convolution
-from jarvis.messages import tables
+from jarvis.text.messages import tables
 from tests.analyses.rows import category, operation
 from tests.analyses.test_convolution import conv
 from tests.analyses.test_gemm import gemm

@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze
 from jarvis.run.model_info import UNKNOWN, model_info
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 
 SCHEMA = {

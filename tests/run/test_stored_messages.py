@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jarvis.messages import to_text
 from jarvis.pipeline import analyze
+from jarvis.text.messages import to_text
 from tests.validation.conftest import eventful_trace
 
 PROGRAM = """
 import sys
-from jarvis.messages import to_text
+from jarvis.text.messages import to_text
 from jarvis.run import Run
 for result in Run.load(sys.argv[1]).results.values():
     for finding in result.findings:

@@ -8,7 +8,7 @@ import pytest
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.call_paths import CallPath
 from jarvis.run.tree_data import read_tree_data, tree_data
-from jarvis.wording import MAX_NAME_LENGTH
+from jarvis.text.format import MAX_NAME_LENGTH
 from tests import growing
 from tests.builders import TraceBuilder, trace
 

@@ -10,12 +10,12 @@ from xml.sax.saxutils import quoteattr
 import polars as pl
 import pytest
 
-from jarvis.errors import ForeignReportError
+from jarvis.core.errors import ForeignReportError
+from jarvis.core.workspace import is_file_name, safe_name, uploads_dir
 from jarvis.pipeline import analyze
 from jarvis.reports import xlsx
 from jarvis.sample import write_sample
 from jarvis.server.ingest.intake import IntakeError, output_folder, server_trace, store_upload
-from jarvis.workspace import is_file_name, safe_name, uploads_dir
 from tests.hostile import NASTY
 
 SHEETS = [

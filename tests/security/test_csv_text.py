@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jarvis.cli import main
-from jarvis.csv_text import guarded, unguarded
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.reading import read_report
+from jarvis.text.csv_files import guarded, unguarded
 from tests.builders import trace
 
 RECORD_ENDS = "\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from jarvis.cli import main
+from jarvis.core.workspace import analyses_dir
 from jarvis.run import read_manifest
 from jarvis.server.database import database, writing
 from jarvis.server.jobs.kinds import JobOutput
@@ -24,7 +25,6 @@ from jarvis.server.storage.archive import ArchiveError, load_archive, save_archi
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
 from jarvis.server.submission import Submission, import_run, resubmit, submit
-from jarvis.workspace import analyses_dir
 from tests.builders import trace
 
 FORGED_MS = 1.0

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from jarvis import literals
 from jarvis.cli import main
+from jarvis.core import literals
+from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.perf_models import OpCost, OpSignature, Registry, triton
 from jarvis.perf_report import PerfReport, overlap
 from jarvis.perf_report.host_timeline import MAX_BINS, HostTimeline
@@ -28,8 +29,7 @@ from jarvis.server.database import JobState, database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.submission import Submission
-from jarvis.wording import MAX_NAME_LENGTH
-from jarvis.workspace import RunPaths, analyses_dir
+from jarvis.text.format import MAX_NAME_LENGTH
 from tests import growing
 from tests.dashboard.inline_jobs import work_off
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths
 from tests.builders import trace
 
 SIZES = (10, 3_000, 6_000, 12_000)

@@ -13,9 +13,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from jarvis.cli import main
+from jarvis.core.workspace import RUN_ENTRIES
 from jarvis.reports import load_reporters
 from jarvis.run import Run
-from jarvis.workspace import RUN_ENTRIES
 from tests.hostile import CALLED, HOST, NASTY, write_hostile
 
 OWN_TAGS = re.compile(

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from jarvis.cli import main
-from jarvis.errors import JarvisError
-from jarvis.output import (
+from jarvis.core.errors import JarvisError
+from jarvis.core.output import (
     OUTPUT_VARIABLE,
     OutputLimitError,
     limited_output,
@@ -15,7 +15,8 @@ from jarvis.output import (
     open_output,
     write_output,
 )
-from jarvis.parquet import write_parquet
+from jarvis.core.parquet import write_parquet
+from jarvis.core.workspace import analyses_dir
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
@@ -23,7 +24,6 @@ from jarvis.server.database import JobState, database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.submission import Submission
-from jarvis.workspace import analyses_dir
 from tests import growing
 from tests.dashboard.inline_jobs import work_off
 

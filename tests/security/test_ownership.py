@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.errors import HardwareError
+from jarvis.core.errors import HardwareError
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.pipeline import analyze
 from jarvis.server import actions

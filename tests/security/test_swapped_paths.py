@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import analyses_dir, uploads_dir
 from jarvis.reports.reading import content_sha256
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
@@ -22,7 +23,6 @@ from jarvis.server.storage.analysis_rows import stored_rows
 from jarvis.server.storage.catalogue import read_catalogue
 from jarvis.server.submission import Submission
 from jarvis.trace import sidecar
-from jarvis.workspace import analyses_dir, uploads_dir
 from tests.builders import trace
 
 ADA = Actor(Person("ada", Role.EDITOR), Channel.API)

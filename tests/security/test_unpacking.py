@@ -12,16 +12,16 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from jarvis.errors import UnreadableReportError, UnreadableTraceError
-from jarvis.reports import workbook_bounds
-from jarvis.reports.reading import is_report, read_report
-from jarvis.trace import read_trace
-from jarvis.unpacking import (
+from jarvis.core.errors import UnreadableReportError, UnreadableTraceError
+from jarvis.core.unpacking import (
     ALWAYS_ALLOWED_BYTES,
     RATIO_VARIABLE,
     SIZE_VARIABLE,
     UnpackingLimitError,
 )
+from jarvis.reports import workbook_bounds
+from jarvis.reports.reading import is_report, read_report
+from jarvis.trace import read_trace
 
 EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 MB = 1 << 20

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, select
 from starlette.testclient import TestClient
 
+from jarvis.core.workspace import exports_dir
 from jarvis.server import actions, migrations
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role
@@ -40,7 +41,6 @@ from jarvis.server.storage.catalogue import (
     set_visibility,
 )
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import exports_dir
 from tests.builders import trace
 from tests.server.api.conftest import bearer
 from tests.server.conftest import on_both_databases

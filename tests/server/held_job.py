@@ -3,9 +3,9 @@
 import os
 import time
 
+from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import STEPS, Step
 from jarvis.server.jobs.workers import job_process
-from jarvis.staging import LABEL_VARIABLE
 from tests.server.working import EVERY_JOB, held_file, hold_file
 
 

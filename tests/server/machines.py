@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
 

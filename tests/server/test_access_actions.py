@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import exports_dir
 from jarvis.hardware import load_hardware
 from jarvis.server import actions, submission
 from jarvis.server.access import audit, tokens
@@ -29,7 +30,6 @@ from jarvis.server.storage.analysis_rows import (
 )
 from jarvis.server.storage.catalogue import UnknownAnalysisError, read_catalogue, set_owner
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import exports_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from jarvis.core.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
+from jarvis.core.workspace import analyses_dir
 from jarvis.run import Run
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
-from jarvis.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
-from jarvis.workspace import analyses_dir
 from tests.builders import trace
 
 LIST = "jarvis-archive.json"
@@ -271,7 +271,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(
     monkeypatch.setenv(SIZE_VARIABLE, "0.00001")
     refused(saved, "unpacks to more than 1e-05 GB")
     monkeypatch.delenv(SIZE_VARIABLE)
-    monkeypatch.setattr("jarvis.unpacking.ALWAYS_ALLOWED_BYTES", 1000)
+    monkeypatch.setattr("jarvis.core.unpacking.ALWAYS_ALLOWED_BYTES", 1000)
     monkeypatch.setenv(RATIO_VARIABLE, "1")
     refused(saved, "times its size")
 

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
@@ -24,7 +25,6 @@ from jarvis.server.storage.artifact_root import (
     MissingArtifactError,
 )
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.workspace import analyses_dir
 from tests.server.machines import (
     Machines,
     analysed,

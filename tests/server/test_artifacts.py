@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main
+from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
 from jarvis.server.database import database
@@ -34,7 +35,6 @@ from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root,
 from jarvis.server.storage.custom_hardware import remove_hardware, store_hardware
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths
 from tests.server.machines import (
     Machines,
     analysed,

@@ -14,6 +14,8 @@ from threading import Event, Thread
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.staging import staged_folder
+from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
@@ -22,8 +24,6 @@ from jarvis.server.jobs.queue import Headway, NewJob
 from jarvis.server.storage.catalogue import read_catalogue, set_owner
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
-from jarvis.staging import staged_folder
-from jarvis.workspace import RunPaths, analyses_dir
 from tests import optional
 from tests.builders import trace
 from tests.server.conftest import on_both_databases

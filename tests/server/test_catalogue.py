@@ -9,6 +9,7 @@ from threading import Barrier
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.run import read_manifest
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.database import Visibility
@@ -25,7 +26,6 @@ from jarvis.server.storage.folders import folder_bytes
 from jarvis.server.storage.housekeeping import drop_missing
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths, analyses_dir, pins_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
 

@@ -15,9 +15,10 @@ import msgpack
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.product import product_version
+from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS
-from jarvis.product import product_version
 from jarvis.run import Run
 from jarvis.server.database import JobState
 from jarvis.server.ingest.intake import store_upload
@@ -31,7 +32,6 @@ from jarvis.server.jobs.workers.worker import set_up_worker
 from jarvis.server.jobs.workers.worker_watch import job_slots, worker_command
 from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalogue import analysis_root
-from jarvis.workspace import analyses_dir
 from tests.builders import trace
 from tests.server.working import (
     HELD_WORKER,

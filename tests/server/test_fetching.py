@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.run import read_manifest
 from jarvis.server.database import JobState
@@ -27,7 +28,6 @@ from jarvis.server.jobs.kinds import request_of
 from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch, Wishes
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.storage.storage_keys import path_at
-from jarvis.workspace import uploads_dir
 from tests.builders import trace
 from tests.server.file_server import FileServer, file_server
 from tests.server.working import ended, wait_for, worker

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
 from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
@@ -21,7 +22,6 @@ from jarvis.server.storage.housekeeping import clean_up
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.storage.retention import Kind, Limits, plan, prune
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
 from tests.builders import trace
 
 

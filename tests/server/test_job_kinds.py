@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.cli import main
-from jarvis.errors import JarvisError, ReplayError
+from jarvis.core.errors import JarvisError, ReplayError
+from jarvis.core.workspace import RunPaths, exports_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
@@ -45,7 +46,6 @@ from jarvis.server.jobs.workers.job_messages import Assignment, FailedMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.server.submission import Submission, submit
-from jarvis.workspace import RunPaths, exports_dir
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
 

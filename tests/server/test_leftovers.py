@@ -4,11 +4,11 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
-from jarvis.workspace import analyses_dir
 
 
 def staged(name: str, label: str, kind: str = "new") -> Path:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from jarvis.core.workspace import exports_dir, uploads_dir
 from jarvis.server.storage.storage_keys import FilePath, address, key_of, path_at
-from jarvis.workspace import exports_dir, uploads_dir
 
 
 def test_uploads_and_exports_are_named_from_the_home(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS, Step, analyze
 from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server.database import JobState
@@ -23,7 +24,6 @@ from jarvis.server.jobs.kinds import JobOutput, request_of
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.storage.archive import save_archive, unpack_archive
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
-from jarvis.workspace import analyses_dir
 from tests.builders import trace
 from tests.server.working import ended, wait_for, worker
 from tests.services.ports import free_port

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis import read_trace
+from jarvis.core.workspace import analyses_dir, exports_dir, trace_cache_dir, uploads_dir
 from jarvis.server.access import audit
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
@@ -24,7 +25,6 @@ from jarvis.server.storage.removal import RemovalRefusedError, remove_analysis
 from jarvis.server.storage.retention import Kind, Limits, Plan, age_words, plan, prune
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from jarvis.trace import sidecar
-from jarvis.workspace import analyses_dir, exports_dir, trace_cache_dir, uploads_dir
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
 

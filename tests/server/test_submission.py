@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.errors import OutputFolderError
+from jarvis.core.errors import OutputFolderError
 from jarvis.pipeline import Step
 from jarvis.run import Run
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue

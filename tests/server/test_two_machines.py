@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
 from jarvis.run import Run
 from jarvis.server.database import JobState
 from jarvis.server.ingest.intake import store_upload
@@ -15,7 +16,6 @@ from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE
 from tests.builders import trace
 from tests.server.working import ended, is_done, worker
 from tests.services.ports import free_port

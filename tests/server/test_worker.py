@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select, update
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
@@ -25,7 +26,6 @@ from jarvis.server.jobs.workers.worker import SWEEP_S
 from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalogue import analysis_root, read_catalogue
 from jarvis.trace import TraceInfo
-from jarvis.workspace import analyses_dir
 from tests.builders import trace
 from tests.server.working import (
     HELD_WORKER,

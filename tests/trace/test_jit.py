@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from jarvis import workspace
+from jarvis.core import workspace
 from jarvis.trace import jit
 from jarvis.trace.jit import kernel, read_only, types
 

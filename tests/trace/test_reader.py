@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jarvis.errors import EmptyTraceError, NotAProfilerTraceError, UnreadableTraceError
+from jarvis.core.errors import EmptyTraceError, NotAProfilerTraceError, UnreadableTraceError
 from jarvis.trace import ReadProgress, Trace, read_trace, tables
 from jarvis.trace.reader import RawTrace, read_raw
 from jarvis.trace.repairs import Repair, RepairKind

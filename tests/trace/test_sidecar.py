@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from polars.testing import assert_frame_equal
 
+from jarvis.core.workspace import trace_cache_dir
 from jarvis.trace import Trace, read_trace, sidecar
 from jarvis.trace.reader import RawTrace, read_raw
-from jarvis.workspace import trace_cache_dir
 from tests.builders import trace
 
 FRAMES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads", "python_functions")

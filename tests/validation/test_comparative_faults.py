@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from jarvis.cli import main
+from jarvis.core.workspace import RunPaths
 from jarvis.validation import CHECKS, is_valid, validate
 from jarvis.validation import comparative_report as report
 from jarvis.validation.check import Find
-from jarvis.workspace import RunPaths
 from tests.validation.test_faults import change_json, substitute, told
 
 Fault = Callable[[RunPaths], None]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.validation import (
     CHECKS,
     Outcome,
@@ -23,7 +24,6 @@ from jarvis.validation import (
 from jarvis.validation import analysis_report as report
 from jarvis.validation import fair_report as fair
 from jarvis.validation.check import Find
-from jarvis.workspace import RunPaths
 
 Fault = Callable[[RunPaths], None]
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze, assembly
 from jarvis.run import Run
 from jarvis.validation import Verdict, validate
-from jarvis.workspace import RunPaths
 from tests.recorded_runs import RecordedRun
 from tests.validation.conftest import eventful_trace
 

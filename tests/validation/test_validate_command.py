@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from jarvis import cli
+from jarvis.core.workspace import RunPaths
 from jarvis.validation import CHECKS
-from jarvis.workspace import RunPaths
 
 
 def test_a_good_run_passes(made_once: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,8 @@ from jarvis.analyses.operations import (
 )
 from jarvis.analyses.tiny_tensors import owner_advice
 from jarvis.findings import Finding, Priority
-from jarvis.messages import NAMES_SHOWN, MessageTable
 from jarvis.schemas import FLAG, TEXT, Column
+from jarvis.text.messages import NAMES_SHOWN, MessageTable
 
 SMALL_BYTES = 2**20
 """A call that moves less is judged by the shortest kernels, not by the bandwidth."""

@@ -7,8 +7,8 @@ from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.message_columns import message_column
 from jarvis.analyses.operations import HYPOTHESIS, parameter
-from jarvis.messages import MessageTable
 from jarvis.schemas import INTEGER, TEXT, Column
+from jarvis.text.messages import MessageTable
 
 FUSED = r"(?:^|[^n])fused"
 ROUTING = r"gate|rout|topk|sort|align|append|permute|dispatch|combine"

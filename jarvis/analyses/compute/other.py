@@ -14,8 +14,8 @@ from jarvis.analyses.name_patterns import first_match
 from jarvis.analyses.operations import OperationGroup
 from jarvis.analyses.unmodelled import COMMUNICATION, GRAPH_LAUNCH
 from jarvis.findings import Finding, Priority
-from jarvis.messages import MessageTable, to_text
 from jarvis.schemas import TEXT, Column
+from jarvis.text.messages import MessageTable, to_text
 
 MISCELLANEOUS = "miscellaneous"
 SUB_CATEGORIES = (

@@ -22,8 +22,8 @@ from jarvis.analyses.operations import (
     LAUNCH_BOUND_RULE,
     PATTERN,
 )
-from jarvis.messages import MessageTable
 from jarvis.schemas import FLAG, INTEGER, TEXT, Column
+from jarvis.text.messages import MessageTable
 
 SOFTMAX = "softmax"
 REDUCE_TYPES = (SOFTMAX, "sum", "mean", "max", "min")

@@ -20,9 +20,9 @@ from jarvis.analyses.operations import (
 from jarvis.analyses.small_calls import MANY_CALLS
 from jarvis.analyses.unmodelled import NO_PERF_MODEL
 from jarvis.findings import Finding, Priority
-from jarvis.messages import MessageTable
 from jarvis.perf_models.triton import fused_ops
 from jarvis.schemas import TEXT, Column
+from jarvis.text.messages import MessageTable
 
 KERNEL_TYPES = (
     ("pointwise", r"(?:^|->)triton_poi_"),

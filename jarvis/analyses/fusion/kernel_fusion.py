@@ -13,7 +13,7 @@ from jarvis.analyses.chains import Chain
 from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
 from jarvis.findings import Finding
-from jarvis.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, to_text
 
 OPERATORS_NAMED = 8
 """Operators of a chain that a sentence names; the evidence has all."""

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import escape, prose
+from jarvis.core.errors import JarvisError
+from jarvis.text.markdown import escape, prose
 
 
 def show_error(error: JarvisError) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-from jarvis.reports.markup import prose
+from jarvis.text.markdown import prose
 
 ANALYSIS = "analysis"
 """The URL parameter that names the analysis."""

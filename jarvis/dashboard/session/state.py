@@ -11,14 +11,14 @@ import polars.selectors as cs
 import streamlit as st
 
 from jarvis.charts import PALETTES, Palette
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session.current_user import visitor
-from jarvis.errors import JarvisError
 from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
 from jarvis.server.actions import visible_run_dir
 from jarvis.server.storage.artifacts import is_local
-from jarvis.workspace import RunPaths
 
 CURRENT = "_analysis_id"
 _NEXT = "_next_analysis_id"

@@ -6,16 +6,16 @@ is not made again.
 
 import streamlit as st
 
+from jarvis.core.errors import JarvisError
 from jarvis.dashboard.session.current_user import missing_role, request_job_file, visitor
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import byte_size
 from jarvis.server.database import JobState
 from jarvis.server.ingest.tickets import file_purpose, ticket_of
 from jarvis.server.jobs.kinds import FileRequest, OutdatedJobError, job_file, request_of
 from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import file_link
+from jarvis.text.format import byte_size
+from jarvis.text.markdown import escape
 
 _REFUSED = "_file_refused"
 

@@ -5,13 +5,12 @@ from functools import partial
 
 import streamlit as st
 
-from jarvis.analyses.wording import counted
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.findings import Finding, Impact, OpRef, Priority
-from jarvis.quantities import title_of
-from jarvis.reports.markup import code, escape, prose, shortened
-from jarvis.reports.quantities import count, decimal, milliseconds, percent
+from jarvis.text.format import count, counted, decimal, milliseconds, percent
+from jarvis.text.markdown import code, escape, prose, shortened
+from jarvis.text.quantities import title_of
 
 OPERATIONS_SHOWN = 8
 PRIORITY_COLOURS = {

@@ -5,7 +5,7 @@ import streamlit as st
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.trace_health import warning_strip
 from jarvis.findings import Tier
-from jarvis.reports.markup import escape
+from jarvis.text.markdown import escape
 
 
 def page_header(

@@ -1,12 +1,12 @@
 """How many jobs wait or run, on every page."""
 
+from jarvis.core.errors import JarvisError
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visitor
 from jarvis.dashboard.session.polling import polled
-from jarvis.errors import JarvisError
 from jarvis.server.database import ACTIVE, database
 from jarvis.server.jobs import queue
-from jarvis.wording import counted
+from jarvis.text.format import counted
 
 POLL_S = 5.0
 

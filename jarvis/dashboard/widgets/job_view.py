@@ -8,14 +8,13 @@ from jarvis.dashboard.session.current_user import actor, visitor
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import byte_size
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, get_visible_job, retry_job
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import RETRYABLE, Job, UnknownJobError
-from jarvis.wording import counted
+from jarvis.text.format import byte_size, counted
+from jarvis.text.markdown import escape
 
 POLL_S = 0.5
 """A job that waits or runs is looked at this often; one that has ended, not at all."""

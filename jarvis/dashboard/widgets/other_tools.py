@@ -8,8 +8,8 @@ import streamlit as st
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.perf_report.other_definitions import Quantity
-from jarvis.reports.markup import table
-from jarvis.reports.quantities import MISSING, NOT_AVAILABLE, milliseconds, percent
+from jarvis.text.format import MISSING, NOT_AVAILABLE, milliseconds, percent
+from jarvis.text.markdown import table
 
 _TABLE = "other_definitions"
 _EQUAL = 5e-7

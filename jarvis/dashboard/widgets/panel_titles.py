@@ -3,12 +3,11 @@
 import polars as pl
 
 from jarvis.analyses.base import Panel
-from jarvis.analyses.wording import counted
 from jarvis.charts import STATES, Columns, bar_totals, is_point
 from jarvis.charts.marks import largest
 from jarvis.impact import share_pct
-from jarvis.reports.markup import escape, shortened
-from jarvis.reports.quantities import count, decimal, milliseconds, percent
+from jarvis.text.format import count, counted, decimal, milliseconds, percent
+from jarvis.text.markdown import escape, shortened
 
 _BELOW_THRESHOLD = STATES[0]
 _NAME_LENGTH = 34

@@ -6,19 +6,18 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from jarvis.analyses.wording import counted
 from jarvis.charts import columns_of
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.file_jobs import file_button, file_job
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.replay import Selection, select, tensors_of
 from jarvis.replay.package import RUNNER_NAME
-from jarvis.reports.markup import cell, prose
-from jarvis.reports.quantities import count, microseconds
 from jarvis.run import Run
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.jobs.kinds import Replay
 from jarvis.server.jobs.kinds.files import file_name_of
+from jarvis.text.format import count, counted, microseconds
+from jarvis.text.markdown import cell, prose
 
 _LABEL, _ICON = "Replay package", ":material/folder_zip:"
 _CALLS_SHOWN = 200

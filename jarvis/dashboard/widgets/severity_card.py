@@ -7,7 +7,7 @@ import streamlit as st
 from pydantic import JsonValue
 
 from jarvis.findings import Severity
-from jarvis.reports.markup import prose
+from jarvis.text.markdown import prose
 
 _SEVERITY_COLOURS: Mapping[
     Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]

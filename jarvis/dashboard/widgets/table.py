@@ -8,8 +8,8 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.charts import Columns
-from jarvis.reports.quantities import MISSING
 from jarvis.schemas import Column
+from jarvis.text.format import MISSING
 
 LINK = "open"
 """The column with the addresses that rows lead to."""

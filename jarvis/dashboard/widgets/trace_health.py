@@ -7,7 +7,7 @@ from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.findings import Tier
 from jarvis.reports.gaps import Gap, gaps_of, warnings_of
 from jarvis.reports.health import MARKS, health_line, health_of
-from jarvis.reports.markup import prose, table
+from jarvis.text.markdown import prose, table
 from jarvis.trace_health import Severity
 
 _ICON = ":material/health_metrics:"

@@ -11,12 +11,12 @@ import streamlit as st
 
 from jarvis.dashboard.session.current_user import missing_role, visitor
 from jarvis.dashboard.session.links import note_control, notice
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import byte_size
 from jarvis.reports.reading import WORKBOOK
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.tickets import UPLOAD, ticket_of
 from jarvis.server.ingest.uploads import UnknownUploadError, Upload, most_bytes
+from jarvis.text.format import byte_size
+from jarvis.text.markdown import escape
 
 _ENDINGS = (".json", ".gz", ".zip", WORKBOOK)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from jarvis.errors import MissingTableError
+from jarvis.core.errors import MissingTableError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report.absent import ABSENT

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.errors import ForeignReportError
+from jarvis.core.errors import ForeignReportError
+from jarvis.core.workspace import is_file_name
 from jarvis.perf_report.overlap import OVERLAP_SUFFIX
 from jarvis.perf_report.sheets import schema_of
 from jarvis.schemas import ANY_PARAM, PARAM_PREFIX, Column, column, columns, conform, label
-from jarvis.workspace import is_file_name
 
 TIMELINE, UNIFIED, OPS_SUMMARY = "gpu_timeline", "unified_perf_summary", "ops_summary"
 OPS_UNIQUE_ARGS, KERNEL_SUMMARY = "ops_unique_args", "kernel_summary"

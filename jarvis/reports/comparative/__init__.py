@@ -7,13 +7,13 @@ analysed with a reference.
 from pathlib import Path
 
 from jarvis.comparison import Comparison
-from jarvis.output import write_output
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.reports.comparative.data import write_data
 from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.rough import rough_markdown
 from jarvis.reports.comparative.subject import Subject
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 __all__ = ["write_comparison"]
 

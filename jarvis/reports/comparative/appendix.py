@@ -10,8 +10,8 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.absent import unavailable_reason
 from jarvis.reports import appendix, sections
 from jarvis.reports.comparative.subject import Subject
-from jarvis.reports.markup import Markdown, cell, table
-from jarvis.reports.quantities import MISSING, count, decimal, tb_per_s, tflops_per_s
+from jarvis.text.format import MISSING, count, decimal, tb_per_s, tflops_per_s
+from jarvis.text.markdown import Markdown, cell, table
 
 NEVER_COMPARED = (
     "How much times vary from one recording to the next: each side is recorded once. Record both "

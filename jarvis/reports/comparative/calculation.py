@@ -4,8 +4,7 @@ import math
 
 from jarvis.comparison import SLOWER, MatchedBy, Outcome, Role
 from jarvis.reports.comparative.subject import Row, Subject
-from jarvis.reports.quantities import MISSING, decimal, microseconds, milliseconds
-from jarvis.wording import counted, quoted
+from jarvis.text.format import MISSING, counted, decimal, microseconds, milliseconds, quoted
 
 KNOWN = ("memory", "compute")
 MEAN = "mean of what is expected of its operations on both sides, by their time"

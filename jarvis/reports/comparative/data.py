@@ -5,11 +5,11 @@ from pathlib import Path
 import orjson
 
 from jarvis.comparison import Role
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import worded
-from jarvis.output import write_output
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.csv import write_csvs
-from jarvis.workspace import RunPaths
 
 
 def write_data(subject: Subject, root: Path) -> None:

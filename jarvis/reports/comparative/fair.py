@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.comparison import Role
+from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Priority
 from jarvis.impact import FULL_PCT, share_pct
 from jarvis.reports import sections
@@ -18,12 +19,10 @@ from jarvis.reports.comparative.sections import (
 )
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import delta, gap, impact, short_gap, verdict
-from jarvis.reports.markup import Markdown, prose, table
-from jarvis.reports.quantities import MISSING, count, decimal, milliseconds, percent
 from jarvis.reports.rendering import render
 from jarvis.reports.summary import MOSTLY_COMPUTE_PCT
-from jarvis.wording import counted
-from jarvis.workspace import RunPaths
+from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent
+from jarvis.text.markdown import Markdown, prose, table
 
 INSIDE = RunPaths(Path())
 """The layout of the folder, for paths relative to the report."""

@@ -8,8 +8,8 @@ import polars as pl
 
 from jarvis.comparison import FASTER, TOLERANCE, Role
 from jarvis.comparison.matching import MatchedBy
+from jarvis.core.workspace import RunPaths
 from jarvis.hardware import HardwareSpec
-from jarvis.messages import to_text
 from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.calculation import (
     actual,
@@ -21,12 +21,11 @@ from jarvis.reports.comparative.calculation import (
 )
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import gap, impact, is_unexpected
-from jarvis.reports.markup import Markdown, block, cell, one_line, prose, table
-from jarvis.reports.quantities import MISSING, count, decimal, milliseconds, percent
 from jarvis.reports.rendering import render
 from jarvis.schemas import columns
-from jarvis.wording import counted
-from jarvis.workspace import RunPaths
+from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent
+from jarvis.text.markdown import Markdown, block, cell, one_line, prose, table
+from jarvis.text.messages import to_text
 
 RAW_ROWS = 60
 """Rows of a raw table; the CSV file has all."""

@@ -7,23 +7,23 @@ import polars as pl
 
 from jarvis.comparison import Role
 from jarvis.findings import Finding
-from jarvis.messages import to_text
+from jarvis.impact import marked_efficiency
 from jarvis.reports import sections
 from jarvis.reports.comparative.calculation import KNOWN, calculation_text
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import change_pct, delta, is_unexpected, verdict
-from jarvis.reports.markup import Markdown, anchor, cell, prose, table
-from jarvis.reports.quantities import (
+from jarvis.text.format import (
     MISSING,
     count,
     decimal,
-    efficiency,
     microseconds,
     milliseconds,
     percent,
     tb_per_s,
     tflops_per_s,
 )
+from jarvis.text.markdown import Markdown, anchor, cell, prose, table
+from jarvis.text.messages import to_text
 
 COLUMNS = ("Metric", "Reference", "Target", "Δ", "Expected?")
 RATES = {"memory": ("tb_per_s", tb_per_s), "compute": ("tflops_per_s", tflops_per_s)}
@@ -108,8 +108,8 @@ def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
     if row["efficiency_pct"] is not None or row["reference_efficiency_pct"] is not None:
         yield (
             "Efficiency (of roofline)",
-            efficiency(row["reference_efficiency_pct"]),
-            efficiency(row["efficiency_pct"]),
+            marked_efficiency(row["reference_efficiency_pct"]),
+            marked_efficiency(row["efficiency_pct"]),
             _points(row["efficiency_pct"], row["reference_efficiency_pct"]),
             MISSING,
         )

@@ -9,9 +9,9 @@ from jarvis.comparison import Comparison, Role, Side
 from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.findings import Finding
 from jarvis.reports import sections
-from jarvis.reports.markup import shortened
 from jarvis.run import Run
-from jarvis.wording import arguments, quoted
+from jarvis.text.format import arguments, quoted
+from jarvis.text.markdown import shortened
 
 ARGUMENTS_LENGTH = 75
 

@@ -8,8 +8,7 @@ from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
 from jarvis.findings import Finding
 from jarvis.reports.comparative.subject import Row
-from jarvis.reports.quantities import MISSING, milliseconds, percent, time_range
-from jarvis.wording import counted, quoted
+from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted, time_range
 
 YES, NO = "Yes", "No"
 VERDICTS: Mapping[str, str] = {

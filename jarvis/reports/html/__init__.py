@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from jarvis.output import write_output
+from jarvis.core.output import write_output
+from jarvis.core.workspace import RunPaths
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
-from jarvis.workspace import RunPaths
 
 
 class HtmlReporter(Reporter):

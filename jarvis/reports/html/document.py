@@ -14,11 +14,11 @@ from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_parts
 from jarvis.reports.html import drawings
 from jarvis.reports.html.markdown import block_html, heading_id, inline_html
-from jarvis.reports.markup import code, prose
-from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.rendering import TEMPLATES
 from jarvis.reports.sections import trace_line
 from jarvis.run import Run
+from jarvis.text.format import milliseconds, percent
+from jarvis.text.markdown import code, prose
 
 
 def document(run: Run, root: Path, edits: Edits) -> str:

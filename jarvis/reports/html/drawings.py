@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import polars as pl
 from markupsafe import Markup
 
-from jarvis.analyses.wording import counted
 from jarvis.charts import state
 from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.charts.rooflines import over_intensity, over_size, suits_intensity
 from jarvis.charts.svg import category_bars, roofline, stacked_bar, waterfall_bars
 from jarvis.charts.svg.roofline import MAX_POINTS
-from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, marked_efficiency, share_pct
 from jarvis.reports.details import Details
 from jarvis.reports.figures import (
     category_times,
@@ -20,8 +19,8 @@ from jarvis.reports.figures import (
     total_ms,
     waterfall_rows,
 )
-from jarvis.reports.quantities import efficiency, milliseconds, percent
 from jarvis.run import Run
+from jarvis.text.format import counted, milliseconds, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def category_roofline(run: Run, key: str) -> Drawing | None:
 
 def _judged(rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
     texts = [
-        f"{milliseconds(time_us / 1000)}, {efficiency(reached)} of the roofline"
+        f"{milliseconds(time_us / 1000)}, {marked_efficiency(reached)} of the roofline"
         for time_us, reached in rows["kernel_time_us", "pct_roofline"].iter_rows()
     ]
     return rows.with_columns(

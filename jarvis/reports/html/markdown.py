@@ -5,7 +5,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from jarvis.reports.markup import anchor, escape
+from jarvis.text.markdown import anchor, escape
 
 
 def block_html(text: str) -> Markup:

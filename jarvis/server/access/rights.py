@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sqlalchemy import ColumnElement, false, or_, true
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.server.database import Visibility
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.settings import Settings
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Engine, Select, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.database import TOKENS, reading, writing
 

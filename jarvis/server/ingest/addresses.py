@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import one_line, shortened
+from jarvis.core.errors import JarvisError
 from jarvis.server.settings import PREFIX, settings
+from jarvis.text.markdown import one_line, shortened
 
 HTTP, SFTP = ("http", "https"), "sftp"
 HOSTS_VARIABLE = f"{PREFIX}INGEST_HOSTS"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import one_line, shortened
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import home, safe_name, uploads_dir
 from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
 from jarvis.server.settings import settings
+from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import SUFFIXES
-from jarvis.workspace import home, safe_name, uploads_dir
 
 ROOTS_VARIABLE = "JARVIS_TRACE_ROOTS"
 SAMPLE_NAME = "simulated-training-step.json.gz"

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.staging import scratch_folder
+from jarvis.core.workspace import analyses_dir, uploads_dir
 from jarvis.reports.reading import SHEET
 from jarvis.server.ingest.intake import IntakeError, check_in_roots
 from jarvis.server.storage.storage_keys import key_of
-from jarvis.staging import scratch_folder
-from jarvis.workspace import analyses_dir, uploads_dir
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

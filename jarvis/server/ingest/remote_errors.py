@@ -1,6 +1,6 @@
 """Why a run on another machine failed, from what ssh and the programs there said."""
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.server.settings import Target
 
 SSH_FAILED = 255

@@ -15,11 +15,11 @@ from time import monotonic
 from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.pipeline.step_lines import step_of_line
-from jarvis.reports.markup import one_line, shortened
 from jarvis.run import SCHEMA_VERSION, TargetPct
 from jarvis.server.ingest.remote_errors import RemoteError, reason_of
 from jarvis.server.ingest.ssh_session import Conversation, TooMuchSentError
 from jarvis.server.settings import PREFIX, Target, settings
+from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import ReadProgress
 
 CONNECT_STEP, RETURN_STEP = "Connect to the machine", "Bring the analysis back"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from jarvis.reports.markup import one_line, shortened
+from jarvis.text.markdown import one_line, shortened
 
 _CHUNK_BYTES = 1 << 16
 _LONGEST_LINE = 1 << 14

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from pydantic import BaseModel, ValidationError
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import secret_file
 from jarvis.server.access.rights import Person, Role
-from jarvis.workspace import secret_file
 
 VALID_S = 3600
 """A page that is drawn again gives a new one."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
-from jarvis.errors import JarvisError
-from jarvis.reports.quantities import byte_size
+from jarvis.core.errors import JarvisError
 from jarvis.server.ingest.intake import IntakeError, adopt_upload
 from jarvis.server.ingest.uploads import (
     MAX_AT_ONCE,
@@ -24,6 +23,7 @@ from jarvis.server.ingest.uploads import (
     note_content,
 )
 from jarvis.server.storage.artifacts import publish_file
+from jarvis.text.format import byte_size
 
 if TYPE_CHECKING:
     from hashlib import _Hash

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from jarvis.errors import JarvisError
-from jarvis.reports.quantities import byte_size
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import partial_uploads_dir
 from jarvis.server.ingest.intake import IntakeError, stored_upload_path, upload_name
 from jarvis.server.settings import settings
-from jarvis.workspace import partial_uploads_dir
+from jarvis.text.format import byte_size
 
 EXPIRES_AFTER = timedelta(days=1)
 """An upload that gets no byte for so long is removed."""

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.server.access.rights import Person, Role, is_visible, may
 from jarvis.server.database import (
     ANALYSES,

@@ -5,7 +5,7 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.engine import Connection
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 
 HEAD = "0004"
 """The version that this Jarvis works with: the newest file in ``versions``."""

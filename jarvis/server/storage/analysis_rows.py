@@ -18,7 +18,8 @@ from typing import Any
 from sqlalchemy import Engine, and_, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from jarvis.errors import JarvisError, RunError
+from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.run import manifest_of
 from jarvis.server.access.rights import LOCAL, Person, Role, may_change
 from jarvis.server.database import (
@@ -32,7 +33,6 @@ from jarvis.server.database import (
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_copies import local_version
 from jarvis.server.storage.folders import folder_bytes
-from jarvis.workspace import RunPaths, analyses_dir, pins_dir
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_BYTES = 8

@@ -19,7 +19,10 @@ from typing import IO
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from jarvis.errors import JarvisError, RunError
+from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.staging import staged_folder
+from jarvis.core.unpacking import DAMAGE, TooLargeError, check_unpacked_size, open_archive
+from jarvis.core.workspace import analyses_dir
 from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server.database import database
 from jarvis.server.storage.analysis_rows import (
@@ -35,9 +38,6 @@ from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pinned
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
 from jarvis.server.storage.run_limits import RunLimitError, check_file_sizes
-from jarvis.staging import staged_folder
-from jarvis.unpacking import DAMAGE, TooLargeError, check_unpacked_size, open_archive
-from jarvis.workspace import analyses_dir
 
 FORMAT_VERSION = 1
 """The layout of an archive; counted up when an older Jarvis can no longer load it."""

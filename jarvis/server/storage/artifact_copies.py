@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from jarvis.core.workspace import RunPaths, shared_copies_dir
 from jarvis.server.storage.folders import folder_bytes, remove_folder
 from jarvis.server.storage.storage_keys import place_of
-from jarvis.workspace import RunPaths, shared_copies_dir
 
 UNTOUCHED_S = 600
 """What was used less long ago stays: a page, or a job, is reading it."""

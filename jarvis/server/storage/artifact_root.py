@@ -18,9 +18,9 @@ from fsspec import url_to_fs  # type: ignore[import-untyped]
 from fsspec.callbacks import Callback, NoOpCallback  # type: ignore[import-untyped]
 from fsspec.dircache import DirCache  # type: ignore[import-untyped]
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
 from jarvis.server.settings import settings
-from jarvis.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
 
 _LOCAL = ("file", "local")
 _SFTP = ("sftp", "ssh")

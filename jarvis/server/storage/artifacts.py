@@ -15,7 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.staging import scratch_folder, staged_folder
+from jarvis.core.unpacking import DAMAGE
+from jarvis.core.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.settings import settings
@@ -35,9 +38,6 @@ from jarvis.server.storage.artifact_root import (
 from jarvis.server.storage.artifact_root import artifact_root as shared_root
 from jarvis.server.storage.downloads import write_zip
 from jarvis.server.storage.storage_keys import key_of, place_of
-from jarvis.staging import scratch_folder, staged_folder
-from jarvis.unpacking import DAMAGE
-from jarvis.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
 
 UNLISTED_S = 86_400
 """What was written less long ago may be about to come on the list."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from jarvis.errors import JarvisError, RunError
+from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.run import Manifest, manifest_of
 from jarvis.server.access.rights import Person, Role, may, may_see
 from jarvis.server.database import Visibility, database
@@ -21,7 +22,6 @@ from jarvis.server.storage.analysis_rows import (
 )
 from jarvis.server.storage.artifact_root import MissingArtifactError
 from jarvis.server.storage.artifacts import is_shared, local_analysis
-from jarvis.workspace import RunPaths, analyses_dir
 
 
 class UnknownAnalysisError(JarvisError):

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from sqlalchemy import delete, insert, select
 
-from jarvis.errors import HardwareError, JarvisError
+from jarvis.core.errors import HardwareError, JarvisError
+from jarvis.core.workspace import custom_hardware_dir, safe_name
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.server.database import HARDWARE_OWNERS, database, reading, writing
 from jarvis.server.storage.shared_hardware import share, unshare
-from jarvis.workspace import custom_hardware_dir, safe_name
 
 MAX_NAME_LENGTH = 60
 

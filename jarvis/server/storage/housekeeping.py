@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
+from jarvis.core.workspace import analyses_dir, exports_dir
 from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOBS, reading, writing
 from jarvis.server.ingest import uploads
 from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
@@ -19,7 +20,6 @@ from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, stored_rows
 from jarvis.server.storage.folders import remove_folder
-from jarvis.workspace import analyses_dir, exports_dir
 
 JOBS_AT_ONCE = 200
 """A worker that tidies up has jobs to look after: so many go each time."""

@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import RunPaths
 from jarvis.perf_report.compare_report import NamedReport, compare_reports
 from jarvis.pipeline import compare
 from jarvis.reports import reporter
-from jarvis.reports.markup import one_line, shortened
 from jarvis.run import Manifest, Run, category_table, read_manifest
 from jarvis.schemas import SHEETS, TABLES, Column
 from jarvis.server.storage.run_limits import (
@@ -28,8 +28,8 @@ from jarvis.server.storage.run_limits import (
     check_json,
     read_table,
 )
+from jarvis.text.markdown import one_line, shortened
 from jarvis.validation import Verdict, validate
-from jarvis.workspace import RunPaths
 
 log = logging.getLogger(__name__)
 

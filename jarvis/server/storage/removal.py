@@ -5,14 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.storage.analysis_rows import AnalysisRow, forget
 from jarvis.server.storage.artifacts import remove_analysis as remove_shared
 from jarvis.server.storage.catalogue import read_catalogue, stored_row
 from jarvis.server.storage.folders import remove_folder
-from jarvis.workspace import analyses_dir
 
 
 class RemovalRefusedError(JarvisError):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from jarvis.core.staging import is_only_copy
+from jarvis.core.workspace import analyses_dir, exports_dir, trace_cache_dir, uploads_dir
 from jarvis.server.database import database
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_root import artifact_root
@@ -28,15 +30,8 @@ from jarvis.server.storage.housekeeping import (
 from jarvis.server.storage.pins import pinned
 from jarvis.server.storage.removal import drop, named_by_jobs
 from jarvis.server.storage.storage_keys import address
-from jarvis.staging import is_only_copy
+from jarvis.text.format import counted
 from jarvis.trace.sidecar import is_outdated
-from jarvis.wording import counted
-from jarvis.workspace import (
-    analyses_dir,
-    exports_dir,
-    trace_cache_dir,
-    uploads_dir,
-)
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 GRACE_S = DAY_S

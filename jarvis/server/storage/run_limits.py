@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 import polars as pl
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import RunPaths
 from jarvis.schemas import (
     ANY_PARAM,
     FLAG,
@@ -28,7 +29,6 @@ from jarvis.schemas import (
     UIDS,
     Column,
 )
-from jarvis.workspace import RunPaths
 
 MAX_RUN_BYTES = 512 << 20
 """All files of a run together, unpacked."""

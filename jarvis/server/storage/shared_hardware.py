@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from jarvis.core.workspace import custom_hardware_dir
 from jarvis.server.storage import artifact_copies as copies
 from jarvis.server.storage.artifact_root import artifact_root
 from jarvis.server.storage.storage_keys import place_of
-from jarvis.workspace import custom_hardware_dir
 
 
 def share(path: Path) -> None:

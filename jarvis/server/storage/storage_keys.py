@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from jarvis.workspace import analyses_dir, exports_dir, home, uploads_dir
+from jarvis.core.workspace import analyses_dir, exports_dir, home, uploads_dir
 
 _PREFIX = "home:"
 _DEPTH = 3

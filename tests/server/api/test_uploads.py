@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from jarvis.core.workspace import partial_uploads_dir
 from jarvis.server.ingest import upload_writer as arrivals
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.intake import IntakeError
@@ -35,7 +36,6 @@ from jarvis.server.ingest.uploads import (
     remove,
     sweep,
 )
-from jarvis.workspace import partial_uploads_dir
 
 SENDERS, TURNS = 8, 15
 BYTES = b'{"traceEvents": []}'

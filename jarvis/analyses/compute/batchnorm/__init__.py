@@ -31,8 +31,8 @@ from jarvis.analyses.operations import (
     PATTERN,
     parameters,
 )
-from jarvis.messages import MessageTable
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+from jarvis.text.messages import MessageTable
 
 BATCH_NORM = "batch_norm"
 GROUPED = ("group_norm", "instance_norm")

@@ -9,10 +9,10 @@ from jarvis import impact
 from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
+from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding
-from jarvis.literals import parse_literal
-from jarvis.messages import MessageTable
 from jarvis.perf_models.dtypes import REAL_BYTES
+from jarvis.text.messages import MessageTable
 
 TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
 

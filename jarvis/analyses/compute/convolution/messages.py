@@ -1,6 +1,6 @@
 """What the checks of convolutions say."""
 
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 LAYOUT = MessageTable(
     "convolution_layout",

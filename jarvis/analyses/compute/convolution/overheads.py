@@ -11,9 +11,9 @@ from jarvis.analyses.access import CHANNELS_LAST
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.compute.convolution.messages import FILLS, TO_KERNEL_TEAM, TRANSPOSES
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
-from jarvis.analyses.wording import listed, quoted
 from jarvis.findings import Finding, Priority, Severity
-from jarvis.messages import Message
+from jarvis.text.format import listed, quoted
+from jarvis.text.messages import Message
 
 LAYOUT_TRANSPOSE = r"batched_transpose|transpose_nchw|transpose_cnhw|nchw2|nhwc2|nchwto|nhwcto"
 """Kernels that only reorder a tensor between layouts, by lower-case name; a *transposed

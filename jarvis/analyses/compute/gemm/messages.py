@@ -1,6 +1,6 @@
 """What the checks of matrix products say."""
 
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 SHAPES = MessageTable(
     "gemm_shapes",

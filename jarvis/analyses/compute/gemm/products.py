@@ -12,8 +12,8 @@ from jarvis.analyses.compute.gemm.messages import HELPERS, QUANTIZED, REPEATED
 from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.analyses.small_calls import MANY_CALLS
-from jarvis.analyses.wording import listed, quoted
 from jarvis.findings import Finding, Priority
+from jarvis.text.format import listed, quoted
 
 HELPER_KERNELS = r"postgsu|splitkreduce|splitk_reduce|transpose|memset|fillbuffer"
 HELPER_SHARE_PCT = 10.0

@@ -10,7 +10,7 @@ from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.analyses.unmodelled import GRAPH_LAUNCH
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import Severity
-from jarvis.messages import Message
+from jarvis.text.messages import Message
 
 SHORT_KERNEL_US = 10.0
 SHORT_SHARE_PCT: Ladder = ((50.0, Severity.HIGH), (30.0, Severity.MEDIUM))

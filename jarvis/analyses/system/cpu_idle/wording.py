@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from jarvis.messages import Message, MessageTable
 from jarvis.perf_report.idle_gaps import IdleCause
-from jarvis.quantities import QUANTITIES, idle_quantity
+from jarvis.text.messages import Message, MessageTable
+from jarvis.text.quantities import QUANTITIES, idle_quantity
 
 WITH_STACKS = (
     "Record with `with_stack=True`, so that Python frames name what the host does meanwhile."

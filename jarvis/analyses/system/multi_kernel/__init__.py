@@ -14,9 +14,9 @@ from jarvis.analyses.system.multi_kernel.communication import exposed_communicat
 from jarvis.analyses.system.multi_kernel.copies import memory_copies
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import Finding
-from jarvis.messages import to_text
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_ns
+from jarvis.text.messages import to_text
 
 CROSS_VALIDATION_PCT = 2.0
 

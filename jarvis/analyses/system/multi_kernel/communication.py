@@ -13,8 +13,8 @@ from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.system.multi_kernel.messages import MESSAGES
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import Finding, Priority, Severity
-from jarvis.messages import Message, to_text
 from jarvis.perf_report import Totals
+from jarvis.text.messages import Message, to_text
 
 EXPOSED_PCT: Ladder = (
     (20.0, Severity.CRITICAL),

@@ -11,7 +11,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import Finding, Priority, Severity
-from jarvis.messages import MessageTable, to_text
+from jarvis.text.messages import MessageTable, to_text
 
 COPY_TIME_PCT: Ladder = (
     (10.0, Severity.CRITICAL),

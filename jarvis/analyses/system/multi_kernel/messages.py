@@ -1,6 +1,6 @@
 """What to say about communication."""
 
-from jarvis.messages import MessageTable
+from jarvis.text.messages import MessageTable
 
 MESSAGES = MessageTable(
     "communication",

@@ -9,11 +9,11 @@ from jarvis.dashboard.session.current_user import visitor
 from jarvis.dashboard.widgets.controls import keyed_choice, text_input
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import moment_column
-from jarvis.reports.quantities import MISSING, count
 from jarvis.server.access.audit import LOGIN_MARK, Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import Role, may
 from jarvis.server.actions import count_audit, read_audit
 from jarvis.server.database import database
+from jarvis.text.format import MISSING, count
 
 _PAGE = "access"
 _ALL = "all"

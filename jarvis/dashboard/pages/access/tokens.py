@@ -9,13 +9,13 @@ from jarvis.dashboard.session.current_user import actor, visitor
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.table import moment_column
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import MISSING
 from jarvis.server.access.rights import Person, Role, may
 from jarvis.server.access.tokens import DEFAULT_DAYS, MAX_LABEL_LENGTH, PREFIX, Token, TokenState
 from jarvis.server.actions import create_token, list_visible_tokens, revoke_token
 from jarvis.server.database import database
 from jarvis.server.settings import settings
+from jarvis.text.format import MISSING
+from jarvis.text.markdown import escape
 
 _LABEL, _ROLE, _EXPIRY = "_access_label", "_access_role", "_access_expiry"
 _NEW, _TABLE = "_access_new_token", "_access_tokens"

@@ -9,9 +9,9 @@ import streamlit as st
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import opened
-from jarvis.reports.markup import code, escape
 from jarvis.run import Run
 from jarvis.run.call_tree import OPERATIONS_TABLE, CallTree, call_tree, view_of
+from jarvis.text.markdown import code, escape
 
 ROOT, OPERATION = "call_tree_root", "call_tree_op"
 """URL parameters: the node that fills the chart, and the operation whose time alone counts."""

@@ -21,9 +21,8 @@ from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
 from jarvis.perf_report.gpu_call_tree import NodeKind
 from jarvis.perf_report.gpu_call_tree_views import View
-from jarvis.reports.quantities import NOT_AVAILABLE, count, milliseconds, percent
 from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
-from jarvis.wording import counted
+from jarvis.text.format import NOT_AVAILABLE, count, counted, milliseconds, percent
 
 _LEVELS, _MOST_LEVELS = 12, 60
 _LEAST_SHARE = 0.0005

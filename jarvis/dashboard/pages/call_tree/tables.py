@@ -7,18 +7,17 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.analyses.wording import counted
 from jarvis.dashboard.pages.call_tree import choice
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.impact import share_pct
 from jarvis.perf_report.gpu_call_tree import NodeKind
 from jarvis.perf_report.gpu_call_tree_views import MIN_SHARE, View
-from jarvis.reports.markup import code
-from jarvis.reports.quantities import count, percent
 from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, operations_below, with_shares
 from jarvis.schemas import TABLES, TEXT, Column, column
 from jarvis.schemas.columns import number
+from jarvis.text.format import count, counted, percent
+from jarvis.text.markdown import code
 
 _ROWS_SHOWN, _TITLE_LETTERS = 300, 80
 _ROWS_IN_SIGHT, _TABLE_PX = 9, 330

@@ -7,8 +7,8 @@ from jarvis.analyses.base import Analysis
 from jarvis.charts import peak_words
 from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.hardware import HardwareSpec
-from jarvis.reports.markup import code, escape
-from jarvis.reports.quantities import count, percent, tb_per_s, tflops_per_s
+from jarvis.text.format import count, percent, tb_per_s, tflops_per_s
+from jarvis.text.markdown import code, escape
 
 _METHOD = """
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's own

@@ -7,18 +7,18 @@ import polars as pl
 import streamlit as st
 
 from jarvis import impact
-from jarvis.analyses.wording import counted
 from jarvis.charts import Columns, columns_of
 from jarvis.dashboard.pages.call_tree.choice import places_link
 from jarvis.dashboard.pages.timeline.event import example_link
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.replay_section import replay_button
 from jarvis.dashboard.widgets.table import small_table
+from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
-from jarvis.reports.markup import code, escape
-from jarvis.reports.quantities import count, efficiency, microseconds, percent
 from jarvis.run.timeline import Timeline
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.text.format import count, counted, microseconds, percent
+from jarvis.text.markdown import code, escape
 
 _ARGUMENTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 _FACTS = (
@@ -71,7 +71,8 @@ def operation_details(
         st.caption(
             f"{counted(row['operation_count'], 'call')} · {microseconds(row['kernel_time_us'])} "
             f"kernel time, {percent(row['percent_of_compute'])} of compute · host "
-            f"{microseconds(row['host_time_us'])} · efficiency {efficiency(row['pct_roofline'])}"
+            f"{microseconds(row['host_time_us'])} · "
+            f"efficiency {marked_efficiency(row['pct_roofline'])}"
             + (f" · {row['bound']} bound" if row["bound"] else "")
         )
         example_link(timeline, row)

@@ -16,8 +16,8 @@ from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.table import configured
-from jarvis.reports.quantities import MISSING
 from jarvis.schemas import Column
+from jarvis.text.format import MISSING
 
 DEFAULT_ORDER = "kernel_time_us"
 """The column that the table is sorted by until another is chosen."""

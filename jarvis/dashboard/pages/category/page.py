@@ -18,8 +18,8 @@ from jarvis.dashboard.widgets.panels import panel_chart
 from jarvis.dashboard.widgets.projection import judged, operation_columns, reprojected, saved_ms
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import efficiency_word, share_pct
-from jarvis.reports.markup import escape, prose
-from jarvis.reports.quantities import count, milliseconds, percent
+from jarvis.text.format import count, milliseconds, percent
+from jarvis.text.markdown import escape, prose
 
 
 def render(analysis: Analysis) -> None:

@@ -7,7 +7,6 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
-from jarvis.analyses.wording import counted
 from jarvis.charts import comparison as drawings
 from jarvis.charts import peak_words
 from jarvis.comparison import SLOWER, Comparison
@@ -15,8 +14,8 @@ from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.elements import drawn
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.reports.quantities import decimal, milliseconds
 from jarvis.schemas import TABLES, TEXT, Column
+from jarvis.text.format import counted, decimal, milliseconds
 
 _QUANTITIES = {
     "ms": "difference_ms",

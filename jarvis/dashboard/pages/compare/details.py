@@ -11,16 +11,16 @@ from jarvis.comparison import Comparison, Role
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.reports.markup import cell, code, prose, shortened
-from jarvis.reports.quantities import (
+from jarvis.impact import marked_efficiency
+from jarvis.schemas import TABLES, TEXT, Column
+from jarvis.text.format import (
     MISSING,
     count,
     decimal,
-    efficiency,
     microseconds,
     milliseconds,
 )
-from jarvis.schemas import TABLES, TEXT, Column
+from jarvis.text.markdown import cell, code, prose, shortened
 
 _NAME_LENGTH = 70
 _SIDE_COLUMNS = columns_of(
@@ -102,7 +102,7 @@ def _sides(row: dict[str, Any]) -> pl.DataFrame:
         "Calls": tuple(map(count, of("calls"))),
         "GPU time": tuple(map(milliseconds, of("ms"))),
         "Bound": tuple(bound or "not known" for bound in of("bound")),
-        "Efficiency": tuple(map(efficiency, of("efficiency_pct"))),
+        "Efficiency": tuple(map(marked_efficiency, of("efficiency_pct"))),
     }
     if row["name"] == row["reference_name"]:
         del lines["Operation"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from jarvis.comparison import Comparison
+from jarvis.core.workspace import ComparisonPaths, safe_name
 from jarvis.dashboard.pages.compare.controls import PAGE
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.widgets.file_jobs import file_button, file_job
@@ -13,7 +14,6 @@ from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.rough import rough_markdown
 from jarvis.reports.comparative.subject import Subject
 from jarvis.server.jobs.kinds import Compare
-from jarvis.workspace import ComparisonPaths, safe_name
 
 
 def downloads(sides: Sides, found: Comparison) -> None:

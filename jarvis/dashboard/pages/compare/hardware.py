@@ -10,8 +10,8 @@ from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.hardware import HardwareSpec
-from jarvis.reports.markup import escape
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.text.markdown import escape
 
 _ALWAYS = ("matrix_bf16", "matrix_fp16")
 

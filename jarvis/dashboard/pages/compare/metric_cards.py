@@ -3,13 +3,12 @@
 import polars as pl
 import streamlit as st
 
-from jarvis.analyses.wording import MIN_MS, counted
 from jarvis.comparison import SLOWER, Comparison, MatchedBy, Role
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.impact import share_pct
-from jarvis.reports.markup import escape, prose
-from jarvis.reports.quantities import MISSING, count, decimal, milliseconds, percent
+from jarvis.text.format import MIN_MS, MISSING, count, counted, decimal, milliseconds, percent
+from jarvis.text.markdown import escape, prose
 
 MIN_SAME_PCT = 50.0
 """Where less of the target's time is in the same calls, the traces may not record the same work."""

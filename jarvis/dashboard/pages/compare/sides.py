@@ -11,10 +11,10 @@ from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import compare
-from jarvis.reports.markup import escape
 from jarvis.run import Manifest
 from jarvis.server.storage.catalogue import Catalogue, Entry, name_of
-from jarvis.wording import arguments
+from jarvis.text.format import arguments
+from jarvis.text.markdown import escape
 
 REFERENCE = "reference"
 """The URL parameter that names the reference, as ``analysis`` names the target."""

@@ -11,7 +11,6 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.analyses import load_analyses
-from jarvis.analyses.wording import counted
 from jarvis.comparison import Comparison, Outcome
 from jarvis.dashboard.pages.compare.controls import PAGE, Filters
 from jarvis.dashboard.pages.compare.sides import Sides
@@ -21,7 +20,7 @@ from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.controls import keyed_choice
 from jarvis.dashboard.widgets.table import configured
-from jarvis.reports.quantities import MISSING, count
+from jarvis.text.format import MISSING, count, counted
 
 _VIEW = f"{PAGE}_view"
 _OUTCOME_COLOURS: Mapping[str, str] = {

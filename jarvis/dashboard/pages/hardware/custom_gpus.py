@@ -3,14 +3,14 @@
 import streamlit as st
 
 from jarvis.charts import peak_words
+from jarvis.core.errors import HardwareError, JarvisError
 from jarvis.dashboard.session.current_user import actor, missing_role, visitor
 from jarvis.dashboard.session.errors import show_error
-from jarvis.errors import HardwareError, JarvisError
 from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import decimal, tb_per_s, tflops_per_s
 from jarvis.server.actions import not_yours, remove_hardware, store_hardware
 from jarvis.server.storage.custom_hardware import hardware_owners
+from jarvis.text.format import decimal, tb_per_s, tflops_per_s
+from jarvis.text.markdown import escape
 
 _GPU = "hardware_gpu"
 _OUTCOME, _UPLOADS = "_hardware_outcome", "_hardware_uploads"

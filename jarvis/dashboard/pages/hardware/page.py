@@ -4,19 +4,18 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.analyses.wording import counted, listed, ms
 from jarvis.charts import peak_words
+from jarvis.core.errors import RunError
 from jarvis.dashboard.session import state
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.errors import RunError
 from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware
-from jarvis.reports.markup import code, escape
-from jarvis.reports.quantities import percent
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.storage.catalogue import UnknownAnalysisError
+from jarvis.text.format import counted, listed, milliseconds, percent
+from jarvis.text.markdown import code, escape
 
 ALL_VENDORS, NOTHING = "all", "nothing"
 IN_USE, OWN = "open analysis", "your own"
@@ -234,6 +233,7 @@ def _say_what_is_missing(spec: HardwareSpec) -> None:
     for compute, operations, names, time_us, share in rows.iter_rows():
         st.markdown(
             f"- In the open analysis that concerns {counted(operations, 'operation')} in "
-            f"{peak_words(compute)}, {ms(time_us / 1000)} or {percent(share)} of compute: "
+            f"{peak_words(compute)}, {milliseconds(time_us / 1000)} or {percent(share)} of "
+            "compute: "
             f"{listed([code(name) for name in names])}"
         )

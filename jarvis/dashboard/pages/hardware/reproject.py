@@ -10,10 +10,10 @@ from jarvis.dashboard.session.current_user import ask_for_job, missing_role
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.hardware import Hardware, HardwareSpec
-from jarvis.reports.markup import escape
 from jarvis.server.jobs.kinds import Reproject
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalogue import name_of
+from jarvis.text.markdown import escape
 
 _PAGE = "hardware"
 

@@ -2,17 +2,17 @@
 
 import streamlit as st
 
+from jarvis.core.workspace import archive_name
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import ask_for_job, missing_role
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.dashboard.widgets.upload import uploaded_file
-from jarvis.reports.markup import escape
 from jarvis.server.ingest.uploads import Upload
 from jarvis.server.jobs.kinds import OutdatedJobError, request_of
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job
-from jarvis.workspace import archive_name
+from jarvis.text.markdown import escape
 
 PARAMETER = "archive_upload"
 ENDING = archive_name("")

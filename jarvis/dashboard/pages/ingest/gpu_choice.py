@@ -7,8 +7,8 @@ import streamlit as st
 from jarvis.charts import peak_words
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import decimal, tb_per_s, tflops_per_s
+from jarvis.text.format import decimal, tb_per_s, tflops_per_s
+from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
 
 SHOWN_PRECISION = "matrix_bf16"

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import polars as pl
 import streamlit as st
 
+from jarvis.core.errors import JarvisError
 from jarvis.dashboard.pages.ingest.gpu_choice import choose_gpu
 from jarvis.dashboard.pages.ingest.remote_form import choose_gpu_unseen, choose_remote
 from jarvis.dashboard.pages.ingest.trace_choice import (
@@ -30,9 +31,6 @@ from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.table import moment_column
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import MISSING, byte_size, count, milliseconds
 from jarvis.server.database import Visibility
 from jarvis.server.ingest.intake import output_folder
 from jarvis.server.ingest.remote_runs import RemoteRun
@@ -41,8 +39,9 @@ from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
 from jarvis.server.submission import Submission
+from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
+from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
-from jarvis.wording import counted
 
 NONE, KEPT = "none", "kept analysis"
 REMOTE = "remote"

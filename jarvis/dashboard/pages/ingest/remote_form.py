@@ -6,9 +6,9 @@ import streamlit as st
 
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.hardware import load_hardware
-from jarvis.reports.markup import escape
 from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE, RemoteRun
 from jarvis.server.settings import settings
+from jarvis.text.markdown import escape
 
 _OWN_GPU = ""
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import streamlit as st
 
+from jarvis.core.workspace import home
 from jarvis.dashboard.pages.ingest.trace_fetch import SOURCE, URL, fetched_trace
 from jarvis.dashboard.widgets.controls import keyed_segments, text_input
 from jarvis.dashboard.widgets.upload import uploaded_trace
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
-from jarvis.workspace import home
 
 UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", SOURCE, "sample"
 _LABELS = {ADDRESS: URL}

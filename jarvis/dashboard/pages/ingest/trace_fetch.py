@@ -4,18 +4,18 @@ from pathlib import Path
 
 import streamlit as st
 
+from jarvis.core.errors import JarvisError
 from jarvis.dashboard.session.current_user import ask_for_job
 from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.session.links import note_control
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
-from jarvis.errors import JarvisError
-from jarvis.reports.markup import escape
 from jarvis.server.database import JobState, Visibility
 from jarvis.server.ingest.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, without_secrets
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
 from jarvis.server.storage.storage_keys import path_at
+from jarvis.text.markdown import escape
 
 SOURCE = "address"
 """The choice of the ingest page that this is, in its links."""

@@ -9,12 +9,12 @@ from jarvis.dashboard.session.current_user import ask_for_job
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.job_view import POLL_S
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import byte_size
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.queue import Job
+from jarvis.text.format import byte_size
+from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
 
 

@@ -17,14 +17,13 @@ from jarvis.dashboard.widgets.file_jobs import offer_file
 from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import moment_column
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import MISSING
 from jarvis.server.actions import get_visible_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs import queue as job_queue
 from jarvis.server.jobs.queue import Job, UnknownJobError
-from jarvis.wording import counted
+from jarvis.text.format import MISSING, counted
+from jarvis.text.markdown import escape
 
 PAGE = "jobs"
 _ALL = "all"

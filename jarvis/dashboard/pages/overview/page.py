@@ -6,7 +6,6 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.analyses.wording import counted
 from jarvis.dashboard.pages.overview.waterfall import projected_savings, waterfall_card
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
@@ -17,8 +16,8 @@ from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
 from jarvis.reports.figures import Saving, category_times, gpu_time_parts, total_ms
 from jarvis.reports.health import health_of
-from jarvis.reports.quantities import milliseconds, percent
 from jarvis.reports.ranking import recommendations
+from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace_health import Fact
 
 PAGE = "overview"

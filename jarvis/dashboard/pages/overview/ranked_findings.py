@@ -8,10 +8,10 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLOURS
 from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.dashboard.widgets.table import LINK, configured, link_column
-from jarvis.messages import to_text
-from jarvis.reports.quantities import MISSING
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.text.format import MISSING
+from jarvis.text.messages import to_text
 
 _TABLE_ROWS, _TABLE_PX = 12, 460
 _WIDTHS = {"rank": 50, "category": 100, "saved_ms": 85, "wall_pct": 95}

@@ -4,16 +4,15 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.analyses.wording import counted
 from jarvis.comparison import SLOWER
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalogue
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import byte_size, count, milliseconds
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+from jarvis.text.format import byte_size, count, counted, milliseconds
+from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
 
 

@@ -2,14 +2,13 @@
 
 import streamlit as st
 
-from jarvis.analyses.wording import counted
 from jarvis.charts.waterfall import waterfall
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.reports.figures import Saving, savings, total_ms, waterfall_rows
-from jarvis.reports.quantities import milliseconds
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.text.format import counted, milliseconds
 
 
 def projected_savings(run: Run, target_pct: float) -> list[Saving]:

@@ -10,7 +10,7 @@ from jarvis.charts import Columns
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.widgets.table import configured
 from jarvis.replay import ReplayCandidate
-from jarvis.reports.quantities import MISSING
+from jarvis.text.format import MISSING
 
 _SEPARATOR = "-"
 _ROW_PX, _TABLE_PX = 35, 420

@@ -15,8 +15,8 @@ from jarvis.dashboard.widgets.replay_section import replay_section
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
-from jarvis.reports.quantities import count, milliseconds, percent
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.text.format import count, milliseconds, percent
 
 _PAGE = "replay"
 _ALL, _PACKAGED, _REFUSED = "all", "can be packaged", "cannot"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.file_jobs import file_button, file_job
@@ -15,7 +16,6 @@ from jarvis.reports.html import html_document
 from jarvis.server.jobs.kinds import WHOLE_RUN, Export
 from jarvis.server.jobs.kinds.files import file_name_of
 from jarvis.server.storage.downloads import zipped
-from jarvis.workspace import RunPaths
 
 PAGE = "report"
 _ZIP, _ZIP_ICON = "application/zip", ":material/folder_zip:"

@@ -8,17 +8,16 @@ import re
 
 import streamlit as st
 
-from jarvis.analyses.wording import counted
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.finding_cards import priority_badge
 from jarvis.findings import Priority
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
-from jarvis.reports.markup import Markdown, prose
-from jarvis.reports.quantities import milliseconds
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.reports.summary import paragraph
+from jarvis.text.format import counted, milliseconds
+from jarvis.text.markdown import Markdown, prose
 
 WITHOUT, SUMMARY = "report_without", "report_summary"
 """URL parameters: the numbers of the findings left out, and the author's summary."""

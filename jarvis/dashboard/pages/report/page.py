@@ -2,12 +2,12 @@
 
 import streamlit as st
 
+from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
-from jarvis.workspace import RunPaths
 
 FAIR, HTML, ROUGH, ANALYSIS, FINDINGS = "fair", "html", "rough", "analysis", "findings"
 _VIEWS = (FAIR, HTML, ROUGH, ANALYSIS, FINDINGS)

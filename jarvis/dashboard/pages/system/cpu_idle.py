@@ -13,7 +13,7 @@ from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.severity_card import facts_of, grade_card
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report.other_definitions import Quantity
-from jarvis.reports.quantities import count, microseconds, milliseconds, percent
+from jarvis.text.format import count, microseconds, milliseconds, percent
 
 
 def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:

@@ -8,14 +8,13 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
-from jarvis.analyses.wording import counted
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import AnalysisResult
 from jarvis.impact import disjoint_saving_ms, share_pct
-from jarvis.reports.quantities import count, milliseconds, percent
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+from jarvis.text.format import count, counted, milliseconds, percent
 
 _STEPS_OF = 5
 """Chains whose steps the page lists."""

@@ -5,16 +5,15 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
-from jarvis.analyses.wording import counted
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.elements import drawn
 from jarvis.dashboard.widgets.table import LINK, small_table
 from jarvis.impact import share_pct
-from jarvis.reports.quantities import percent
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
+from jarvis.text.format import counted, percent
 
 _TABLE = "idle_gaps"
 _LONGEST = 20

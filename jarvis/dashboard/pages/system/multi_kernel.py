@@ -7,7 +7,6 @@ from pydantic import JsonValue
 from jarvis import charts
 from jarvis.analyses.base import Analysis
 from jarvis.analyses.window import timeline_window
-from jarvis.analyses.wording import counted
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.severity_card import facts_of, grade_card
@@ -16,9 +15,9 @@ from jarvis.findings import AnalysisResult
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
 from jarvis.perf_report.other_definitions import Quantity
-from jarvis.reports.quantities import milliseconds, percent
 from jarvis.run import Run
 from jarvis.schemas import TABLES
+from jarvis.text.format import counted, milliseconds, percent
 
 _LONGEST = 10
 _COLLECTIVE_COLUMNS = (

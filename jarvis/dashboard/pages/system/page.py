@@ -21,9 +21,9 @@ from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import milliseconds, percent
 from jarvis.schemas import TABLES
+from jarvis.text.format import milliseconds, percent
+from jarvis.text.markdown import escape
 
 
 def render(analysis: Analysis) -> None:

@@ -9,9 +9,9 @@ from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import opened
-from jarvis.reports.markup import code, escape
-from jarvis.reports.quantities import MISSING, byte_size, microseconds
 from jarvis.run.timeline import HOST_LABELS, Timeline, Window
+from jarvis.text.format import MISSING, byte_size, microseconds
+from jarvis.text.markdown import code, escape
 
 EVENT = "timeline_event"
 """URL parameter: the uid of the selected GPU event or host call."""

@@ -6,7 +6,6 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
-from jarvis.analyses.wording import counted
 from jarvis.charts import Palette, TimelineRow
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.tables import events_card, gaps_card
@@ -18,8 +17,6 @@ from jarvis.dashboard.widgets.controls import choice, whole_number
 from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.perf_report.host_timeline import HostCall
 from jarvis.perf_report.work import COMMUNICATION, COPY
-from jarvis.reports.markup import escape
-from jarvis.reports.quantities import count, microseconds, percent
 from jarvis.run.timeline import (
     HOST_LABELS,
     IDLE,
@@ -29,6 +26,8 @@ from jarvis.run.timeline import (
     HostSlices,
     Timeline,
 )
+from jarvis.text.format import count, counted, microseconds, percent
+from jarvis.text.markdown import escape
 
 _HOST_CHOICES: Mapping[str, tuple[HostCall, ...]] = {
     "operators": (HostCall.ANNOTATION, HostCall.OPERATOR, HostCall.RUNTIME),

@@ -11,9 +11,9 @@ from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.view import View
 from jarvis.dashboard.pages.timeline.window import show_around
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.reports.quantities import count, milliseconds
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
+from jarvis.text.format import count, milliseconds
 
 _GAPS_SHOWN, _EVENTS_SHOWN = 100, 100
 _TABLE_PX = 330

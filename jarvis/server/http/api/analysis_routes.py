@@ -8,10 +8,9 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from jarvis.errors import JarvisError, RunError
+from jarvis.core.errors import JarvisError, RunError
 from jarvis.hardware import load_hardware
 from jarvis.impact import TARGET_PCT
-from jarvis.reports.quantities import byte_size
 from jarvis.run import Run, TargetPct
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
@@ -28,6 +27,7 @@ from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
 from jarvis.server.page_links import analysis_page
 from jarvis.server.storage.catalogue import Entry, analysis_root, read_catalogue
 from jarvis.server.submission import Submission
+from jarvis.text.format import byte_size
 
 MAX_LISTED = 200
 """Analyses of one answer."""

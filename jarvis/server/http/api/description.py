@@ -5,7 +5,7 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from jarvis.reports.markup import Markdown, anchor, code, table
+from jarvis.text.markdown import Markdown, anchor, code, table
 
 SUMMARY = """\
 Upload a trace, have it analysed, follow the job, and take home what was found. Answers are JSON.

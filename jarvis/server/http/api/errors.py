@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from jarvis.errors import JarvisError
-from jarvis.protocol import BEARER
+from jarvis.core.errors import JarvisError
+from jarvis.core.protocol import BEARER
 from jarvis.server.access.rights import ForbiddenError
 from jarvis.server.access.tokens import TokenError
 from jarvis.server.database import DatabaseError

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Role, require

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 
-from jarvis.protocol import API
+from jarvis.core.protocol import API
 from jarvis.server.http.web.bodies import BodyLimits, HeaderLimits
 from jarvis.server.http.web.closed import ClosedPaths
 from jarvis.server.http.web.headers import SecureHeaders

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jarvis.protocol import UPLOADS
+from jarvis.core.protocol import UPLOADS
 from jarvis.server.http.web.errors import header, refuse
 
 MAX_BYTES = 1 << 20

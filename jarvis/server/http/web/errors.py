@@ -5,7 +5,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from jarvis.protocol import API
+from jarvis.core.protocol import API
 
 _DENIAL = "websocket.http.response"
 

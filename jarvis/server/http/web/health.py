@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 from jarvis.server.http.web.readiness import check_database, check_storage, check_worker
 from jarvis.server.http.web.timed_probe import TimedProbe
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from jarvis.garbage import tune_for_server
+from jarvis.core.gc_tuning import tune_for_server
 from jarvis.server.http.web.stopping import AFTER_REQUESTS_S, bounded_stop
 from jarvis.server.jobs.workers.worker_watch import worker_at_work
 from jarvis.server.logs import take_over_loggers

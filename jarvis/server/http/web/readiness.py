@@ -2,12 +2,12 @@
 
 import os
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import home
 from jarvis.server.database import database, reading
 from jarvis.server.jobs import claims
 from jarvis.server.migrations import HEAD, version
 from jarvis.server.storage import artifacts
-from jarvis.workspace import home
 
 PROBE = ".readiness"
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 
 CONNECT_S = 10.0
 """A machine that does not answer for so long is taken to be away."""

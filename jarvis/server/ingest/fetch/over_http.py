@@ -12,7 +12,6 @@ from ipaddress import IPv6Address
 
 import httpx
 
-from jarvis.reports.markup import one_line, shortened
 from jarvis.server.ingest.addresses import HTTP, Address, Machine, address_of, machines_of
 from jarvis.server.ingest.fetch.base import (
     CONNECT_S,
@@ -21,6 +20,7 @@ from jarvis.server.ingest.fetch.base import (
     InterruptedFetchError,
     Opened,
 )
+from jarvis.text.markdown import one_line, shortened
 
 MAX_REDIRECTS = 5
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from jarvis.reports.markup import one_line, shortened
 from jarvis.server.ingest.addresses import Address, machines_of
 from jarvis.server.ingest.fetch.base import (
     CONNECT_S,
@@ -19,6 +18,7 @@ from jarvis.server.ingest.fetch.base import (
     Opened,
 )
 from jarvis.server.settings import PREFIX, settings
+from jarvis.text.markdown import one_line, shortened
 
 if TYPE_CHECKING:
     from paramiko import SFTPClient, SFTPFile, SSHClient

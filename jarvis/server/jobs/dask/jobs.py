@@ -13,7 +13,7 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
-from jarvis.product import product_version
+from jarvis.core.product import product_version
 from jarvis.server.database import JobState
 from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
 from jarvis.server.jobs.dask.task import DIED, run_job

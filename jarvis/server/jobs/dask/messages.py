@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from jarvis.core.workspace import home
 from jarvis.server.database import JobState
 from jarvis.server.jobs.queue import FinishedStep, Headway, Outcome
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.settings import settings
-from jarvis.workspace import home
 
 TOPIC = "jarvis-jobs"
 """All jobs share it, because a scheduler keeps each topic for ever."""

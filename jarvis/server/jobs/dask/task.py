@@ -12,8 +12,9 @@ from typing import Any
 
 from distributed import Worker, get_worker
 
-from jarvis.errors import JarvisError
-from jarvis.product import product_version
+from jarvis.core.errors import JarvisError
+from jarvis.core.product import product_version
+from jarvis.core.staging import clear_staged
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
@@ -22,7 +23,6 @@ from jarvis.server.jobs.workers.job_child import LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
 from jarvis.server.storage.storage_keys import path_at
-from jarvis.staging import clear_staged
 
 LISTEN_S = 0.05
 """The process is listened to and measured this often."""

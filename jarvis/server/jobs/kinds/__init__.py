@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from jarvis.errors import JarvisError, RegistrationError
+from jarvis.core.errors import JarvisError, RegistrationError
 from jarvis.server.database import JobKind
 from jarvis.server.jobs.kinds.analyses import Analyze, Reproject
 from jarvis.server.jobs.kinds.base import JobOutput, MissingInputError, Request

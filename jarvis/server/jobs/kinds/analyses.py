@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.hardware import load_hardware
 from jarvis.pipeline import STEPS, Progress
 from jarvis.server.database import JobKind
@@ -10,7 +11,6 @@ from jarvis.server.ingest.opening import opened_input
 from jarvis.server.jobs.kinds.base import JobOutput, Request, as_part
 from jarvis.server.storage.storage_keys import FilePath
 from jarvis.server.submission import StoredAnalysis, Submission, resubmit, submit
-from jarvis.workspace import analyses_dir
 
 
 @dataclass(frozen=True, slots=True)

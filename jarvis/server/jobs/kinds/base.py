@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
@@ -16,7 +17,6 @@ from jarvis.server.storage import shared_hardware
 from jarvis.server.storage.artifacts import is_shared, local_file, publish_file
 from jarvis.server.storage.storage_keys import address, key_of
 from jarvis.trace import ReadProgress
-from jarvis.workspace import uploads_dir
 
 
 class MissingInputError(JarvisError):

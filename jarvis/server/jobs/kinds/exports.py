@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jarvis.errors import ReplayError
+from jarvis.core.errors import ReplayError
 from jarvis.pipeline import Progress, opened_at
 from jarvis.pipeline.steps import step
 from jarvis.replay import select
@@ -15,7 +15,7 @@ from jarvis.server.jobs.kinds.base import JobOutput
 from jarvis.server.jobs.kinds.files import FileRequest, file_name_of, subject_of
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.storage.downloads import write_zip
-from jarvis.wording import counted
+from jarvis.text.format import counted
 
 WHOLE_RUN = "zip"
 """The export that is the run directory itself."""

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+from jarvis.core.staging import scratch_folder
+from jarvis.core.workspace import uploads_dir
 from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import STEPS, Progress, Step
-from jarvis.reports.markup import one_line, shortened
 from jarvis.run import TargetPct
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.addresses import address_of
@@ -17,9 +18,8 @@ from jarvis.server.jobs.kinds.base import JobOutput, Request, as_part
 from jarvis.server.storage.artifacts import publish_file
 from jarvis.server.storage.storage_keys import address
 from jarvis.server.submission import Submission
-from jarvis.staging import scratch_folder
+from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import ReadProgress
-from jarvis.workspace import uploads_dir
 
 FETCH_STEP = "Fetch the trace"
 _SHOWN_LETTERS = 100

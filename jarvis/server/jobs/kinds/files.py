@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from jarvis.core.staging import staged_folder
+from jarvis.core.workspace import RunPaths, exports_dir, safe_name
 from jarvis.run import Run, read_manifest
 from jarvis.server.access.rights import Person
 from jarvis.server.database import JobState
@@ -16,8 +18,6 @@ from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.storage.artifacts import find_file, publish_file
 from jarvis.server.storage.catalogue import analysis_root, name_of
-from jarvis.staging import staged_folder
-from jarvis.workspace import RunPaths, exports_dir, safe_name
 
 
 class FileRequest(Request):

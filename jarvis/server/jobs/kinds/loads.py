@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import Progress
 from jarvis.pipeline.steps import step
 from jarvis.server.database import JobKind
 from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.archive import load_archive
 from jarvis.server.storage.storage_keys import FilePath
-from jarvis.workspace import analyses_dir
 
 STEPS = ("Check and unpack the file",)
 

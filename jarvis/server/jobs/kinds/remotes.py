@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from jarvis.core.staging import scratch_folder
+from jarvis.core.workspace import analyses_dir, archive_name
 from jarvis.pipeline import Progress
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.remote_errors import RemoteError
@@ -11,8 +13,6 @@ from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.analysis_rows import made_on
 from jarvis.server.storage.archive import ArchiveError, unpack_archive
 from jarvis.server.submission import import_run
-from jarvis.staging import scratch_folder
-from jarvis.workspace import analyses_dir, archive_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS, Progress, Step, read_info
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.opening import opened_input
 from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.storage_keys import FilePath
 from jarvis.trace import ReadProgress
-from jarvis.workspace import analyses_dir
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from pathlib import Path
 from time import monotonic
 
 from jarvis.analyses import load_registry
-from jarvis.errors import JarvisError
-from jarvis.garbage import raise_thresholds
+from jarvis.core.errors import JarvisError
+from jarvis.core.gc_tuning import raise_thresholds
+from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import Step
 from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
@@ -32,7 +33,6 @@ from jarvis.server.jobs.workers.job_messages import (
 )
 from jarvis.server.storage.analysis_rows import person_for, stored_for
 from jarvis.server.storage.catalogue import named_rows, strictest
-from jarvis.staging import LABEL_VARIABLE
 
 NICENESS = 5
 """Pages are drawn first."""

@@ -8,11 +8,11 @@ import re
 
 from sqlalchemy import Engine
 
+from jarvis.core.staging import clear_staged
+from jarvis.core.workspace import analyses_dir, exports_dir, uploads_dir
 from jarvis.server.database import JobState
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import UnknownJobError
-from jarvis.staging import clear_staged
-from jarvis.workspace import analyses_dir, exports_dir, uploads_dir
 
 _LABEL = re.compile(r"-(job-([0-9a-f]+)-([0-9]+)-)")
 """``Job.attempt_label`` within the name of a hidden folder: the job, and which attempt."""

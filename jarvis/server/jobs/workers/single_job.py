@@ -3,14 +3,14 @@
 import select
 from uuid import uuid4
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.staging import clear_staged
 from jarvis.server.database import JobState
 from jarvis.server.jobs.kinds import JobOutput, Request
 from jarvis.server.jobs.queue import Outcome
 from jarvis.server.jobs.workers.job_child import LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
-from jarvis.staging import clear_staged
 
 _POLL_S = 0.1
 

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
+from jarvis.core.staging import clear_staged
 from jarvis.server.database import DatabaseError, JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.claims import QUICK
@@ -33,7 +34,6 @@ from jarvis.server.logs import configure_logs
 from jarvis.server.settings import SettingsError, settings, use_file
 from jarvis.server.storage.housekeeping import clean_up
 from jarvis.server.storage.storage_keys import path_at
-from jarvis.staging import clear_staged
 
 if TYPE_CHECKING:
     from jarvis.server.jobs.dask.jobs import DaskCluster

@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, cast
 
-from jarvis.errors import JarvisError
-from jarvis.unpacking import number_setting
+from jarvis.core.errors import JarvisError
+from jarvis.core.unpacking import number_setting
 
 OUTPUT_VARIABLE = "JARVIS_MAX_OUTPUT_MB"
 DEFAULT_OUTPUT_MB = 512.0

@@ -1,11 +1,16 @@
-"""Numbers, names and tensors inside the sentences of findings and in the cells of reports."""
+"""Numbers with their units, names and tensors as text: one function per kind of quantity."""
 
 import json
 import math
 import re
 from typing import Any
 
-from jarvis.literals import parse_literal
+from jarvis.core.literals import parse_literal
+
+MISSING = "—"
+"""A table cell without a value."""
+
+NOT_AVAILABLE = "not available"
 
 NAME_LENGTH = 80
 MAX_NAME_LENGTH = 2_000
@@ -49,8 +54,10 @@ def cut(name: str) -> str:
     return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 1]}…"
 
 
-def number(value: float) -> str:
+def decimal(value: float | None) -> str:
     """Three significant digits, whole from 100 on, thousands separated: 0.0123, 4.56, 12,345."""
+    if value is None:
+        return MISSING
     size = abs(value)
     if size >= 100 or size == 0:
         return f"{value:,.0f}"
@@ -58,27 +65,62 @@ def number(value: float) -> str:
     return f"{value:.{decimals}f}" if decimals <= MAX_DECIMALS else f"{value:.2e}"
 
 
-def ms(value_ms: float) -> str:
-    """A time, in microseconds where that reads better."""
-    if 0 < abs(value_ms) < MIN_MS:
-        return f"{number(1000 * value_ms)} µs"
-    return f"{number(value_ms)} ms"
+def count(value: int | None) -> str:
+    """A whole number, thousands separated."""
+    return MISSING if value is None else f"{value:,}"
 
 
-def pct(value_pct: float) -> str:
+def percent(value: float | None) -> str:
     """A percentage with one decimal, or with two significant digits where it is small."""
-    if 0 < value_pct < MIN_PCT:
+    if value is None:
+        return MISSING
+    if 0 < value < MIN_PCT:
         return f"<{MIN_PCT:g}%"
-    is_plain = value_pct == 0 or abs(value_pct) >= 1
-    return f"{value_pct:.1f}%" if is_plain else f"{value_pct:#.2g}%"
+    is_plain = value == 0 or abs(value) >= 1
+    return f"{value:.1f}%" if is_plain else f"{value:#.2g}%"
 
 
-def size(nbytes: float) -> str:
-    """An amount of data: ``24 bytes``, ``5.12 kB``, ``12.0 MB``."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= factor:
-            return f"{number(nbytes / factor)} {unit}"
-    return f"{nbytes:.0f} bytes"
+def milliseconds(value: float | None) -> str:
+    """A time in ms, below 0.1 ms in µs."""
+    if value is not None and 0 < abs(value) < MIN_MS:
+        return microseconds(1000 * value)
+    return _with_unit(value, "ms")
+
+
+def microseconds(value: float | None) -> str:
+    """A time in µs."""
+    return _with_unit(value, "µs")
+
+
+def time_range(low_ms: float, high_ms: float) -> str:
+    """Two times, the unit once where both have it: 0.710 to 2.78 ms, 97.0 µs to 0.140 ms."""
+    high = milliseconds(high_ms)
+    unit = high[high.index(" ") :]
+    return f"{'0' if low_ms == 0 else milliseconds(low_ms).removesuffix(unit)} to {high}"
+
+
+def tb_per_s(value: float | None) -> str:
+    """A bandwidth in TB/s (1e12 bytes)."""
+    return _with_unit(value, "TB/s")
+
+
+def tflops_per_s(value: float | None) -> str:
+    """A compute rate in TFLOPS/s."""
+    return _with_unit(value, "TFLOPS/s")
+
+
+def byte_size(value: float | None) -> str:
+    """A size in the decimal unit that fits: 512 B, 5.12 kB, 1.50 MB."""
+    if value is None:
+        return MISSING
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= scale:
+            return _with_unit(value / scale, unit)
+    return f"{value:.0f} B"
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return MISSING if value is None else f"{decimal(value)} {unit}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -16,7 +16,7 @@ from typing import TextIO
 
 import polars as pl
 
-from jarvis.output import open_output
+from jarvis.core.output import open_output
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _STARTS = r"\x00-\x1f\x7f-\x9f\u2028\u2029;"

@@ -5,7 +5,7 @@ import string
 import sys
 from collections.abc import Callable
 
-from jarvis.errors import RegistrationError
+from jarvis.core.errors import RegistrationError
 
 
 class _Constants(string.Formatter):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeGuard, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from jarvis.wording import counted, listed, ms, number, pct, quoted, size
+from jarvis.text.format import byte_size, counted, decimal, listed, milliseconds, percent, quoted
 
 LITERAL = "literal"
 """The id of a message whose only value ``text`` is its wording: of plugins, and of stored runs of
@@ -187,10 +187,10 @@ def _either(value: float, words: str) -> str:
 
 
 FORMATS: Mapping[str, Callable[[Any, str], str]] = {
-    "ms": lambda value, _: ms(value),
-    "pct": lambda value, _: pct(value),
-    "number": lambda value, _: number(value),
-    "size": lambda value, _: size(value),
+    "ms": lambda value, _: milliseconds(value),
+    "pct": lambda value, _: percent(value),
+    "number": lambda value, _: decimal(value),
+    "size": lambda value, _: byte_size(value),
     "count": counted,
     "name": lambda value, _: quoted(value),
     "names": _names,

@@ -2,8 +2,9 @@
 
 import pytest
 
-from jarvis.analyses.wording import ms, number, pct
-from jarvis.reports import quantities as q
+from jarvis.impact import marked_efficiency
+from jarvis.text import format as q
+from jarvis.text.format import decimal, milliseconds, percent
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,10 @@ def test_units_stand_beside_the_number() -> None:
 
 
 def test_an_efficiency_above_the_peak_is_marked() -> None:
-    assert q.efficiency(99.0) == "99.0%"
-    assert q.efficiency(104.0) == "104.0% ⚠ above the peak"
-    assert q.efficiency(132.0) == "132.0% ⚠ anomaly"
-    assert q.efficiency(None) == "—"
+    assert marked_efficiency(99.0) == "99.0%"
+    assert marked_efficiency(104.0) == "104.0% ⚠ above the peak"
+    assert marked_efficiency(132.0) == "132.0% ⚠ anomaly"
+    assert marked_efficiency(None) == "—"
 
 
 def test_short_times_are_printed_in_microseconds_without_an_exponent() -> None:
@@ -64,6 +65,6 @@ def test_short_times_are_printed_in_microseconds_without_an_exponent() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.00042, 0.0194, 0.38, 4.567, 45.67, 1234.5])
 def test_sentences_and_tables_print_a_number_alike(value: float) -> None:
-    assert q.decimal(value) == number(value)
-    assert q.percent(value) == pct(value)
-    assert q.milliseconds(value) == ms(value)
+    assert q.decimal(value) == decimal(value)
+    assert q.percent(value) == percent(value)
+    assert q.milliseconds(value) == milliseconds(value)

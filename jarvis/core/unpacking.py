@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from jarvis.errors import JarvisError
+from jarvis.core.errors import JarvisError
 
 SIZE_VARIABLE = "JARVIS_MAX_UNPACKED_GB"
 RATIO_VARIABLE = "JARVIS_MAX_UNPACKED_RATIO"

@@ -7,8 +7,8 @@ becomes a table cell border, a tag, a link or emphasis.
 import re
 from collections.abc import Iterable, Sequence
 
-from jarvis.messages import Text, to_text
-from jarvis.wording import MAX_NAME_LENGTH, UNPRINTABLE
+from jarvis.text.format import MAX_NAME_LENGTH, UNPRINTABLE
+from jarvis.text.messages import Text, to_text
 
 NAME_LENGTH = 75
 """Characters of a kernel name or of arguments that a table shows."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from jarvis.output import open_output
+from jarvis.core.output import open_output
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:

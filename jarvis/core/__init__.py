@@ -1,0 +1,1 @@
+"""What every layer may use: errors, files, the workspace, limits of the process."""
