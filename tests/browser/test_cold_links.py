@@ -1,4 +1,4 @@
-"""The first request of a server that has just started is a copied link, once for each page."""
+"""The first request of a browser is a copied link, of a server too for each kind of page."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,9 @@ from tests.dashboard.linked_trace import keep_linked
 from tests.dashboard.test_release_links import FILES, STORED, VERSION, parameters_of
 
 VIEWPORT = {"width": 1280, "height": 900}
-SEEN_BY_TWO = {*FILES, "gemm", "cpu_idle"}
-"""Pages that a second browser asks for too: all of pages/, one for each drawing of the others."""
+KINDS = {*FILES, "gemm", "cpu_idle"}
+"""One page of each kind: all of pages/, and one category of each layout. They are asked for by two
+browsers at once, and first of a server that has just started; the others share their code."""
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +60,13 @@ def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
 
 
 @pytest.mark.parametrize("path", list(STORED[VERSION]))
-def test_a_copied_link_opens_first_on_a_server_that_has_just_started(
+def test_a_copied_link_opens_first(
     home: Server, contexts: list[BrowserContext], path: str
 ) -> None:
     link = STORED[VERSION][path]
-    home.restart()
-    asking = contexts if path in SEEN_BY_TWO else contexts[:1]
+    if path in KINDS:
+        home.restart()
+    asking = contexts if path in KINDS else contexts[:1]
     pages = [context.new_page() for context in asking]
     troubles = [list_troubles(page) for page in pages]
     for page in pages:

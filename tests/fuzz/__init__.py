@@ -21,10 +21,10 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "reading": Kind(reading.fuzz, 60_000, 300, at_once=500),
-    "traces": Kind(traces.fuzz, 900, 6),
-    "csvs": Kind(reports.fuzz_csvs, 600, 6),
-    "workbooks": Kind(reports.fuzz_workbooks, 400, 4),
-    "archives": Kind(archives.fuzz, 1_000, 24, at_once=25),
-    "hardware": Kind(hardware.fuzz, 2_000, 20, at_once=20),
+    "reading": Kind(reading.fuzz, 30_000, 300, at_once=500),
+    "traces": Kind(traces.fuzz, 450, 6),
+    "csvs": Kind(reports.fuzz_csvs, 300, 6),
+    "workbooks": Kind(reports.fuzz_workbooks, 200, 4),
+    "archives": Kind(archives.fuzz, 500, 24, at_once=25),
+    "hardware": Kind(hardware.fuzz, 1_000, 20, at_once=20),
 }

@@ -11,6 +11,7 @@ import resource
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -50,6 +51,8 @@ def _run(share: Share) -> Result:
             outcomes = KINDS[share.kind].fuzz(share.count, share.seed, Path(folder))
         except AssertionError as error:
             failure = str(error) or repr(error)
+        except Exception:
+            failure = traceback.format_exc()
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Result(share, outcomes, failure, time.monotonic() - begin, peak_mb)
 

@@ -102,8 +102,14 @@ def _csv(rows: list[list[str]]) -> bytes:
     return text.getvalue().encode(errors="surrogatepass")
 
 
+def _file_name(sheet: str) -> str:
+    """Return a name that a file system takes."""
+    text = sheet.encode(errors="replace").decode()
+    return f"{text.replace('/', '_').replace(chr(0), '')[:60]}.csv"
+
+
 def _write_csvs(sheets: Sheets, folder: Path, draw: random.Random) -> Path:
-    contents = {f"{name.replace('/', '_')[:60]}.csv": _csv(rows) for name, rows in sheets.items()}
+    contents = {_file_name(name): _csv(rows) for name, rows in sheets.items()}
     if draw.random() < 0.2:
         name = draw.choice(list(contents))
         contents[name] = mutated(contents[name], draw)
@@ -111,12 +117,12 @@ def _write_csvs(sheets: Sheets, folder: Path, draw: random.Random) -> Path:
         place = folder / "report.zip"
         with zipfile.ZipFile(place, "w") as archive:
             for name, content in contents.items():
-                archive.writestr(name.encode(errors="replace").decode(), content)
+                archive.writestr(name, content)
         return place
     place = folder / "report"
     place.mkdir()
     for name, content in contents.items():
-        (place / name.replace("\0", "")).write_bytes(content)
+        (place / name).write_bytes(content)
     return place
 
 
