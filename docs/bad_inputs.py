@@ -26,7 +26,6 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.protocol import API
 from jarvis.core.workspace import HOME_VARIABLE
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_report.imported import typed_sheets
 from jarvis.reports.reading import read_report
 from jarvis.server.http.api import api
 from jarvis.server.http.web import middleware
@@ -43,6 +42,7 @@ from jarvis.server.ingest.upload_writer import arriving
 from jarvis.server.ingest.uploads import create, find
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.trace import read_trace
+from jarvis.tracelens.imported import typed_sheets
 
 MB = 1 << 20
 _EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'

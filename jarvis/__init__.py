@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from jarvis.findings import Finding as Finding
     from jarvis.hardware import load_hardware as load_hardware
     from jarvis.perf_report import PerfReport as PerfReport
-    from jarvis.perf_report.trace_tree import TraceTree as TraceTree
-    from jarvis.perf_report.trace_tree import read_trace_tree as read_trace
+    from jarvis.perf_report.call_tree.trace_tree import TraceTree as TraceTree
+    from jarvis.perf_report.call_tree.trace_tree import read_trace_tree as read_trace
     from jarvis.pipeline import analyze as analyze
     from jarvis.run import Run as Run
 
@@ -25,10 +25,10 @@ _HOMES = {
     "JarvisError": ("jarvis.core.errors", "JarvisError"),
     "PerfReport": ("jarvis.perf_report", "PerfReport"),
     "Run": ("jarvis.run", "Run"),
-    "TraceTree": ("jarvis.perf_report.trace_tree", "TraceTree"),
+    "TraceTree": ("jarvis.perf_report.call_tree.trace_tree", "TraceTree"),
     "analyze": ("jarvis.pipeline", "analyze"),
     "load_hardware": ("jarvis.hardware", "load_hardware"),
-    "read_trace": ("jarvis.perf_report.trace_tree", "read_trace_tree"),
+    "read_trace": ("jarvis.perf_report.call_tree.trace_tree", "read_trace_tree"),
 }
 
 __all__ = [

@@ -14,11 +14,12 @@ import pytest
 from jarvis import cli
 from jarvis.core.workspace import resource
 from jarvis.hardware import load_hardware
-from jarvis.perf_report import PerfReport, ReportOptions
 from jarvis.reports.reading import read_report
 from jarvis.run import Run
 from jarvis.sample import write_sample
 from jarvis.trace import read_trace
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 
 
@@ -72,9 +73,9 @@ def test_report_writes_tables_that_keep_types_and_lists(small: Path, tmp_path: P
 def test_every_option_of_a_report_reaches_it(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ReportOptions] = []
 
-    def generate_report(*_: object, options: ReportOptions, **__: object) -> PerfReport:
+    def generate_report(*_: object, options: ReportOptions, **__: object) -> TraceLensReport:
         asked.append(options)
-        return PerfReport(read_trace(small), None)
+        return TraceLensReport(read_trace(small), None)
 
     monkeypatch.setattr("jarvis.pipeline.generate_report", generate_report)
     defaults = ReportOptions()

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from jarvis.hardware import load_hardware
-from jarvis.perf_report import PerfReport, ReportOptions
-from jarvis.perf_report.compare_report import NamedReport, compare_reports
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.reading import read_report
 from jarvis.trace import read_trace
+from jarvis.tracelens.compare_report import NamedReport, compare_reports
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 
 DEVIATIONS = Path(__file__).parent.parent / "docs" / "deviations.toml"
 TRACES = (
@@ -95,7 +96,7 @@ def produced(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             if not (reference_root / "reference" / name / variant).is_dir():
                 continue
             hardware = load_hardware().get("MI300X") if variant == ARCH else None
-            report = PerfReport(
+            report = TraceLensReport(
                 trace, hardware, tracelens_models_only=True, strict=True, options=options
             )
             folder = tmp_path_factory.mktemp(name) / variant

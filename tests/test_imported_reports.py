@@ -16,16 +16,17 @@ from jarvis.core.errors import ForeignReportError, UnreadableReportError
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import load_hardware
 from jarvis.perf_models import BUILTIN
-from jarvis.perf_report import PerfReport, ReportOptions
-from jarvis.perf_report.absent import ABSENT
-from jarvis.perf_report.imported import ImportedReport, typed_sheets
-from jarvis.perf_report.sheets import sheets
+from jarvis.perf_report.unavailable import ABSENT
 from jarvis.pipeline import analyze, compare, reproject
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.reading import content_sha256, is_report, read_report
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
 from jarvis.trace import read_trace
+from jarvis.tracelens.imported import ImportedReport, typed_sheets
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
+from jarvis.tracelens.sheets import sheets
 from jarvis.validation import is_valid, validate
 from tests.builders import trace
 from tests.test_conformance import TRACES
@@ -54,8 +55,8 @@ def variant_of(name: str) -> str:
 
 
 @cache
-def trace_report(path: Path, variant: str) -> PerfReport:
-    return PerfReport(read_trace(path), MI300X, options=OPTIONS[variant])
+def trace_report(path: Path, variant: str) -> TraceLensReport:
+    return TraceLensReport(read_trace(path), MI300X, options=OPTIONS[variant])
 
 
 def imported(place: Path) -> ImportedReport:
@@ -125,7 +126,7 @@ def test_a_workbook_that_is_read_has_its_sheets_and_rooflines(
         reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz", "default"
     )
     other = load_hardware().get("H100 SXM")
-    written = PerfReport(ours.trace, other).sheets()  # with rooflines of another GPU
+    written = TraceLensReport(ours.trace, other).sheets()  # with rooflines of another GPU
     read = sheets(imported(write_workbook(written, tmp_path / "r.xlsx")).sheets)
     for name, frame in ours.sheets().items():
         assert read[name].columns == frame.columns
@@ -385,7 +386,7 @@ def test_an_odd_cell_ends_no_report_with_a_traceback(tmp_path: Path, label: str,
     built = trace()
     built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=20)
     built.op("aten::add", [[64, 64], [64, 64]]).launches("add", us=5)
-    made = PerfReport(built.read(), MI300X).sheets()
+    made = TraceLensReport(built.read(), MI300X).sheets()
     table = made["unified_perf_summary"]
     if label in table.columns:
         cells = (
@@ -407,7 +408,7 @@ def test_a_report_with_a_timeline_of_other_rows_gives_a_valid_run(
     built = trace().op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=2_000).waits(50)
     built.op("aten::add", [[64, 64], [64, 64]]).launches("add", us=500)
     chosen = ReportOptions(**{option: True if option == "detect_recompute" else 5.0})
-    made = PerfReport(built.read(), MI300X, options=chosen).sheets()
+    made = TraceLensReport(built.read(), MI300X, options=chosen).sheets()
     if option == "detect_recompute":
         first = made["gpu_timeline"]
         again = first.with_columns(pl.lit("True").alias("is_recompute"))

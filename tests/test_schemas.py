@@ -8,15 +8,15 @@ import pytest
 from jarvis import comparison, schemas
 from jarvis.core.errors import MissingTableError
 from jarvis.hardware import load_hardware
-from jarvis.perf_report import OPTIONAL_TABLES, TABLES, PerfReport
+from jarvis.tracelens.report import OPTIONAL_TABLES, TABLES, TraceLensReport
 from tests.builders import trace
 
 
-def report(with_hardware: bool) -> PerfReport:
+def report(with_hardware: bool) -> TraceLensReport:
     builder = trace().process("python").op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=12)
     builder.op("aten::copy_").launches("Memcpy DtoD (Device -> Device)", cat="gpu_memcpy")
     builder.op("c10d::allreduce_").launches("ncclDevKernel")
-    return PerfReport(builder.read(), load_hardware().get("H200") if with_hardware else None)
+    return TraceLensReport(builder.read(), load_hardware().get("H200") if with_hardware else None)
 
 
 @pytest.mark.parametrize("with_hardware", [True, False])
@@ -74,7 +74,7 @@ def test_sheets_have_flat_cells_under_their_labels() -> None:
 
 
 def test_a_trace_without_host_ops_has_the_timeline_only() -> None:
-    only_gpu = PerfReport(trace().launches("gemm", call="hipLaunchKernel").read(), None)
+    only_gpu = TraceLensReport(trace().launches("gemm", call="hipLaunchKernel").read(), None)
     assert list(only_gpu.sheets()) == ["gpu_timeline"]
     assert only_gpu.operations["kernel_time_us"].to_list() == [10.0]
 

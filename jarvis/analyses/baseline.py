@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.access import access
-from jarvis.perf_report.gpu_timeline import copy_direction
+from jarvis.perf_report.timeline.gpu import copy_direction
 
 BASELINE_OPS = ("aten::add_", "aten::mul", "aten::copy_")
 """Simple operators: what they reach, the hardware can do."""

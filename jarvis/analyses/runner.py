@@ -21,7 +21,7 @@ from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
-from jarvis.perf_report.absent import unavailable_reason
+from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.text.format import counted, milliseconds
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."

@@ -25,13 +25,13 @@ from jarvis.cli.whole import whole
 from jarvis.core.errors import OutputFolderError
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import ComparisonPaths, RunPaths
-from jarvis.sheet_groups import ALL, GROUPS
+from jarvis.tracelens.sheet_groups import ALL, GROUPS
 
 if TYPE_CHECKING:
     from jarvis.comparison import Comparison
     from jarvis.comparison.rules import Verdict
-    from jarvis.perf_report.compare_report import NamedReport
     from jarvis.run import Run
+    from jarvis.tracelens.compare_report import NamedReport
 
 SIDE_HELP = (
     "a trace, a performance report (workbook, or folder or zip of CSV files), a run directory, or "
@@ -169,9 +169,9 @@ def _sides(given: Sequence[str], arguments: argparse.Namespace) -> Iterator[list
 
 def _opened(given: str, platform: str | None, folder: Path) -> "Run":
     """The run that ``given`` names, under another GPU where one is asked for."""
-    from jarvis.perf_report import ReportOptions
     from jarvis.pipeline import analyze, reproject
     from jarvis.run import Run
+    from jarvis.tracelens.options import ReportOptions
 
     path = stored_folder(given) or Path(given)
     if RunPaths(path).manifest.is_file():
@@ -204,9 +204,9 @@ def _written(
     sides: Sequence[_Side], comparison: "Comparison", arguments: argparse.Namespace
 ) -> Iterator[Path]:
     """Write the files that are asked for."""
-    from jarvis.perf_report.compare_report import NamedReport, compare_reports
     from jarvis.reports.comparative.folder import write_folder, write_sheets
     from jarvis.reports.csv import write_csvs
+    from jarvis.tracelens.compare_report import NamedReport, compare_reports
 
     reports = [NamedReport(side.name, side.run.sheets()) for side in sides]
     sheets = compare_reports(reports, arguments.sheets)
@@ -231,7 +231,7 @@ def _written(
 
 def _left_out(reports: Sequence["NamedReport"]) -> Iterator[str]:
     """Which sheets the workbook lacks because a report does."""
-    from jarvis.perf_report.compare_report import lacking
+    from jarvis.tracelens.compare_report import lacking
 
     for group in GROUPS:
         if labels := lacking(reports, group):

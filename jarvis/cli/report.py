@@ -25,7 +25,7 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
 
 if TYPE_CHECKING:
-    from jarvis.perf_report import PerfReport
+    from jarvis.tracelens.report import TraceLensReport
 
 
 def _positive(text: str) -> int:
@@ -131,9 +131,9 @@ def _report(arguments: argparse.Namespace) -> int:
         if given[name.replace("-", "_")] is not None:
             raise JarvisError(f"{reason} Leave out --{name}.")
     from jarvis.extensions import load_extensions
-    from jarvis.perf_report import ReportOptions
     from jarvis.pipeline import generate_report
     from jarvis.trace_health import trace_health, warning_lines
+    from jarvis.tracelens.options import ReportOptions
 
     trace = arguments.trace or arguments.profile_json_path
     options = {name: given[name] for name in REPORT_OPTIONS if name in given}
@@ -164,7 +164,7 @@ def _report(arguments: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _not_comparable(report: "PerfReport") -> Iterator[str]:
+def _not_comparable(report: "TraceLensReport") -> Iterator[str]:
     """What a comparison lacks."""
     if report.comparison is None:
         return
@@ -177,7 +177,7 @@ def _not_comparable(report: "PerfReport") -> Iterator[str]:
 
 
 def _write_report(
-    report: "PerfReport", arguments: argparse.Namespace, trace: Path
+    report: "TraceLensReport", arguments: argparse.Namespace, trace: Path
 ) -> Iterator[Path]:
     """Write what the output options ask for; by default a workbook beside the trace."""
     from jarvis.reports.csv import write_csvs

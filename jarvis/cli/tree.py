@@ -19,7 +19,7 @@ from jarvis.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from jarvis.perf_report.trace_tree import TraceTree
+    from jarvis.perf_report.call_tree.trace_tree import TraceTree
     from jarvis.run.stored_calls import StoredCalls
 
 CALLS_SHOWN = 50
@@ -85,7 +85,7 @@ def _tree(arguments: argparse.Namespace) -> int:
 
 def _opened(given: str) -> "tuple[TraceTree | StoredCalls, str]":
     """The calls of a trace or a run, and which of the two they are from."""
-    from jarvis.perf_report.trace_tree import read_trace_tree
+    from jarvis.perf_report.call_tree.trace_tree import read_trace_tree
     from jarvis.run import Run
     from jarvis.run.stored_calls import StoredCalls, trace_file
 

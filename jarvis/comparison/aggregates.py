@@ -5,7 +5,7 @@ import polars as pl
 from jarvis.comparison.operations import Paired, difference, difference_pct
 from jarvis.comparison.positions import VIEW
 from jarvis.comparison.sides import Role, Side
-from jarvis.perf_report.host_stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 
 _UNBOUND = "not known"
 _SIDES = ("reference", "target")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from jarvis.comparison.sides import Role, Side
-from jarvis.perf_report.host_stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 
 VIEW = "classes"
 _CALLS = ("module", "op")

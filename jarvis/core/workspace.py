@@ -19,7 +19,7 @@ ARTIFACT_ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"
 MAX_FILE_NAME_LENGTH = 200
 """Bytes of a name; file systems take 255, and an ending is put behind it."""
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _COMPILED = "compiled"
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis.analyses.base import Analysis, CategoryData, Check, Classify, Measure
-from jarvis.extensions.log import reason_of
+from jarvis.core.extension_log import reason_of
 from jarvis.findings import Finding, spelled_out
 from jarvis.text.messages import to_text
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from jarvis.extensions.log import Log, reason_of
+from jarvis.core.extension_log import Log, reason_of
 from jarvis.perf_models import (
     Formula,
     NoModelForCallError,

@@ -14,11 +14,11 @@ from jarvis.analyses import Registry as Analyses
 from jarvis.analyses import load_registry
 from jarvis.analyses.base import Analysis
 from jarvis.core.errors import ExtensionFileError, RegistrationError
+from jarvis.core.extension_log import Log, reason_of
 from jarvis.extensions.containment import contained
 from jarvis.extensions.guard import guarded
-from jarvis.extensions.log import Log, reason_of
-from jarvis.extensions.tracelens import HOOKS, adopt
 from jarvis.perf_models import BUILTIN, Registry
+from jarvis.tracelens.extension_files import HOOKS, adopt
 
 ENTRY_POINT_GROUP = "jarvis.perf_models"
 """Packages name a function ``register(registry)`` under it."""

@@ -9,38 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_report.call_tree.subtrees import has_any
 from jarvis.perf_report.calls import (
     ARGUMENTS,
-    CALL_KEY,
     HostCalls,
-    key_of,
-    numbered,
-    shares,
-    statistics,
-    with_kernel_details,
 )
 from jarvis.perf_report.intervals import busy_ns, microseconds
-from jarvis.perf_report.literals import tuples_text
-from jarvis.perf_report.ops import with_op_category
-from jarvis.perf_report.overlap import (
-    Overlaps,
-    overlap_statistics,
-    with_overlap_details,
-    with_overlaps,
-)
-from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
-from jarvis.perf_report.subtrees import has_any
+from jarvis.perf_report.launchers import with_op_category
+from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
-from jarvis.schemas import SPREAD
 from jarvis.trace.tables import RUNTIME_CATEGORIES
 
 SYNTHETIC_END = " (Synthetic Op)"
 SYNTHETIC = "{}->{}" + SYNTHETIC_END
 """Name of a row for one GPU event: the call that launched it, and its own name."""
 
-_FIRST_METRICS = ("gflops", "data_moved_mb", "flops_per_byte", "compute_spec", "perf_params")
 _REPORT_ORDER = ("is_outside_python", "root_ts_ns", "root_order", "order")
 _PLACE = ("uid", "order", "subtree_end", "depth", "is_root", "is_dropped")
 _WRAPPER_LEVELS = 5
@@ -326,51 +310,4 @@ def _priced(every: pl.DataFrame, own_costs: pl.DataFrame, wrapped: pl.DataFrame)
             )
         )
         .drop("backward_category")
-    )
-
-
-def unified_perf_summary(
-    unified: UnifiedCalls,
-    hardware: HardwareSpec | None,
-    tracelens_models_only: bool,
-    overlap: Overlaps | None = None,
-) -> pl.DataFrame:
-    """Unified ops by name, category, thread and arguments (schema: ``unified_perf_summary``).
-
-    Columns of OPTIONAL_KEY that the calls have tell rows apart as well. ``overlap`` is that of the
-    GPU work of the calls.
-    """
-    calls = unified.calls if overlap is None else with_overlaps(unified.calls, overlap)
-    if tracelens_models_only:
-        keep = pl.col("tracelens").fill_null(True)
-        calls = calls.with_columns(
-            pl.when(keep).then(column).alias(column) for column in COST_SCHEMA
-        )
-    key = key_of(calls, *CALL_KEY)
-    rows = numbered(sheet_metrics(calls, hardware), key).with_columns(
-        host_time_us=microseconds(pl.col("dur_ns"))
-    )
-    priced = ("pct_roofline",) if "pct_roofline" in rows.columns else ()
-    first_priced = ("roofline_time_us", "roofline_bound") if priced else ()
-    groups = rows.group_by("group", *key, maintain_order=True).agg(
-        *(
-            statistic
-            for column in ("host_time_us", "kernel_time_us")
-            for statistic in statistics(column, column, (*SPREAD, "sum"))
-        ),
-        *(
-            statistic
-            for column in ("tb_per_s", "tflops_per_s", *priced)
-            for statistic in statistics(column, column, SPREAD)
-        ),
-        *(pl.col(column).drop_nulls().first() for column in (*_FIRST_METRICS, *first_priced)),
-        *overlap_statistics(rows),
-        ex_uid=pl.col("uid").first(),
-        operation_count=pl.len(),
-        has_perf_model=pl.col("modelled").first().fill_null(False),
-    )
-    return (
-        with_overlap_details(with_kernel_details(groups, rows, unified.work), rows, overlap)
-        .sort(["kernel_time_us_sum", "ex_uid"], descending=[True, False])
-        .with_columns(*shares("kernel_time_us_sum"), *(tuples_text(name) for name in ARGUMENTS))
     )

@@ -9,9 +9,6 @@ from jarvis.extensions import Extensions, load_extensions
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import TARGET_PCT
 from jarvis.perf_models import BUILTIN, Registry
-from jarvis.perf_report import DEFAULT_OPTIONS, TABLES, PerfReport, ReportOptions
-from jarvis.perf_report.imported import ImportedReport, report_info, typed_sheets
-from jarvis.perf_report.sheets import sheet_names
 from jarvis.pipeline.assembly import Base, analysed
 from jarvis.pipeline.choices import choose_hardware, chosen_options, read_arch_json
 from jarvis.pipeline.steps import (
@@ -33,6 +30,10 @@ from jarvis.run import (
 )
 from jarvis.trace import OnProgress, TraceInfo, read_trace
 from jarvis.trace_health import report_health, trace_health
+from jarvis.tracelens.imported import ImportedReport, report_info, typed_sheets
+from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
+from jarvis.tracelens.report import TABLES, TraceLensReport
+from jarvis.tracelens.sheets import sheet_names
 
 
 def generate_report(
@@ -46,7 +47,7 @@ def generate_report(
     extensions: Extensions | None = None,
     comparison_path: Path | str | None = None,
     progress: Progress | None = None,
-) -> PerfReport:
+) -> TraceLensReport:
     """The performance report alone; ``platform`` names a GPU, by default that of the trace.
 
     ``arch_json`` describes a GPU in its place (``read_arch_json``); ``extensions`` are those of
@@ -65,7 +66,7 @@ def generate_report(
     if comparison_path is not None:
         with step(2, progress, steps) as on_reading:
             comparison = read_trace(comparison_path, on_reading)
-    return PerfReport(
+    return TraceLensReport(
         trace,
         hardware,
         tracelens_models_only=tracelens_models_only,
@@ -141,7 +142,7 @@ def analyze(
         check_output_folder(root, trace.info.sha256)
     with step(1, progress):
         hardware, warning = choose_hardware(trace.info, platform, preset, given)
-    report = PerfReport(trace, hardware, options=report_options, registry=extensions.registry)
+    report = TraceLensReport(trace, hardware, options=report_options, registry=extensions.registry)
     with step(2, progress):
         _ = report.totals
     with step(3, progress):

@@ -14,9 +14,7 @@ from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
 from jarvis.core.output import limited_output
 from jarvis.core.product import product_version
-from jarvis.perf_report import TABLES, CallPath, PerfReport
-from jarvis.perf_report.imported import ImportedReport
-from jarvis.perf_report.reprojection import StoredReport
+from jarvis.perf_report import CallPath
 from jarvis.pipeline.steps import Progress, step
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
@@ -37,13 +35,16 @@ from jarvis.run import (
 from jarvis.run.comparing import sides
 from jarvis.trace import TraceInfo
 from jarvis.trace_health import TABLE as HEALTH
+from jarvis.tracelens.imported import ImportedReport
+from jarvis.tracelens.report import TABLES, TraceLensReport
+from jarvis.tracelens.stored_report import StoredReport
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
     """What an analysis stands on: a trace that was just read, or a stored run."""
 
-    report: PerfReport | StoredReport | ImportedReport
+    report: TraceLensReport | StoredReport | ImportedReport
     info: TraceInfo
     sheets: Callable[[], tuple[str, ...]]
     health: Callable[[], pl.DataFrame]

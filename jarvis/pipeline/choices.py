@@ -6,12 +6,12 @@ from jarvis.core.errors import HardwareFileError, NotReprojectableError, Unknown
 from jarvis.extensions import content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.impact import TARGET_PCT
-from jarvis.perf_report.reprojection import NEEDED
 from jarvis.run import (
     Options,
     Run,
 )
 from jarvis.trace import TraceInfo
+from jarvis.tracelens.stored_report import NEEDED
 
 
 def read_arch_json(path: Path) -> HardwareSpec:

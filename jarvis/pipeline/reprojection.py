@@ -7,9 +7,6 @@ from tempfile import TemporaryDirectory
 
 from jarvis.extensions import load_extensions
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_report import TABLES
-from jarvis.perf_report.imported import ImportedReport
-from jarvis.perf_report.reprojection import StoredReport
 from jarvis.pipeline.assembly import Base, analysed
 from jarvis.pipeline.choices import (
     choose_hardware,
@@ -23,6 +20,9 @@ from jarvis.run import (
     open_reference,
 )
 from jarvis.trace_health import TABLE as HEALTH
+from jarvis.tracelens.imported import ImportedReport
+from jarvis.tracelens.report import TABLES
+from jarvis.tracelens.stored_report import StoredReport
 
 
 def reproject(

@@ -86,7 +86,7 @@ class Details:
         return f"{milliseconds(time_ms)} ({percent(share)} of {whole})"
 
     @property
-    def marked_efficiency(self) -> str:
+    def efficiency(self) -> str:
         """Efficiency against the roofline, with its place on the scale."""
         impact = self.finding.impact
         if impact is None or impact.efficiency_pct is None:

@@ -15,10 +15,10 @@ from fastexcel import DTypeMap
 
 from jarvis.core.errors import UnreadableReportError
 from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
-from jarvis.perf_report.sheets import schema_of
 from jarvis.reports.workbook_bounds import check_workbook
 from jarvis.schemas import columns
 from jarvis.text.csv_files import unguarded_columns
+from jarvis.tracelens.sheets import schema_of
 
 UNREADABLE = (
     OSError,

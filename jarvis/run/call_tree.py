@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from jarvis import impact
-from jarvis.perf_report.gpu_call_tree import NodeKind
-from jarvis.perf_report.gpu_call_tree_views import NUMBER_OF_MODULE, View
-from jarvis.perf_report.host_stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.gpu_time import NodeKind
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.views import NUMBER_OF_MODULE, View
 from jarvis.run.run import Run
 from jarvis.trace.links import BACKWARD_PREFIX
 

@@ -3,7 +3,7 @@
 from pathlib import PurePath
 
 from jarvis.comparison import Side
-from jarvis.perf_report.absent import unavailable_reason
+from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.run.run import Run
 
 

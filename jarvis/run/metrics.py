@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.findings import AnalysisResult, Status
 from jarvis.perf_report import CallPath, Totals
-from jarvis.perf_report.host_stacks import own_frames
+from jarvis.perf_report.call_tree.stacks import own_frames
 from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
 from jarvis.run.estimates import bound_type, finding_entries, operation_estimates
 from jarvis.run.recommended import Recommended

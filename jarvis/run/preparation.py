@@ -15,8 +15,7 @@ from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Severity
 from jarvis.perf_report import PerfReport
-from jarvis.perf_report.call_paths import CallPath
-from jarvis.perf_report.sheets import sheets
+from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.run.manifest import Manifest, TopOperation
 from jarvis.run.metrics import category_metrics, system_metrics
 from jarvis.run.model_info import model_info
@@ -26,6 +25,7 @@ from jarvis.run.run import Run
 from jarvis.run.tree_data import tree_data
 from jarvis.text.csv_files import write_csv
 from jarvis.text.messages import to_text
+from jarvis.tracelens.sheets import sheets
 
 MAIN_SHARE_PCT = 10.0
 MAIN_ROWS = 5

@@ -22,10 +22,10 @@ from jarvis.core.errors import (
 from jarvis.core.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
-from jarvis.perf_report.sheets import sheets
 from jarvis.run.manifest import Manifest
 from jarvis.run.tree_data import read_tree_data
 from jarvis.schemas import SHEETS, TABLES
+from jarvis.tracelens.sheets import sheets
 
 RESULTS = TypeAdapter(dict[str, AnalysisResult])
 

@@ -8,8 +8,8 @@ import polars as pl
 
 from jarvis.core.errors import UnknownCallError
 from jarvis.perf_report import CallPath
-from jarvis.perf_report.host_stacks import MODULE_PREFIX
-from jarvis.perf_report.trace_tree import CALL_SCHEMA, name_pattern
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.trace_tree import CALL_SCHEMA, name_pattern
 from jarvis.run.run import Run
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from jarvis.analyses.window import timeline_window
-from jarvis.perf_report.host_timeline import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.intervals import Int64s, greatest_ns, least_ns
+from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.run.lanes import bin_edges, binned, stacked
 from jarvis.run.run import Run

@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
-from jarvis.perf_report.call_paths import (
+from jarvis.perf_report.call_tree.paths import (
     Around,
     CallBelow,
     CallPath,
     FrameAbove,
     LaunchedKernel,
 )
-from jarvis.perf_report.host_stacks import Frame
+from jarvis.perf_report.call_tree.stacks import Frame
 
 PARTS = ("names", "frames", "calls", "operations")
 

@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 import polars as pl
 
-from jarvis.perf_report.imported import ImportedReport
 from jarvis.schemas import TABLES
 from jarvis.trace import Trace
 from jarvis.trace_health.facts import Fact, Severity
@@ -15,6 +14,7 @@ from jarvis.trace_health.imported import report_facts
 from jarvis.trace_health.links import link_facts
 from jarvis.trace_health.recording import recording_facts
 from jarvis.trace_health.times import time_facts
+from jarvis.tracelens.imported import ImportedReport
 
 __all__ = [
     "TABLE",

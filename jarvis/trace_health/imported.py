@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis.perf_report.imported import ImportedReport
 from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace_health.facts import Fact, Severity, when
+from jarvis.tracelens.imported import ImportedReport
 
 COMPLETE_PCT = 99.0
 """With less of the launched GPU time in operations, every reader is warned."""

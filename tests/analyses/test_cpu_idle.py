@@ -13,10 +13,10 @@ from jarvis.analyses.system.cpu_idle.kernels import SHORT_KERNEL_US
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.findings import AnalysisResult, Priority, Severity
 from jarvis.impact import disjoint_findings
-from jarvis.perf_report import PerfReport
-from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.quantities import title_of
 from jarvis.trace import Trace, read_trace
+from jarvis.tracelens.report import TraceLensReport
 from tests.analyses.rows import system, table, totals
 from tests.builders import trace
 from tests.worded import Worded, worded
@@ -276,7 +276,7 @@ def test_recorded_python_frames_need_no_second_recording() -> None:
 
 
 def analysed(read: Trace, key: str = KEY) -> AnalysisResult:
-    report = PerfReport(read, None)
+    report = TraceLensReport(read, None)
     analyses = {key: load_analyses()[key]}
     return run_analyses(report, analyses, divide(report, load_analyses()))[key].result
 

@@ -60,9 +60,7 @@ def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
 
 
 @pytest.mark.parametrize("path", list(STORED[VERSION]))
-def test_a_copied_link_opens_first(
-    home: Server, contexts: list[BrowserContext], path: str
-) -> None:
+def test_a_copied_link_opens_first(home: Server, contexts: list[BrowserContext], path: str) -> None:
     link = STORED[VERSION][path]
     if path in KINDS:
         home.restart()

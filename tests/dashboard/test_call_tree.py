@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.perf_report.gpu_call_tree_views import View
+from jarvis.perf_report.call_tree.views import View
 from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, call_tree
 from jarvis.server.submission import Submission, submit

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import resource
 from jarvis.dashboard.widgets.table import configured
-from jarvis.perf_report.other_definitions import Quantity, Tool
+from jarvis.perf_report.timeline.other_definitions import Quantity, Tool
 from jarvis.run import Run
 from jarvis.schemas import TABLES
 from jarvis.text.format import milliseconds

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from jarvis.extensions import Extensions
-from jarvis.perf_report import PerfReport
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 Write = Callable[[str], Path]
@@ -44,8 +44,8 @@ def scans() -> TraceBuilder:
     return builder.op("mylib::peek", [[1]]).launches("peek_kernel", us=1)
 
 
-def report(extensions: Extensions, builder: TraceBuilder | None = None) -> PerfReport:
-    return PerfReport((builder or scans()).read(), None, registry=extensions.registry)
+def report(extensions: Extensions, builder: TraceBuilder | None = None) -> TraceLensReport:
+    return TraceLensReport((builder or scans()).read(), None, registry=extensions.registry)
 
 
 def said(extensions: Extensions) -> tuple[tuple[str, ...], tuple[str, ...]]:

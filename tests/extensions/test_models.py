@@ -4,8 +4,8 @@ import pytest
 
 from jarvis.extensions import load_extensions, loading
 from jarvis.perf_models import BUILTIN, OpCost, Registry
-from jarvis.perf_report import PerfReport
 from jarvis.trace.links import BACKWARD_PREFIX
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 from tests.extensions.conftest import SCAN, Point, Write, report, said, scans
 
@@ -38,7 +38,7 @@ def test_a_model_of_a_file_prices_its_op_and_gets_a_sheet(write: Write) -> None:
 
 def test_the_models_of_an_extension_count_beside_those_of_tracelens(write: Write) -> None:
     registry = load_extensions(write(SCAN)).registry
-    found = PerfReport(scans().read(), None, tracelens_models_only=True, registry=registry)
+    found = TraceLensReport(scans().read(), None, tracelens_models_only=True, registry=registry)
     assert "Scan_fwd" in found.roofline_sheets
 
 

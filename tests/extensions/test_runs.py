@@ -8,22 +8,22 @@ import pytest
 from jarvis import cli
 from jarvis.extensions import load_extensions
 from jarvis.perf_models import find_model, op_category
-from jarvis.perf_report import PerfReport
 from jarvis.pipeline import analyze
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.reading import read_report
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
+from jarvis.tracelens.report import TraceLensReport
 from tests.extensions.conftest import SCAN, Write, scans
 
 
 def test_two_analyses_in_one_process_do_not_see_each_other(write: Write) -> None:
     read = scans().read()
     file = write(SCAN)
-    before = PerfReport(read, None, registry=load_extensions().registry)
-    with_file = PerfReport(read, None, registry=load_extensions(file).registry)
-    again = PerfReport(read, None, registry=load_extensions(file).registry)
-    after = PerfReport(read, None, registry=load_extensions().registry)
+    before = TraceLensReport(read, None, registry=load_extensions().registry)
+    with_file = TraceLensReport(read, None, registry=load_extensions(file).registry)
+    again = TraceLensReport(read, None, registry=load_extensions(file).registry)
+    after = TraceLensReport(read, None, registry=load_extensions().registry)
     assert ["Scan_fwd" in r.roofline_sheets for r in (before, with_file, again, after)] == [
         False,
         True,

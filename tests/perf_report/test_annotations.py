@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report import PerfReport
 from jarvis.perf_report.annotations import step_annotations
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 
 ATTENTION = "vllm::unified_attention_with_output"
@@ -52,7 +52,7 @@ def test_attention_is_priced_by_the_lengths_in_its_step() -> None:
     step = "execute_3_context_1(sq10sk30sqsq100sqsk300)_generation_2(sq2sk50sqsq2sqsk50)"
     event = {"ph": "X", "cat": "user_annotation", "name": step, "pid": 100, "tid": 1}
     builder.events.append(event | {"ts": 0, "dur": 9000, "args": {}})
-    report = PerfReport(builder.read(), None, strict=True)
+    report = TraceLensReport(builder.read(), None, strict=True)
     sheet = report.roofline_sheets["InferenceAttention_fwd"]
     assert sheet["gflops"].to_list() == [38400 / 1e9]
     assert sheet["param_c_sqsk"].to_list() == [300]

@@ -2,15 +2,16 @@
 
 import pytest
 
-from jarvis.perf_report import PerfReport, ReportOptions
-from jarvis.perf_report.call_stacks import NOT_FOUND, entry_point, merged
+from jarvis.tracelens.call_stacks import NOT_FOUND, entry_point, merged
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 MM = [[8, 4], [4, 2]]
 
 
 def row(builder: TraceBuilder) -> dict[str, object]:
-    found = PerfReport(builder.read(), None, options=ReportOptions(include_call_stack=True))
+    found = TraceLensReport(builder.read(), None, options=ReportOptions(include_call_stack=True))
     return found.unified_perf_summary.row(0, named=True)
 
 
@@ -101,7 +102,7 @@ def test_frames_that_end_together_all_stay() -> None:
 def test_with_recompute_detection_stacks_stand_among_the_kernel_details() -> None:
     builder = trace().python("a/b.py(1): f").child("aten::mm", MM).launches("gemm", us=5)
     options = ReportOptions(detect_recompute=True)
-    sheet = PerfReport(builder.read(), None, options=options).sheets()["unified_perf_summary"]
+    sheet = TraceLensReport(builder.read(), None, options=options).sheets()["unified_perf_summary"]
     text = sheet["kernel_details_summary"].to_list()[0]
     assert text.startswith(
         "[{'name': 'gemm', 'stream': 7, 'call_stack': ['a/b.py(1): f', 'aten::mm'], 'count': 1, "

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from jarvis.perf_report import PerfReport
-from jarvis.perf_report.host_stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.trace.links import BACKWARD_PREFIX
 from tests.builders import TraceBuilder, trace
 

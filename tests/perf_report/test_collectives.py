@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jarvis.perf_report import PerfReport
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 METADATA: dict[str, Any] = {
@@ -25,8 +25,8 @@ def all_reduce(builder: TraceBuilder, us: float, **changes: Any) -> TraceBuilder
     return builder.launches(KERNEL, us=us, **{**METADATA, **changes})
 
 
-def report(builder: TraceBuilder) -> PerfReport:
-    return PerfReport(builder.read(), None)
+def report(builder: TraceBuilder) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None)
 
 
 def test_equal_messages_are_one_row() -> None:

@@ -8,14 +8,10 @@ import polars as pl
 import pytest
 
 from jarvis.core.errors import NotComparableError
-from jarvis.perf_report.compare_report import (
-    NamedReport,
-    compare_reports,
-    hidden_columns,
-)
 from jarvis.reports.reading import read_report
 from jarvis.reports.xlsx import MAX_TAB_NAME, write_workbook
-from jarvis.sheet_groups import GROUPS
+from jarvis.tracelens.compare_report import NamedReport, compare_reports, hidden_columns
+from jarvis.tracelens.sheet_groups import GROUPS
 
 KERNEL_TIME = "Kernel duration (µs)_sum"
 ROOFLINE_TIME = "Kernel Time (µs)_sum"

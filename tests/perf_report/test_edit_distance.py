@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis.perf_report.trace_diff.edit_distance import align
+from jarvis.tracelens.trace_diff.edit_distance import align
 
 SEQUENCES = st.lists(st.integers(0, 4), max_size=14)
 

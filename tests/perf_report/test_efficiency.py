@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_report import PerfReport
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 
 # 100 TFLOPS and 1 TB/s: 100 FLOP/byte at the ridge.
@@ -29,7 +29,7 @@ def row(
     builder = trace()
     for _ in range(2):
         builder.op(name, dims, **options).launches("k", us=us)
-    found = PerfReport(builder.read(), hardware).operations
+    found = TraceLensReport(builder.read(), hardware).operations
     assert found.height == 1
     result: dict[str, object] = found.row(0, named=True)
     return result
@@ -72,7 +72,7 @@ def test_a_copy_over_the_link_to_the_host_is_not_held_against_the_gpus_memory(
 ) -> None:
     builder = trace().op("aten::copy_", [[1000, 1000], [1000, 1000]])
     builder.launches(kernel, us=80, cat="gpu_memcpy")
-    found = PerfReport(builder.read(), spec(**PEAKS)).operations.row(0, named=True)
+    found = TraceLensReport(builder.read(), spec(**PEAKS)).operations.row(0, named=True)
     assert found["tb_per_s"] == pytest.approx(4e6 / 80e-6 / 1e12)
     for name in ("peak_tb_per_s", "roofline_time_us", "bound", "pct_roofline"):
         assert (found[name] is not None) is is_judged
@@ -82,7 +82,7 @@ def test_a_copy_over_the_link_to_the_host_is_not_held_against_the_gpus_memory(
 def test_a_small_copy_beside_the_kernel_of_an_op_does_not_hide_its_efficiency() -> None:
     builder = trace().op("aten::mm", MM).launches("k", us=70)
     builder.launches("Memcpy HtoD (Pageable -> Device)", us=10, cat="gpu_memcpy")
-    found = PerfReport(builder.read(), spec(**PEAKS)).operations.row(0, named=True)
+    found = TraceLensReport(builder.read(), spec(**PEAKS)).operations.row(0, named=True)
     assert found["pct_roofline"] == pytest.approx(25.0, rel=0.1)
 
 
@@ -141,7 +141,7 @@ def test_work_of_no_duration_has_no_rate() -> None:
 
 def test_sheet_and_operations_agree_where_no_convention_differs() -> None:
     builder = trace().op("aten::mm", MM).launches("k", us=80)
-    report = PerfReport(builder.read(), spec(**PEAKS))
+    report = TraceLensReport(builder.read(), spec(**PEAKS))
     sheet = report.unified_perf_summary.row(0, named=True)
     ours = report.operations.row(0, named=True)
     assert sheet["pct_roofline_mean"] == pytest.approx(ours["pct_roofline"])
@@ -153,7 +153,7 @@ def test_sheet_and_operations_agree_where_no_convention_differs() -> None:
 
 def test_a_sheet_has_no_roofline_columns_without_a_peak_for_any_row() -> None:
     builder = trace().op("aten::mm", MM).launches("k", us=80)
-    report = PerfReport(builder.read(), spec(vector_fp32=10.0))
+    report = TraceLensReport(builder.read(), spec(vector_fp32=10.0))
     columns = pl.concat(
         [
             pl.Series(f.columns)

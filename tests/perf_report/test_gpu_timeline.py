@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis.perf_report import PerfReport
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 KERNEL, COLLECTIVE, COPY = "gemm", "ncclDevKernel_AllReduce", "Memcpy HtoD (Pageable -> Device)"
@@ -16,8 +16,8 @@ def at(kind: str, start_us: float, us: float, builder: TraceBuilder, stream: int
     builder.launches(kind, us=us, at_us=start_us, stream=stream, cat=cat)
 
 
-def report(builder: TraceBuilder) -> PerfReport:
-    return PerfReport(builder.read(), None)
+def report(builder: TraceBuilder) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None)
 
 
 def test_computation_hides_communication_and_both_hide_copies() -> None:

@@ -6,8 +6,9 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from jarvis.perf_report import PerfReport, host_timeline
-from jarvis.perf_report.host_timeline import HOST_BINS
+from jarvis.perf_report import PerfReport
+from jarvis.perf_report.timeline import host
+from jarvis.perf_report.timeline.host import HOST_BINS
 from tests.builders import TraceBuilder, trace
 
 STATES = ("runtime_ns", "operator_ns", "python_ns")
@@ -104,7 +105,7 @@ def test_bins_count_each_nanosecond_once_for_the_innermost_kind(seed: int) -> No
 
 
 def test_of_many_calls_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_timeline, "MAX_SLICES", 3)
+    monkeypatch.setattr(host, "MAX_SLICES", 3)
     builder = trace()
     for us in (5.0, 1.0, 9.0, 7.0, 5.0, 2.0):
         builder.op("aten::add", us=us)

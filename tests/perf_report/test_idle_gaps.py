@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis.perf_report import PerfReport, ReportOptions
-from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -18,7 +19,7 @@ ALL_REDUCE = "ncclDevKernel_AllReduce"
 
 
 def gaps(builder: TraceBuilder, **options: Any) -> pl.DataFrame:
-    return PerfReport(builder.read(), None, options=ReportOptions(**options)).idle_gaps
+    return TraceLensReport(builder.read(), None, options=ReportOptions(**options)).idle_gaps
 
 
 def only(builder: TraceBuilder) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def test_the_gaps_are_the_idle_time_to_the_nanosecond(events: list[Any]) -> None
             builder.launches("gemm", us=us + 0.007, at_us=start_us, stream=stream)
         else:
             builder.unlinked("other", us=us, stream=stream)
-    report = PerfReport(builder.read(), None)
+    report = TraceLensReport(builder.read(), None)
     assert report.idle_gaps["dur_ns"].sum() == round(1e6 * report.totals.idle_time_ms)
     assert (report.idle_gaps["dur_ns"] > 0).all()
     assert report.idle_gaps["cause"].is_in([*IdleCause]).all()

@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report import PerfReport, ReportOptions
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 ROWS = (
@@ -16,8 +17,8 @@ ROWS = (
 )
 
 
-def report(builder: TraceBuilder, **options: object) -> PerfReport:
-    return PerfReport(builder.read(), None, options=ReportOptions(**options))  # type: ignore[arg-type]
+def report(builder: TraceBuilder, **options: object) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None, options=ReportOptions(**options))  # type: ignore[arg-type]
 
 
 def mixed() -> TraceBuilder:
@@ -58,7 +59,7 @@ def test_rows_differ_by_stream() -> None:
     assert report(builder).kernel_summary["kernel_stream"].to_list() == [7, 8]
 
 
-def short(**options: object) -> PerfReport:
+def short(**options: object) -> TraceLensReport:
     builder = trace()
     for us in (1.0, 1.5, 3.0, 9.999, 10.0):
         builder.op("aten::neg", [[4]]).launches("k", us=us)

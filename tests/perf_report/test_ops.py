@@ -3,14 +3,14 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report import PerfReport
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4>"
 
 
-def report(builder: TraceBuilder) -> PerfReport:
-    return PerfReport(builder.read(), None)
+def report(builder: TraceBuilder) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None)
 
 
 def names(frame: pl.DataFrame) -> list[str]:

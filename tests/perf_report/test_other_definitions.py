@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from jarvis.perf_report import PerfReport
-from jarvis.perf_report.other_definitions import Quantity, Tool
-from jarvis.perf_report.other_tools import OtherTools
+from jarvis.perf_report.timeline.other_definitions import Quantity, Tool
+from jarvis.perf_report.timeline.other_tools import OtherTools
 from jarvis.trace import read_trace
 from tests.builders import PID, TraceBuilder, trace
 

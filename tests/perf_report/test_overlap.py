@@ -2,16 +2,17 @@
 
 import polars as pl
 
-from jarvis.perf_report import PerfReport, ReportOptions
 from jarvis.schemas import columns
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 MM = [[8, 4], [4, 2]]
 
 
-def report(builder: TraceBuilder, **options: object) -> PerfReport:
+def report(builder: TraceBuilder, **options: object) -> TraceLensReport:
     chosen = ReportOptions(include_overlap_info=True, **options)  # type: ignore[arg-type]
-    return PerfReport(builder.read(), None, options=chosen)
+    return TraceLensReport(builder.read(), None, options=chosen)
 
 
 def overlapping() -> TraceBuilder:
@@ -22,7 +23,7 @@ def overlapping() -> TraceBuilder:
     return builder
 
 
-def unique(found: PerfReport) -> dict[str, dict[str, object]]:
+def unique(found: TraceLensReport) -> dict[str, dict[str, object]]:
     rows = found.overlap_sheets["ops_unique_args"].iter_rows(named=True)
     return {row["name"]: row for row in rows}
 

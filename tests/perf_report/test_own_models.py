@@ -1,7 +1,7 @@
 """Rows that are priced by models that TraceLens lacks."""
 
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_report import PerfReport
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 PEAKS = {"matrix_bf16": 100.0, "vector_bf16": 10.0, "vector_fp32": 10.0}
@@ -21,7 +21,7 @@ KERNEL = (
 
 
 def _only_row(builder: TraceBuilder) -> dict[str, object]:
-    found = PerfReport(builder.read(), SPEC).operations
+    found = TraceLensReport(builder.read(), SPEC).operations
     assert found.height == 1
     row: dict[str, object] = found.row(0, named=True)
     return row
@@ -60,8 +60,8 @@ def test_own_models_choose_no_rows() -> None:
 def test_own_models_can_be_left_out() -> None:
     builder = trace().op("aten::tanh", [[8, 4]]).launches("k", us=5).op("aten::neg", [[8, 4]])
     loaded = builder.launches("k", us=4).read()
-    with_own = PerfReport(loaded, SPEC).unified_perf_summary
-    without = PerfReport(loaded, SPEC, tracelens_models_only=True).unified_perf_summary
+    with_own = TraceLensReport(loaded, SPEC).unified_perf_summary
+    without = TraceLensReport(loaded, SPEC, tracelens_models_only=True).unified_perf_summary
     assert with_own["has_perf_model"].to_list() == [True, True]
     assert without["has_perf_model"].to_list() == [False, True]
     assert with_own["name"].to_list() == without["name"].to_list()

@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report import PerfReport
-from jarvis.perf_report.pseudo_ops import with_pseudo_ops
 from jarvis.trace import Trace
+from jarvis.tracelens.pseudo_ops import with_pseudo_ops
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 BF16, FP8 = "c10::BFloat16", "c10::Float8_e4m3fn"
@@ -64,7 +64,7 @@ def test_a_fused_kernel_is_given_the_arguments_of_its_op() -> None:
 
 def test_a_pseudo_op_is_priced_in_the_report() -> None:
     result, _ = added(fused_experts("aiter::MoeSorting", FUSED))
-    report = PerfReport(result, None, strict=True)
+    report = TraceLensReport(result, None, strict=True)
     sheet = report.roofline_sheets["MoE_fused_fwd"]
     assert sheet.select("name", "gflops", "kernel_time_us_sum").rows() == [
         ("pseudo_op::moe_aiter_fused_1stage", 816 / 1e9, 10.0)
@@ -112,7 +112,7 @@ def test_routed_experts_without_a_gate_are_priced() -> None:
     builder = trace().op("vllm::moe_forward", [TOKENS, SCORES])
     builder.launches("_matmul_ogs_bf16_fp8_up").launches("_matmul_ogs_bf16_fp8_down")
     result, _ = added(builder)
-    sheet = PerfReport(result, None, strict=True).roofline_sheets["MoE_unfused_fwd"]
+    sheet = TraceLensReport(result, None, strict=True).roofline_sheets["MoE_unfused_fwd"]
     assert sheet.sort("name").select("name", "gflops", "param_topk", "param_gated").rows() == [
         ("pseudo_op::moe_triton_unfused_down", 1024 / 1e9, 4, "False"),
         ("pseudo_op::moe_triton_unfused_up", 1024 / 1e9, 4, "False"),
@@ -151,7 +151,7 @@ def test_frames_of_expert_stages_take_the_arguments_of_the_op_above() -> None:
         "pseudo_op::moe_flydsl_stage1",
         "aiter::fused_moe_",
     ]
-    sheet = PerfReport(result, None, strict=True).roofline_sheets["MoE_unfused_fwd"]
+    sheet = TraceLensReport(result, None, strict=True).roofline_sheets["MoE_unfused_fwd"]
     assert sheet.sort("name")["kernel_time_us_sum"].to_list() == [4.0, 6.0]
 
 

@@ -3,18 +3,19 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report import PerfReport, ReportOptions
 from jarvis.trace.links import BACKWARD_PREFIX
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 MM = [[8, 4], [4, 2]]
 
 
-def report(builder: TraceBuilder, **options: object) -> PerfReport:
-    return PerfReport(builder.read(), None, options=ReportOptions(**options))  # type: ignore[arg-type]
+def report(builder: TraceBuilder, **options: object) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None, options=ReportOptions(**options))  # type: ignore[arg-type]
 
 
-def timeline(found: PerfReport) -> dict[str, float]:
+def timeline(found: TraceLensReport) -> dict[str, float]:
     return dict(found.gpu_timeline.select("type", "time_ms").iter_rows())
 
 
@@ -161,8 +162,8 @@ def test_calls_of_python_roots_come_first() -> None:
     builder.thread(2).waits(50).python("train.py(1): main").child("aten::a").launches("k", us=1)
     read = builder.read()
     first, second = read.cpu_ops.sort("ts_ns")["uid"].to_list()
-    plain = PerfReport(read, None).unified_perf_summary
-    stacked = PerfReport(read, None, options=ReportOptions(include_call_stack=True))
+    plain = TraceLensReport(read, None).unified_perf_summary
+    stacked = TraceLensReport(read, None, options=ReportOptions(include_call_stack=True))
     assert plain["ex_uid"].to_list() == [first]
     assert stacked.unified_perf_summary["ex_uid"].to_list() == [second]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from jarvis.perf_report import PerfReport
 from jarvis.trace.links import BACKWARD_PREFIX
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 CONV = [[1, 3, 8, 8], [4, 3, 3, 3], [], [], [], [], [], [], []]
@@ -30,8 +30,8 @@ CONV_BACKWARD_ARGS = {
 }
 
 
-def report(builder: TraceBuilder) -> PerfReport:
-    return PerfReport(builder.read(), None, strict=True)
+def report(builder: TraceBuilder) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None, strict=True)
 
 
 def test_calls_with_equal_parameters_are_one_row() -> None:
@@ -59,14 +59,14 @@ def test_arguments_that_make_no_sense_leave_the_other_rows_alone(
 ) -> None:
     builder = trace().op(op, dims, concrete=concrete).launches("odd", us=10)
     builder.op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=5)
-    found = PerfReport(builder.read(), None)
+    found = TraceLensReport(builder.read(), None)
     assert found.sheets()["GEMM"]["Kernel Time (µs)_sum"].to_list() == [5.0]
     assert found.perf_model_failures["reason"].to_list() == [reason]
 
 
 def test_the_largest_shapes_give_a_number() -> None:
     builder = trace().op("aten::mm", [[2**31] * 2] * 2).launches("gemm", us=10)
-    (gflops,) = PerfReport(builder.read(), None).sheets()["GEMM"]["GFLOPS_first"]
+    (gflops,) = TraceLensReport(builder.read(), None).sheets()["GEMM"]["GFLOPS_first"]
     assert gflops == pytest.approx(2 * 2.0**93 / 1e9)
 
 
@@ -74,7 +74,7 @@ def test_the_largest_shapes_give_a_number() -> None:
 def test_shapes_that_no_tensor_has_are_a_failure_of_the_call(dims: list[Any]) -> None:
     builder = trace().op("aten::mm", dims).launches("odd", us=10)
     builder.op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=5)
-    found = PerfReport(builder.read(), None)
+    found = TraceLensReport(builder.read(), None)
     assert found.sheets()["GEMM"]["Kernel Time (µs)_sum"].to_list() == [5.0]
     assert found.perf_model_failures["name"].to_list() == ["aten::mm"]
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jarvis.perf_report import PerfReport, ReportOptions
-from jarvis.perf_report.trace_diff import TraceDiff
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
+from jarvis.tracelens.trace_diff import TraceDiff
 from tests.builders import TraceBuilder, trace
 
 Build = Callable[[TraceBuilder], TraceBuilder]
@@ -285,8 +286,8 @@ def test_every_event_stands_once_and_swapped_traces_mirror(
     assert TraceDiff(one, grown(first).read()).diff_stats().is_empty()
 
 
-def compared(first: TraceBuilder, second: TraceBuilder, **options: Any) -> PerfReport:
-    return PerfReport(
+def compared(first: TraceBuilder, second: TraceBuilder, **options: Any) -> TraceLensReport:
+    return TraceLensReport(
         first.read(), None, options=ReportOptions(**options), comparison=second.read()
     )
 
@@ -367,7 +368,7 @@ def test_identical_traces_give_no_sheet_of_differences_but_compare_times() -> No
 
 
 def test_without_another_trace_a_report_says_nothing_about_one() -> None:
-    report = PerfReport(model("a").read(), None)
+    report = TraceLensReport(model("a").read(), None)
     assert "diff_stats" not in report.sheets()
     assert report.table("diff_stats").is_empty()
     assert "time_ratio" not in report.unified_perf_summary.columns

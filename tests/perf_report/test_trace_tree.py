@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 
 from jarvis.core.errors import NotAProfilerTraceError, UnknownCallError
-from jarvis.perf_report import PerfReport, trace_tree
-from jarvis.perf_report.trace_tree import CALL_SCHEMA, TraceTree, read_trace_tree
+from jarvis.perf_report import PerfReport
+from jarvis.perf_report.call_tree import trace_tree
+from jarvis.perf_report.call_tree.trace_tree import CALL_SCHEMA, TraceTree, read_trace_tree
 from jarvis.trace.links import BACKWARD_PREFIX
 from tests.builders import TraceBuilder, trace
 

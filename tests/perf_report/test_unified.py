@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report import PerfReport
 from jarvis.trace.links import BACKWARD_PREFIX
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 
 MM = [[8, 4], [4, 2]]
@@ -16,8 +16,8 @@ FLASH_ARGS = {
 }
 
 
-def report(builder: TraceBuilder, tracelens_only: bool = False) -> PerfReport:
-    return PerfReport(builder.read(), None, tracelens_models_only=tracelens_only, strict=True)
+def report(builder: TraceBuilder, tracelens_only: bool = False) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None, tracelens_models_only=tracelens_only, strict=True)
 
 
 def times(builder: TraceBuilder) -> dict[str, float]:
@@ -73,7 +73,7 @@ def test_kernels_of_a_graph_get_a_row_by_name_under_their_launch() -> None:
 def test_synthetic_uids_follow_those_of_the_trace() -> None:
     builder = trace().graph(("a", 2.0), ("b", 3.0)).op("aten::mm", MM).launches("gemm", us=1)
     read = builder.read()
-    uids = PerfReport(read, None).operations["uid"].sort().to_list()
+    uids = TraceLensReport(read, None).operations["uid"].sort().to_list()
     assert uids[-2:] == [read.event_count, read.event_count + 1]
 
 
@@ -120,7 +120,7 @@ def test_a_model_that_tracelens_lacks_prices_a_row_without_moving_it() -> None:
     softmax = {"types": ["c10::BFloat16", "Scalar", "Scalar"], "concrete": ["", "-1", "False"]}
     builder = trace().op("aten::softmax").child("aten::_softmax", [[4, 8], [], []], **softmax)
     ours = report(builder.launches("softmax", us=3))
-    theirs = PerfReport(ours.trace, None, tracelens_models_only=True)
+    theirs = TraceLensReport(ours.trace, None, tracelens_models_only=True)
     assert ours.unified_perf_summary["name"].to_list() == ["aten::_softmax"]
     assert ours.unified_perf_summary["has_perf_model"].to_list() == [True]
     assert theirs.unified_perf_summary["has_perf_model"].to_list() == [False]
@@ -132,7 +132,7 @@ def test_a_model_that_tracelens_lacks_prices_a_row_without_moving_it() -> None:
 
 def test_a_formula_that_fails_leaves_the_row_with_its_time_and_is_reported() -> None:
     builder = trace().op("aten::mm", [[8, 4]]).launches("gemm", us=12)
-    found = PerfReport(builder.read(), None)
+    found = TraceLensReport(builder.read(), None)
     row = found.operations.row(0, named=True)
     assert row["kernel_time_us"] == 12.0
     assert row["has_perf_model"] is False
@@ -147,12 +147,12 @@ def test_dtypes_that_are_no_text_count_as_not_recorded() -> None:
     rows = []
     for types in ([1, 2], ["", ""]):
         builder = trace().op("aten::mul", [[4], [4]], types=types).launches("k", us=2)
-        rows.append(PerfReport(builder.read(), None).operations)
+        rows.append(TraceLensReport(builder.read(), None).operations)
     assert rows[0].equals(rows[1])
 
 
 def test_a_modelled_op_without_shapes_is_reported_too() -> None:
-    found = PerfReport(trace().op("aten::mm").launches("gemm", us=12).read(), None)
+    found = TraceLensReport(trace().op("aten::mm").launches("gemm", us=12).read(), None)
     assert found.perf_model_failures["reason"].to_list() == [
         "the trace records no argument shapes for the call"
     ]
@@ -164,7 +164,7 @@ def test_the_example_call_is_the_one_that_starts_first_on_any_thread() -> None:
     read = builder.read()
     first = read.cpu_ops.sort("ts_ns")["uid"].to_list()[0]
     assert first != read.cpu_ops["uid"].min()
-    assert PerfReport(read, None).unified_perf_summary["ex_uid"].to_list() == [first]
+    assert TraceLensReport(read, None).unified_perf_summary["ex_uid"].to_list() == [first]
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_the_example_call_is_the_one_that_starts_first_on_any_thread() -> None:
 def test_a_row_whose_model_gives_up_keeps_its_time(name: str) -> None:
     builder = trace().op(name, [[4, 8, 16]] * 4).launches("a", us=5)
     read = builder.child("inner").launches("b", us=3).read()
-    summary = PerfReport(read, None).unified_perf_summary
+    summary = TraceLensReport(read, None).unified_perf_summary
     assert summary.select("name", "kernel_time_us_sum", "gflops").rows() == [(name, 8.0, None)]

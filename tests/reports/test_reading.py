@@ -8,10 +8,11 @@ import pytest
 
 from jarvis.core.errors import UnreadableReportError
 from jarvis.hardware import load_hardware
-from jarvis.perf_report import PerfReport, ReportOptions
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.reading import read_report
 from jarvis.reports.xlsx import MAX_CELL, write_workbook
+from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 
 OPTIONS = ReportOptions(enable_kernel_summary=True, include_call_stack=True)
@@ -23,7 +24,7 @@ def sheets() -> dict[str, pl.DataFrame]:
     builder.child("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=12).launches("split", us=7)
     builder.op("c10d::allreduce_").launches("ncclDevKernel", us=3.2)
     builder.op("aten::add", [[3], [3]]).launches("k", us=1 / 3)
-    return PerfReport(builder.read(), load_hardware().get("H200"), options=OPTIONS).sheets()
+    return TraceLensReport(builder.read(), load_hardware().get("H200"), options=OPTIONS).sheets()
 
 
 def agree(ours: object, read: object) -> bool:

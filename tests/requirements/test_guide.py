@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import jarvis
-from jarvis.perf_report.trace_tree import CALL_SCHEMA
+from jarvis.perf_report.call_tree.trace_tree import CALL_SCHEMA
 from tests.requirements.conftest import busy_trace
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "use-from-python.md"

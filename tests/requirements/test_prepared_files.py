@@ -18,9 +18,9 @@ from jarvis.analyses.runner import divide, run_analyses
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding
 from jarvis.hardware import load_hardware
-from jarvis.perf_report import PerfReport
 from jarvis.pipeline import Step, analysis, analyze
 from jarvis.run.tree_data import read_tree_data
+from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 from tests.reports.conftest import Analysed
 from tests.requirements.conftest import HALF, SQUARE, busy_trace
@@ -196,7 +196,7 @@ def test_metrics_of_convolutions(busy: Analysed) -> None:
     ],
 )
 def test_matrix_products_are_in_one_category(name: str, dims: list[list[int]]) -> None:
-    report = PerfReport(trace().op(name, dims).launches("a_kernel", us=9).read(), None)
+    report = TraceLensReport(trace().op(name, dims).launches("a_kernel", us=9).read(), None)
     assert divide(report, load_analyses()).operations["category"].to_list() == ["gemm"]
 
 
@@ -207,7 +207,7 @@ def test_an_analysis_sees_its_own_rows_only() -> None:
         seen[data.key] = set(data.operations["name"])
         yield from ()
 
-    report = PerfReport(busy_trace().read(), load_hardware().get("MI300X"))
+    report = TraceLensReport(busy_trace().read(), load_hardware().get("MI300X"))
     analyses = {
         key: replace(analysis, checks=(spy,), specific=())
         for key, analysis in load_analyses().items()

@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report.gpu_call_tree_views import View
-from jarvis.perf_report.host_stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.views import View
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from jarvis.run.call_tree import (

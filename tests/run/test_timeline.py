@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from jarvis.perf_report.host_timeline import HostCall
+from jarvis.perf_report.timeline.host import HostCall
 from jarvis.pipeline import analyze
 from jarvis.run import Run, timeline
 from jarvis.run.lanes import bin_edges, binned, stacked

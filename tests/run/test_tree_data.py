@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from jarvis.perf_report import PerfReport
-from jarvis.perf_report.call_paths import CallPath
+from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.run.tree_data import read_tree_data, tree_data
 from jarvis.text.format import MAX_NAME_LENGTH
 from tests import growing

@@ -21,8 +21,8 @@ from jarvis.cli import main
 from jarvis.core import literals
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.perf_models import OpCost, OpSignature, Registry, triton
-from jarvis.perf_report import PerfReport, overlap
-from jarvis.perf_report.host_timeline import MAX_BINS, HostTimeline
+from jarvis.perf_report import PerfReport
+from jarvis.perf_report.timeline.host import MAX_BINS, HostTimeline
 from jarvis.run import Run
 from jarvis.run.tree_data import read_tree_data
 from jarvis.server.database import JobState, database
@@ -30,6 +30,7 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.submission import Submission
 from jarvis.text.format import MAX_NAME_LENGTH
+from jarvis.tracelens import overlap
 from tests import growing
 from tests.dashboard.inline_jobs import work_off
 

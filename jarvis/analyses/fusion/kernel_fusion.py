@@ -55,7 +55,7 @@ def fusible_chain(data: CategoryData) -> Iterator[Finding]:
     or generated kernel, communication or copy between them, that are all of one module or function,
     or whose shapes fit. Equal steps in a row count as instances. The fused kernel reads what comes
     from outside and writes the last result once, at least {impact.KERNEL_FLOOR_US} µs per launch.
-    Threshold: two to {jarvis.perf_report.fusion_scopes.MAX_STEPS} steps; a saving at best of
+    Threshold: two to {jarvis.perf_report.fusion.scopes.MAX_STEPS} steps; a saving at best of
     {found.MIN_SHARE_PCT}% of compute time and {found.MIN_TIME_MS} ms, or that much time where no
     saving can be estimated.
     """

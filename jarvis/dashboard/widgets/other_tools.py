@@ -7,7 +7,7 @@ import streamlit as st
 
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice
-from jarvis.perf_report.other_definitions import Quantity
+from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.text.format import MISSING, NOT_AVAILABLE, milliseconds, percent
 from jarvis.text.markdown import table
 

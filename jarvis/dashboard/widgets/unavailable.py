@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import streamlit as st
 
 from jarvis.dashboard.session import navigation
-from jarvis.perf_report.absent import unavailable_reason
+from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.run import Run
 
 

@@ -7,7 +7,7 @@ from jarvis.comparison import Comparison, Role
 from jarvis.comparison.judgement import MUCH
 from jarvis.comparison.operations import SAME_WORK, SAME_WORKLOAD_PCT
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_report.absent import unavailable_reason
+from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.reports import appendix, sections
 from jarvis.reports.comparative.subject import Subject
 from jarvis.text.format import MISSING, count, decimal, tb_per_s, tflops_per_s

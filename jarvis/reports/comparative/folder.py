@@ -7,10 +7,10 @@ import polars as pl
 
 from jarvis.comparison import Comparison, Role
 from jarvis.core.workspace import ComparisonPaths
-from jarvis.perf_report.compare_report import hidden_columns
 from jarvis.reports.comparative import write_comparison
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
+from jarvis.tracelens.compare_report import hidden_columns
 
 
 def write_folder(

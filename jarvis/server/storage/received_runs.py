@@ -15,7 +15,6 @@ import polars as pl
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
-from jarvis.perf_report.compare_report import NamedReport, compare_reports
 from jarvis.pipeline import compare
 from jarvis.reports import reporter
 from jarvis.run import Manifest, Run, category_table, read_manifest
@@ -29,6 +28,7 @@ from jarvis.server.storage.run_limits import (
     read_table,
 )
 from jarvis.text.markdown import one_line, shortened
+from jarvis.tracelens.compare_report import NamedReport, compare_reports
 from jarvis.validation import Verdict, validate
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.findings import Finding, Priority, Severity
 from jarvis.perf_report import Totals
-from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.messages import Message, to_text
 
 TARGET_IDLE_PCT = 20.0

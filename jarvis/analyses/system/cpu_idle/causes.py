@@ -11,8 +11,8 @@ from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
 from jarvis.findings import Finding, Priority, Severity
-from jarvis.perf_report.idle_gaps import IdleCause
 from jarvis.perf_report.intervals import greatest_ns
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.messages import Message, to_text
 
 IDLE_FINDING_PCT = 15.0

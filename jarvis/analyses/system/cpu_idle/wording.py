@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from jarvis.perf_report.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.messages import Message, MessageTable
 from jarvis.text.quantities import QUANTITIES, idle_quantity
 
@@ -211,7 +211,7 @@ _CAUSES = (
 )
 
 CAUSES: Mapping[IdleCause, CauseWords] = {words.cause: words for words in _CAUSES}
-"""The words for every cause; ``jarvis.perf_report.idle_gaps`` says when one applies."""
+"""The words for every cause; ``jarvis.perf_report.timeline.idle_gaps`` says when one applies."""
 
 MESSAGES = MessageTable(
     "cpu_idle",

@@ -19,8 +19,8 @@ from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
-from jarvis.perf_report.gpu_call_tree import NodeKind
-from jarvis.perf_report.gpu_call_tree_views import View
+from jarvis.perf_report.call_tree.gpu_time import NodeKind
+from jarvis.perf_report.call_tree.views import View
 from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
 from jarvis.text.format import NOT_AVAILABLE, count, counted, milliseconds, percent
 

@@ -10,8 +10,8 @@ from jarvis import charts
 from jarvis.dashboard.pages.call_tree import choice
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.impact import share_pct
-from jarvis.perf_report.gpu_call_tree import NodeKind
-from jarvis.perf_report.gpu_call_tree_views import MIN_SHARE, View
+from jarvis.perf_report.call_tree.gpu_time import NodeKind
+from jarvis.perf_report.call_tree.views import MIN_SHARE, View
 from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, operations_below, with_shares
 from jarvis.schemas import TABLES, TEXT, Column, column

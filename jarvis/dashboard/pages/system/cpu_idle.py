@@ -12,7 +12,7 @@ from jarvis.dashboard.widgets.elements import figure
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.severity_card import facts_of, grade_card
 from jarvis.findings import AnalysisResult
-from jarvis.perf_report.other_definitions import Quantity
+from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.text.format import count, microseconds, milliseconds, percent
 
 

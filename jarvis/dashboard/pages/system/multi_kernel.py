@@ -14,7 +14,7 @@ from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import AnalysisResult
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
-from jarvis.perf_report.other_definitions import Quantity
+from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.run import Run
 from jarvis.schemas import TABLES
 from jarvis.text.format import counted, milliseconds, percent

@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 
 from jarvis.comparison import TOLERANCE, Role
 from jarvis.core.workspace import ComparisonPaths, safe_name
-from jarvis.perf_report.compare_report import NamedReport, compare_reports
 from jarvis.pipeline import Progress, compare
 from jarvis.pipeline.steps import step
 from jarvis.reports.comparative.folder import write_folder, write_sheets
@@ -16,6 +15,7 @@ from jarvis.server.jobs.kinds.base import JobOutput
 from jarvis.server.jobs.kinds.files import FileRequest, subject_of
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.storage.downloads import write_zip
+from jarvis.tracelens.compare_report import NamedReport, compare_reports
 
 STEPS = ("Compare the two sides", "Write the files", "Pack them")
 

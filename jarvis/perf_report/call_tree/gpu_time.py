@@ -1,0 +1,281 @@
+"""GPU work by the calls that launched it: the calls merged by name and place, kernels as leaves.
+
+A backward node of autograd stands under the module or Python frame of the op that it
+differentiates, where the trace links the two and the node has no Python frame of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.perf_report.call_tree.subtrees import has_any, in_any
+from jarvis.perf_report.calls import HostCalls
+from jarvis.perf_report.unified import UnifiedCalls
+from jarvis.trace.links import BACKWARD_PREFIX
+from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
+
+UNLINKED_NAME = "Launch not recorded"
+"""The node of GPU work that no call of the trace launched."""
+
+Bools = NDArray[np.bool_]
+
+
+class NodeKind(IntEnum):
+    """What a node stands for."""
+
+    ROOT = 0
+    MODULE = 1
+    PYTHON = 2
+    OP = 3
+    RUNTIME = 4
+    KERNEL = 5
+    REST = 6
+    UNLINKED = 7
+
+    @property
+    def word(self) -> str:
+        """What tables call it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class GpuCallTree:
+    """The nodes as arrays, kernels last.
+
+    ``depth`` is that of a node in this tree, ``name`` a position in ``names``. ``calls`` counts
+    the calls of a node; a runtime call is a node only where no op stands above it. ``own``:
+    ``gpu_ns, backward_ns, modelled_ns, launches``, which only kernels have. ``work``: ``node,
+    operation_uid, gpu_ns, launches, calls`` of the kernels by operation.
+    """
+
+    parent: Int64s
+    depth: Int64s
+    kind: Int64s
+    name: Int64s
+    names: pl.Series
+    calls: Int64s
+    own: Mapping[str, Int64s]
+    work: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The calls above GPU work as a tree: ``uid``, ``parent`` (a row), ``depth``, whether an op
+    stands above it (``is_below_op``)."""
+
+    uid: Int64s
+    parent: Int64s
+    depth: Int64s
+    is_below_op: Bools
+
+
+_KIND = (
+    pl.when(pl.col("cat") == CPU_OP)
+    .then(int(NodeKind.OP))
+    .when(pl.col("cat") != PYTHON_FUNCTION)
+    .then(int(NodeKind.RUNTIME))
+    .when(pl.col("name").str.starts_with(MODULE_PREFIX))
+    .then(int(NodeKind.MODULE))
+    .otherwise(int(NodeKind.PYTHON))
+    .cast(pl.Int64)
+)
+
+
+def gpu_call_tree(
+    tree: pl.DataFrame,
+    host_calls: HostCalls,
+    backward_links: pl.DataFrame,
+    gpu_events: pl.DataFrame,
+    grouped: UnifiedCalls,
+) -> GpuCallTree:
+    """All GPU events under the calls that launched them.
+
+    ``tree`` and ``host_calls`` have Python functions; ``backward_links``: ``Trace.backwards``;
+    ``gpu_events``: ``GpuWork.events``; ``grouped``: the unified calls by operation.
+    """
+    rows = _rows_above(tree, host_calls, backward_links, gpu_events["launch_uid"].drop_nulls())
+    called = host_calls.select(pl.Series(rows.uid, dtype=pl.Int64), "name", "cat").with_columns(
+        pl.col("name").cast(pl.String)
+    )
+    events = _with_operations(gpu_events, grouped)
+    names, (call_name, event_name, (unlinked_name,)) = coded(
+        called["name"], events["name"], pl.Series([UNLINKED_NAME])
+    )
+    at = np.searchsorted(called["uid"].to_numpy(), rows.uid)
+    name, kind = call_name[at], called.select(kind=_KIND)["kind"].to_numpy()[at]
+    is_hidden = rows.is_below_op & (kind == NodeKind.RUNTIME)
+    merged = merge(rows.parent, rows.depth, name * len(NodeKind) + kind, is_hidden)
+    unlinked = merged.parent.size
+    above = _of(rows.uid, merged.node, events["launch_uid"], missing=unlinked)
+    kernels, work = _kernels(
+        events.with_columns(above=pl.Series(above), name=pl.Series(event_name)), unlinked + 1
+    )
+    parent = np.concatenate([merged.parent, [NONE], kernels["above"].to_numpy()])
+    kinds = (kind[merged.example], [NodeKind.UNLINKED], np.full(kernels.height, NodeKind.KERNEL))
+    calls = np.bincount(merged.node[~is_hidden], minlength=unlinked)
+    before = np.zeros(unlinked + 1, dtype=np.int64)
+    own = {
+        column: np.concatenate([before, kernels[column].to_numpy()])
+        for column in ("gpu_ns", "modelled_ns", "launches")
+    }
+    found = GpuCallTree(
+        parent=parent,
+        depth=depths(parent),
+        kind=np.concatenate(kinds),
+        name=np.concatenate([name[merged.example], [unlinked_name], kernels["name"].to_numpy()]),
+        names=names,
+        calls=np.concatenate([calls, [0], kernels["launches"].to_numpy()]),
+        own=own,
+        work=work,
+    )
+    own["backward_ns"] = np.where(_is_backward(found), own["gpu_ns"], 0)
+    return found
+
+
+def _with_operations(gpu_events: pl.DataFrame, grouped: UnifiedCalls) -> pl.DataFrame:
+    """``launch_uid, name, dur_ns, operation_uid, calls, is_modelled`` of every GPU event.
+
+    ``calls`` is the event's part of one call of the operation, which its events share by time.
+    """
+    known = pl.col("modelled").fill_null(value=False) & pl.col("failure").is_null()
+    models = grouped.calls.select("operation_uid", is_modelled=known).unique(
+        "operation_uid", keep="first", maintain_order=True
+    )
+    share = pl.col("dur_ns") / pl.col("dur_ns").sum().over("owner_uid")
+    owned = (
+        grouped.work.select("operation_uid", "owner_uid", "dur_ns", uid="gpu_uid")
+        .unique("uid", keep="first", maintain_order=True)
+        .with_columns(calls=share.fill_nan(1 / pl.len().over("owner_uid")))
+        .join(models, on="operation_uid", how="left")
+        .drop("dur_ns", "owner_uid")
+    )
+    return (
+        gpu_events.select("uid", "launch_uid", pl.col("name").cast(pl.String), "dur_ns")
+        .join(owned, on="uid", how="left", maintain_order="left")
+        .with_columns(pl.col("is_modelled").fill_null(value=False))
+    )
+
+
+def coded(*texts: pl.Series) -> tuple[pl.Series, list[Int64s]]:
+    """The distinct texts, and the positions of each series in them."""
+    together = pl.concat([series.alias("text") for series in texts])
+    distinct = together.unique(maintain_order=True)
+    numbers = distinct.to_frame().with_row_index("code")
+    codes = (
+        together.to_frame()
+        .join(numbers, on="text", how="left", maintain_order="left")["code"]
+        .cast(pl.Int64)
+        .to_numpy()
+    )
+    return distinct, np.split(codes, np.cumsum([series.len() for series in texts])[:-1])
+
+
+def _kernels(events: pl.DataFrame, first: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """GPU events by the node ``above`` them and their name, numbered from ``first``; their work."""
+    work = events.group_by("above", "name", "operation_uid", maintain_order=True).agg(
+        gpu_ns=pl.col("dur_ns").sum(),
+        modelled_ns=pl.col("dur_ns").filter("is_modelled").sum(),
+        launches=pl.len().cast(pl.Int64),
+        calls=pl.col("calls").sum(),
+    )
+    kernels = (
+        work.group_by("above", "name", maintain_order=True)
+        .agg(pl.col("gpu_ns", "modelled_ns", "launches").sum())
+        .with_columns(node=first + pl.int_range(pl.len(), dtype=pl.Int64))
+    )
+    placed = work.join(
+        kernels.select("above", "name", "node"), on=["above", "name"], maintain_order="left"
+    )
+    return kernels, placed.select("node", "operation_uid", "gpu_ns", "launches", "calls")
+
+
+def _is_backward(tree: GpuCallTree) -> Bools:
+    """Whether a node is or stands below a backward node of autograd."""
+    starts = tree.names.str.starts_with(BACKWARD_PREFIX).to_numpy()[tree.name]
+    starts &= tree.kind == NodeKind.OP
+    found = starts.copy()
+    above = tree.parent
+    while (deeper := above >= 0).any():
+        found[deeper] |= starts[above[deeper]]
+        above = np.where(deeper, tree.parent[above], NONE)
+    return found
+
+
+def _rows_above(
+    tree: pl.DataFrame, host_calls: HostCalls, backward_links: pl.DataFrame, launches: pl.Series
+) -> _Rows:
+    """The calls above ``launches``, the launching calls included, backward nodes moved."""
+    order, end, uid = (tree[name].to_numpy() for name in ("order", "subtree_end", "uid"))
+    parent = _of(uid, order, tree["parent_uid"])
+    depth = tree["depth"].to_numpy().copy()
+    marks = np.bincount(_of(uid, order, launches), minlength=uid.size)
+    python = host_calls.python_functions
+    is_python = np.zeros(uid.size, dtype=np.bool_)
+    if python is not None:
+        placed = _of(uid, order, python["uid"])
+        is_python[placed[placed >= 0]] = True
+    node, frame = _moves(
+        _of(uid, order, backward_links["backward_uid"]),
+        _of(uid, order, backward_links["forward_uid"]),
+        parent=parent,
+        end=end,
+        is_python=is_python,
+    )
+    works = has_any(marks, node, end[node])
+    node, frame = node[works], frame[works]
+    parent[node] = frame
+    deeper = np.zeros(uid.size + 1, dtype=np.int64)
+    np.add.at(deeper, node, depth[frame] + 1 - depth[node])
+    np.add.at(deeper, end[node], depth[node] - depth[frame] - 1)
+    marks[frame] += 1
+    kept = np.flatnonzero(has_any(marks, order, end))
+    row = np.full(uid.size + 1, NONE, dtype=np.int64)  # the last one for NONE
+    row[kept] = np.arange(kept.size)
+    return _Rows(
+        uid=uid[kept],
+        parent=row[parent[kept]],
+        depth=(depth + np.cumsum(deeper[:-1]))[kept],
+        is_below_op=tree["op_uid"].is_not_null().to_numpy()[kept],
+    )
+
+
+def _of(uid: Int64s, values: Int64s, wanted: pl.Series, missing: int = NONE) -> Int64s:
+    """The values of the calls with these uids; ``missing`` for null and for other calls."""
+    uids = wanted.fill_null(NONE).to_numpy()
+    size = max(int(uid.max(initial=0)), int(uids.max(initial=0))) + 2
+    table = np.full(size, missing, dtype=np.int64)  # the last one for NONE
+    table[uid] = values
+    found: Int64s = table[uids]
+    return found
+
+
+def _moves(
+    node: Int64s, forward: Int64s, *, parent: Int64s, end: Int64s, is_python: Bools
+) -> tuple[Int64s, Int64s]:
+    """The backward nodes that have no Python frame of their own above them, each with the nearest
+    one above its forward op. All are places in the tree, NONE for calls that have none.
+
+    Of nested nodes the outermost one moves, and none into a subtree that moves itself.
+    """
+    node, forward = (places[(node >= 0) & (forward >= 0)] for places in (node, forward))
+    frame = _nearest(is_python, parent, forward)
+    fits = (frame >= 0) & (_nearest(is_python, parent, node) < 0)
+    node, frame = node[fits], frame[fits]
+    is_outermost = ~in_any(parent.size, node + 1, end[node])[node]
+    node, frame = node[is_outermost], frame[is_outermost]
+    stays = ~in_any(parent.size, node, end[node])[frame]
+    return node[stays], frame[stays]
+
+
+def _nearest(wanted: Bools, parent: Int64s, places: Int64s) -> Int64s:
+    """The first place at or above each place that is wanted; NONE for none."""
+    here = places.copy()
+    while (climbs := (here >= 0) & ~wanted[here]).any():
+        here[climbs] = parent[here[climbs]]
+    return here

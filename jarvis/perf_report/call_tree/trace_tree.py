@@ -1,0 +1,245 @@
+"""Look into a trace: calls by name, what is around one, and what runs below it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from jarvis.core.errors import UnknownCallError
+from jarvis.perf_report.call_tree.stacks import KIND_OF_CALL, MODULE_PREFIX
+from jarvis.perf_report.calls import ARGUMENTS, HostCalls, host_calls
+from jarvis.perf_report.intervals import busy_ns, microseconds
+from jarvis.perf_report.literals import tuples_text
+from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.trace import OnProgress, Trace, read_trace
+
+CALL_SCHEMA: dict[str, pl.DataType] = {
+    "uid": pl.Int64(),
+    "parent_uid": pl.Int64(),
+    "depth": pl.Int64(),
+    "kind": pl.String(),
+    "name": pl.String(),
+    **dict.fromkeys(ARGUMENTS, pl.String()),
+    "module": pl.String(),
+    "dur_us": pl.Float64(),
+    "kernel_time_us": pl.Float64(),
+    "stream": pl.Int64(),
+}
+"""The columns of every table of calls."""
+
+PAIRS_AT_ONCE = 4_000_000
+"""Pairs of a call with GPU work below it that are held in memory together."""
+
+_NO_MODULE = -1
+_PLACE = ("uid", "parent_uid", "depth", "order", "subtree_end")
+
+
+@dataclass(frozen=True)
+class TraceTree(Trace):
+    """A trace whose calls can be looked up.
+
+    ``find``, ``parents`` and ``subtree`` give tables of calls (CALL_SCHEMA), one row each:
+
+    - ``uid``: the number of the event, by which the sheets' ``ex_UID`` and the other methods name
+      it; ``parent_uid`` that of the call around it, null at the top.
+    - ``depth``: levels below the outermost call of the thread; in a subtree below its first row.
+    - ``kind``: ``op``, ``module`` (an ``nn.Module``), ``python`` (a frame), ``runtime`` (a call
+      that launches or waits) or ``kernel`` (GPU work, copies too).
+    - ``name``, and the arguments as the profiler recorded them, as Python text (null where it
+      recorded none): ``input_dims``, ``input_types``, ``input_strides``, ``concrete_inputs``.
+    - ``module``: the innermost module around or at it; of a backward call that of its forward op.
+    - ``dur_us``: on the host, of a kernel on the GPU, in µs.
+    - ``kernel_time_us``: time in which GPU work launched below it runs, in µs; what overlaps
+      counts once.
+    - ``stream``: of GPU work.
+    """
+
+    def find(self, name: str) -> pl.DataFrame:
+        """The calls and kernels with a name, in the order of the file.
+
+        ``*`` in ``name`` stands for any text, upper and lower case are the same: ``aten::*mm``.
+        """
+        matching = pl.col("name").cast(pl.String).str.contains(name_pattern(name))
+        tables = (self.cpu_ops, self.runtime, self.python_functions)
+        host = pl.concat([table.filter(matching)["uid"] for table in tables])
+        launched = self._work.events.filter(matching)
+        found = pl.concat([self._calls(self._places(host)), self._kernels(launched)])
+        return found.sort("uid")
+
+    def parents(self, uid: int) -> pl.DataFrame:
+        """The calls around a call or kernel, outermost first.
+
+        Raises UnknownCallError where ``uid`` names neither.
+        """
+        uid = self._event_uid(uid)
+        launch = self._work.events.filter(uid=uid)["launch_uid"]
+        inner = int(launch[0]) if launch.len() and launch[0] is not None else uid
+        place = self._places(pl.Series([inner]))
+        if place.is_empty():
+            return self._calls(place)
+        order = place["order"][0]
+        above = self.python_call_tree.filter(
+            pl.col("order") <= order, pl.col("subtree_end") > order, pl.col("uid") != uid
+        )
+        return self._calls(above.select(_PLACE))
+
+    def subtree(self, uid: int, depth: int | None = None) -> pl.DataFrame:
+        """A call and all below it in the order of their start, kernels under what launched them.
+
+        ``depth`` is how many levels below the call to give, all without it. A kernel stands alone.
+        Raises UnknownCallError where ``uid`` names neither.
+        """
+        uid = self._event_uid(uid)
+        place = self._places(pl.Series([uid]))
+        if place.is_empty():
+            found = self._kernels(self._work.events.filter(uid=uid))
+        else:
+            inside = pl.col("order").is_between(
+                place["order"][0], place["subtree_end"][0], closed="left"
+            )
+            tree = self.python_call_tree.filter(inside).select(_PLACE)
+            launched = self._work.events.filter(pl.col("launch_uid").is_in(tree["uid"].implode()))
+            position = tree.select("order", launch_uid="uid")
+            under = launched.join(position, on="launch_uid", maintain_order="left")
+            found = (
+                pl.concat(
+                    [
+                        self._calls(tree).with_columns(tree["order"]),
+                        self._kernels(launched).with_columns(under["order"]),
+                    ]
+                )
+                .sort("order", pl.col("kind") == "kernel", maintain_order=True)
+                .drop("order")
+            )
+        found = found.with_columns(depth=pl.col("depth") - found["depth"][0])
+        return found if depth is None else found.filter(pl.col("depth") <= depth)
+
+    @cached_property
+    def _work(self) -> GpuWork:
+        return gpu_work(self, with_python=True)
+
+    @property
+    def _host_calls(self) -> HostCalls:
+        return host_calls(self, with_python=True)
+
+    @cached_property
+    def _modules(self) -> tuple[NDArray[np.int32], pl.Series]:
+        """For each row of the tree the number of its module, or _NO_MODULE; and their names."""
+        modules = self.python_functions.filter(pl.col("name").str.starts_with(MODULE_PREFIX))
+        names = modules["name"].cast(pl.String).str.strip_prefix(MODULE_PREFIX)
+        number = pl.DataFrame({"uid": modules["uid"]}).with_row_index("number")
+        tree = self.python_call_tree
+        module_of: NDArray[np.int32] = np.full(tree.height, _NO_MODULE, dtype=np.int32)
+        places = tree.join(number, on="uid").sort("order")
+        for start, end, which in places.select("order", "subtree_end", "number").iter_rows():
+            module_of[start:end] = which
+        for start, end, forward in self._backward_spans():
+            part = module_of[start:end]
+            part[part == _NO_MODULE] = module_of[forward]
+        return module_of, names
+
+    def _backward_spans(self) -> list[tuple[int, int, int]]:
+        """Autograd nodes, innermost first: where their subtree begins and ends, and the place of
+        the forward op."""
+        place = self.python_call_tree.select("uid", "order", "subtree_end")
+        forward = place.select(forward_uid="uid", forward_order="order")
+        spans = (
+            self.backwards.join(place, left_on="backward_uid", right_on="uid")
+            .join(forward, on="forward_uid")
+            .sort("order", descending=True)
+        )
+        return spans.select("order", "subtree_end", "forward_order").rows()
+
+    def _event_uid(self, uid: int) -> int:
+        """The event that ``uid`` names: itself, or what a row of a sheet stands for."""
+        if uid >= self.event_count:
+            from jarvis.perf_report import PerfReport
+
+            found = PerfReport(self, None).event_of_row(uid)
+        else:
+            found = uid
+        is_host = found is not None and not self._places(pl.Series([found])).is_empty()
+        if found is None or not (is_host or self._work.events["uid"].eq(found).any()):
+            raise UnknownCallError(uid, self.info.file_name)
+        return found
+
+    def _places(self, uids: pl.Series) -> pl.DataFrame:
+        wanted = pl.col("uid").is_in(uids.cast(pl.Int64).implode())
+        return self.python_call_tree.filter(wanted).select(_PLACE)
+
+    def _calls(self, places: pl.DataFrame) -> pl.DataFrame:
+        """Host calls at some places of the tree, in the order of the places."""
+        named = self._host_calls.select(places["uid"], "name", "cat", "dur_ns", *ARGUMENTS)
+        module_of, names = self._modules
+        number = pl.Series(module_of[places["order"].to_numpy()])
+        rows = (
+            places.with_columns(
+                module=names.gather(number.replace(_NO_MODULE, None)),
+            )
+            .join(named, on="uid", how="left", maintain_order="left")
+            .join(self._kernel_times(places), on="uid", how="left", maintain_order="left")
+            .with_columns(
+                *(tuples_text(argument) for argument in ARGUMENTS),
+                kind=KIND_OF_CALL,
+                dur_us=microseconds(pl.col("dur_ns")),
+                kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0)),
+                stream=None,
+            )
+        )
+        return rows.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
+
+    def _kernel_times(self, places: pl.DataFrame) -> pl.DataFrame:
+        """``uid, busy_ns`` of the calls that have GPU work below them."""
+        order = self._work.launches["order"]
+        first, end = (order.search_sorted(places[name]) for name in ("order", "subtree_end"))
+        batch = (end - first).cum_sum() // PAIRS_AT_ONCE
+        parts = [
+            busy_ns(self._work.below(part["uid"], ("ts_ns", "dur_ns")), ["owner_uid"])
+            for part in places.select("uid", batch=batch).partition_by("batch")
+        ]
+        times = (
+            pl.concat(parts)
+            if parts
+            else pl.DataFrame(schema={"owner_uid": pl.Int64, "busy_ns": pl.Int64})
+        )
+        return times.select(pl.col("busy_ns"), uid="owner_uid")
+
+    def _kernels(self, events: pl.DataFrame) -> pl.DataFrame:
+        """GPU work as rows of calls, in the order of ``events``."""
+        parents = self._places(events["launch_uid"].drop_nulls())
+        module_of, names = self._modules
+        number = pl.Series(module_of[parents["order"].to_numpy()])
+        above = parents.select(
+            launch_uid="uid",
+            depth=pl.col("depth") + 1,
+            module=names.gather(number.replace(_NO_MODULE, None)),
+        )
+        rows = events.join(above, on="launch_uid", how="left", maintain_order="left").with_columns(
+            *(pl.lit(None, pl.String).alias(argument) for argument in ARGUMENTS),
+            parent_uid="launch_uid",
+            depth=pl.col("depth").fill_null(0),
+            kind=pl.lit("kernel"),
+            dur_us=microseconds(pl.col("dur_ns")),
+            kernel_time_us=microseconds(pl.col("dur_ns")),
+        )
+        return rows.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
+
+
+def read_trace_tree(path: Path | str, on_progress: OnProgress | None = None) -> TraceTree:
+    """Read a trace (``.json``, ``.json.gz``, or a ``.zip`` with one) whose calls can be looked up.
+
+    Raises a TraceError that says what is wrong with the file and what to do.
+    """
+    trace = read_trace(path, on_progress)
+    return TraceTree(**{field.name: getattr(trace, field.name) for field in fields(Trace)})
+
+
+def name_pattern(name: str) -> str:
+    """A regular expression for names: ``*`` stands for any text, case does not matter."""
+    parts: Sequence[str] = name.split("*")
+    return f"(?is)^{'.*'.join(re.escape(part) for part in parts)}$"

@@ -1,0 +1,176 @@
+"""The tables of the call tree: three views of it, each pruned so that sums stay exact."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_report.call_tree.gpu_time import GpuCallTree, NodeKind, coded
+from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge, preorder, summed_up
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+
+MIN_SHARE = 5000
+"""A node below the whole GPU time divided by this goes into the rest of its parent."""
+
+ROOT_NAME, REST_NAME = "All GPU work", "Rest"
+
+_REST = int(NodeKind.REST)
+NUMBER_OF_MODULE = r"(.)_\d+$"
+"""What tells the modules of one class apart."""
+
+_SUMS = ("gpu_ns", "self_ns", "backward_ns", "modelled_ns", "launches", "calls", "module_count")
+
+
+class View(StrEnum):
+    """What stands between the root and the operators."""
+
+    CLASSES = "classes"
+    MODULES = "modules"
+    PYTHON = "python"
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """The nodes of a view, the root first; ``sums`` has _SUMS, ``node_of`` those of the tree."""
+
+    parent: Int64s
+    depth: Int64s
+    kind: Int64s
+    name: pl.Series
+    sums: pl.DataFrame
+    node_of: Int64s
+
+
+def call_tree_tables(tree: GpuCallTree) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables ``call_tree`` and ``call_tree_operations``, view by view in preorder.
+
+    The view of classes is always there; those of single modules and of Python where they differ.
+    """
+    tables, works, first = [], [], 0
+    for view in _views(tree):
+        table, work = _pruned(_nodes(tree, view), tree.work)
+        places = pl.col("node", "parent", "subtree_end") + first
+        tables.append(table.with_columns(places, view=pl.lit(view.value)))
+        works.append(work.with_columns(pl.col("node") + first))
+        first += table.height
+    return pl.concat(tables), pl.concat(works)
+
+
+def _views(tree: GpuCallTree) -> list[View]:
+    found = {NodeKind.MODULE: View.MODULES, NodeKind.PYTHON: View.PYTHON}
+    return [View.CLASSES, *(view for kind, view in found.items() if (tree.kind == kind).any())]
+
+
+def _nodes(tree: GpuCallTree, view: View) -> _Nodes:
+    is_hidden = (tree.kind == NodeKind.PYTHON) & (view is not View.PYTHON)
+    names, name = tree.names, tree.name
+    if view is View.CLASSES:
+        names, (code,) = coded(_without_numbers(names))
+        name = code[name]
+    merged = merge(tree.parent, tree.depth, name * len(NodeKind) + tree.kind, is_hidden)
+    parent = np.concatenate([[NONE], merged.parent + 1])
+    node_of, depth = merged.node + 1, depths(parent)
+    kind = np.concatenate([[NodeKind.ROOT], tree.kind[merged.example]])
+    size = parent.size
+    own = {column: _added(node_of, values, size) for column, values in tree.own.items()}
+    sums = {column: summed_up(values, parent, depth) for column, values in own.items()}
+    is_kernel = kind == NodeKind.KERNEL
+    launched = _added(parent[is_kernel], sums["gpu_ns"][is_kernel], size)
+    is_module = (tree.kind == NodeKind.MODULE) & ~is_hidden
+    modules = np.unique(np.stack([node_of, tree.name])[:, is_module], axis=1)[0]
+    sums |= {
+        "self_ns": np.where(is_kernel, sums["gpu_ns"], launched),
+        "calls": _added(node_of[~is_hidden], tree.calls[~is_hidden], size),
+        "module_count": np.bincount(modules, minlength=size),
+    }
+    return _Nodes(
+        parent=parent,
+        depth=depth,
+        kind=kind,
+        name=pl.concat([pl.Series("name", [ROOT_NAME]), names.gather(name[merged.example])]),
+        sums=pl.DataFrame(sums).select(_SUMS),
+        node_of=node_of,
+    )
+
+
+def _without_numbers(names: pl.Series) -> pl.Series:
+    """Names of modules without what tells those of one class apart; other names as they are."""
+    name = pl.col("name")
+    is_module = name.str.starts_with(MODULE_PREFIX)
+    classes = pl.when(is_module).then(name.str.replace(NUMBER_OF_MODULE, "$1")).otherwise(name)
+    return names.to_frame("name").select(classes).to_series()
+
+
+def _added(places: Int64s, values: Int64s, size: int) -> Int64s:
+    """The sum of the values at each place."""
+    total = np.zeros(size, dtype=np.int64)
+    np.add.at(total, places, values)
+    return total
+
+
+def _pruned(nodes: _Nodes, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The nodes with enough time, the others as the rest of their parents, and their work."""
+    every, home = _with_rests(nodes)
+    kept = every.filter("is_kept")
+    number = np.cumsum(every["is_kept"].to_numpy()) - 1
+    above = kept["above"].to_numpy()
+    parent = np.where(above >= 0, number[above], NONE)
+    keys = (kept["kind"], kept["name"].rank("dense"), -kept["gpu_ns"], kept["kind"] == _REST)
+    rank = np.empty(kept.height, dtype=np.int64)
+    rank[np.lexsort([key.to_numpy() for key in keys])] = np.arange(kept.height)
+    node, end = preorder(parent, kept["depth"].to_numpy(), rank)
+    words = {int(kind): kind.word for kind in NodeKind}
+    table = kept.drop("above", "is_kept").with_columns(
+        node=node,
+        parent=pl.when(pl.Series(parent >= 0)).then(pl.Series(node[parent])),
+        subtree_end=end,
+        kind=pl.col("kind").replace_strict(words, return_dtype=pl.String),
+    )
+    by_operation = (
+        work.with_columns(node=node[number[home[nodes.node_of[work["node"].to_numpy()]]]])
+        .drop_nulls("operation_uid")
+        .group_by("node", "operation_uid")
+        .agg(pl.col("gpu_ns", "launches", "calls").sum())
+        .sort("node", "operation_uid")
+    )
+    return table.sort("node"), by_operation
+
+
+def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
+    """All nodes, whether they are kept, and behind them the rests; where the work of each stands.
+
+    Columns: _SUMS, ``name, kind, above, depth, is_stored``.
+    """
+    gpu_ns, launches = (nodes.sums[column].to_numpy() for column in ("gpu_ns", "launches"))
+    is_apart = (nodes.kind == NodeKind.UNLINKED) & (launches > 0)
+    is_stored = is_apart | (launches > 0) & (gpu_ns * MIN_SHARE >= gpu_ns[0])
+    is_stored[0] = True
+    is_cut = ~is_stored & (launches > 0) & is_stored[nodes.parent]
+    cut = nodes.sums.filter(pl.Series(is_cut)).with_columns(above=pl.Series(nodes.parent[is_cut]))
+    rests = cut.group_by("above").agg(pl.col(_SUMS).sum()).sort("above")
+    over = rests["above"].to_numpy()
+    rest_of = np.full(gpu_ns.size, NONE, dtype=np.int64)
+    rest_of[over] = gpu_ns.size + np.arange(over.size)
+    every = pl.concat(
+        [
+            nodes.sums.with_columns(
+                nodes.name,
+                pl.Series("kind", nodes.kind),
+                pl.Series("above", nodes.parent),
+                pl.Series("depth", nodes.depth),
+                pl.Series("is_kept", is_stored),
+            ),
+            rests.with_columns(
+                pl.lit(REST_NAME).alias("name"),
+                pl.lit(_REST, pl.Int64).alias("kind"),
+                pl.Series("depth", nodes.depth[over] + 1),
+                pl.lit(value=True).alias("is_kept"),
+            ),
+        ],
+        how="diagonal",
+    )
+    home = np.arange(gpu_ns.size)
+    while (lost := ~is_stored[home] & (rest_of[nodes.parent[home]] < 0) & (home > 0)).any():
+        home[lost] = nodes.parent[home[lost]]
+    return every, np.where(is_stored[home], home, rest_of[nodes.parent[home]])

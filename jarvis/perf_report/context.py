@@ -1,0 +1,133 @@
+"""What the tables of a report are made of, each part computed once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_report import launchers, operations, roofline, unified
+from jarvis.perf_report.annotations import step_annotations
+from jarvis.perf_report.call_tree import gpu_time, stacks, views
+from jarvis.perf_report.call_tree.stacks import CallStacks
+from jarvis.perf_report.calls import HostCalls, host_calls
+from jarvis.perf_report.fusion import attention_groups, attention_inputs, launch_order, tables
+from jarvis.perf_report.fusion import chains as fusion_chains
+from jarvis.perf_report.fusion import epilogues as fusion_epilogues
+from jarvis.perf_report.timeline.host import HostTimeline
+from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.trace import Trace
+
+
+@dataclass(frozen=True)
+class ReportContext:
+    """A trace with the choices of a report, and what several of its tables need.
+
+    With ``strict`` an error of a formula is raised instead of recorded. ``registry`` knows the perf
+    models and the categories.
+    """
+
+    trace: Trace
+    hardware: HardwareSpec | None
+    strict: bool = False
+    registry: Registry = BUILTIN
+
+    @property
+    def _trace(self) -> Trace:
+        """The trace that the tables are made of."""
+        return self.trace
+
+    @cached_property
+    def _work(self) -> GpuWork:
+        return gpu_work(self._trace)
+
+    @cached_property
+    def _calls(self) -> HostCalls:
+        return host_calls(self._trace)
+
+    @cached_property
+    def _host_timeline(self) -> HostTimeline:
+        return HostTimeline(self._trace)
+
+    @cached_property
+    def _call_tree(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        tree = gpu_time.gpu_call_tree(
+            self._trace.python_call_tree,
+            self._python_calls,
+            self._trace.backwards,
+            self._work.events,
+            self._grouped,
+        )
+        return views.call_tree_tables(tree)
+
+    @cached_property
+    def _direct(self) -> pl.DataFrame:
+        return launchers.direct_work(self._work)
+
+    @cached_property
+    def _launchers(self) -> pl.DataFrame:
+        return launchers.launchers(self._work, self._calls, self._direct, self.registry)
+
+    @cached_property
+    def _costs(self) -> pl.DataFrame:
+        cpu_ops = self._trace.cpu_ops
+        return roofline.costs(
+            cpu_ops,
+            self._work,
+            strict=self.strict,
+            annotations=step_annotations(cpu_ops, self._trace.annotations),
+            registry=self.registry,
+        )
+
+    @cached_property
+    def _measured(self) -> pl.DataFrame:
+        return operations.measured(self._grouped, self._calls)
+
+    @cached_property
+    def _grouped(self) -> unified.UnifiedCalls:
+        return operations.grouped(self._unified)
+
+    @cached_property
+    def _launch_order(self) -> launch_order.LaunchOrder:
+        events, tree = self._work.events, self._trace.python_call_tree
+        return launch_order.launch_order(self._grouped, events, tree, self._python_calls)
+
+    @cached_property
+    def _attention_members(self) -> pl.DataFrame:
+        return attention_groups.attention_members(self._launch_order)
+
+    @cached_property
+    def _unfused_attention(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        return attention_groups.attention_tables(self._launch_order, self._attention_members)
+
+    @cached_property
+    def _fusion(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        order, attention = self._launch_order, self._attention_members
+        chains = fusion_chains.chain_members(order, attention["step"])
+        feeding = attention_inputs.feeding_attention(order, chains, attention)
+        taken = pl.concat([attention["step"], chains["step"]])
+        differentiated = self._trace.backwards["forward_uid"]
+        epilogues = fusion_epilogues.epilogue_members(order, taken, differentiated)
+        return tables.fusion_tables(order, chains, epilogues, feeding)
+
+    @property
+    def _python_calls(self) -> HostCalls:
+        return host_calls(self._trace, with_python=True)
+
+    def _stacks(self, uids: pl.Series) -> CallStacks:
+        trace = self._trace
+        return stacks.call_stacks(trace.python_call_tree, self._python_calls, trace.backwards, uids)
+
+    @cached_property
+    def _unified(self) -> unified.UnifiedCalls:
+        return unified.unified_calls(
+            self._calls,
+            self._costs,
+            self._trace.backwards,
+            self._work,
+            self._direct,
+            self._trace.event_count,
+            self.strict,
+            self.registry,
+        )

@@ -1,0 +1,1 @@
+"""Chains of operators, matrix products with their followers, and unfused attention."""

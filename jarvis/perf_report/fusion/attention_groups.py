@@ -1,0 +1,169 @@
+"""Attention that runs as single operators: a softmax between two matrix products.
+
+Scores = Q K^T, then scaling, masking, softmax and dropout, then scores times V: the shapes say
+that one product's result is the other's operand.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_models import BUILTIN, OpSignature
+from jarvis.perf_report.fusion.launch_order import (
+    Call,
+    LaunchOrder,
+    members,
+    product_sizes,
+    step_rows,
+)
+from jarvis.perf_report.intervals import microseconds
+from jarvis.perf_report.literals import parsed
+from jarvis.perf_report.roofline import FORMULA_ERRORS
+
+MAX_BETWEEN = 12
+"""Steps between the two products: scale, mask, a decomposed softmax, dropout, copies."""
+
+FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention"
+"""The operator whose perf model says what one fused kernel would cost."""
+
+_SOFTMAX = "softmax"
+_NO_SOFTMAX = ("log_softmax", "backward")
+_DECOMPOSED = ("aten::exp", "aten::sum", "aten::div")
+
+
+class Shape(NamedTuple):
+    """Sizes of one attention call; ``heads`` is None where batch and heads are one dimension."""
+
+    batch: int
+    heads: int | None
+    n_q: int
+    n_kv: int
+    d_qk: int
+    d_v: int
+    dtype: str
+
+
+def attention_members(order: LaunchOrder) -> pl.DataFrame:
+    """The steps of unfused attention.
+
+    Columns: ``step`` (row of the steps), ``instance`` (row of its first product), ``position``
+    within the instance, and the fields of ``Shape``.
+    """
+    operation = order.steps["operation"].to_numpy()
+    calls = order.calls
+    known: dict[bytes, Shape | None] = {}
+    instances = []
+    for first, last in _product_pairs(order):
+        operations = operation[first : last + 1]
+        key = operations.tobytes()
+        if key not in known:
+            known[key] = _shape([calls[number] for number in operations])
+        if (shape := known[key]) is not None:
+            instances.append((first, last - first + 1, *shape))
+    sizes = dict.fromkeys(Shape._fields[:-1], pl.Int64)
+    return members(instances, {**sizes, "dtype": pl.String})
+
+
+def _product_pairs(order: LaunchOrder) -> list[tuple[int, int]]:
+    """Rows of neighbouring matrix products with a softmax, and nothing that ends a chain, between
+    them."""
+    steps = order.steps
+    is_softmax = np.array([_is_softmax(call.name) for call in order.calls] + [False])
+    ends = np.flatnonzero(~steps["can_fuse"].to_numpy())
+    first, last = ends[:-1], ends[1:]
+    is_product, thread = steps["is_product"].to_numpy(), steps["thread"].fill_null(0).to_numpy()
+    before = np.concatenate([[0], np.cumsum(is_softmax[steps["operation"].to_numpy()])])
+    fits = (
+        is_product[first]
+        & is_product[last]
+        & (thread[first] == thread[last])
+        & (last - first - 1 <= MAX_BETWEEN)
+        & (before[last] > before[first])
+    )
+    return list(zip(first[fits].tolist(), last[fits].tolist(), strict=True))
+
+
+def _is_softmax(name: str) -> bool:
+    is_one = _SOFTMAX in name and not any(word in name for word in _NO_SOFTMAX)
+    return is_one or name.removesuffix("_") == _DECOMPOSED[0]
+
+
+def _shape(steps: Sequence[Call]) -> Shape | None:
+    """The sizes if the steps are attention: the softmax works on what the first product makes,
+    along the dimension over which the second one sums."""
+    (first, *between, last) = steps
+    one, two = product_sizes(first.params), product_sizes(last.params)
+    if one is None or two is None:
+        return None
+    (batch, n_q, n_kv, d_qk), (batch_v, rows, d_v, summed) = one, two
+    if (batch, n_q, n_kv) != (batch_v, rows, summed):
+        return None
+    names = [step.name.removesuffix("_") for step in between]
+    softmax = next((s for s in between if _SOFTMAX in s.name), None)
+    if softmax is None:
+        if not set(_DECOMPOSED) <= set(names):
+            return None
+        softmax = between[names.index(_DECOMPOSED[0])]
+    scores = parsed(softmax.input_dims)[0]
+    if tuple(scores[-2:]) != (n_q, n_kv) or int(np.prod(scores)) != batch * n_q * n_kv:
+        return None
+    heads = int(scores[1]) if len(scores) == 4 else None
+    return Shape(batch // (heads or 1), heads, n_q, n_kv, d_qk, d_v, parsed(first.input_types)[0])
+
+
+def fused_cost(shape: Shape) -> tuple[float | None, float | None, str | None]:
+    """FLOPs, bytes and compute peak of one fused kernel for this call; None where not known."""
+    model = BUILTIN.find_model(FUSED_ATTENTION)
+    assert model is not None
+    heads = shape.heads or 1
+    query = (shape.batch, heads, shape.n_q, shape.d_qk)
+    key = (shape.batch, heads, shape.n_kv, shape.d_qk)
+    value = (shape.batch, heads, shape.n_kv, shape.d_v)
+    types = (shape.dtype,) * 3 + ("", "Scalar", "Scalar")
+    call = OpSignature(
+        FUSED_ATTENTION, (query, key, value, (), (), ()), types, (), ("", "", "", "0.", "False", "")
+    )
+    try:
+        cost = model.cost(call).exact()
+    except FORMULA_ERRORS:
+        return None, None, None
+    return cost.flops, cost.bytes, cost.compute
+
+
+def attention_tables(
+    order: LaunchOrder, attention: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables ``attention_groups``, calls of one shape in one module, most time first, and
+    ``attention_steps``.
+
+    ``attention``: ``attention_members``.
+    """
+    placed = order.placed(attention)
+    instances = placed.group_by("instance", maintain_order=True).agg(
+        pl.col(*_GROUP[:-1], "source_uid").first(),
+        step_names="name",
+        kernel_count=pl.col("kernel_count").sum(),
+        busy_ns=pl.col("busy_ns").sum(),
+    )
+    groups = (
+        instances.group_by(_GROUP, maintain_order=True)
+        .agg(
+            "instance",
+            instance_count=pl.len().cast(pl.Int64),
+            kernel_count=pl.col("kernel_count").sum().cast(pl.Int64),
+            kernel_time_us=microseconds(pl.col("busy_ns").sum()),
+            example_uid=pl.col("source_uid").first(),
+        )
+        .sort("kernel_time_us", "example_uid", descending=[True, False])
+        .with_columns(group=pl.int_range(1, pl.len() + 1))
+    )
+    costs = [fused_cost(Shape(*row)) for row in groups.select(Shape._fields).iter_rows()]
+    schema = {"fused_flops": pl.Float64, "fused_bytes": pl.Float64, "compute": pl.String}
+    priced = groups.hstack(pl.DataFrame(costs, schema=schema, orient="row"))
+    return priced.drop("instance"), step_rows(placed, groups, "group")
+
+
+_GROUP = ("scope_kind", "scope_name", *Shape._fields, "step_names")
+"""What makes two instances one group."""

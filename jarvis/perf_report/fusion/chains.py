@@ -1,0 +1,145 @@
+"""Chains of calls that one kernel could replace, and what that kernel would have to move.
+
+A chain is a stretch of neighbouring steps on one stream that can be fused and that data flows
+through: all steps of one module or function, or steps that follow each other where one's result
+has the shape of the next one's operand. Equal stretches in a row are instances of one chain, so
+that the same call on many tensors is none.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_report.call_tree.frames import Bools, Int64s
+from jarvis.perf_report.fusion.data_flow import Shape, Traffic, flows, is_part, is_related
+from jarvis.perf_report.fusion.launch_order import Call, LaunchOrder, members
+from jarvis.perf_report.fusion.scopes import MAX_STEPS
+
+_NORMALIZATIONS = ("layer_norm", "rms_norm")
+
+
+class Chain(NamedTuple):
+    """What is known of a stretch of steps from their shapes.
+
+    ``length`` steps make an instance of the chain, 0 where the stretch is none. ``fused_bytes`` is
+    what a fused kernel reads and writes for the first instance, None where a shape or dtype is not
+    known; ``has_data_flow`` whether every step takes the shape that the one before makes.
+    """
+
+    length: int
+    has_data_flow: bool = False
+    fused_bytes: int | None = None
+
+
+def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
+    """The steps of chains (``taken``: rows of steps that belong to other groups).
+
+    Columns: ``step`` (row of the steps), ``instance`` (row of its first step), ``position`` within
+    the instance, ``has_data_flow``, ``fused_bytes`` of the instance.
+    """
+    can_fuse = order.steps["can_fuse"].to_numpy(writable=True)
+    can_fuse[taken.to_numpy()] = False
+    stretches = (
+        order.steps.select("operation")
+        .with_row_index("step")
+        .with_columns(stretch=_stretches(order, can_fuse))
+        .filter(can_fuse)
+        .group_by("stretch", maintain_order=True)
+        .agg(pl.col("step").first(), "operation")
+        .filter(pl.col("operation").list.len() >= 2)
+    )
+    calls = order.calls
+    known: dict[tuple[int, ...], list[tuple[int, Chain]]] = {}
+    found = []
+    for start, operations in stretches.select("step", "operation").iter_rows():
+        key = tuple(operations)
+        if key not in known:
+            known[key] = _instances([calls[operation] for operation in key])
+        found += [(start + offset, *chain) for offset, chain in known[key]]
+    return members(found, {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64})
+
+
+def _stretches(order: LaunchOrder, can_fuse: Bools) -> Int64s:
+    """A number for each step, the same for those that can be fused with each other."""
+    here = order.steps.select("operation", "is_bounded", "scope", "thread", "stream")
+    operation, is_bounded = here["operation"].to_numpy(), here["is_bounded"].to_numpy()
+    is_same = here.select(
+        pl.all_horizontal(
+            pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("scope", "thread", "stream")
+        )
+    ).to_series()
+    is_neighbour = is_same.to_numpy() & can_fuse & np.concatenate([[False], can_fuse[:-1]])
+    later = np.flatnonzero(is_neighbour)
+    calls = order.calls
+    pairs = np.stack([operation[later - 1], operation[later], is_bounded[later]], axis=1)
+    distinct, which = np.unique(pairs, axis=0, return_inverse=True)
+    joins = [_belong_together(calls[one], calls[other], bool(b)) for one, other, b in distinct]
+    starts = np.ones(operation.size, dtype=np.bool_)
+    starts[later] = ~np.array(joins, dtype=np.bool_)[which]
+    return np.cumsum(starts)
+
+
+def _belong_together(before: Call, call: Call, is_bounded: bool) -> bool:
+    one, other = before.traffic, call.traffic
+    return is_related(one, other) if is_bounded else flows(one, other)
+
+
+def _instances(calls: Sequence[Call]) -> list[tuple[int, Chain]]:
+    """Where the instances of a chain start in a stretch, and what each of them is."""
+    length = _period([call.name for call in calls])
+    if not 2 <= length <= MAX_STEPS:
+        return []
+    return [
+        (start, _chain(calls[start : start + length])) for start in range(0, len(calls), length)
+    ]
+
+
+def _period(names: Sequence[str]) -> int:
+    """Length of the shortest part that repeated gives all names."""
+    count = len(names)
+    return next(
+        n
+        for n in range(1, count + 1)
+        if count % n == 0 and list(names[:n]) * (count // n) == list(names)
+    )
+
+
+def _chain(calls: Sequence[Call]) -> Chain:
+    parts = [call.traffic for call in calls]
+    return Chain(
+        length=len(calls),
+        has_data_flow=all(flows(one, other) for one, other in pairwise(parts)),
+        fused_bytes=_fused_bytes(calls, parts),
+    )
+
+
+def _fused_bytes(calls: Sequence[Call], parts: list[Traffic]) -> int | None:
+    """Bytes of what no step of the chain makes, and of the last step's result.
+
+    An operand counts as made inside if it has the shape of an earlier result, and as read already
+    if it is a part of such a tensor. What a normalization reads is written too: the next layer adds
+    to it.
+    """
+    made: list[Shape] = []
+    seen: list[Shape] = []
+    moved = 0
+    for call, part in zip(calls, parts, strict=True):
+        inside = list(made)
+        for tensor in part.reads:
+            if tensor.shape in inside:
+                inside.remove(tensor.shape)
+                moved += (tensor.bytes or 0) if call.name.endswith(_NORMALIZATIONS) else 0
+                continue
+            if any(is_part(tensor.shape, shape) for shape in seen):
+                continue
+            if tensor.bytes is None:
+                return None
+            moved += tensor.bytes
+            seen.append(tensor.shape)
+        made += part.results[:1]
+        seen += part.results[:1]
+    written = parts[-1].written
+    return None if written is None else moved + written

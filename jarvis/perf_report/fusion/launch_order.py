@@ -1,0 +1,244 @@
+"""The calls that launch GPU work, in launch order: what can be fused, and inside which frame.
+
+A step is a row of the unified calls. Steps that a fused kernel could contain are told from those
+that end a chain: matrix products, convolutions, attention, kernels that are fused already,
+communication, copies. A frame (module, function or operator) of which all steps can be fused is
+their scope; a step without one has the nearest frame that holds other steps too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import orjson
+import polars as pl
+
+from jarvis.perf_report.call_tree.frames import NONE, Marked, call_frames, marked
+from jarvis.perf_report.calls import HostCalls
+from jarvis.perf_report.fusion.data_flow import Traffic, traffic
+from jarvis.perf_report.fusion.scopes import SEQUENCE, scope_labels, scopes
+from jarvis.perf_report.intervals import microseconds
+from jarvis.perf_report.literals import tuples_text
+from jarvis.perf_report.unified import UnifiedCalls
+from jarvis.perf_report.work import COMMUNICATION, COMPUTE
+
+GEMM, ELEMENTWISE = "GEMM", "elementwise"
+
+_ATTENTION = ("SDPA_fwd", "InferenceAttention")
+_FUSIBLE_CATEGORIES = (ELEMENTWISE, "reduce")
+# Normalizations of rows only: batch statistics need all data before the first result.
+_FUSIBLE_OPS = (
+    r"^aten::((native_)?layer_norm|rms_norm|cat|stack|masked_fill_?|native_dropout(_backward)?"
+    r"|_?(safe_|log_)?softmax|_(log_)?softmax_backward_data)$"
+)
+_FUSED = r"(?i)triton|flash|fmha|attn_(fwd|bwd)|paged_attention|_and_mul|fused_|foreach"
+_DROPOUT = "fused_dropout"  # fused with its random numbers, not with its neighbours
+
+_KINDS = ("can_fuse", "is_product", "is_attention", "is_elementwise")
+_OF_CALL = ("busy_ns", "exact_flops", "exact_bytes", "compute_spec")
+_OF_OPERATION = ("name", "input_dims", "input_types", "params")
+
+
+class Call(NamedTuple):
+    """Name, shapes and dtypes of a step, and the sizes that its perf model reads from them, the
+    last three as JSON text."""
+
+    name: str
+    input_dims: str
+    input_types: str | None
+    params: str | None
+
+    @property
+    def traffic(self) -> Traffic:
+        """What it reads and makes."""
+        return traffic(self.name, self.input_dims, self.input_types)
+
+
+def product_sizes(params: str | None) -> tuple[int, int, int, int] | None:
+    """Batch, M, N and K of a matrix product, or None where its perf model does not know them."""
+    sizes = orjson.loads(params) if params else {}
+    try:
+        return int(sizes.get("B", 1)), int(sizes["M"]), int(sizes["N"]), int(sizes["K"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class LaunchOrder:
+    """One row for each step in launch order, thread by thread, and where it stands in the tree.
+
+    ``steps``: ``source_uid, busy_ns, exact_flops, exact_bytes, compute_spec, stream, thread,
+    kernel`` (the longest), ``kernel_count, can_fuse, is_product, is_attention, is_elementwise``;
+    ``order``, its position in the tree; ``operation``, a row of ``operations`` (``operation_uid``
+    and the fields of ``Call``), -1 for communication, which has little more than a place; ``scope``
+    (position in the tree, -1 for none) and ``is_bounded`` (the scope holds nothing else). Steps of
+    one operation are equal calls. ``marks``: the steps in the tree.
+    """
+
+    steps: pl.DataFrame
+    operations: pl.DataFrame
+    marks: Marked
+    host_calls: HostCalls
+
+    @property
+    def calls(self) -> list[Call]:
+        """What the steps of each operation call."""
+        return [Call(*row) for row in self.operations.select(_OF_OPERATION).iter_rows()]
+
+    def placed(self, of: pl.DataFrame) -> pl.DataFrame:
+        """The steps that ``of`` (``members`` of a kind of group) names, in launch order, with what
+        they call and ``scope_kind, scope_name``."""
+        of = of.sort("step")
+        rows = self.steps[of["step"]].hstack(of)
+        called = self.operations[rows["operation"]]
+        places = rows["scope"].unique().to_numpy()
+        labels = scope_labels(self.marks, places[places >= 0], self.host_calls)
+        return (
+            rows.hstack(called)
+            .join(labels, on="scope", how="left", maintain_order="left")
+            .with_columns(pl.col("scope_kind").fill_null(SEQUENCE))
+        )
+
+
+def launch_order(
+    of: UnifiedCalls, gpu_events: pl.DataFrame, tree: pl.DataFrame, host_calls: HostCalls
+) -> LaunchOrder:
+    """The steps of a trace.
+
+    ``of``: ``grouped`` unified calls, which hold no communication: that of ``gpu_events``
+    (``GpuWork.events``) makes steps of its own. ``tree`` and ``host_calls``: with Python functions
+    where the trace has them.
+    """
+    communication = (
+        gpu_events.filter(pl.col("kind") == COMMUNICATION)
+        .select(source_uid="launch_uid")
+        .drop_nulls()
+        .unique()
+    )
+    operations = of.calls.filter(pl.col("uid") == pl.col("operation_uid"))
+    calls = (
+        of.calls.select("uid", "source_uid", "operation_uid", *_OF_CALL)
+        .join(_launched(of.work), on="uid")
+        .join(_kinds(operations), on="operation_uid", maintain_order="left")
+        .with_columns(pl.col("can_fuse") & pl.col("is_compute") & ~pl.col("is_fused"))
+        .drop("operation_uid", "is_compute", "is_fused")
+    )
+    steps = pl.concat([calls, communication], how="diagonal").with_columns(
+        pl.col("operation").fill_null(NONE),
+        *(pl.col(flag).fill_null(value=False) for flag in _KINDS),
+    )
+    frames = call_frames(tree)
+    order = frames.places(steps["source_uid"].to_numpy())
+    is_placed = (order >= 0) & ~frames.is_dropped[order]
+    steps = steps.with_columns(order=order).filter(is_placed).sort("order", "uid")
+    at = steps["order"].to_numpy()
+    marks = marked(frames, at)
+    scope, is_bounded = scopes(marks, at, steps["can_fuse"].to_numpy(), host_calls)
+    return LaunchOrder(
+        steps=steps.with_columns(
+            thread=_threads(steps["source_uid"], host_calls),
+            scope=pl.Series(scope),
+            is_bounded=pl.Series(is_bounded),
+        ),
+        operations=operations.select("operation_uid", *(_text(c) for c in _OF_OPERATION)),
+        marks=marks,
+        host_calls=host_calls,
+    )
+
+
+def members(
+    instances: Sequence[tuple[Any, ...]], facts: Mapping[str, type[pl.DataType]]
+) -> pl.DataFrame:
+    """``step, instance, position`` and ``facts`` of each step of some groups' instances.
+
+    ``instances``: row of the first step, number of steps, and the facts of each; an instance is
+    known by its first step.
+    """
+    schema: dict[str, type[pl.DataType]] = {"instance": pl.Int64, "length": pl.Int64, **facts}
+    return (
+        pl.DataFrame(instances, schema=schema, orient="row")
+        .filter(pl.col("length") > 0)
+        .with_columns(position=pl.int_ranges(0, "length"))
+        .explode("position")
+        .select("instance", "position", *facts, step=pl.col("instance") + pl.col("position"))
+    )
+
+
+def step_rows(placed: pl.DataFrame, groups: pl.DataFrame, group: str) -> pl.DataFrame:
+    """A row for each operation at each position of a group of instances.
+
+    ``groups``: the number ``group`` and the ``instance`` list of each; ``placed``: what
+    ``LaunchOrder.placed`` gives.
+    """
+    return (
+        placed.join(
+            groups.select(group, "instance").explode("instance"),
+            on="instance",
+            maintain_order="left",
+        )
+        .group_by(group, "position", "operation_uid", maintain_order=True)
+        .agg(
+            pl.col("name", "input_dims", "input_types", "kernel").first(),
+            calls=pl.len().cast(pl.Int64),
+            kernel_time_us=microseconds(pl.col("busy_ns").sum()),
+            bytes=pl.col("exact_bytes").first(),
+        )
+        .sort(group, "position", "operation_uid")
+        .with_columns(tuples_text("input_dims"), tuples_text("input_types"))
+    )
+
+
+def _threads(source_uids: pl.Series, host_calls: HostCalls) -> pl.Series:
+    """A number for the thread of each host call."""
+    without_python = replace(host_calls, python_functions=None)
+    threads = without_python.select(source_uids.unique(), "pid", "tid").select(
+        source_uid="uid",
+        thread=pl.col("pid").to_physical().cast(pl.Int64) * 2**32 + pl.col("tid").to_physical(),
+    )
+    found = source_uids.to_frame().join(threads, on="source_uid", how="left", maintain_order="left")
+    return found["thread"]
+
+
+def _launched(work: pl.DataFrame) -> pl.DataFrame:
+    """``uid, kernel, kernel_count, stream, is_compute, is_fused`` of the calls with GPU work."""
+    names = work["name"].unique()
+    fused = names.filter(names.str.replace_all(_DROPOUT, "", literal=True).str.contains(_FUSED))
+    return (
+        work.select(
+            "gpu_uid",
+            "name",
+            "stream",
+            "dur_ns",
+            uid="owner_uid",
+            is_compute=pl.col("kind") == COMPUTE,
+            is_fused=pl.col("name").is_in(fused.implode()),
+        )
+        .group_by("uid")
+        .agg(
+            pl.col("stream").first(),
+            pl.col("is_compute").all(),
+            pl.col("is_fused").any(),
+            kernel=pl.col("name").get(pl.col("dur_ns").arg_max()),
+            kernel_count=pl.col("gpu_uid").n_unique(),
+        )
+        .sort("uid")
+    )
+
+
+def _kinds(operations: pl.DataFrame) -> pl.DataFrame:
+    """``operation_uid``, its row ``operation`` and what kind of call it is."""
+    name, category = _text("name"), _text("op_category")
+    has_shapes = pl.col("input_dims").is_not_null()
+    is_known = category.is_in(_FUSIBLE_CATEGORIES) | name.str.contains(_FUSIBLE_OPS)
+    return operations.select(
+        "operation_uid",
+        operation=pl.int_range(pl.len(), dtype=pl.Int64),
+        can_fuse=has_shapes & ~pl.col("is_synthetic") & is_known & ~name.str.contains(_FUSED),
+        is_product=(category == GEMM).fill_null(value=False),
+        is_attention=category.is_in(_ATTENTION).fill_null(value=False),
+        is_elementwise=(category == ELEMENTWISE).fill_null(value=False),
+    )
+
+
+def _text(column: str) -> pl.Expr:
+    return pl.col(column).cast(pl.String)

@@ -1,0 +1,126 @@
+"""Which module, function or operator a step runs in, so that the steps of one are a chain.
+
+A frame of the call tree of which all steps can be fused bounds them: the innermost module, else the
+outermost function or operator. Other steps have the nearest frame that holds more than one step.
+"""
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_report.call_tree.frames import NONE, Bools, Int64s, Marked
+from jarvis.perf_report.calls import HostCalls
+from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
+
+MAX_STEPS = 15
+"""A frame with more steps drives many kernels, it is no chain that one kernel could replace."""
+
+MODULE, FUNCTION, OPERATOR, SEQUENCE = "module", "function", "operator", "sequence"
+MODULE_PREFIX = "nn.Module: "
+
+_BUILT_IN = "<built-in"
+_CALL_FRAMES = 4
+"""How many calls may stand between a module and its code."""
+
+
+def scopes(
+    steps: Marked, at: Int64s, can_fuse: Bools, host_calls: HostCalls
+) -> tuple[Int64s, Bools]:
+    """The place of each step's scope in the tree (NONE for none), and whether it bounds the step.
+
+    ``at``: the place of each step, ascending.
+    """
+    scope = _bounded(steps, ~can_fuse, host_calls)
+    is_bounded = scope >= 0
+    scope[~is_bounded] = _nearest(steps, at[~is_bounded])
+    return scope, is_bounded
+
+
+def _bounded(steps: Marked, ends_chain: Bools, host_calls: HostCalls) -> Int64s:
+    """For each step the frame that bounds it; NONE for none."""
+    frames = steps.frames
+    first, last = steps.inside(np.arange(frames.uid.size))
+    ends_before = np.concatenate([[0], np.cumsum(ends_chain)])
+    is_pure = (last - first >= 2) & (last - first <= MAX_STEPS) & ~frames.is_dropped
+    places = np.flatnonzero(is_pure)
+    places = places[ends_before[last[places]] == ends_before[first[places]]]
+    named = _named(steps, places, host_calls)
+    place = named["scope"].to_numpy()
+    inside = (
+        pl.DataFrame({"scope": place, "step": first[place], "end": last[place]})
+        .with_columns(is_module=named["kind"] == MODULE, step=pl.int_ranges("step", "end"))
+        .explode("step")
+    )
+    module = pl.col("scope").filter("is_module").max()
+    chosen = inside.group_by("step").agg(scope=pl.coalesce(module, pl.col("scope").min()))
+    found = np.full(ends_chain.size, NONE, dtype=np.int64)
+    found[chosen["step"].to_numpy()] = chosen["scope"].to_numpy()
+    return found
+
+
+def _nearest(steps: Marked, at: Int64s) -> Int64s:
+    """The nearest frame above each place with more than one step; NONE for none."""
+    here = steps.frames.parent(at)
+    climbs = np.flatnonzero(here >= 0)
+    while (climbs := climbs[steps.count(here[climbs]) < 2]).size:
+        here[climbs] = steps.frames.parent(here[climbs])
+        climbs = climbs[here[climbs] >= 0]
+    return here
+
+
+def _named(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
+    """``scope, name, kind`` of the frames at these places; no runtime calls, no built-ins."""
+    category, name = pl.col("cat").cast(pl.String), pl.col("name").cast(pl.String)
+    is_function = (category == PYTHON_FUNCTION) & ~name.str.starts_with(_BUILT_IN)
+    frames = steps.frames
+    found = host_calls.select(pl.Series(frames.uid[places]), "name", "cat")
+    return (
+        found.with_columns(scope=pl.Series(frames.position[found["uid"].to_numpy()]))
+        .filter((category == CPU_OP) | is_function)
+        .select(
+            "scope",
+            name=name,
+            kind=pl.when(category == CPU_OP)
+            .then(pl.lit(OPERATOR))
+            .when(name.str.starts_with(MODULE_PREFIX))
+            .then(pl.lit(MODULE))
+            .otherwise(pl.lit(FUNCTION)),
+        )
+    )
+
+
+def scope_labels(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
+    """``scope, scope_kind, scope_name``: names without the number of the instance.
+
+    The code of a module runs in functions below it (``_call_impl``, ``forward``): where the module
+    holds no other steps, it gives the name. ``places`` are distinct.
+    """
+    levels = [places]
+    for _ in range(_CALL_FRAMES):
+        below = levels[-1]
+        above = steps.frames.parent(below)
+        holds_more = steps.count(above) > steps.count(below)
+        levels.append(np.where((above >= 0) & ~holds_more, above, below))
+    named = _named(steps, np.unique(np.concatenate(levels)), host_calls)
+    return (
+        pl.concat(
+            pl.DataFrame({"place": places, "scope": level}).with_columns(level=pl.lit(number))
+            for number, level in enumerate(levels)
+        )
+        .join(named, on="scope")
+        .sort("place", pl.col("kind") != MODULE, "level")
+        .unique("place", keep="first", maintain_order=True)
+        .select(scope="place", scope_kind="kind", scope_name=_base_name())
+    )
+
+
+def _base_name() -> pl.Expr:
+    """``nn.Module: RMSNorm_3`` -> ``RMSNorm``; ``model.py(61): rotate_half`` -> ``rotate_half``."""
+    name, kind = pl.col("name"), pl.col("kind")
+    module = name.str.strip_prefix(MODULE_PREFIX).str.replace(r"(.)_\d+$", "$1")
+    return (
+        pl.when(kind == MODULE)
+        .then(module)
+        .when(kind == FUNCTION)
+        .then(name.str.replace(r"^.*: ", ""))
+        .otherwise(name)
+    )

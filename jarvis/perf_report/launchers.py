@@ -1,0 +1,104 @@
+"""Host calls that launch GPU work themselves, their categories, and their time by name."""
+
+import polars as pl
+
+from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_report.calls import HostCalls, key_of, shares
+from jarvis.perf_report.intervals import busy_ns, microseconds
+from jarvis.perf_report.work import COMMUNICATION, GpuWork
+
+_NATIVE_KERNEL = "void at::native"
+_KERNEL_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply")
+OTHER = "other"
+
+
+def direct_work(work: GpuWork) -> pl.DataFrame:
+    """Linked GPU work without communication, by start.
+
+    Returns ``owner_uid`` (its launcher), ``uid, name, stream, ts_ns, dur_ns``.
+    """
+    return (
+        work.linked.filter(pl.col("kind") != COMMUNICATION)
+        .select("uid", "name", "stream", "ts_ns", "dur_ns", owner_uid="launcher_uid")
+        .sort("ts_ns", "uid")
+    )
+
+
+def with_op_category(
+    calls: pl.DataFrame, direct: pl.DataFrame, registry: Registry = BUILTIN
+) -> pl.DataFrame:
+    """Calls (``name``, ``source_uid``) with ``op_category``.
+
+    By operator name; where that does not tell, by the first kernel that ``source_uid`` launched.
+    """
+    named = {name: registry.op_category(name) for name in calls["name"].unique()}
+    first_kernel = direct.group_by("owner_uid", maintain_order=True).agg(
+        first_kernel=pl.col("name").first()
+    )
+    kernel = pl.col("first_kernel")
+    by_kernel = pl.when(kernel.str.starts_with(_NATIVE_KERNEL)).then(
+        pl.coalesce(
+            *(
+                pl.when(kernel.str.contains(c, literal=True)).then(pl.lit(c))
+                for c in _KERNEL_CATEGORIES
+            )
+        )
+    )
+    by_name = pl.col("name").replace_strict(named, default=None, return_dtype=pl.String)
+    return (
+        calls.join(
+            first_kernel,
+            left_on="source_uid",
+            right_on="owner_uid",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(
+            op_category=pl.coalesce(by_name, by_kernel, pl.lit(OTHER)).cast(pl.Categorical)
+        )
+        .drop("first_kernel")
+    )
+
+
+def launchers(
+    work: GpuWork, calls: HostCalls, direct: pl.DataFrame, registry: Registry = BUILTIN
+) -> pl.DataFrame:
+    """One row for each host call that launched GPU work itself, by start time.
+
+    ``direct``: ``direct_work``. Adds to ``HostCalls.rows``: ``op_category``,
+    ``direct_kernel_time_us`` (busy time of what it launched, without communication),
+    ``subtree_kernel_time_us`` (of all work below it) and ``direct_kernel_count``.
+    """
+    below = work.below(direct["owner_uid"].unique(), ("ts_ns", "dur_ns"))
+    times = (
+        direct.group_by("owner_uid")
+        .agg(first_kernel_uid=pl.col("uid").min(), direct_kernel_count=pl.len().cast(pl.Int64))
+        .join(busy_ns(direct, ["owner_uid"]), on="owner_uid")
+        .join(busy_ns(below, ["owner_uid"]), on="owner_uid", suffix="_below")
+        .select(
+            "first_kernel_uid",
+            "direct_kernel_count",
+            uid="owner_uid",
+            direct_kernel_time_us=microseconds(pl.col("busy_ns")),
+            subtree_kernel_time_us=microseconds(pl.col("busy_ns_below")),
+        )
+    )
+    found = calls.rows(times["uid"]).join(times, on="uid").sort("ts_ns", "first_kernel_uid")
+    slim = found.drop("dur_ns", "first_kernel_uid").with_columns(source_uid="uid")
+    return with_op_category(slim, direct, registry).drop("source_uid")
+
+
+def ops_summary(found: pl.DataFrame) -> pl.DataFrame:
+    """Launchers by name (schema: ``ops_summary``)."""
+    times = ("direct_kernel_time_us", "subtree_kernel_time_us")
+    return (
+        found.group_by(key_of(found, "name"))
+        .agg(
+            *(pl.col(time).sum() for time in times),
+            *((pl.col(time).sum() / 1e3).alias(time.replace("_us", "_ms")) for time in times),
+            count=pl.len(),
+            categories=pl.col("op_category").unique().sort(),
+        )
+        .sort(["direct_kernel_time_us", "name"], descending=[True, False])
+        .with_columns(shares("direct_kernel_time_us"))
+    )

@@ -1,0 +1,202 @@
+"""Why another tool says otherwise: its figures for this trace beside ours, each with the reason.
+
+The table ``other_definitions`` has a row for each quantity of a tool; a tool that has no such
+quantity has no row. Where a tool has it, but not for this trace, the value is empty and the reason
+says why.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+import polars as pl
+
+from jarvis.perf_report.timeline.gpu import Totals, totals
+from jarvis.perf_report.timeline.other_tools import OtherTools, ToolFigures
+from jarvis.perf_report.work import GpuWork
+from jarvis.trace import Trace
+
+
+class Tool(StrEnum):
+    """A tool whose figures are worked out, with the settings that change them."""
+
+    TRACELENS = "TraceLens"
+    TRACELENS_UNLINKED = "TraceLens --include_unlinked_kernels"
+    HTA = "HTA"
+    HTA_EXACT = "HTA, HTA_DISABLE_NS_ROUNDING=1"
+    TENSORBOARD = "TensorBoard plugin"
+    GPU_IDLE = "gpu-idle"
+
+
+class Quantity(StrEnum):
+    """What is measured."""
+
+    TIME = "GPU time"
+    BUSY = "GPU busy"
+    IDLE = "GPU idle"
+    STREAM_IDLE = "Idle time of streams"
+    COMPUTE = "Compute"
+    COMMUNICATION = "Exposed communication"
+    HIDDEN = "Hidden communication"
+
+
+_UNITS = dict.fromkeys(Quantity, "ms") | {Quantity.BUSY: "%", Quantity.HIDDEN: "%"}
+
+_SAME = dict.fromkeys(
+    (Quantity.TIME, Quantity.BUSY, Quantity.IDLE, Quantity.COMPUTE, Quantity.COMMUNICATION),
+    "The same definition: GPU work that host calls of the trace launched, fills of memory being "
+    "compute.",
+)
+_ALL = "Counts the same GPU work."
+_UNLINKED = "Counts GPU work whose launch is not recorded, too."
+_LAST_STEP = "Counts GPU work that was launched before the last step mark begins."
+_ROUNDING = "Rounds starts up and ends down to whole µs, so that every kernel gets shorter."
+_BY_STREAM = (
+    "Adds up the gaps of each stream by itself: a stream that waits while another one runs counts "
+    "as idle. Ours is the time in which no stream runs."
+)
+_NEGATIVE = (
+    "Not computable: it rounds starts up and ends down to whole µs, so that very short kernels end "
+    "before they start, and stops with an error, as the parts do not add up."
+)
+_COMPILED_CALLS = "Not computed: it takes host calls of compiled kernels for GPU work."
+_EACH_GPU = "Not computed: it has a figure of its own for each GPU."
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    quantity: Quantity
+    tool: Tool
+    value: float | None
+    unit: str
+    ours: float | None
+    reason: str
+
+
+def other_definitions(trace: Trace, work: GpuWork, ours: Totals) -> pl.DataFrame:
+    """The rows (schema: ``other_definitions``) by quantity and tool; none without GPU work.
+
+    ``ours`` are the totals of ``work``.
+    """
+    schema = {"quantity": pl.String, "tool": pl.String, "value": pl.Float64}
+    schema |= {"unit": pl.String, "ours": pl.Float64, "reason": pl.String}
+    if work.window.is_empty():
+        return pl.DataFrame(schema=schema)
+    found = _rows(OtherTools(trace), work, ours)
+    rows = sorted(found, key=lambda row: list(Quantity).index(row.quantity))
+    return pl.DataFrame([asdict(row) for row in rows], schema=schema)
+
+
+def _rows(tools: OtherTools, work: GpuWork, ours: Totals) -> Iterator[_Row]:
+    own = _by_quantity(_of_totals(ours))
+    for tool, figures, reasons in _said(tools, work, ours):
+        values = _by_quantity(figures)
+        for quantity, reason in reasons.items():
+            mine = own[Quantity.IDLE if quantity is Quantity.STREAM_IDLE else quantity]
+            if mine is not None:
+                yield _Row(quantity, tool, values[quantity], _UNITS[quantity], mine, reason)
+
+
+def _said(
+    tools: OtherTools, work: GpuWork, ours: Totals
+) -> Iterator[tuple[Tool, ToolFigures, dict[Quantity, str]]]:
+    """Each tool with its figures and the reasons for them."""
+    yield Tool.TRACELENS, _of_totals(ours), _SAME
+    has_unlinked = work.window.height < work.events.height
+    if has_unlinked:
+        everything = totals(replace(work, counts_unlinked=True))
+        reasons = dict.fromkeys(_SAME, _UNLINKED)
+        yield Tool.TRACELENS_UNLINKED, _of_totals(everything), reasons
+    events = _LAST_STEP if tools.is_cut_to_steps else _UNLINKED if has_unlinked else _ALL
+    exact = tools.hta(is_rounded=False)
+    if tools.has_fine_clock:
+        figures = tools.hta()
+        yield Tool.HTA, figures, _of_hta(tools, figures, f"{events} {_ROUNDING}")
+        yield Tool.HTA_EXACT, exact, _of_hta(tools, exact, events)
+    else:
+        yield Tool.HTA, exact, _of_hta(tools, exact, events)
+    plugin = tools.tensorboard()
+    yield Tool.TENSORBOARD, plugin, _of_tensorboard(tools, plugin)
+    idle = tools.gpu_idle()
+    yield Tool.GPU_IDLE, idle, _of_gpu_idle(idle)
+
+
+def _by_quantity(figures: ToolFigures) -> dict[Quantity, float | None]:
+    return {
+        Quantity.TIME: figures.time_ms,
+        Quantity.BUSY: figures.busy_pct,
+        Quantity.IDLE: figures.idle_ms,
+        Quantity.STREAM_IDLE: figures.stream_idle_ms,
+        Quantity.COMPUTE: figures.compute_ms,
+        Quantity.COMMUNICATION: figures.communication_ms,
+        Quantity.HIDDEN: figures.hidden_communication_pct,
+    }
+
+
+def _of_totals(parts: Totals) -> ToolFigures:
+    """Our own figures, which are TraceLens's."""
+    comm_ms = parts.total_comm_time_ms
+    return ToolFigures(
+        time_ms=parts.total_time_ms,
+        busy_pct=parts.busy_pct,
+        idle_ms=parts.idle_time_ms,
+        compute_ms=parts.compute_time_ms,
+        communication_ms=parts.exposed_comm_time_ms,
+        hidden_communication_pct=100 * (1 - parts.exposed_comm_time_ms / comm_ms)
+        if comm_ms > 0
+        else None,
+    )
+
+
+def _of_hta(tools: OtherTools, figures: ToolFigures, words: str) -> dict[Quantity, str]:
+    """The reasons for HTA's figures; ``words`` say which events it counts and how."""
+    reasons = {
+        Quantity.TIME: words,
+        Quantity.BUSY: words,
+        Quantity.IDLE: words,
+        Quantity.COMPUTE: f"{words} Fills of memory are not compute.",
+        Quantity.COMMUNICATION: f"{words} It has one figure for all that is not compute: exposed "
+        "communication, copies and fills.",
+        Quantity.HIDDEN: words,
+    }
+    if tools.has_compiled_calls:
+        reasons = dict.fromkeys(reasons, _COMPILED_CALLS)
+    elif figures.time_ms is None:
+        reasons = dict.fromkeys(reasons, _NEGATIVE) | {Quantity.HIDDEN: words}
+    return reasons | {Quantity.STREAM_IDLE: f"{words} {_BY_STREAM}"}
+
+
+def _of_tensorboard(tools: OtherTools, figures: ToolFigures) -> dict[Quantity, str]:
+    quantities = (Quantity.TIME, Quantity.BUSY, Quantity.COMPUTE, Quantity.COMMUNICATION)
+    if figures.time_ms is None:
+        return dict.fromkeys(
+            quantities, "Not computable: the trace has neither steps nor operators."
+        )
+    if tools.steps.is_empty():
+        window = "the first operator to the last, as no step is marked"
+        base = f"From {window}."
+    else:
+        window = "the first step mark to the last"
+        base = "Mean over step marks, those on the host and those on the GPU alike."
+    busy = f"Kernels alone, without copies and fills, in percent of the time from {window}."
+    return {
+        Quantity.TIME: base,
+        Quantity.BUSY: _EACH_GPU if figures.busy_pct is None else busy,
+        Quantity.COMPUTE: f"{base} Kernels that communicate count, too, unless an operator of a "
+        "fixed list of names launched them.",
+        Quantity.COMMUNICATION: f"{base} Only what operators of a fixed list of names launch, and "
+        "no other GPU work covers.",
+    }
+
+
+def _of_gpu_idle(figures: ToolFigures) -> dict[Quantity, str]:
+    quantities = (Quantity.TIME, Quantity.BUSY, Quantity.COMPUTE)
+    if figures.time_ms is None:
+        return dict.fromkeys(quantities, "Not computable: the trace has no steps on the host.")
+    window = "the start of the first step on the host to the end of the last on host or GPU"
+    return {
+        Quantity.TIME: f"From {window}.",
+        Quantity.BUSY: f"Kernels alone, without copies and fills, in percent of the time from "
+        f"{window}.",
+        Quantity.COMPUTE: "All kernels that start within the steps, those that communicate, too.",
+    }

@@ -1,0 +1,143 @@
+"""What stands above the kernels of an operator, and the Python frame that called the operator."""
+
+import re
+from collections.abc import Sequence
+from itertools import chain, takewhile
+
+import polars as pl
+
+from jarvis.perf_report.call_tree.stacks import CallStacks
+from jarvis.perf_report.unified import UnifiedCalls
+
+NOT_FOUND = "Not found"
+"""The entry point of an operator without a Python frame above it."""
+
+_SHOWN_NAME = re.compile(r"nn\.Module|::|/")
+_NUMBER = re.compile(r"_\d+")
+_FRAME = re.compile(r"\.py\(\d+\): (?P<function>.*)$")
+_WRAPPER_PREFIXES = ("<built-in", "pybind11_builtins", "nn.Module:")
+_WRAPPER_FILES = (
+    "torch/_ops.py",
+    "torch/nn/modules/module.py",
+    "torch/utils/_contextlib.py",
+    "torch/utils/_device.py",
+    "torch/_tensor.py",
+    "torch/functional.py",
+    "torch/overrides.py",
+    "torch/_inductor/",
+    "torch/_functorch/",
+    "torch/distributed/c10d_logger.py",
+    "triton/backends/",
+)
+_WRAPPER_FUNCTIONS = frozenset(
+    {
+        "__torch_function__",
+        "_call_impl",
+        "_wrapped_call_impl",
+        "decorate_context",
+        "dispatch_wrapper",
+        "handle_torch_function",
+        "wrapper",
+        "custom_wrapper",
+        "wrapper_custom",
+        "outer_wrapper",
+    }
+)
+
+Stack = tuple[str, ...]
+
+
+def with_stack_owners(unified: UnifiedCalls) -> UnifiedCalls:
+    """Unified ops whose work has ``stack_of``: the launch that the stack of a kernel stands above.
+
+    It is null for rows that stand for one GPU event: they have no stack.
+    """
+    synthetic = unified.calls.filter("is_synthetic")["uid"]
+    is_op = ~pl.col("owner_uid").is_in(synthetic.implode())
+    work = unified.work.with_columns(stack_of=pl.when(is_op).then("launch_uid"))
+    return UnifiedCalls(unified.calls, work)
+
+
+def with_call_stacks(rows: pl.DataFrame, calls: CallStacks) -> pl.DataFrame:
+    """Rows whose ``stack_owners`` have given way to ``kernel_call_stacks``.
+
+    A stack holds the names of operators, modules and Python frames above a kernel, outermost first,
+    without the numbers that tell instances apart.
+    """
+    shown = calls.nearest_above(lambda frame: frame.kind == "op" or _is_shown(frame.name))
+    found = [
+        [None if uid is None else _stack(calls.chain(uid, shown)) for uid in uids or ()]
+        for uids in rows["stack_owners"].to_list()
+    ]
+    stacks = pl.Series("kernel_call_stacks", found, dtype=pl.List(pl.List(pl.String)))
+    return rows.drop("stack_owners").with_columns(stacks)
+
+
+def _stack(names: Sequence[str]) -> list[str]:
+    return [_NUMBER.sub("", name) for name in names]
+
+
+def _is_shown(name: str) -> bool:
+    return _SHOWN_NAME.search(name) is not None
+
+
+def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows (``name, kernel_details, kernel_call_stacks``) with the columns of call stacks.
+
+    These are ``entry_point`` and ``call_stack_full``, kernels in the order of their details.
+    """
+    points, texts = [], []
+    for name, kernels, stacks in rows.select(
+        "name", "kernel_details", "kernel_call_stacks"
+    ).iter_rows():
+        whole = [
+            (*(stack or ()), kernel["name"]) for kernel, stack in zip(kernels, stacks, strict=True)
+        ]
+        points.append(entry_point(name, whole))
+        texts.append(repr(merged(whole)))
+    return rows.with_columns(
+        entry_point=pl.Series(points, dtype=pl.String),
+        call_stack_full=pl.Series(texts, dtype=pl.String),
+    )
+
+
+def merged(stacks: Sequence[Stack]) -> list[str | list[str]]:
+    """Several stacks as one: the part that all share, then each distinct rest as a list."""
+    distinct = list(dict.fromkeys(stacks))
+    if len(distinct) < 2:
+        return [name for stack in distinct for name in stack]
+    levels = zip(*distinct, strict=False)
+    shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, levels))
+    return [*distinct[0][:shared], *(list(stack[shared:]) for stack in distinct)]
+
+
+def entry_point(op_name: str, stacks: Sequence[Stack]) -> str:
+    """The Python frame from which an operator was called, or NOT_FOUND.
+
+    First a frame below the operator whose function bears its name, else the nearest frame above
+    it that is no wrapper of the framework.
+    """
+    frames = [
+        name for part in merged(stacks) for name in ([part] if isinstance(part, str) else part)
+    ]
+    shown = _NUMBER.sub("", op_name)
+    if shown not in frames:
+        return NOT_FOUND
+    place = len(frames) - 1 - frames[::-1].index(shown)
+    local = shown.rpartition("::")[2].lower()
+    below = (f for f in frames[place + 1 :] if local in _function(f).lower())
+    above = (f for f in reversed(frames[:place]) if _function(f) and not _is_wrapper(f))
+    return next(chain(below, above), NOT_FOUND)
+
+
+def _function(frame: str) -> str:
+    found = _FRAME.search(frame)
+    return found["function"] if found else ""
+
+
+def _is_wrapper(frame: str) -> bool:
+    return (
+        frame.startswith(_WRAPPER_PREFIXES)
+        or any(file in frame for file in _WRAPPER_FILES)
+        or _function(frame) in _WRAPPER_FUNCTIONS
+    )

@@ -1,0 +1,183 @@
+"""A performance report that was read back, in place of one of a trace."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import polars as pl
+
+from jarvis.core.errors import MissingTableError
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import Registry
+from jarvis.perf_report.call_tree.stacks import CallStacks
+from jarvis.perf_report.operations import operation_models, operations
+from jarvis.perf_report.timeline.gpu import Totals
+from jarvis.perf_report.unavailable import ABSENT
+from jarvis.schemas import columns, conform
+from jarvis.trace import TraceInfo
+from jarvis.tracelens.imported.operations import measured, unified_of_kernels
+from jarvis.tracelens.imported.rooflines import with_rooflines
+from jarvis.tracelens.imported.sheets import (
+    KERNEL_SUMMARY,
+    OPS_UNIQUE_ARGS,
+    TIMELINE,
+    UNIFIED,
+    typed_sheets,
+)
+from jarvis.tracelens.sheets import schema_of
+
+__all__ = ["ImportedReport", "report_info", "typed_sheets"]
+
+NO_ENTRY_POINT = "Not found"
+"""What a report says where no Python frame is the entry point of a call."""
+
+STATED = "report"
+"""The origin of FLOPs and bytes that the report states and no model of ours knows."""
+
+_OF_TIMELINE = {
+    "compute_time_ms": ("computation_time",),
+    "exposed_comm_time_ms": ("exposed_comm_time",),
+    "exposed_memcpy_time_ms": ("exposed_memcpy_time",),
+    "busy_time_ms": ("busy_time",),
+    "total_comm_time_ms": ("total_comm_time",),
+    "total_memcpy_time_ms": ("total_memcpy_time",),
+}
+
+
+@dataclass(frozen=True)
+class ImportedReport:
+    """The tables that the sheets of a report give; those of ``ABSENT`` have no rows.
+
+    ``read``: ``typed_sheets``. Rows are priced by the perf models of ``registry``, so that they
+    have the values that an analysis of the trace gives them.
+    """
+
+    read: Mapping[str, pl.DataFrame]
+    hardware: HardwareSpec | None
+    registry: Registry
+
+    absent_tables: ClassVar[Mapping[str, str]] = ABSENT
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether the report tells operators apart; one of GPU events alone does not."""
+        return UNIFIED in self.read
+
+    @property
+    def tells_recompute(self) -> bool:
+        """Whether recomputed work has a timeline of its own."""
+        return bool(self.read[TIMELINE]["type"].is_duplicated().any())
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The parts of the GPU timeline.
+
+        Where recomputed work has a timeline of its own, the parts of both are added up, and the
+        longer one is the whole.
+        """
+        times = (
+            self.read[TIMELINE]
+            .group_by("type")
+            .agg(longest=pl.col("time_ms").max(), added=pl.col("time_ms").sum())
+        )
+        by_type = {row["type"]: row for row in times.iter_rows(named=True)}
+        total_ms = by_type["total_time"]["longest"] if "total_time" in by_type else 0.0
+        parts = {
+            name: sum(by_type[t]["added"] for t in types if t in by_type)
+            for name, types in _OF_TIMELINE.items()
+        }
+        busy_ms = min(parts["busy_time_ms"], total_ms)
+        return Totals(
+            **{**parts, "busy_time_ms": busy_ms},
+            total_time_ms=total_ms,
+            idle_time_ms=total_ms - busy_ms,
+            linked_pct=None,
+        )
+
+    @cached_property
+    def sheets(self) -> dict[str, pl.DataFrame]:
+        """The sheets with the rooflines of ``hardware``."""
+        return {
+            name: with_rooflines(frame, self.hardware, schema_of(name))
+            if name == UNIFIED or schema_of(name) == "roofline"
+            else frame
+            for name, frame in self.read.items()
+        }
+
+    @property
+    def roofline_sheets(self) -> dict[str, pl.DataFrame]:
+        """The roofline sheets by name."""
+        return {name: f for name, f in self.sheets.items() if schema_of(name) == "roofline"}
+
+    @cached_property
+    def measured(self) -> pl.DataFrame:
+        """The operations before hardware judges them."""
+        return measured(self._unified, self._sheet(OPS_UNIQUE_ARGS), self.registry)
+
+    @cached_property
+    def operations(self) -> pl.DataFrame:
+        """What the analyses read."""
+        rows = operations(self.measured, CallStacks({}, {}), self.hardware, self.totals)
+        stated = pl.when("is_stated").then(pl.lit(STATED)).otherwise("model_origin")
+        marked = rows.with_columns(model_origin=stated)
+        if "entry_point" in self.measured.columns:
+            found = pl.when(pl.col("entry_point") != NO_ENTRY_POINT).then("entry_point")
+            given = self.measured.select(found, uid="operation_uid")
+            marked = marked.drop("entry_point").join(
+                given, on="uid", how="left", maintain_order="left"
+            )
+        return conform(marked, "operations")
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table by name; MissingTableError for one that no report has."""
+        if name == "operations":
+            return self.operations
+        if name == "operation_models":
+            return conform(operation_models(self.measured), name)
+        if name == "perf_model_failures":
+            failed = self.operations.join(
+                self.measured.select("failure", uid="operation_uid"), on="uid"
+            ).drop_nulls("failure")
+            found = conform(failed.rename({"failure": "reason"}), name)
+            return found.unique(maintain_order=True)
+        return self._unified if name == UNIFIED else self._sheet(name)
+
+    @cached_property
+    def _unified(self) -> pl.DataFrame:
+        """The unified sheet, or what kernels alone make of it."""
+        if self.has_operations or KERNEL_SUMMARY not in self.read:
+            return self._sheet(UNIFIED)
+        return unified_of_kernels(self.read[KERNEL_SUMMARY], self.registry)
+
+    def _sheet(self, name: str) -> pl.DataFrame:
+        if name in self.sheets:
+            return self.sheets[name]
+        if name not in ABSENT and schema_of(name) == "roofline":
+            raise MissingTableError(name, f"there are {', '.join(self.sheets)}")
+        schema = {c.name: c.dtype for c in columns(name)}
+        return pl.DataFrame(schema=schema)
+
+
+def report_info(path: Path, sha256: str, report: ImportedReport) -> TraceInfo:
+    """What is known of the trace behind a report that was read from ``path``."""
+    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
+    return TraceInfo(
+        form="report",
+        file_name=path.name,
+        path=str(path),
+        sha256=sha256,
+        size_bytes=sum(file.stat().st_size for file in files),
+        origin="recorded",
+        device_names=(),
+        compute_units=None,
+        rank=None,
+        world_size=None,
+        span_us=1000 * report.totals.total_time_ms,
+        steps=0,
+        event_counts={},
+        gpu_only=not report.has_operations,
+        has_shapes=report.has_operations,
+        has_stacks=False,
+    )

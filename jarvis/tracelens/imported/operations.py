@@ -1,0 +1,259 @@
+"""The operations of a report that was read back: rows of its unified sheet, priced anew.
+
+Our perf models price a row by its arguments, as they do in a trace; where they do not cover it,
+the FLOPs and bytes that the report states stand in.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import polars as pl
+
+from jarvis.perf_models import Registry
+from jarvis.perf_report.calls import ARGUMENTS
+from jarvis.perf_report.collectives import MIB
+from jarvis.perf_report.launchers import OTHER, with_op_category
+from jarvis.perf_report.roofline import KERNEL_SEPARATOR, costs
+from jarvis.perf_report.timeline.gpu import copy_direction
+from jarvis.perf_report.unified import SYNTHETIC, SYNTHETIC_END
+from jarvis.perf_report.work import COMMUNICATION, COPY, KIND_BY_NAME
+from jarvis.schemas import KERNELS, NAMES, NUMBER, TEXT, UIDS, columns, conform
+from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES
+from jarvis.tracelens.imported.sheets import UNIFIED, literal
+
+ARGUMENT_READERS = (DIMS, TYPES, STRIDES, VALUES)
+"""What reads each of ``ARGUMENTS``."""
+
+UNKNOWN_LAUNCH = "launch"
+"""What stands for the call that launched a kernel where a report does not tell it."""
+
+_OVER_LINK = ("H2D", "D2H")
+_KERNEL_SCHEMA: dict[str, pl.DataType] = {
+    "uid": pl.Int64(),
+    "name": pl.String(),
+    "stream": pl.Int64(),
+    "count": pl.Int64(),
+    "total_duration_us": pl.Float64(),
+    "min_duration_us": pl.Float64(),
+    "max_duration_us": pl.Float64(),
+}
+
+
+def measured(
+    unified: pl.DataFrame, ops_unique_args: pl.DataFrame, registry: Registry
+) -> pl.DataFrame:
+    """The rows of a unified sheet as ``jarvis.perf_report.operations.measured`` gives them.
+
+    A column more: ``is_stated`` where FLOPs and bytes are those of the report.
+    """
+    rows = _with_json_arguments(unified).rename({"ex_uid": "operation_uid"})
+    kernels = _kernels(rows.select("kernel_details", uid="operation_uid"))
+    names = kernels.group_by("uid", maintain_order=True).agg(
+        kernel_names=pl.col("name").str.join(KERNEL_SEPARATOR)
+    )
+    calls = rows.select("name", *ARGUMENTS, uid="operation_uid")
+    priced = rows.join(
+        _prices(calls, names, registry),
+        left_on="operation_uid",
+        right_on="uid",
+        how="left",
+        maintain_order="left",
+    )
+    launchers = list(_launchers(rows, kernels, ops_unique_args))
+    return (
+        _with_stated(priced)
+        .rename({"kernel_time_us_sum": "kernel_time_us"})
+        .with_columns(
+            op_category=_op_category(rows["name"], registry),
+            host_time_us=_host_time_us(),
+            source_uid="operation_uid",
+            launcher_names=pl.Series(launchers, dtype=NAMES),
+            launcher_uids=pl.lit(None, UIDS),
+        )
+        .join(
+            _of_kernels(kernels),
+            left_on="operation_uid",
+            right_on="uid",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(pl.col("kernel_count", "comm_time_us").fill_null(0))
+    )
+
+
+def _op_category(names: pl.Series, registry: Registry) -> pl.Expr:
+    """The op category of the report; by the name where it has none."""
+    by_name = {name: registry.op_category(name) for name in names.unique()}
+    named = pl.col("name").replace_strict(by_name, default=None, return_dtype=pl.String)
+    return pl.coalesce("op_category", named, pl.lit(OTHER))
+
+
+def _host_time_us() -> pl.Expr:
+    """Host time of all calls. The rows of one graph launch each count its time for every kernel:
+    that of one launch can be told from equal times, that of several cannot."""
+    of_one = pl.when(pl.col("host_time_us_min") == pl.col("host_time_us_max")).then(
+        "host_time_us_min"
+    )
+    is_synthetic = pl.col("name").str.ends_with(SYNTHETIC_END)
+    return (
+        pl.when(is_synthetic & (pl.col("operation_count") > 1))
+        .then(of_one)
+        .otherwise("host_time_us_sum")
+    )
+
+
+def _prices(calls: pl.DataFrame, kernel_names: pl.DataFrame, registry: Registry) -> pl.DataFrame:
+    """What our perf models make of the calls, under the names that operations have."""
+    right = {"exact_flops": "flops", "exact_bytes": "bytes", "compute_spec": "compute"}
+    return (
+        costs(calls, kernel_names=kernel_names, registry=registry)
+        .drop("flops", "bytes", "perf_params")
+        .rename(right)
+        .with_columns(pl.col(pl.Categorical).cast(pl.String))
+    )
+
+
+def unified_of_kernels(kernel_summary: pl.DataFrame, registry: Registry) -> pl.DataFrame:
+    """A unified sheet with a row for each kernel, from the sheet of a trace without operators.
+
+    The launches are not known; communication is left out, as in the sheet.
+    """
+    kernels = kernel_summary.select(
+        "kernel_stream",
+        name="kernel_name",
+        ex_uid=pl.int_range(pl.len(), dtype=pl.Int64),
+        operation_count="dur_us_count",
+        kernel_time_us_sum="dur_us_sum",
+        **{
+            f"kernel_time_us_{which}": pl.col(f"dur_us_{which}") for which in ("mean", "min", "max")
+        },
+    ).filter(KIND_BY_NAME != COMMUNICATION)
+    entry = pl.struct(
+        "name",
+        stream="kernel_stream",
+        count="operation_count",
+        total_duration_us="kernel_time_us_sum",
+        mean_duration_us="kernel_time_us_mean",
+        median_duration_us=pl.lit(None, NUMBER),
+        std_dev_duration_us=pl.lit(None, NUMBER),
+        min_duration_us="kernel_time_us_min",
+        max_duration_us="kernel_time_us_max",
+    )
+    launched = kernels.select("name", owner_uid="ex_uid")
+    rows = kernels.with_columns(
+        name=pl.format(SYNTHETIC, pl.lit(UNKNOWN_LAUNCH), "name"),
+        source_uid="ex_uid",
+        kernel_details=pl.concat_list(entry),
+    )
+    categorized = with_op_category(rows, launched, registry)
+    absent = (c for c in columns(UNIFIED) if c.name not in categorized.columns and not c.optional)
+    nulls = (pl.lit(None, c.dtype).alias(c.name) for c in absent)
+    return conform(categorized.with_columns(nulls), UNIFIED)
+
+
+def _with_json_arguments(rows: pl.DataFrame) -> pl.DataFrame:
+    texts = [
+        pl.Series(name, [read(_lists(literal(text))) for text in rows[name]], dtype=pl.String)
+        for name, read in zip(ARGUMENTS, ARGUMENT_READERS, strict=True)
+    ]
+    return rows.with_columns(texts)
+
+
+def _lists(value: Any) -> Any:
+    """Return nested tuples as lists."""
+    return [_lists(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def _with_stated(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with what the report states where no model of ours knows it (``is_stated``)."""
+    is_covered = pl.col("modelled").fill_null(value=False)
+    is_known = is_covered & pl.col("failure").is_null()
+    stated: dict[str, pl.Expr | pl.Series] = {
+        "flops": pl.col("gflops") * 1e9,
+        "bytes": pl.col("data_moved_mb") * MIB,
+        "compute": pl.col("compute_spec").fill_null(""),
+        "params": pl.Series([_stated_params(text) for text in rows["perf_params"]], dtype=TEXT),
+        "failure": pl.lit(None, TEXT),
+        "uncovered": pl.lit(None, TEXT),
+        "is_extension": pl.lit(value=False),
+        "tracelens": pl.lit(value=True),
+    }
+    marked = rows.with_columns(is_stated=~is_known & pl.col("gflops").is_not_null())
+    return marked.with_columns(
+        is_known=is_known | pl.col("is_stated"),
+        modelled=is_covered | pl.col("is_stated"),
+        **{
+            name: pl.when("is_stated").then(value).otherwise(name) for name, value in stated.items()
+        },
+    )
+
+
+def _stated_params(text: str | None) -> str | None:
+    params = literal(text)
+    if not isinstance(params, dict):
+        return None
+    try:
+        return orjson.dumps(params, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+    except TypeError:  # whole numbers of more than 64 bits, halves of surrogate pairs
+        return None
+
+
+def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row for each kernel of each operation, with its ``kind``."""
+    found: list[dict[str, Any]] = [
+        {"uid": uid, **{key: entry[key] for key in _KERNEL_SCHEMA if key in entry}}
+        for uid, entries in rows.select("uid", "kernel_details").iter_rows()
+        for entry in entries or ()
+    ]
+    return pl.DataFrame(found, schema=_KERNEL_SCHEMA).with_columns(
+        KIND_BY_NAME.alias("kind"), copy_direction()
+    )
+
+
+def _of_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
+    """``uid, kernels, kernel_count, comm_time_us, crosses_link`` of each operation with any."""
+    time, by_kernel = pl.col("total_duration_us"), ["uid", "name", "stream"]
+    assert isinstance(KERNELS.inner, pl.Struct)
+    fields = [field.name for field in KERNELS.inner.fields]
+    lists = (
+        kernels.group_by(by_kernel)
+        .agg(
+            pl.col("count").sum(),
+            total_us=time.sum(),
+            mean_us=time.sum() / pl.col("count").sum(),
+            min_us=pl.col("min_duration_us").min(),
+            max_us=pl.col("max_duration_us").max(),
+        )
+        .sort("uid", "total_us", "name", "stream", descending=[False, True, False, False])
+        .group_by("uid", maintain_order=True)
+        .agg(kernels=pl.struct(fields))
+    )
+    is_over_link = (pl.col("kind") == COPY) & pl.col("direction").is_in(_OVER_LINK)
+    sums = kernels.group_by("uid").agg(
+        kernel_count=pl.col("count").sum(),
+        comm_time_us=time.filter(pl.col("kind") == COMMUNICATION).sum(),
+        crosses_link=2 * time.filter(is_over_link).sum() > time.sum(),
+    )
+    return lists.join(sums, on="uid")
+
+
+def _launchers(
+    rows: pl.DataFrame, kernels: pl.DataFrame, ops_unique_args: pl.DataFrame
+) -> Iterator[list[str]]:
+    """Which operators of the ops sheets launched the kernels of each row.
+
+    The row's own, where it launches a kernel of that name, else one that alone does.
+    """
+    by_kernel: dict[str, set[str]] = {}
+    for name, entries in ops_unique_args.select("name", "kernel_details").iter_rows():
+        for entry in entries or ():
+            by_kernel.setdefault(entry["name"], set()).add(name)
+    own = dict(kernels.group_by("uid", maintain_order=True).agg("name").iter_rows())
+    for uid, name in rows.select("operation_uid", "name").iter_rows():
+        found: dict[str, None] = {}
+        for kernel in own.get(uid, ()):
+            launchers = by_kernel.get(kernel, set())
+            if name in launchers or len(launchers) == 1:
+                found[name if name in launchers else next(iter(launchers))] = None
+        yield list(found)

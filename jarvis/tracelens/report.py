@@ -1,0 +1,292 @@
+"""The performance report with the sheets that TraceLens makes of a trace, and its options."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from jarvis import perf_report
+from jarvis.perf_report import PerfReport, collectives
+from jarvis.perf_report.calls import HostCalls, host_calls
+from jarvis.perf_report.timeline import gpu
+from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.schemas import columns, conform
+from jarvis.trace import Trace
+from jarvis.tracelens import (
+    call_stacks,
+    kernel_summary,
+    ops_sheets,
+    overlap,
+    recompute,
+    sheets,
+    short_kernels,
+)
+from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
+from jarvis.tracelens.pseudo_ops import with_pseudo_ops
+from jarvis.tracelens.roofline_sheets import RooflineSheets, roofline_calls, roofline_sheets
+from jarvis.tracelens.unified_sheet import unified_perf_summary
+
+if TYPE_CHECKING:
+    from jarvis.tracelens.trace_diff import TraceDiff
+
+SHEET_TABLES = (
+    "ops_summary_by_category",
+    "ops_unique_args",
+    "unified_perf_summary",
+    "coll_analysis",
+    "roofline_calls",
+)
+"""Tables that a report with TraceLens's sheets has besides those of ``perf_report``."""
+
+TABLES = (*perf_report.TABLES, *SHEET_TABLES)
+"""The tables that every report has; roofline sheets come on top where they have rows."""
+
+OPTIONAL_TABLES = (
+    "diff_stats",
+    "kernel_summary",
+    "short_kernel_histogram",
+    "short_kernels_summary",
+)
+"""Tables that are sheets only where the options, or another trace, ask for them."""
+
+
+@dataclass(frozen=True)
+class TraceLensReport(PerfReport):
+    """The tables of ``PerfReport`` and TraceLens's sheets.
+
+    ``tracelens_models_only`` keeps the sheets to the perf models that TraceLens has. ``options``
+    add sheets and columns. ``comparison`` is a trace that the report compares this one with.
+    """
+
+    tracelens_models_only: bool = False
+    options: ReportOptions = DEFAULT_OPTIONS
+    comparison: Trace | None = None
+
+    @cached_property
+    def gpu_timeline(self) -> pl.DataFrame:
+        """The sheet ``gpu_timeline``."""
+        table = gpu.gpu_timeline(self._work, self.options.micro_idle_thresh_us)
+        return conform(table, "gpu_timeline")
+
+    @cached_property
+    def ops_summary(self) -> pl.DataFrame:
+        """The sheet ``ops_summary``."""
+        return self._top_ops(super().ops_summary)
+
+    @cached_property
+    def ops_summary_by_category(self) -> pl.DataFrame:
+        """The sheet ``ops_summary_by_category``."""
+        return conform(
+            ops_sheets.ops_summary_by_category(self._launchers), "ops_summary_by_category"
+        )
+
+    @cached_property
+    def ops_unique_args(self) -> pl.DataFrame:
+        """The sheet ``ops_unique_args``."""
+        return self._ops_unique_args(None)
+
+    @cached_property
+    def unified_perf_summary(self) -> pl.DataFrame:
+        """The sheet ``unified_perf_summary``."""
+        return self._unified_perf_summary(None)
+
+    @cached_property
+    def diff_stats(self) -> pl.DataFrame:
+        """The sheet ``diff_stats``; without rows where there is no other trace."""
+        if self._trace_diff is None:
+            return pl.DataFrame(schema={c.name: c.dtype for c in columns("diff_stats")})
+        return conform(self._trace_diff.diff_stats(), "diff_stats")
+
+    @cached_property
+    def overlap_sheets(self) -> dict[str, pl.DataFrame]:
+        """``ops_unique_args`` and ``unified_perf_summary`` with overlap information."""
+        direct = self._direct.rename({"uid": "gpu_uid"})
+        pairs = overlap.overlapping_pairs(self._work)
+        return {
+            "ops_unique_args": self._ops_unique_args(overlap.overlaps(direct, pairs)),
+            "unified_perf_summary": self._unified_perf_summary(
+                overlap.overlaps(self._unified.work, pairs)
+            ),
+        }
+
+    @cached_property
+    def roofline_sheets(self) -> dict[str, pl.DataFrame]:
+        """The roofline sheets that have rows, by name."""
+        return self._roofline_sheets.tables
+
+    @cached_property
+    def roofline_calls(self) -> pl.DataFrame:
+        """The priced calls of the sheets, for rooflines of other hardware."""
+        rows = self.unified_perf_summary.select(operation_uid="ex_uid", row=pl.int_range(pl.len()))
+        calls = self._grouped.calls.with_columns(sheet=pl.lit("unified_perf_summary"))
+        unified_calls = roofline_calls(calls, rows, on="operation_uid")
+        parts = (unified_calls, self._roofline_sheets.calls)
+        return pl.concat(conform(part, "roofline_calls") for part in parts)
+
+    @cached_property
+    def kernel_summary(self) -> pl.DataFrame:
+        """The sheet ``kernel_summary``."""
+        rows = kernel_summary.kernel_summary(
+            self._kernels, self._timeline_ms, self._trace.info.gpu_only
+        )
+        return conform(rows, "kernel_summary")
+
+    @cached_property
+    def short_kernel_histogram(self) -> pl.DataFrame:
+        """The sheet ``short_kernel_histogram``."""
+        bins = self.options.short_kernel_histogram_bins
+        return conform(
+            short_kernels.short_kernel_histogram(self._short_kernels, bins),
+            "short_kernel_histogram",
+        )
+
+    @cached_property
+    def short_kernels_summary(self) -> pl.DataFrame:
+        """The sheet ``short_kernels_summary``."""
+        rows = short_kernels.short_kernels_summary(
+            self._short_kernels,
+            self._timeline_ms,
+            self._trace.info.gpu_only,
+            self.options.topk_short_kernels,
+        )
+        return conform(rows, "short_kernels_summary")
+
+    @cached_property
+    def coll_analysis(self) -> pl.DataFrame:
+        """The sheet ``coll_analysis``."""
+        return conform(collectives.coll_analysis(self._work), "coll_analysis")
+
+    @cached_property
+    def _timeline_ms(self) -> float:
+        """Total time of the GPU timeline; of its first table where recomputed work has its own."""
+        total = pl.col("type") == "total_time"
+        milliseconds: float = self.gpu_timeline.filter(total)["time_ms"].item(0)
+        return milliseconds
+
+    def sheets(self) -> dict[str, pl.DataFrame]:
+        """All sheets that have rows, under TraceLens's names, labels and order; cells are flat."""
+        return sheets.sheets(self.sheet_tables())
+
+    def sheet_tables(self) -> dict[str, pl.DataFrame]:
+        """The tables of the sheets in report order, under our column names, lists as lists.
+
+        A trace without host ops has the timeline, and what the options ask for about kernels.
+        """
+        tables = {"gpu_timeline": self.gpu_timeline}
+        if not self._trace.info.gpu_only:
+            for name in ("ops_summary_by_category", "ops_summary"):
+                tables[name] = self.table(name)
+            for name in ("ops_unique_args", "unified_perf_summary"):
+                tables[name] = self.table(name)
+                if name == "unified_perf_summary" and self.comparison is not None:
+                    tables["diff_stats"] = self.diff_stats
+                if self.options.include_overlap_info:
+                    tables[name + overlap.OVERLAP_SUFFIX] = self.overlap_sheets[name]
+            tables |= self.roofline_sheets
+        if self.options.enable_kernel_summary:
+            tables["kernel_summary"] = self.kernel_summary
+        if self.options.short_kernel_study:
+            tables["short_kernel_histogram"] = self.short_kernel_histogram
+            tables["short_kernels_summary"] = self.short_kernels_summary
+        if not (self._trace.info.gpu_only or self.options.disable_coll_analysis):
+            tables["coll_analysis"] = self.coll_analysis
+        return tables
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table by name, also one of OPTIONAL_TABLES; MissingTableError for another name."""
+        if name in SHEET_TABLES or name in OPTIONAL_TABLES:
+            table: pl.DataFrame = getattr(self, name)
+            return table
+        if name not in TABLES and name in self.roofline_sheets:
+            return self.roofline_sheets[name]
+        return super().table(name)
+
+    def table_names(self) -> tuple[str, ...]:
+        """The names that ``table`` takes."""
+        return (*TABLES, *OPTIONAL_TABLES, *self.roofline_sheets)
+
+    def _ops_unique_args(self, found: overlap.Overlaps | None) -> pl.DataFrame:
+        launchers = self._launchers
+        if self.options.group_by_num_kernels:
+            launchers = launchers.with_columns(num_kernels="direct_kernel_count")
+        rows = ops_sheets.ops_unique_args(launchers, self._direct, found)
+        if not self.options.include_first_occurrence_time:
+            rows = rows.drop("first_occurrence_time")
+        return self._top_ops(conform(rows, "ops_unique_args"))
+
+    def _unified_perf_summary(self, found: overlap.Overlaps | None) -> pl.DataFrame:
+        calls = self._unified
+        if self.options.needs_python_tree:
+            calls = call_stacks.with_stack_owners(calls)
+        rows = unified_perf_summary(calls, self.hardware, self.tracelens_models_only, found)
+        if self.options.needs_python_tree:
+            owners = rows["stack_owners"].explode().drop_nulls().cast(pl.Int64)
+            rows = call_stacks.with_call_stacks(rows, self._stacks(owners))
+        if self.options.include_call_stack:
+            rows = call_stacks.with_entry_points(rows).drop("kernel_call_stacks")
+        if self._trace_diff is not None and found is None:
+            rows = self._trace_diff.with_comparison(rows, self._unified)
+        return self._top_ops(conform(rows, "unified_perf_summary"))
+
+    def _top_ops(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.head(self.options.topk_ops or rows.height)
+
+    @cached_property
+    def _trace(self) -> Trace:
+        return with_pseudo_ops(self.trace) if self.options.enable_pseudo_ops else self.trace
+
+    @cached_property
+    def _trace_diff(self) -> "TraceDiff | None":
+        if self.comparison is None:
+            return None
+        from jarvis.tracelens.trace_diff import TraceDiff  # with compiled kernels of its own
+
+        has_pseudo_ops = self.options.enable_pseudo_ops
+        other = with_pseudo_ops(self.comparison) if has_pseudo_ops else self.comparison
+        return TraceDiff(self._trace, other)
+
+    @cached_property
+    def _work(self) -> GpuWork:
+        work = gpu_work(
+            self._trace,
+            with_python=self.options.needs_python_tree,
+            counts_unlinked=self.options.include_unlinked_kernels,
+        )
+        if self.options.detect_recompute:
+            work = recompute.marked_work(work, self._recomputed)
+        return work
+
+    @cached_property
+    def _calls(self) -> HostCalls:
+        return host_calls(
+            self._trace,
+            with_python=self.options.needs_python_tree,
+            recomputed=self._recomputed if self.options.detect_recompute else None,
+        )
+
+    @cached_property
+    def _recomputed(self) -> pl.Series:
+        return recompute.recomputed_uids(self._trace)
+
+    @cached_property
+    def _kernels(self) -> pl.DataFrame:
+        return kernel_summary.kernels(self._work, self._calls, self._direct, self.registry)
+
+    @cached_property
+    def _short_kernels(self) -> pl.DataFrame:
+        threshold_us = self.options.short_kernel_threshold_us
+        return short_kernels.shorter_than(self._kernels, threshold_us)
+
+    @cached_property
+    def _roofline_sheets(self) -> RooflineSheets:
+        return roofline_sheets(
+            self._calls,
+            self._costs,
+            self._trace.backwards,
+            self._work,
+            self.hardware,
+            self.options,
+            self.tracelens_models_only,
+            self.registry,
+        )

@@ -1,0 +1,350 @@
+"""The roofline sheets: one row for each op and parameter set of a perf-model family."""
+
+from ast import literal_eval
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+import polars.selectors as cs
+
+from jarvis.hardware import HardwareSpec
+from jarvis.perf_models import BUILTIN, ONE_SHEET_FAMILIES, Registry, sheet_families
+from jarvis.perf_report.calls import (
+    ARGUMENTS,
+    THREAD,
+    HostCalls,
+    key_of,
+    numbered,
+    statistics,
+    with_kernel_details,
+)
+from jarvis.perf_report.intervals import busy_ns, microseconds
+from jarvis.perf_report.literals import lists_text
+from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
+from jarvis.perf_report.work import GpuWork
+from jarvis.schemas import PARAM_PREFIX, SPREAD, columns, conform
+from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
+from jarvis.tracelens.overlap import (
+    OVERLAP_SUFFIX,
+    Overlaps,
+    overlap_statistics,
+    overlapping_pairs,
+    overlaps,
+    with_overlap_details,
+    with_overlaps,
+)
+
+_BACKWARD_IN_FORWARD = (
+    "flash_attn::_flash_attn_varlen_backward",
+    "aten::convolution_backward",
+    "ConvBias_Backward",
+    "ConvBiasReLU_Backward",
+)
+"""Ops with a formula of their own that belong in the sheet of the backward pass."""
+
+_NOT_IN_BACKWARD = (
+    "aten::convolution",
+    "aten::miopen_convolution",
+    "aten::cudnn_convolution",
+    "ConvBias_",
+    "ConvBiasReLU_",
+    "vllm::unified_attention_with_output",
+)
+"""Forward ops that the sheet of the backward pass leaves out."""
+
+_FIRST = ("gflops", "data_moved_mb", "flops_per_byte", *THREAD, "compute_spec", *ARGUMENTS)
+_OF_SHEET = ("name", "stream", "ts_ns", "dur_ns")
+
+ROOFLINE_CALL = ("row", "kernel_time_us", "flops", "bytes", "compute_spec")
+"""What the roofline of a row of a sheet stands on, call by call."""
+
+_FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
+
+
+class _Priced(NamedTuple):
+    """What the sheets are made of: their names, their calls in row order, the GPU work below these.
+
+    ``sheet`` of a call is a place in ``names``. An op can stand in two sheets: ``uid`` (in ``work``
+    ``owner_uid``) numbers the calls, ``event_uid`` is the op.
+    """
+
+    names: list[str]
+    calls: pl.DataFrame
+    work: pl.DataFrame
+
+
+class RooflineSheets(NamedTuple):
+    """The sheets by name, and their calls with ``row``, the position of their row in ``sheet``.
+
+    Only calls that can have a roofline are there, in order (schema: ``roofline_calls``).
+    """
+
+    tables: dict[str, pl.DataFrame]
+    calls: pl.DataFrame
+
+
+def roofline_sheets(
+    calls: HostCalls,
+    own_costs: pl.DataFrame,
+    backwards: pl.DataFrame,
+    work: GpuWork,
+    hardware: HardwareSpec | None,
+    options: ReportOptions = DEFAULT_OPTIONS,
+    tracelens_models_only: bool = False,
+    registry: Registry = BUILTIN,
+) -> RooflineSheets:
+    """Every roofline sheet that has rows, by sheet name, in report order.
+
+    ``own_costs``: ``costs`` of the cpu ops; ``backwards``: ``Trace.backwards``.
+    With overlap information each sheet is followed by one that has it.
+    """
+    names, rows, of_rows = _priced(
+        calls, own_costs, backwards, work, registry, tracelens_models_only
+    )
+    if not names:
+        return RooflineSheets(
+            {}, pl.DataFrame(schema={c.name: c.dtype for c in columns("roofline_calls")})
+        )
+    plain, of_sheets = _sheets(rows, of_rows, hardware, options)
+    found = dict(zip(names, plain, strict=True))
+    placed = of_sheets.with_columns(
+        sheet=pl.col("sheet").replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+    )
+    if not options.include_overlap_info:
+        return RooflineSheets(found, placed)
+    overlap = overlaps(of_rows, overlapping_pairs(work))
+    beside, _ = _sheets(rows, of_rows, hardware, options, overlap)
+    tables = {
+        name: sheet
+        for (title, one), other in zip(found.items(), beside, strict=True)
+        for name, sheet in ((title, one), (title + OVERLAP_SUFFIX, other))
+    }
+    return RooflineSheets(tables, placed)
+
+
+def _priced(
+    calls: HostCalls,
+    own_costs: pl.DataFrame,
+    backwards: pl.DataFrame,
+    work: GpuWork,
+    registry: Registry,
+    tracelens_models_only: bool,
+) -> _Priced:
+    """All sheets at once: most are small, and each step over them has a price of its own."""
+    forward_rows = _forward_pass(calls, own_costs)
+    backward_rows = _backward_pass(forward_rows, backwards, registry)
+    models = {
+        name: registry.find_model(name, tracelens_models_only)
+        for name in forward_rows["name"].unique()
+    }
+    families = {name: model.sheet for name, model in models.items() if model and model.sheet}
+    back = _placed(backward_rows, {name: _backward_sheet(of) for name, of in families.items()})
+    ahead = _placed(forward_rows, {name: _sheet(name, of) for name, of in families.items()})
+    found = {*back["sheet"].unique(), *ahead["sheet"].unique()}
+    names = [
+        sheet
+        for family in sheet_families(registry)
+        for sheet in (family, f"{family}_fwd", f"{family}_bwd")
+        if sheet in found
+    ]
+    numbered_calls = (
+        pl.concat([back, ahead], how="diagonal")
+        .with_row_index("given")
+        .with_columns(
+            pl.col("sheet").replace_strict(
+                names, range(len(names)), default=None, return_dtype=pl.Int32
+            )
+        )
+        .sort("sheet", maintain_order=True)
+        .with_columns(event_uid="uid", uid=pl.int_range(pl.len()))
+    )
+    is_back = pl.col("given") < back.height
+    places = numbered_calls.select("given", "uid", "sheet", owner_uid="event_uid")
+    of_calls = [
+        below.join(places.filter(which), on="owner_uid").drop("owner_uid", "given", "sheet")
+        for below, which in (
+            (_backward_work(back["uid"], backwards, work), is_back),
+            (work.below(ahead["uid"], _OF_SHEET), ~is_back),
+        )
+    ]
+    of_rows = pl.concat(of_calls, how="diagonal").rename({"uid": "owner_uid"})
+    return _Priced(names, numbered_calls.drop("given"), of_rows)
+
+
+def _sheet(name: str, family: str) -> str:
+    """The sheet of a call with this name."""
+    if family in ONE_SHEET_FAMILIES:
+        return family
+    return f"{family}_bwd" if name in _BACKWARD_IN_FORWARD else f"{family}_fwd"
+
+
+def _backward_sheet(family: str) -> str | None:
+    """The sheet of the backward pass of a call, where it has one."""
+    return None if family in ONE_SHEET_FAMILIES else f"{family}_bwd"
+
+
+def _placed(calls: pl.DataFrame, sheet_of: Mapping[str, str | None]) -> pl.DataFrame:
+    """The calls whose name has a sheet, with it."""
+    sheet = (
+        pl.col("name")
+        .cast(pl.String)
+        .replace_strict(
+            list(sheet_of), list(sheet_of.values()), default=None, return_dtype=pl.String
+        )
+    )
+    return calls.with_columns(sheet=sheet).drop_nulls("sheet")
+
+
+def _forward_pass(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
+    """Calls whose cost is known, in file order."""
+    known = of.filter(pl.col("flops").is_not_null())
+    return calls.rows(known["uid"]).drop("ts_ns", "dur_ns").join(known, on="uid").sort("uid")
+
+
+def _backward_pass(
+    forward_rows: pl.DataFrame, backwards: pl.DataFrame, registry: Registry
+) -> pl.DataFrame:
+    """Forward ops that autograd differentiated, priced as their backward, in file order."""
+    differentiated = forward_rows.filter(
+        pl.col("uid").is_in(backwards["forward_uid"].implode())
+        & ~pl.col("name").is_in(_NOT_IN_BACKWARD)
+    ).drop(*COST_SCHEMA)
+    known = costs(differentiated, formula_of=backward, registry=registry).filter(
+        pl.col("flops").is_not_null()
+    )
+    return differentiated.join(known, on="uid").sort("uid")
+
+
+def _backward_work(owners: pl.Series, backwards: pl.DataFrame, work: GpuWork) -> pl.DataFrame:
+    """GPU work below the autograd nodes of each op and of all that runs below it."""
+    nodes = _nodes_of_subtrees(owners, backwards, work.call_tree)
+    below = nodes.join(
+        work.below(nodes["node_uid"].unique(), _OF_SHEET), left_on="node_uid", right_on="owner_uid"
+    )
+    return below.unique(["owner_uid", "link_index"]).drop("node_uid")
+
+
+def _nodes_of_subtrees(
+    owners: pl.Series, backwards: pl.DataFrame, tree: pl.DataFrame
+) -> pl.DataFrame:
+    """``owner_uid, node_uid``: the autograd nodes of each op and of all that runs below it."""
+    places = tree.select("uid", "order", "subtree_end")
+    nodes = (
+        backwards.join(places.select("order", forward_uid="uid"), on="forward_uid")
+        .select("order", node_uid="backward_uid")
+        .sort("order", "node_uid")
+    )
+    spans = places.filter(pl.col("uid").is_in(owners.implode()))
+    order = nodes["order"]
+    found = (
+        pl.DataFrame(
+            {
+                "owner_uid": spans["uid"],
+                "first": order.search_sorted(spans["order"]),
+                "last": order.search_sorted(spans["subtree_end"]),
+            }
+        )
+        .filter(pl.col("first") < pl.col("last"))
+        .select("owner_uid", node=pl.int_ranges("first", "last", dtype=pl.UInt32))
+        .explode("node")
+    )
+    return found.select("owner_uid", node_uid=nodes["node_uid"].gather(found["node"]))
+
+
+def _sheets(
+    rows: pl.DataFrame,
+    work: pl.DataFrame,
+    hardware: HardwareSpec | None,
+    options: ReportOptions,
+    overlap: Overlaps | None = None,
+) -> tuple[list[pl.DataFrame], pl.DataFrame]:
+    """The sheets, by the column ``sheet`` of the calls, and those of the calls that can have a
+    roofline. One pass for all: most are small."""
+    timed = rows.join(
+        busy_ns(work, ["owner_uid"]),
+        left_on="uid",
+        right_on="owner_uid",
+        how="left",
+        maintain_order="left",
+    ).with_columns(kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0)))
+    if options.group_by_num_kernels:
+        timed = _with_num_kernels(timed, work)
+    if overlap is not None:
+        timed = with_overlaps(timed, overlap)
+    key = key_of(timed, "sheet", "name", "perf_params")
+    priced = numbered(sheet_metrics(timed, hardware), key)
+    has_peaks = "roofline_time_us" in priced.columns
+    groups = priced.group_by("group", *key, maintain_order=True).agg(
+        *(
+            pl.col(column).drop_nulls().first()
+            for column in (*_FIRST, *(_FIRST_IF_PRICED if has_peaks else ()))
+        ),
+        *(
+            statistic
+            for column in ("tb_per_s", "tflops_per_s", *(("pct_roofline",) if has_peaks else ()))
+            for statistic in statistics(column, column, SPREAD)
+        ),
+        *statistics("kernel_time_us", "kernel_time_us", (*SPREAD, "sum")),
+        *overlap_statistics(priced),
+        name_count=pl.len(),
+        uid_first=pl.col("event_uid").min(),
+    )
+    detailed = with_kernel_details(groups, priced, work.sort("ts_ns", "gpu_uid"))
+    details = with_overlap_details(detailed, priced, overlap)
+    ranked = details.with_columns(lists_text(name) for name in ARGUMENTS).sort(
+        ["sheet", "kernel_time_us_sum", "uid_first"], descending=[False, True, False]
+    )
+    places = ranked.select("group", row=pl.int_range(pl.len()).over("sheet"))
+    sheets = [
+        conform(_columns_of_sheet(sheet, options), "roofline")
+        for sheet in ranked.partition_by("sheet", include_key=False, maintain_order=True)
+    ]
+    return sheets, roofline_calls(priced, places, on="group")
+
+
+def roofline_calls(calls: pl.DataFrame, places: pl.DataFrame, on: str) -> pl.DataFrame:
+    """The calls that can have a roofline, in order: ``sheet`` and the columns of ROOFLINE_CALL.
+
+    ``calls``: ``sheet, kernel_time_us, flops, bytes, compute_spec``; ``places``: ``row``; both
+    ``on``.
+    """
+    can_have = (
+        pl.col("flops") > 0,
+        pl.col("bytes").is_not_null(),
+        pl.col("compute_spec").cast(pl.String) != "",
+    )
+    narrow = calls.filter(can_have).select("sheet", *ROOFLINE_CALL[1:], on)
+    placed = narrow.join(places, on=on, maintain_order="left")
+    return placed.select("sheet", *ROOFLINE_CALL)
+
+
+def _columns_of_sheet(sheet: pl.DataFrame, options: ReportOptions) -> pl.DataFrame:
+    """The rows that are asked for, without a roofline where none of all has one."""
+    if "roofline_time_us" in sheet.columns and sheet["roofline_time_us"].is_null().all():
+        sheet = sheet.drop(cs.starts_with("roofline_", "pct_roofline"))
+    parameters = _parameter_columns(sheet["perf_params"].to_list(), sheet["group"].to_list())
+    return sheet.with_columns(parameters).head(options.topk_roofline_ops or sheet.height)
+
+
+def _with_num_kernels(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    counts = work.group_by("owner_uid").agg(num_kernels=pl.len().cast(pl.Int64))
+    return calls.join(
+        counts, left_on="uid", right_on="owner_uid", how="left", maintain_order="left"
+    ).with_columns(pl.col("num_kernels").fill_null(0))
+
+
+def _parameter_columns(texts: Sequence[str | None], groups: Sequence[int]) -> list[pl.Series]:
+    """Parameter texts of the rows -> a column for each parameter, in order of appearance.
+
+    ``groups``: the first call of each row.
+    """
+    rows = [literal_eval(text) if text else {} for text in texts]
+    by_call = sorted(zip(groups, rows, strict=True), key=lambda pair: pair[0])
+    names = dict.fromkeys(name for _, row in by_call for name in row)
+    return [_column(PARAM_PREFIX + name, [row.get(name) for row in rows]) for name in names]
+
+
+def _column(name: str, values: Sequence[object]) -> pl.Series:
+    if all(value is None or type(value) is int for value in values):
+        return pl.Series(name, values, dtype=pl.Int64)
+    return pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)

@@ -1,0 +1,60 @@
+"""Report tables -> sheets: TraceLens's names, labels and order, every cell a number or text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from jarvis.schemas import TABLES, labelled
+from jarvis.tracelens.overlap import OVERLAP_SUFFIX
+
+ALWAYS = "gpu_timeline"
+
+
+def sheets(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Tables by sheet name -> sheets with rows (``gpu_timeline`` always), for CSV and xlsx.
+
+    Lists become Python text with plain numbers, truth values the words True and False.
+    """
+    return {
+        name: labelled(_flat(_with_call_stacks(tables[name])), schema_of(name))
+        for name in sheet_names(tables)
+    }
+
+
+def sheet_names(tables: Mapping[str, pl.DataFrame]) -> list[str]:
+    """The tables that are sheets: those with rows, and ALWAYS."""
+    return [name for name, frame in tables.items() if frame.height or name == ALWAYS]
+
+
+def schema_of(sheet: str) -> str:
+    """The table of ``jarvis.schemas`` that describes a sheet."""
+    table = sheet.removesuffix(OVERLAP_SUFFIX)
+    return table if table in TABLES else "roofline"
+
+
+def _with_call_stacks(frame: pl.DataFrame) -> pl.DataFrame:
+    """Call stacks of kernels as one more entry of ``kernel_details``, behind the stream."""
+    if "kernel_call_stacks" not in frame.columns:
+        return frame
+    texts = [
+        repr([_with_call_stack(*pair) for pair in zip(entries, stacks or (), strict=True)])
+        for entries, stacks in frame.select("kernel_details", "kernel_call_stacks").iter_rows()
+    ]
+    return frame.drop("kernel_call_stacks").with_columns(kernel_details=pl.Series(texts))
+
+
+def _with_call_stack(entry: dict[str, Any], stack: list[str] | None) -> dict[str, Any]:
+    if stack is None:
+        return entry
+    return {"name": entry["name"], "stream": entry["stream"], "call_stack": stack} | entry
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    columns = [
+        pl.Series(column.name, [repr(value) for value in column.to_list()], dtype=pl.String)
+        if column.dtype in (pl.List, pl.Boolean)
+        else column
+        for column in frame.iter_columns()
+    ]
+    return pl.DataFrame(columns)

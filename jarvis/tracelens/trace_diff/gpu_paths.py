@@ -1,0 +1,141 @@
+"""The part of a call tree that leads to GPU work, GPU events as its leaves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from jarvis.trace import Trace
+from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
+from jarvis.tracelens.trace_diff import names
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+ROOT_NAME = "root"
+"""What calls without a caller have in common, and GPU work outside of any module."""
+
+ROOT, PYTHON, OP, LAUNCH, GPU_EVENT = range(5)
+"""Kinds of nodes; LAUNCH is any call of the CUDA or HIP runtime."""
+
+
+def gpu_paths(trace: Trace, *, with_python: bool) -> pl.DataFrame:
+    """Every call with GPU work below it, and every linked GPU event, in preorder.
+
+    Row 0 is a root above all calls without a caller. Columns: ``uid`` (-1 for the root), ``kind``,
+    ``name`` (without line numbers and addresses), ``parent`` (a row; -1 for the root) and
+    ``subtree_end`` (the row behind the last descendant). ``with_python``: with Python frames.
+    """
+    tree = trace.python_call_tree if with_python else trace.call_tree
+    leaves = _leaves(trace, tree)
+    launches = np.bincount(leaves["order"].to_numpy(), minlength=tree.height)
+    before = np.concatenate([[0], np.cumsum(launches)])
+    leads_to_work = before[tree["subtree_end"].to_numpy()] > before[tree["order"].to_numpy()]
+    calls = tree.select("uid", "parent_uid", "order", "subtree_end").filter(
+        pl.Series(leads_to_work, dtype=pl.Boolean)
+    )
+    nodes = (
+        pl.concat([_root(tree.height), _named(calls, trace, with_python), leaves], how="diagonal")
+        .sort("order", pl.col("kind") == GPU_EVENT, "ts_ns", "uid", maintain_order=True)
+        .with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64))
+    )
+    above = nodes.filter(pl.col("kind") != GPU_EVENT).select(parent_uid="uid", parent="row")
+    last = nodes["order"].search_sorted(nodes["subtree_end"].fill_null(0), "left").cast(pl.Int64)
+    return nodes.join(above, on="parent_uid", how="left", maintain_order="left").select(
+        "uid",
+        "kind",
+        names.shown("name"),
+        parent=pl.when(pl.col("kind") == ROOT).then(-1).otherwise(pl.col("parent").fill_null(0)),
+        subtree_end=pl.when(pl.col("kind") == GPU_EVENT).then(pl.col("row") + 1).otherwise(last),
+    )
+
+
+def _leaves(trace: Trace, tree: pl.DataFrame) -> pl.DataFrame:
+    """Linked GPU events under their launch (``order``): the later one where two claim an event."""
+    parents = (
+        trace.launches.sort("link_index")
+        .unique("gpu_uid", keep="last")
+        .select(parent_uid="runtime_uid", uid="gpu_uid")
+    )
+    return (
+        trace.gpu_events.drop_nulls(["ts_ns", "dur_ns"])
+        .select("uid", "name", "ts_ns")
+        .join(parents, on="uid")
+        .join(tree.select("order", parent_uid="uid"), on="parent_uid")
+        .with_columns(kind=pl.lit(GPU_EVENT, pl.Int64))
+    )
+
+
+def _root(tree_height: int) -> pl.DataFrame:
+    root = {"uid": -1, "name": ROOT_NAME, "kind": ROOT, "order": -1, "subtree_end": tree_height}
+    return pl.DataFrame([root])
+
+
+def _named(calls: pl.DataFrame, trace: Trace, with_python: bool) -> pl.DataFrame:
+    tables = [trace.cpu_ops, trace.runtime, *([trace.python_functions] if with_python else [])]
+    kind = (
+        pl.when(pl.col("cat") == CPU_OP)
+        .then(OP)
+        .when(pl.col("cat") == PYTHON_FUNCTION)
+        .then(PYTHON)
+        .otherwise(LAUNCH)
+    )
+    parts = [
+        calls.join(table.select("uid", "name", kind=kind.cast(pl.Int64)), on="uid")
+        for table in tables
+    ]
+    return pl.concat(parts)
+
+
+@dataclass(frozen=True)
+class PathTree:
+    """``gpu_paths`` as arrays with a row for each node, made to be compared with another one.
+
+    ``name`` and ``loose_name`` are numbers that two trees of ``path_trees`` share; ``shape`` tells
+    name and number of children, so that equal stretches of it are equal subtrees. The children of
+    a node are ``children[first_child[node] : first_child[node + 1]]``.
+    """
+
+    kind: Int64s
+    name: Int64s
+    loose_name: Int64s
+    shape: Int64s
+    subtree_end: Int64s
+    first_child: Int64s
+    children: Int64s
+
+    def children_of(self, node: int) -> Int64s:
+        """The rows of the children of a node, in order."""
+        return self.children[self.first_child[node] : self.first_child[node + 1]]
+
+
+def path_trees(first: pl.DataFrame, second: pl.DataFrame) -> tuple[PathTree, PathTree]:
+    """The trees of two ``gpu_paths``."""
+    keys = pl.concat([first, second]).select(
+        name=pl.struct("kind", names.strict("name")).rank("dense").cast(pl.Int64),
+        loose_name=pl.struct("kind", names.loose("name")).rank("dense").cast(pl.Int64),
+    )
+    most_children = max(int(_child_counts(paths).max()) for paths in (first, second)) + 1
+    return (
+        _path_tree(first, keys.head(first.height), most_children),
+        _path_tree(second, keys.tail(second.height), most_children),
+    )
+
+
+def _child_counts(paths: pl.DataFrame) -> Int64s:
+    return np.bincount(paths["parent"].to_numpy()[1:], minlength=paths.height)
+
+
+def _path_tree(paths: pl.DataFrame, keys: pl.DataFrame, most_children: int) -> PathTree:
+    counts = _child_counts(paths)
+    name = keys["name"].to_numpy(writable=True)
+    return PathTree(
+        kind=paths["kind"].to_numpy(writable=True),
+        name=name,
+        loose_name=keys["loose_name"].to_numpy(writable=True),
+        shape=name * most_children + counts,
+        subtree_end=paths["subtree_end"].to_numpy(writable=True),
+        first_child=np.concatenate([[0], np.cumsum(counts)]),
+        children=np.argsort(paths["parent"].to_numpy()[1:], kind="stable") + 1,
+    )
