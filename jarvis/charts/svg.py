@@ -120,7 +120,7 @@ def to_svg(charts: Sequence[tuple[Chart, str]]) -> list[str]:
 
 
 def _rendered(specs: list[dict[str, Any]]) -> list[str]:
-    command, text = [sys.executable, "-c", _PROGRAM], json.dumps(specs, allow_nan=False)
+    command, text = [sys.executable, "-P", "-c", _PROGRAM], json.dumps(specs, allow_nan=False)
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
