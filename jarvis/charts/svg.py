@@ -180,7 +180,7 @@ def _element(image: str, label: str, clip: str) -> str:
     _clean(root, {place: f"{clip}-{number}" for number, place in enumerate(found)})
     for side in ("width", "height"):
         del root.attrib[side]
-    root.attrib |= {"role": "img", "aria-label": label}
+    root.attrib |= {"role": "img", "aria-label": _drawable(label)}
     return ElementTree.tostring(root, encoding="unicode")
 
 
