@@ -2,9 +2,11 @@
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import polars as pl
@@ -186,6 +188,21 @@ def test_ids_of_one_drawing_are_not_those_of_another(sample_text: str) -> None:
     found = drawings(sample_text)
     ids = [part.get("id") for drawing in found for part in drawing.iter() if part.get("id")]
     assert len(ids) == len(set(ids)) > 1
+
+
+def test_one_process_draws_all_charts_of_a_document(
+    sample: Analysed, sample_text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, started = subprocess.run, []
+
+    def counted(*given: Any, **options: Any) -> Any:
+        started.append(given)
+        return run(*given, **options)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    assert html_document(sample.run, sample.root) == sample_text
+    assert len(started) == 1
+    assert len(drawings(sample_text)) > 3
 
 
 def test_each_point_of_a_roofline_says_what_it_is(sample: Analysed, sample_text: str) -> None:
