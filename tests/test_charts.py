@@ -1,21 +1,18 @@
 import re
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import altair as alt
 import polars as pl
 import pytest
+import vl_convert
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
 from jarvis.charts.drawing import specification
 from jarvis.charts.rooflines import Ceiling
-from jarvis.dashboard.widgets.projection import PROJECTED
 from jarvis.schemas import TABLES
-from tests.conftest import skip_or_fail
 
-COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, PROJECTED)
+COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, charts.PROJECTED)
 BELOW, MISSED, REACHED, ABOVE, UNKNOWN = charts.STATES
 
 
@@ -322,11 +319,8 @@ def test_a_specification_is_the_same_while_another_session_has_the_theme_off() -
 
 
 def test_an_axis_of_very_short_times_has_different_labels() -> None:
-    if find_spec("vl_convert") is None:
-        skip_or_fail("vl-convert is not installed")
-    convert = import_module("vl_convert")
     parts = pl.DataFrame({"kind": ["D2D"], "part": ["exposed"], "time_ms": [0.00076]})
-    drawn = convert.vegalite_to_svg(charts.exposure(parts, charts.LIGHT).to_dict())
+    drawn = vl_convert.vegalite_to_svg(charts.exposure(parts, charts.LIGHT).to_dict())
     labels = re.findall(r">(0\.\d+)<", drawn)
     assert len(labels) > 2
     assert len(set(labels)) == len(labels)

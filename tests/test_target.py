@@ -203,8 +203,6 @@ def test_another_gpu_leaves_the_target_as_it_is(lower: Run, tmp_path: Path) -> N
 def test_an_export_at_a_target_is_that_of_the_run_at_it(
     default: Run, lower: Run, tmp_path: Path, name: str
 ) -> None:
-    if name == "plot":
-        pytest.importorskip("vl_convert")
     stored = contents(root_of(default))
     out = tmp_path / "out"
     words = ["export", str(root_of(default)), "--format", name, "--output", str(out)]

@@ -19,9 +19,9 @@ from jarvis.charts.rooflines import (
     bandwidth_roofline,
     compute_roofline,
     peak_words,
-    suits_intensity,
+    roofline,
 )
-from jarvis.charts.states import state
+from jarvis.charts.states import PROJECTED, state
 from jarvis.charts.timeline import BRUSHED, CLICKED, TimelineRow, timeline_chart
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "MAX_POINTS",
     "PALETTES",
     "PICKED",
+    "PROJECTED",
     "STATES",
     "Columns",
     "Drawing",
@@ -51,9 +52,9 @@ __all__ = [
     "log_histogram",
     "parts_of_time",
     "peak_words",
+    "roofline",
     "savings",
     "scatter",
     "state",
-    "suits_intensity",
     "timeline_chart",
 ]

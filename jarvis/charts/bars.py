@@ -47,6 +47,9 @@ _LEGEND_ROOM = 66
 _VALUE_ROOM = 1.3
 """On half a page of 1280 px the value behind a bar takes a quarter of the longest one."""
 
+_TEXT_ROOM = 1.4
+"""The same for a value with its saving, over a whole page."""
+
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
@@ -98,11 +101,17 @@ def savings(
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
     """Time of each category pale, what the target would save of it strong.
 
-    ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, most time first.
+    ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, most time first, and ``text`` to stand
+    behind each bar in place of its time.
     """
     names = ("title", "gpu_time_ms", "saved_ms")
-    labelled = rows.select(*names, label="title")
-    return _over(labelled, "gpu_time_ms", "saved_ms", names, columns, palette)
+    behind = ["text"] if "text" in rows.columns else []
+    labelled = rows.select(*names, *behind, label="title")
+    if not behind:
+        return _over(labelled, "gpu_time_ms", "saved_ms", names, columns, palette)
+    return _over(
+        labelled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"
+    )
 
 
 def _over(
@@ -113,14 +122,17 @@ def _over(
     columns: Columns,
     palette: Palette,
     room: float = 1.0,
+    *,
+    text: str | None = None,
 ) -> Drawing:
     """Two bars for each row, one over the other, in the order of the rows.
 
-    The axis is ``room`` times as long as the bars need.
+    The axis is ``room`` times as long as the bars need. Behind the bars is the column ``text``, or
+    the whole.
     """
     lines = tips(columns, names, frame)
     longest = room * largest(frame[whole])
-    spec = _over_spec(whole, part, columns[whole].unit, longest, frame.height, lines, palette)
+    spec = _over_spec(whole, part, text, columns[whole].unit, longest, frame.height, lines, palette)
     return Drawing(spec, {"bars": frame.with_row_index("rank")})
 
 
@@ -128,6 +140,7 @@ def _over(
 def _over_spec(
     whole: str,
     part: str,
+    text: str | None,
     unit: str | None,
     longest: float,
     count: int,
@@ -139,7 +152,7 @@ def _over_spec(
     pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
     strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
     value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
-        x=f"{whole}:Q", text=alt.Text(f"{whole}:Q", format=",.3~r")
+        x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3~r")
     )
     return specification(alt.LayerChart(layer=[pale, strong, value], height=_height(count)))
 

@@ -21,14 +21,6 @@ STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """Colours of a shaded table cell."""
-
-    background: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Palette:
     """The colours of one theme; ``categorical`` in the order of use."""
 
@@ -42,8 +34,6 @@ class Palette:
     below_target: str
     saving: str
     pale: str
-    bad_cell: Cell
-    warning_cell: Cell
     categorical: tuple[str, ...]
 
     @property
@@ -64,8 +54,6 @@ LIGHT = Palette(
     below_target="#C98500",
     saving="#009E73",
     pale="#BBD9EA",
-    bad_cell=Cell("#FCE4D6", "#6B2A00"),
-    warning_cell=Cell("#FFF4D6", "#5C4300"),
     categorical=(
         *("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
         *("#56B4E9", "#D55E00", "#F0E442", "#6B7280"),
@@ -82,8 +70,6 @@ DARK = Palette(
     below_target="#F2CC5C",
     saving="#009E73",
     pale="#24465C",
-    bad_cell=Cell("#4A2410", "#FFC9A8"),
-    warning_cell=Cell("#3D3208", "#FFE08A"),
     categorical=(
         *("#56B4E9", "#E69F00", "#009E73", "#CC79A7"),
         *("#0072B2", "#D55E00", "#F0E442", "#9AA5B1"),

@@ -73,6 +73,27 @@ def peak_words(compute: str | None) -> str:
     return f"{precision} {unit}".strip()
 
 
+def roofline(
+    rows: pl.DataFrame,
+    columns: Columns,
+    target_pct: float,
+    palette: Palette,
+    *,
+    is_of_bandwidth: bool = False,
+) -> Drawing | None:
+    """Return ``compute_roofline`` or ``bandwidth_roofline``, whichever says more of the rows.
+
+    Return None where no row has a rate.
+    """
+    rated = rows.select("tb_per_s", "bound", "compute", "kernel_time_us")
+    rated = rated.filter(pl.col("tb_per_s") > 0)
+    if rated.is_empty():
+        return None
+    is_of_compute = not is_of_bandwidth and suits_intensity(rated)
+    shape = compute_roofline if is_of_compute else bandwidth_roofline
+    return shape(rows, columns, target_pct, palette)
+
+
 def compute_roofline(
     rows: pl.DataFrame, columns: Columns, target_pct: float, palette: Palette
 ) -> Drawing:

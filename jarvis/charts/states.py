@@ -1,9 +1,19 @@
-"""What an efficiency is called against the highlight threshold, the target and the peak."""
+"""What a target efficiency adds to rows: its columns, and what an efficiency is called."""
 
 import polars as pl
 
 from jarvis import impact
 from jarvis.charts.palette import STATES
+from jarvis.schemas import NUMBER, TEXT, Column
+
+PROJECTED = (
+    Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
+    Column("saved_us", "Saving (µs)", NUMBER, "µs", ",.1f", "kernel time minus that at the target"),
+    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "GPU time minus that at the target"),
+    Column("gpu_time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of the category"),
+    Column("title", "Category", TEXT, meaning="category of operations"),
+)
+"""Columns that rows get at a target, and those of the charts of categories."""
 
 
 def state(target_pct: float, below_pct: float) -> pl.Expr:

@@ -67,7 +67,7 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.add_argument(
         "--plots",
         action="store_true",
-        help="also draw images for the reports (with the extra jarvis-perf[plots])",
+        help="also draw images for the reports",
     )
     command.add_argument(
         "--id",
@@ -82,10 +82,6 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _analyze(arguments: argparse.Namespace) -> int:
     check_gpu(arguments)
-    if arguments.plots:
-        from jarvis.reports.plot import check_drawing
-
-        check_drawing()
     kept = _kept(arguments) if arguments.id else None
     root = _written(arguments) if kept is None else kept.root
     from jarvis.run import Run

@@ -1,6 +1,7 @@
 """The frame around every page: menu, sidebar, the page itself, and its errors as sentences."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import streamlit as st
 
@@ -14,6 +15,10 @@ from jarvis.dashboard.session.browser_history import install_history_patch
 from jarvis.dashboard.session.current_user import visible_catalogue
 from jarvis.dashboard.widgets.job_chip import job_chip
 from jarvis.server.storage.catalogue import Catalogue
+
+# Streamlit loads it when it first needs it, and Altair, in the thread of another visitor, uses it
+# before it is complete.
+import_module("pandas")
 
 _SIDEBAR_PX = 300
 """Wide enough for the name of a trace and its GPU."""

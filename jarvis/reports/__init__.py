@@ -73,10 +73,7 @@ def write_reports(run: Run, root: Path) -> None:
 
 
 def add_plots(run: Run, root: Path) -> None:
-    """Draw the images into the run directory ``root``, and have its report show them.
-
-    Raises PlotError where they cannot be drawn.
-    """
+    """Draw the images into the run directory ``root``, and have its report show them."""
     for name in ("plot", "analysis"):
         made = load_reporters()[name]
         made.render(run, made.place(RunPaths(root)))

@@ -1,15 +1,12 @@
 """``perf_improvement.png``: where the time goes, for ``analysis.md`` and for slides.
 
-Drawing takes half a second and a library of 80 MB, so it is made only on demand, and what it needs
-is imported only then.
+It takes half a second, so it is made only on demand, and what it needs is imported only then.
 """
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.reports import sections
@@ -23,16 +20,6 @@ SCALE = 2.0
 """Pixels of the file for each of the drawing, so that it stays sharp."""
 
 
-class PlotError(JarvisError):
-    """The library that draws images is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Plots need vl-convert, which is not installed. Install it with "
-            "`pip install 'jarvis-perf[plots]'`, or do without plots."
-        )
-
-
 class PlotReporter(Reporter):
     """One bar of GPU time by category, as an image."""
 
@@ -44,8 +31,6 @@ class PlotReporter(Reporter):
         return paths.perf_plot
 
     def render(self, run: Run, out: Path) -> None:
-        """Write the image; PlotError where the library that draws it is not installed."""
-        check_drawing()
         import vl_convert
 
         from jarvis.charts import LIGHT
@@ -53,12 +38,6 @@ class PlotReporter(Reporter):
 
         chart = time_breakdown(time_parts(run), REST, LIGHT)
         write_output(out, vl_convert.vegalite_to_png(chart.to_dict(), scale=SCALE))
-
-
-def check_drawing() -> None:
-    """PlotError where the library that draws is not installed."""
-    if find_spec("vl_convert") is None:
-        raise PlotError
 
 
 def time_parts(run: Run) -> pl.DataFrame:

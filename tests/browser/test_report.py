@@ -82,7 +82,7 @@ def test_the_html_file_is_drawn_offline_in_both_themes_and_prints(
         assert len(sizes) > 3
         assert min(sizes) > 50
         fills = reader.evaluate(
-            "[...document.querySelectorAll('svg rect')].map(r => getComputedStyle(r).fill)"
+            "[...document.querySelectorAll('svg path')].map(r => getComputedStyle(r).fill)"
         )
         assert len(set(fills)) > 3
         assert reader.evaluate("document.documentElement.scrollWidth") <= VIEWPORT["width"]

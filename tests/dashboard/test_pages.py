@@ -11,7 +11,6 @@ from streamlit.testing.v1.element_tree import Dataframe
 
 from jarvis import impact
 from jarvis.analyses import load_analyses
-from jarvis.charts import LIGHT
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Status
 from jarvis.reports.ranking import recommendations
@@ -110,7 +109,7 @@ def test_the_saving_follows_the_slider_and_the_formula(registered: Draw, sample_
         assert metric(page, f"Saving at {target}%") == milliseconds(saved_ms)
 
 
-def test_the_highlight_changes_count_badges_and_shading(registered: Draw, sample_run: Run) -> None:
+def test_the_highlight_changes_count_and_badges(registered: Draw, sample_run: Run) -> None:
     rows = sample_run.category_operations("gemm")
     for below in (10, 70):
         page = registered("gemm", gemm_below=str(below))
@@ -119,9 +118,10 @@ def test_the_highlight_changes_count_badges_and_shading(registered: Draw, sample
         assert metric(page, f"Below {below}%") == str(poor)
         table = operations(page)
         assert [s[0] for s in table.value["state"]].count("below threshold") == poor
-        rules = table.proto.arrow_data.styler.styles.splitlines()
-        shaded = next(rule for rule in rules if LIGHT.bad_cell.background in rule)
-        assert shaded.count("_row") == poor
+        settings = json.loads(table.proto.columns)
+        options = {o["value"]: o["color"] for o in settings["state"]["type_config"]["options"]}
+        assert [name for name, color in options.items() if "#" in color] == ["below threshold"]
+        assert settings["pct_roofline"]["type_config"]["type"] == "progress"
 
 
 def test_filters_choose_rows_and_say_so(registered: Draw, sample_run: Run) -> None:

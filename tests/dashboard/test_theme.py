@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit import config
 
-from jarvis.charts import PALETTES
+from jarvis.charts import LIGHT, PALETTES
 from jarvis.core.workspace import resource
 from jarvis.dashboard import MAIN
 
@@ -40,12 +40,17 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("name", ["light", "dark"])
 def test_colours_can_be_read_on_their_background(name: str) -> None:
     palette = PALETTES[name]
-    for cell in (palette.bad_cell, palette.warning_cell):
-        assert contrast(cell.text, cell.background) > 7
     assert contrast(palette.text, palette.background) > 7
     assert contrast(palette.muted, palette.background) > 4.5
     for colour in (*palette.states[:3], palette.saving):
         assert contrast(colour, palette.background) > 3
+
+
+def test_the_badge_that_stands_out_can_be_read() -> None:
+    """Its text is white in both themes."""
+    badge = LIGHT.below_threshold
+    assert contrast("#FFFFFF", badge) > 4.5
+    assert all(contrast(badge, palette.background) > 3 for palette in PALETTES.values())
 
 
 def test_streamlit_knows_every_setting() -> None:

@@ -1,4 +1,4 @@
-"""The image of a run: made on demand, shown by ``analysis.md``, refused without its library."""
+"""The image of a run: made on demand, shown by ``analysis.md``."""
 
 import shutil
 import struct
@@ -8,18 +8,11 @@ import pytest
 
 from jarvis.cli import main
 from jarvis.core.workspace import RunPaths
-from jarvis.reports import add_plots, plot
+from jarvis.reports import add_plots
 from jarvis.reports.plot import REST, time_parts
-from tests.conftest import skip_or_fail
 from tests.reports.conftest import Analysed
 
 SHOWN = "![Wall time by category](perf_improvement.png)"
-
-
-@pytest.fixture
-def drawing() -> None:
-    if plot.find_spec("vl_convert") is None:
-        skip_or_fail("vl-convert is not installed")
 
 
 def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analysed) -> None:
@@ -31,7 +24,6 @@ def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analysed) -
     assert list(parts.values()) == sorted(parts.values(), reverse=True)
 
 
-@pytest.mark.usefixtures("drawing")
 def test_the_report_shows_the_image_that_stands_beside_it(sample: Analysed, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(sample.root, root)
@@ -46,7 +38,6 @@ def test_the_report_shows_the_image_that_stands_beside_it(sample: Analysed, tmp_
     assert RunPaths(root).perf_plot.read_bytes() == image
 
 
-@pytest.mark.usefixtures("drawing")
 def test_the_command_draws_on_demand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, out = str(tmp_path / "sample.json"), str(tmp_path / "run")
     assert main(["sample", "--output", trace, "--scale", "tiny", "--steps", "1"]) == 0
@@ -56,12 +47,3 @@ def test_the_command_draws_on_demand(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["analyze", trace, "--output-dir", out]) == 0
     assert not RunPaths(Path(out)).perf_plot.exists()
     capsys.readouterr()
-
-
-def test_without_the_library_nothing_is_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(plot, "find_spec", lambda _: None)
-    assert main(["analyze", "missing.json", "--output-dir", str(tmp_path / "r"), "--plots"]) == 1
-    assert "pip install 'jarvis-perf[plots]'" in capsys.readouterr().err
-    assert not (tmp_path / "r").exists()

@@ -61,7 +61,8 @@ def draw(
     """The chart of a panel, or None where the rows give nothing to draw."""
     colours = palette()
     if panel.kind == "roofline":
-        return _roofline(panel, rows, columns, target_pct)
+        of_bandwidth = panel.y == "tb_per_s"
+        return charts.roofline(rows, columns, target_pct, colours, is_of_bandwidth=of_bandwidth)
     if panel.kind == "savings":
         has_any = (rows["saved_us"] > 0).any()
         return charts.savings(rows, columns, colours) if has_any else None
@@ -70,16 +71,3 @@ def draw(
     draw_kind = charts.bars if panel.kind == "bars" else charts.scatter
     drawing = draw_kind(rows, columns, colours, x=panel.x, y=panel.y, color=panel.color)
     return None if drawing.is_empty else drawing
-
-
-def _roofline(
-    panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
-) -> charts.Drawing | None:
-    """Compute over intensity or bandwidth over size, whichever suits the rows."""
-    rated = rows.select("tb_per_s", "bound", "compute", "kernel_time_us")
-    placed = rated.filter(pl.col("tb_per_s") > 0)
-    if placed.is_empty():
-        return None
-    is_compute = panel.y != "tb_per_s" and charts.suits_intensity(placed)
-    shape = charts.compute_roofline if is_compute else charts.bandwidth_roofline
-    return shape(rows, columns, target_pct, palette())

@@ -5,19 +5,11 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.base import Analysis, Target
 from jarvis.analyses.operations import DETAILS
-from jarvis.charts import Columns, columns_of, state
+from jarvis.charts import PROJECTED, Columns, columns_of, state
 from jarvis.findings import Finding, Impact
 from jarvis.perf_report import Totals
 from jarvis.run import Manifest
-from jarvis.schemas import NUMBER, TABLES, TEXT, Column
-
-PROJECTED = (
-    Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
-    Column("saved_us", "Saving (µs)", NUMBER, "µs", ",.1f", "kernel time minus that at the target"),
-    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "GPU time minus that at the target"),
-    Column("gpu_time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of the category"),
-    Column("title", "Category", TEXT, meaning="category of operations"),
-)
+from jarvis.schemas import TABLES
 
 
 def operation_columns(analysis: Analysis | None = None) -> Columns:

@@ -14,7 +14,7 @@ from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.widgets.controls import choice, keyed_choice
 
 PAGE_ROWS = 100
-"""Rows that the browser gets at once; shading and badges cost little for so many."""
+"""Rows that the browser gets at once; badges and bars cost little for so many."""
 
 DESCENDING, ASCENDING = "descending", "ascending"
 

@@ -25,16 +25,17 @@ def document(run: Run, root: Path, edits: Edits) -> str:
     """The HTML text of a run whose directory is ``root``."""
     kept, _ = edits.parted(details_of(run))
     parts = fair_parts(run, root, edits)
-    overview = (drawings.gpu_time(run), drawings.categories(run), drawings.projection(run, kept))
-    rooflines = {s.key: drawings.category_roofline(run, s.key) for s in parts["sections"]}
+    figures = [drawings.gpu_time(run), drawings.categories(run), drawings.projection(run, kept)]
+    keys = [section.key for section in parts["sections"]]
+    drawn = drawings.drawn([*figures, *(drawings.category_roofline(run, key) for key in keys)])
     return (
         _environment()
         .get_template("document.html.j2")
         .render(
             parts,
             figures=_figures(run, kept),
-            drawings=[drawing for drawing in overview if drawing],
-            rooflines=rooflines,
+            drawings=[drawing for drawing in drawn[: len(figures)] if drawing],
+            rooflines=dict(zip(keys, drawn[len(figures) :], strict=True)),
             source=trace_line(run),
             version=run.manifest.jarvis_version,
             created=run.manifest.created,

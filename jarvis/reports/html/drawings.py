@@ -1,16 +1,17 @@
-"""The drawings of the document, each with a title that says what it shows."""
+"""The charts of the document, each with a title that says what it shows."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 from markupsafe import Markup
 
-from jarvis.charts import state
+from jarvis import charts
+from jarvis.analyses.operations import DETAILS
 from jarvis.charts.palette import BELOW_THRESHOLD
-from jarvis.charts.rooflines import over_intensity, over_size, suits_intensity
-from jarvis.charts.svg import category_bars, roofline, stacked_bar, waterfall_bars
-from jarvis.charts.svg.roofline import MAX_POINTS
-from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, marked_efficiency, share_pct
+from jarvis.charts.svg import CSS, Chart, to_svg
+from jarvis.charts.waterfall import waterfall
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.reports.details import Details
 from jarvis.reports.figures import (
     category_times,
@@ -20,19 +21,40 @@ from jarvis.reports.figures import (
     waterfall_rows,
 )
 from jarvis.run import Run
+from jarvis.schemas import TABLES
 from jarvis.text.format import counted, milliseconds, percent
+
+MAX_POINTS = 400
+"""Operations of a roofline, those with most time: a document should stay small."""
+
+_COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, charts.PROJECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with what it shows and how it is read."""
+
+    title: str
+    note: str
+    chart: Chart
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing with what it says and how it is read."""
+    """A figure whose chart is markup."""
 
     title: str
     note: str
     svg: Markup
 
 
-def gpu_time(run: Run) -> Drawing | None:
+def drawn(figures: Sequence[Figure | None]) -> list[Drawing | None]:
+    """Return the figures of a document with their charts rendered, all at once; None for None."""
+    images = iter(to_svg([(figure.chart, figure.title) for figure in figures if figure]))
+    return [Drawing(f.title, f.note, Markup(next(images))) if f else None for f in figures]
+
+
+def gpu_time(run: Run) -> Figure | None:
     """One bar of all GPU time."""
     parts = gpu_time_parts(run.manifest.totals)
     whole_ms = run.manifest.totals.total_time_ms
@@ -43,20 +65,20 @@ def gpu_time(run: Run) -> Drawing | None:
         f"{most['part'].capitalize()} takes {percent(most['percent'])} of "
         f"{milliseconds(whole_ms)} GPU time"
     )
-    texts = [
-        f"{milliseconds(time_ms)} ({percent(share)})"
-        for time_ms, share in parts["time_ms", "percent"].iter_rows()
+    labels = [
+        f"{part} {milliseconds(time_ms)} ({percent(share)})"
+        for part, time_ms, share in parts["part", "time_ms", "percent"].iter_rows()
     ]
     note = (
         "Each moment counts once: as compute where any runs, else as communication, else as a "
         "copy, else as idle."
     )
-    return Drawing(
-        title, note, Markup(stacked_bar(parts.with_columns(text=pl.Series(texts)), title))
+    return Figure(
+        title, note, charts.parts_of_time(parts.with_columns(part=pl.Series(labels)), CSS)
     )
 
 
-def categories(run: Run) -> Drawing | None:
+def categories(run: Run) -> Figure | None:
     """Kernel time and projected saving of each category."""
     rows = category_times(run, run.target_pct).filter(pl.col("gpu_time_ms") > 0)
     if rows.is_empty():
@@ -72,11 +94,12 @@ def categories(run: Run) -> Drawing | None:
         if rows["is_judged"].any()
         else "Kernel time. No efficiency is known, so no saving."
     )
-    svg = category_bars(rows.with_columns(text=pl.Series(texts)), title)
-    return Drawing(title, note, Markup(svg))
+    return Figure(
+        title, note, charts.categories(rows.with_columns(text=pl.Series(texts)), _COLUMNS, CSS)
+    )
 
 
-def projection(run: Run, kept: list[Details]) -> Drawing | None:
+def projection(run: Run, kept: list[Details]) -> Figure | None:
     """From the GPU time now to the one that remains after the findings of the report."""
     now_ms = run.manifest.totals.total_time_ms
     found = savings([(d.recommendation, d.finding) for d in kept], now_ms)
@@ -89,45 +112,30 @@ def projection(run: Run, kept: list[Details]) -> Drawing | None:
         "Findings that draw on the same time count once. Savings of kernels that run beside others "
         "may be smaller."
     )
-    return Drawing(title, note, Markup(waterfall_bars(waterfall_rows(now_ms, found), title)))
+    return Figure(title, note, waterfall(waterfall_rows(now_ms, found), CSS))
 
 
-def category_roofline(run: Run, key: str) -> Drawing | None:
+def category_roofline(run: Run, key: str) -> Figure | None:
     """The operations of one category under their ceilings; None where none has a rate."""
     if key not in run.results or run.results[key].tier != "compute":
         return None
     rows = run.category_operations(key)
-    rated = rows.filter(pl.col("tb_per_s") > 0)
-    if rated.is_empty():
+    judged = rows.with_columns(state=charts.state(run.target_pct, BOTTLENECK_EFFICIENCY_PCT))
+    drawing = charts.roofline(judged, _COLUMNS, run.target_pct, CSS)
+    if drawing is None:
         return None
-    judged = _judged(rows, run.target_pct)
-    placed = over_intensity(judged) if suits_intensity(rated) else over_size(judged)
-    if placed.points.is_empty():
-        return None
-    below = placed.points.filter(state=BELOW_THRESHOLD).height
-    shown = placed.points.height
+    points = drawing.datasets["points"]
     title = (
-        f"{below} of {counted(shown, 'row')} of distinct arguments reach less than "
-        f"{BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline"
+        f"{points.filter(state=BELOW_THRESHOLD).height} of {counted(points.height, 'row')} of "
+        f"distinct arguments reach less than {BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline"
     )
-    hidden = (
-        f" The {MAX_POINTS} with most time are drawn." if placed.points.height > MAX_POINTS else ""
-    )
+    hidden = f" The {MAX_POINTS} with most time are drawn." if points.height > MAX_POINTS else ""
     note = (
         "Solid: what the GPU can do. Dashed: "
         f"{run.target_pct:g}% of it. The size of a mark is its kernel time.{hidden}"
     )
-    return Drawing(title, note, Markup(roofline(placed, run.target_pct, title)))
-
-
-def _judged(rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
-    texts = [
-        f"{milliseconds(time_us / 1000)}, {marked_efficiency(reached)} of the roofline"
-        for time_us, reached in rows["kernel_time_us", "pct_roofline"].iter_rows()
-    ]
-    return rows.with_columns(
-        state=state(target_pct, BOTTLENECK_EFFICIENCY_PCT), text=pl.Series(texts, dtype=pl.String)
-    )
+    shown = {**drawing.datasets, "points": points.head(MAX_POINTS)}
+    return Figure(title, note, replace(drawing, datasets=shown))
 
 
 def _with_saving(time_ms: float, saved_ms: float, is_judged: bool) -> str:

@@ -1,4 +1,4 @@
-"""The table of a category's operations: badges, shares, shading below the threshold, selection."""
+"""The table of a category's operations: badges, bars of share and efficiency, selection."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,10 +9,8 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.analyses.base import Analysis
-from jarvis.charts import STATES, Palette, largest
-from jarvis.dashboard.pages.category.shading import Css, shaded
+from jarvis.charts import LIGHT, STATES, largest
 from jarvis.dashboard.session import selection
-from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.table import configured
@@ -30,14 +28,14 @@ _WIDTHS = {
     "arguments": 160,
     "operation_count": 60,
     "kernel_time_us": 100,
-    "pct_roofline": 85,
     "saved_us": 90,
     "bound": 75,
 }
 """In pixels, for columns that would else push the efficiency out of sight."""
 
-_BADGE_COLOURS = ("orange", "yellow", "blue", "violet", "gray")
-"""Streamlit's names for the colours of STATES."""
+_BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
+"""Of STATES: one color that stands out, dark enough for white text in both themes, and pale ones of
+Streamlit."""
 
 
 def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
@@ -85,7 +83,8 @@ def _page_table(
     """Draw ``part``, a page of ``rows``; the ``uid`` of the row that is selected on it."""
     columns = operation_columns(analysis)
     event = st.dataframe(
-        _styled(part, names, palette()),
+        # A list is drawn as a badge.
+        part.select(names).with_columns(pl.concat_list("state")),
         key=key,
         hide_index=True,
         height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
@@ -118,41 +117,32 @@ def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
     return f"{page}_table_{shown_by}-{rows:08x}"
 
 
-def _styled(rows: pl.DataFrame, names: Sequence[str], colours: Palette) -> object:
-    """The rows as the browser gets them; ``state`` as a list, which is drawn as a badge."""
-    if "pct_roofline" not in names:
-        return rows.select(names).with_columns(pl.concat_list("state"))
-    frame = rows.select(names).to_pandas()
-    frame["state"] = [[state] for state in rows["state"]]  # pandas is slow at writing arrays
-    bad, warning = (
-        {"background-color": cell.background, "color": cell.text}
-        for cell in (colours.bad_cell, colours.warning_cell)
-    )
-    css: dict[str, Css] = dict(zip(STATES, (bad, warning, {}, warning, {}), strict=True))
-    return shaded(frame, "pct_roofline", [css[state] for state in rows["state"]])
-
-
 def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
     config = st.column_config
     if column.name == "state":
         return config.MultiselectColumn(
             column.label,
             options=list(STATES),
-            color=list(_BADGE_COLOURS),
+            color=list(_BADGE_COLORS),
             width=115,
             help=column.meaning,
         )
     if column.name == "percent_of_category":
-        top = largest(rows[column.name]) or 1.0
-        return config.ProgressColumn(
-            column.label,
-            format="%.1f%%",
-            min_value=0.0,
-            max_value=top,
-            width=110,
-            help=column.meaning,
-        )
+        return _bar(column, largest(rows[column.name]) or 1.0)
+    if column.name == "pct_roofline":
+        return _bar(column, 100.0)
     if column.name == "name":
         return config.TextColumn(column.label, pinned=True, width=150, help=column.meaning)
     width = _WIDTHS.get(column.name)
     return configured(column, rows.schema[column.name], width)
+
+
+def _bar(column: Column, longest: float) -> ColumnConfig:
+    return st.column_config.ProgressColumn(
+        column.label,
+        format="%.1f%%",
+        min_value=0.0,
+        max_value=longest,
+        width=110,
+        help=column.meaning,
+    )

@@ -75,9 +75,9 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, now.run.manifest))
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
-        f"{count(shown.height)} of {count(rows.height)} rows · shading and badge mark efficiency "
-        "below the threshold and below the target · select a row for its details · click a "
-        "column's head to sort all rows by it"
+        f"{count(shown.height)} of {count(rows.height)} rows · the badge says which "
+        "operations are below the threshold or the target, the bar how far · select a row for its "
+        "details · click a column's head to sort all rows by it"
     )
     if shown.is_empty():
         st.info(

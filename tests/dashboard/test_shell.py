@@ -1,0 +1,16 @@
+"""What is loaded before the first page is drawn."""
+
+import subprocess
+import sys
+
+LOADED = """
+import sys
+import jarvis.dashboard.shell
+print(hasattr(sys.modules.get("pandas"), "Timestamp"))
+"""
+
+
+def test_no_page_is_drawn_while_another_one_loads_pandas() -> None:
+    """Altair uses what is loaded of it, which failed for one of two visitors of a new server."""
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
