@@ -9,8 +9,9 @@ import polars as pl
 from jarvis.findings import Finding, Impact, Priority, Range
 from jarvis.messages import to_text
 from jarvis.perf_report.efficiency import MEMORY_ONLY
+from jarvis.request import DEFAULT_TARGET_PCT
 
-TARGET_PCT = 80.0
+TARGET_PCT = DEFAULT_TARGET_PCT
 """Default of the target efficiency, of an analysis and of the slider."""
 
 EXCELLENT_EFFICIENCY_PCT = 80.0
