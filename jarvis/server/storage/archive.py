@@ -36,7 +36,7 @@ from jarvis.server.storage.pins import pinned
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
 from jarvis.server.storage.run_limits import RunLimitError, check_file_sizes
 from jarvis.staging import staged_folder
-from jarvis.unpacking import DAMAGE, TooLargeError, check_unpacked_size, open_archive
+from jarvis.unpacking import DAMAGE, TooLargeError, UnpackingLimits, open_archive
 from jarvis.workspace import analyses_dir
 
 FORMAT_VERSION = 1
@@ -243,7 +243,8 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
         check_file_sizes((name, file.size_bytes) for name, file in contents.files.items())
     except RunLimitError as error:
         raise ArchiveError(path, str(error), _ONLY_OURS) from error
-    check_unpacked_size(sum(file.size_bytes for file in contents.files.values()), size)
+    unpacked_bytes = sum(file.size_bytes for file in contents.files.values())
+    UnpackingLimits.from_environment().check(unpacked_bytes, size)
     return contents
 
 
