@@ -30,7 +30,10 @@ class AnalysisOptions:
 
     platform: str | None = field(
         default=None,
-        metadata=_described("Platform", "GPU to judge against; by default the trace's own"),
+        metadata=_described(
+            "Platform",
+            "GPU to judge against, as `jarvis hardware` lists it; by default the trace's own",
+        ),
     )
     preset: str | None = field(
         default=None,
