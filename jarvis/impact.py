@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.core.request import DEFAULT_TARGET_PCT
 from jarvis.findings import Finding, Impact, Priority, Range
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 from jarvis.text.format import percent
 from jarvis.text.messages import to_text
 
-TARGET_PCT = 80.0
+TARGET_PCT = DEFAULT_TARGET_PCT
 """Default of the target efficiency, of an analysis and of the slider."""
 
 EXCELLENT_EFFICIENCY_PCT = 80.0

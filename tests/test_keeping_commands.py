@@ -192,6 +192,27 @@ def test_the_environment_sets_limits_and_without_them_nothing_goes(
     assert [row["name"] for row in printed(capsys, "prune", "--yes")["removed"]] == [kept]
 
 
+def test_the_file_of_settings_sets_limits(
+    kept: str, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "jarvis.toml"
+    file.write_text('prune_older_than = "30d"\n')
+    monkeypatch.setenv("JARVIS_CONFIG", str(file))
+    planned = printed(capsys, "prune", "--dry-run")["planned"]
+    assert [row["name"] for row in planned] == [kept]
+
+
+def test_a_limit_of_the_environment_that_is_none_is_a_usage_error(
+    kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_PRUNE_KEEP_UNDER", "much")
+    with pytest.raises(SystemExit) as end:
+        run("prune", "--yes")
+    assert end.value.code == ExitCode.USAGE
+    assert "JARVIS_PRUNE_KEEP_UNDER" in capsys.readouterr().err
+    assert ids() == [kept]
+
+
 @pytest.mark.parametrize("given", ["30", "d", "-3d", "30y", "1e9d", "nan"])
 def test_an_age_that_is_none_is_a_usage_error(kept: str, capsys: Said, given: str) -> None:
     with pytest.raises(SystemExit) as end:

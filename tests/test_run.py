@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from pydantic.dataclasses import dataclass
 
 from jarvis.core.errors import (
     MissingTableError,
@@ -171,6 +172,7 @@ def test_a_trace_of_the_gpu_alone_has_every_table_that_it_names(tmp_path: Path) 
 
 
 def test_an_option_that_is_not_chosen_does_not_move_the_id_of_an_analysis() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
     class LaterOptions(Options):
         precision: str | None = None
 

@@ -2,13 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from jarvis import cli, impact
-from jarvis.cli.shared import TARGET_HELP
+from jarvis.cli.shared import explained
 from jarvis.core.errors import NotReprojectableError
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding
@@ -148,7 +149,7 @@ def test_json_says_the_target_where_it_is_not_the_default(
 
 def test_a_manifest_without_a_target_has_the_default(default: Run) -> None:
     options = json.loads(RunPaths(root_of(default)).manifest.read_text())["options"]
-    assert Options.model_validate(options).target_pct == impact.TARGET_PCT
+    assert Options(**options).target_pct == impact.TARGET_PCT
     assert Run.load(root_of(default)).target_pct == impact.TARGET_PCT
 
 
@@ -162,7 +163,7 @@ def test_the_id_of_the_default_is_that_of_earlier_releases(model: str | None) ->
 def test_another_target_is_another_analysis(default: Run, lower: Run) -> None:
     assert default.manifest.analysis_id != lower.manifest.analysis_id
     assert analysis_id("abc", Options(target_pct=65)) == analysis_id(
-        "abc", Options.model_validate({"target_pct": 65.0})
+        "abc", Options(target_pct=65.0)
     )
 
 
@@ -220,7 +221,7 @@ def test_an_export_without_a_target_has_that_of_the_run(lower: Run, tmp_path: Pa
 
 
 def test_a_run_that_cannot_be_judged_again_says_so(default: Run, tmp_path: Path) -> None:
-    options = default.manifest.options.model_copy(update={"extension_file": "mine.py"})
+    options = replace(default.manifest.options, extension_file="mine.py")
     manifest = default.manifest.model_copy(update={"options": options})
     root = tmp_path / "extended"
     root.mkdir()
@@ -272,7 +273,7 @@ def test_the_commands_refuse_what_is_no_percentage(
 
 
 def test_the_help_gives_the_default() -> None:
-    assert f"(default: {impact.TARGET_PCT:g})" in TARGET_HELP
+    assert f"(default: {impact.TARGET_PCT:g})" in explained("target_pct")
 
 
 def test_the_rows_at_both_targets_are_the_same(default: Run, lower: Run) -> None:

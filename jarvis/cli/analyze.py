@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,20 +10,19 @@ from jarvis.cli.completers import complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.progress import add_progress, progress_of
 from jarvis.cli.shared import (
-    EXTENSION_HELP,
     TRACE_HELP,
     Commands,
     add_flag,
-    add_gpu,
     add_json,
-    add_target,
-    check_gpu,
+    add_options,
     note,
     print_result,
+    request_of,
     run_directory,
     stored_folder,
     warn,
 )
+from jarvis.core.request import AnalysisRequest
 from jarvis.core.workspace import HOME_VARIABLE, RunPaths, default_output_dir
 
 if TYPE_CHECKING:
@@ -45,9 +45,13 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "audit them (rough).",
     )
     command.add_argument("trace", metavar="TRACE", type=Path, help=f"{TRACE_HELP}; {REPORT_HELP}")
-    add_gpu(command)
-    add_target(command)
-    command.add_argument("--model", metavar="NAME", help="name of the model, for the titles")
+    options = add_options(
+        command,
+        [field.name for field in fields(AnalysisRequest)],
+        reference="run directory, or id of a kept analysis, to compare with: adds the comparative "
+        "reports (`jarvis compare` takes traces too)",
+    )
+    completed_by(options["reference"], complete_run)
     add_flag(
         command,
         "output_dir",
@@ -56,14 +60,6 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="folder to write (default: analysis_output beside the trace); a folder that holds "
         "anything but an analysis of this trace is refused",
     )
-    reference = command.add_argument(
-        "--reference",
-        metavar="RUN",
-        help="run directory, or id of a kept analysis, to compare with: adds the comparative "
-        "reports (`jarvis compare` takes traces too)",
-    )
-    completed_by(reference, complete_run)
-    add_flag(command, "extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP)
     command.add_argument(
         "--plots",
         action="store_true",
@@ -81,9 +77,10 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _analyze(arguments: argparse.Namespace) -> int:
-    check_gpu(arguments)
-    kept = _kept(arguments) if arguments.id else None
-    root = _written(arguments) if kept is None else kept.root
+    request = request_of(arguments, AnalysisRequest)
+    request = replace(request, reference=_reference(request.reference))
+    kept = _kept(arguments, request) if arguments.id else None
+    root = _written(arguments, request) if kept is None else kept.root
     from jarvis.run import Run
 
     run = Run.load(root)
@@ -103,47 +100,23 @@ def _analyze(arguments: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _kept(arguments: argparse.Namespace) -> "StoredAnalysis":
-    from jarvis.impact import TARGET_PCT
+def _kept(arguments: argparse.Namespace, request: AnalysisRequest) -> "StoredAnalysis":
     from jarvis.server.submission import Submission, submit
 
-    submission = Submission(
-        arguments.trace,
-        platform=arguments.platform,
-        preset=arguments.preset,
-        model_name=arguments.model,
-        reference=_reference(arguments),
-        copy_to=arguments.output_dir,
-        extension_file=arguments.extension_file,
-        arch_json=arguments.gpu_arch_json_path,
-        target_pct=arguments.target_pct or TARGET_PCT,
-    )
+    submission = Submission.of(request, trace=arguments.trace, copy_to=arguments.output_dir)
     return submit(submission, progress_of(arguments))
 
 
-def _written(arguments: argparse.Namespace) -> Path:
-    from jarvis.impact import TARGET_PCT
+def _written(arguments: argparse.Namespace, request: AnalysisRequest) -> Path:
     from jarvis.pipeline import analyze
 
     root: Path = arguments.output_dir or default_output_dir(arguments.trace)
-    analyze(
-        arguments.trace,
-        platform=arguments.platform,
-        preset=arguments.preset,
-        model_name=arguments.model,
-        output_dir=root,
-        reference=_reference(arguments),
-        extension_file=arguments.extension_file,
-        arch_json=arguments.gpu_arch_json_path,
-        target_pct=arguments.target_pct or TARGET_PCT,
-        progress=progress_of(arguments),
-    )
+    analyze(arguments.trace, request, output_dir=root, progress=progress_of(arguments))
     return root
 
 
-def _reference(arguments: argparse.Namespace) -> str | None:
+def _reference(given: str | None) -> str | None:
     """The run to compare with, so that it is found from any folder."""
-    given: str | None = arguments.reference
     if given is None or stored_folder(given):
         return given
     return str(run_directory(given).resolve())

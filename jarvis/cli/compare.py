@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
-    PLATFORM_HELP,
     Commands,
     add_flag,
     add_json,
+    explained,
     note,
     print_result,
     print_step,
@@ -23,6 +23,7 @@ from jarvis.cli.shared import (
 )
 from jarvis.cli.whole import whole
 from jarvis.core.errors import OutputFolderError
+from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import ComparisonPaths, RunPaths
 from jarvis.tracelens.sheet_groups import ALL, GROUPS
@@ -75,7 +76,9 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
         action = command.add_argument(name, metavar=name.upper(), help=SIDE_HELP, **more)  # type: ignore[arg-type]
         completed_by(action, complete_run)
     for name, of in (("platform", "target"), ("reference_platform", "reference")):
-        action = add_flag(command, name, metavar="GPU", help=f"{PLATFORM_HELP}; of the {of}")
+        action = add_flag(
+            command, name, metavar="GPU", help=f"of the {of}: {explained('platform')}"
+        )
         completed_by(action, complete_gpu)
     add_flag(
         command,
@@ -181,7 +184,7 @@ def _opened(given: str, platform: str | None, folder: Path) -> "Run":
     note([f"reading {given}"])
     run = analyze(
         path,
-        platform=platform,
+        AnalysisRequest(platform=platform),
         output_dir=folder,
         report_options=ReportOptions(enable_kernel_summary=True),
         progress=print_step,

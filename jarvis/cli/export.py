@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, add_run, add_target, print_result, run_directory
+from jarvis.cli.shared import Commands, add_json, add_option, add_run, print_result, run_directory
 from jarvis.cli.whole import whole
 
 
@@ -21,9 +21,11 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.add_argument(
         "--output", "-o", metavar="PATH", type=Path, required=True, help="file or folder to write"
     )
-    add_target(
+    add_option(
         command,
-        "target efficiency of the findings, in percent of the roofline (default: that of the "
+        "target_pct",
+        default=None,
+        help="target efficiency of the findings, in percent of the roofline (default: that of the "
         "analysis, which stays as it is)",
     )
     add_json(command)

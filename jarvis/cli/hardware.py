@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from jarvis.cli.completers import complete_gpu, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
-    ARCH_HELP,
-    PRESET_HELP,
     Commands,
     add_json,
+    explained,
     print_result,
     warn,
 )
@@ -42,10 +41,10 @@ def add_hardware(commands: "Commands[argparse.ArgumentParser]") -> None:
     for action, run in ((show, _show), (remove, _remove)):
         gpu = action.add_argument("gpu", metavar="GPU", help="name as `jarvis hardware` lists it")
         completed_by(gpu, complete_gpu)
-        action.add_argument("--preset", help=PRESET_HELP)
+        action.add_argument("--preset", help=explained("preset"))
         action.set_defaults(run=run)
     for action, run in ((check, _check), (add, _add)):
-        action.add_argument("file", metavar="FILE", type=Path, help=ARCH_HELP)
+        action.add_argument("file", metavar="FILE", type=Path, help=explained("arch_json"))
         action.set_defaults(run=run)
     for action in (listing, show, check, add, remove):
         add_json(action, default=argparse.SUPPRESS)

@@ -1,9 +1,8 @@
 """``jarvis prune``: what may go to make room."""
 
 import argparse
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from jarvis.cli.confirmation import add_yes, is_confirmed
@@ -11,7 +10,7 @@ from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_flag, add_json, note, print_result, warn
 
 if TYPE_CHECKING:
-    from jarvis.server.storage.retention import Leaving, Plan
+    from jarvis.server.storage.retention import Leaving, Limits, Plan
 
 OLDER_VARIABLE = "JARVIS_PRUNE_OLDER_THAN"
 UNDER_VARIABLE = "JARVIS_PRUNE_KEEP_UNDER"
@@ -36,7 +35,6 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
         "older_than",
         metavar="AGE",
         type=age_s,
-        default=os.environ.get(OLDER_VARIABLE) or None,
         help="remove what was made or loaded longer ago, as 30d, 12h, 6w "
         f"(default: {OLDER_VARIABLE}, else no limit)",
     )
@@ -45,20 +43,20 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
         "keep_under",
         metavar="SIZE",
         type=_size_bytes,
-        default=os.environ.get(UNDER_VARIABLE) or None,
         help=f"remove the oldest until all is smaller, as 50GB, 800MB (default: {UNDER_VARIABLE}, "
         "else no limit)",
     )
     add_flag(command, "dry_run", action="store_true", help="only say what would go, and why")
     add_yes(command)
     add_json(command)
-    command.set_defaults(run=_prune)
+    command.set_defaults(run=_prune, usage_error=command.error)
 
 
 def _prune(arguments: argparse.Namespace) -> int:
-    from jarvis.server.storage.retention import Limits, plan, prune
+    from jarvis.server.storage.retention import plan, prune
 
-    planned = plan(Limits(arguments.older_than, arguments.keep_under))
+    limits = _limits(arguments)
+    planned = plan(limits)
     gone: list[Leaving] = []
     if not planned.is_empty and not arguments.dry_run:
         described = [*_described(planned.leaving), *_records(planned)]
@@ -67,9 +65,37 @@ def _prune(arguments: argparse.Namespace) -> int:
         gone = prune(planned)
     print_result(arguments, _as_json(arguments, planned, gone), _lines(arguments, planned, gone))
     note(f"{one.stored.name} stays: {one.reason}" for one in planned.staying)
-    if arguments.keep_under is not None and planned.left_bytes > arguments.keep_under:
+    if limits.keep_under_bytes is not None and planned.left_bytes > limits.keep_under_bytes:
         warn([f"{_size(planned.left_bytes)} are left, more than asked for: the rest has to stay"])
     return ExitCode.OK
+
+
+def _limits(arguments: argparse.Namespace) -> "Limits":
+    """The limits of the command line, else those of the settings."""
+    from jarvis.server.settings import settings
+    from jarvis.server.storage.retention import Limits
+
+    now = settings()
+    older = _limit(arguments, "older_than", age_s, OLDER_VARIABLE, now.prune_older_than)
+    under = _limit(arguments, "keep_under", _size_bytes, UNDER_VARIABLE, now.prune_keep_under)
+    return Limits(older, under)
+
+
+def _limit(
+    arguments: argparse.Namespace,
+    name: str,
+    read: Callable[[str], float],
+    variable: str,
+    setting: str | None,
+) -> float | None:
+    given: float | None = getattr(arguments, name)
+    if given is not None or not setting:
+        return given
+    try:
+        return read(setting)
+    except argparse.ArgumentTypeError as error:
+        arguments.usage_error(f"{variable}: {error}")
+        raise
 
 
 def _lines(arguments: argparse.Namespace, planned: "Plan", gone: "list[Leaving]") -> Iterator[str]:

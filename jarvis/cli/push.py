@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,15 @@ from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
     TRACE_HELP,
     Commands,
-    add_flag,
     add_json,
-    add_target,
+    add_options,
     note,
     print_result,
+    request_of,
 )
 from jarvis.cli.terminal import print_line, print_progress
 from jarvis.core.protocol import API, TOKEN_VARIABLE
+from jarvis.core.request import AnalysisOptions
 
 if TYPE_CHECKING:
     from jarvis.cli.remote import Remote
@@ -44,13 +46,12 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
         help=f"API token, where the server asks who people are (default: {TOKEN_VARIABLE}, which "
         "others on this machine cannot see)",
     )
-    command.add_argument(
-        "--platform", metavar="GPU", help="GPU to judge against, as described there"
+    add_options(
+        command,
+        [field.name for field in fields(AnalysisOptions)],
+        platform="GPU to judge against, as described there; by default the trace's own",
+        reference="id of an analysis there to compare with",
     )
-    command.add_argument("--preset", help="which figures of that GPU")
-    add_flag(command, "name", "model", metavar="NAME", help="name of the model, for the titles")
-    add_target(command)
-    command.add_argument("--reference", metavar="ID", help="analysis there to compare with")
     command.add_argument("--private", action="store_true", help="let nobody else see the analysis")
     command.add_argument(
         "--wait", action="store_true", help="until the analysis is there, or has failed"
@@ -90,16 +91,9 @@ def _push(arguments: argparse.Namespace) -> int:
 
 
 def _asked(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
-    asked = {
-        "upload": upload_id,
-        "platform": arguments.platform,
-        "preset": arguments.preset,
-        "model": arguments.name,
-        "reference": arguments.reference,
-        "target_pct": arguments.target_pct,
-        "visibility": "private" if arguments.private else "team",
-    }
-    return {name: value for name, value in asked.items() if value is not None}
+    options = request_of(arguments, AnalysisOptions).chosen()
+    visibility = "private" if arguments.private else "team"
+    return {"upload": upload_id, "visibility": visibility, **options}
 
 
 def _wait(remote: "Remote", job: dict[str, Any]) -> dict[str, Any]:

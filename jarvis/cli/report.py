@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
-    EXTENSION_HELP,
+    GPU_OPTIONS,
     TRACE_HELP,
     Commands,
     add_flag,
-    add_gpu,
     add_json,
+    add_options,
     check_gpu,
     note,
     print_result,
@@ -98,14 +98,13 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=Path,
         help="folder for one parquet table per sheet, with the column names of docs/metrics.md",
     )
-    add_gpu(command)
+    add_options(command, (*GPU_OPTIONS, "extension_file"))
     command.add_argument(
         "--models",
         choices=("all", "tracelens"),
         default="all",
         help="tracelens: only the perf models that TraceLens has (default: all)",
     )
-    add("extension_file", metavar="FILE", type=Path, help=EXTENSION_HELP)
     add(
         "comparison_json_path",
         metavar="TRACE",
@@ -143,7 +142,7 @@ def _report(arguments: argparse.Namespace) -> int:
         trace,
         arguments.platform,
         arguments.preset,
-        arch_json=arguments.gpu_arch_json_path,
+        arch_json=arguments.arch_json,
         options=ReportOptions(**options),
         tracelens_models_only=arguments.models == "tracelens",
         extensions=extensions,

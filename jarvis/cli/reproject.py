@@ -6,12 +6,13 @@ from pathlib import Path
 from jarvis.cli.analyze import print_run, warnings_of
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
+    GPU_OPTIONS,
     Commands,
     add_flag,
-    add_gpu,
     add_json,
+    add_option,
+    add_options,
     add_run,
-    add_target,
     check_gpu,
     print_step,
     run_directory,
@@ -29,11 +30,13 @@ def add_reproject(commands: "Commands[argparse.ArgumentParser]") -> None:
         "directory of its own, the same as an analysis of the trace with these options.",
     )
     add_run(command)
-    add_gpu(command)
-    add_target(
+    add_options(command, GPU_OPTIONS)
+    add_option(
         command,
-        "target efficiency that savings are projected to, in percent of the roofline (default: "
-        "that of the analysis); without a GPU, the GPU of the analysis stays",
+        "target_pct",
+        default=None,
+        help="target efficiency that savings are projected to, in percent of the roofline "
+        "(default: that of the analysis); without a GPU, the GPU of the analysis stays",
     )
     add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
     add_json(command)
@@ -48,7 +51,7 @@ def _reproject(arguments: argparse.Namespace) -> int:
         run_directory(arguments.directory),
         platform=arguments.platform,
         preset=arguments.preset,
-        arch_json=arguments.gpu_arch_json_path,
+        arch_json=arguments.arch_json,
         target_pct=arguments.target_pct,
         output_dir=arguments.output_dir,
         progress=print_step,

@@ -82,7 +82,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         print_line(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}")
         sys.stdout.flush()
     # The server runs in the app's folder; paths stay relative to where the user stands.
-    os.environ.setdefault(ROOTS_VARIABLE, os.pathsep.join((str(Path.cwd()), str(home()))))
+    if now.trace_roots is None:
+        os.environ[ROOTS_VARIABLE] = os.pathsep.join((str(Path.cwd()), str(home())))
     os.environ[HOME_VARIABLE] = str(home().resolve())
     app = resource("app.py")
     os.chdir(app.parent)

@@ -4,33 +4,42 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.cli.terminal import print_line, print_progress
 from jarvis.cli.whole import is_standard_output
 from jarvis.core.errors import NotARunError, UnknownRunError
+from jarvis.core.request import PERCENTAGE, AnalysisOptions, AnalysisRequest, public_name
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
 
-EXTENSION_HELP = "Python file with perf models, op categories and categories of your own; it is run"
 TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
 RUN_HELP = "run directory of an analysis, or the id of a kept one"
-PLATFORM_HELP = "GPU to judge against, as `jarvis hardware` lists it (default: the trace's own)"
-ARCH_HELP = "GPU described in a JSON file as TraceLens takes it"
-PRESET_HELP = "which figures of that GPU, where there are several (default: its first)"
-TARGET_HELP = (
-    "target efficiency that savings are projected to, in percent of the roofline (default: 80)"
-)
 JSON_HELP = "print the result as one JSON document, and nothing else on stdout"
 
 LONG_STEP_S = 1.0
 """A step that takes longer says so."""
 
+GPU_OPTIONS = ("platform", "arch_json", "preset")
+_METAVARS = {
+    "platform": "GPU",
+    "model_name": "NAME",
+    "reference": "RUN",
+    "target_pct": "PERCENT",
+    "extension_file": "FILE",
+    "arch_json": "FILE",
+}
+_ALIASES = {"platform": ("gpu_arch_platform",), "model_name": ("name",)}
+_FIELDS = {field.name: field for field in fields(AnalysisRequest)}
+
+Request = TypeVar("Request", bound=AnalysisOptions)
 Commands = argparse._SubParsersAction
 Options = argparse._ActionsContainer
 """A command, or a group of its options."""
@@ -54,33 +63,65 @@ def add_run(
     completed_by(action, complete_run)
 
 
-def add_gpu(command: argparse.ArgumentParser) -> None:
-    """Which GPU to judge against: by name, with a preset, or by a description in a file."""
+def add_options(
+    command: argparse.ArgumentParser, names: Collection[str], **explanations: str
+) -> dict[str, argparse.Action]:
+    """Offer fields of an ``AnalysisRequest``, with other help texts where given; the actions."""
     gpu = command.add_mutually_exclusive_group()
-    platform = add_flag(gpu, "platform", "gpu_arch_platform", metavar="GPU", help=PLATFORM_HELP)
-    completed_by(platform, complete_gpu)
-    add_flag(gpu, "gpu_arch_json_path", metavar="FILE", type=Path, help=ARCH_HELP)
-    command.add_argument("--preset", help=PRESET_HELP)
     command.set_defaults(usage_error=command.error)
+    return {
+        name: add_option(
+            gpu if name in ("platform", "arch_json") else command,
+            name,
+            help=explanations.get(name, explained(name)),
+        )
+        for name in names
+    }
+
+
+def add_option(options: Options, name: str, **settings: Any) -> argparse.Action:
+    """Offer a field of an ``AnalysisRequest``, with other ``settings`` where given."""
+    field = _FIELDS[name]
+    (kind,) = (one for one in get_args(field.type) or (field.type,) if one is not NoneType)
+    read = {"action": "store_true"} if kind is bool else {"type": _READERS.get(kind, kind)}
+    if name in _METAVARS:
+        read["metavar"] = _METAVARS[name]
+    described = {"dest": name, "default": field.default, "help": explained(name), **read}
+    names = (public_name(name), *_ALIASES.get(name, ()))
+    action = add_flag(options, *names, **{**described, **settings})
+    return completed_by(action, complete_gpu) if name == "platform" else action
+
+
+def explained(name: str) -> str:
+    """Return the help text of a field of an ``AnalysisRequest``."""
+    field = _FIELDS[name]
+    default = f" (default: {field.default:g})" if isinstance(field.default, float) else ""
+    return f"{field.metadata['description']}{default}"
+
+
+def request_of(arguments: argparse.Namespace, kind: type[Request]) -> Request:
+    """Return what the options of ``add_options`` ask for; end with a usage error where they
+    contradict each other."""
+    check_gpu(arguments)
+    return kind(**{field.name: getattr(arguments, field.name) for field in fields(kind)})
 
 
 def check_gpu(arguments: argparse.Namespace) -> None:
-    """End with a usage error where the options of ``add_gpu`` contradict each other."""
-    if arguments.gpu_arch_json_path and arguments.preset:
+    """End with a usage error where the options that choose a GPU contradict each other."""
+    if getattr(arguments, "arch_json", None) and arguments.preset:
         arguments.usage_error("--preset chooses among described GPUs, not in a file")
 
 
-def add_target(command: argparse.ArgumentParser, explanation: str = TARGET_HELP) -> None:
-    """The efficiency that savings are projected to; None where it is not given."""
-    add_flag(command, "target_pct", metavar="PERCENT", type=percentage, help=explanation)
-
-
 def percentage(text: str) -> float:
-    """A percentage above 0."""
+    """Read a percentage above 0."""
     percentage = float(text)
-    if not 0 < percentage <= 100:
+    if not PERCENTAGE["gt"] < percentage <= PERCENTAGE["le"]:
         raise argparse.ArgumentTypeError(f"{text} is not a percentage above 0, at most 100")
     return percentage
+
+
+_READERS: dict[type, Any] = {float: percentage}
+"""What reads a value; other types read it themselves."""
 
 
 def add_settings_file(command: argparse.ArgumentParser) -> None:

@@ -11,17 +11,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 from jarvis.core.errors import JarvisError
 
 SIZE_VARIABLE = "JARVIS_MAX_UNPACKED_GB"
 RATIO_VARIABLE = "JARVIS_MAX_UNPACKED_RATIO"
-DEFAULT_SIZE_GB = 64.0
-DEFAULT_RATIO = 200.0
-"""Recorded traces unpack to 10 to 25 times their size; what repeats one byte, to 1,000 times."""
-
 ALWAYS_ALLOWED_BYTES = 64 << 20
 """So much may come out of any file, however small."""
 
@@ -50,31 +47,51 @@ class Readable(Protocol):
     def readinto(self, buffer: Any, /) -> int | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class UnpackingLimits:
+    """How much a file may unpack to: ``ratio`` is a multiple of its packed size.
+
+    Recorded traces unpack to 10 to 25 times their size; what repeats one byte, to 1,000 times.
+    """
+
+    size_gb: float = 64.0
+    ratio: float = 200.0
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return the limits of this process; raise UnpackingLimitError."""
+        return cls(
+            number_setting(SIZE_VARIABLE, cls().size_gb),
+            number_setting(RATIO_VARIABLE, cls().ratio),
+        )
+
+    def check(self, unpacked_bytes: int, packed_bytes: int) -> None:
+        """Raise TooLargeError where a file of ``packed_bytes`` unpacks to too much."""
+        if unpacked_bytes > self.size_gb * 1e9:
+            most, variable = f"{self.size_gb:g} GB", SIZE_VARIABLE
+        elif unpacked_bytes > max(ALWAYS_ALLOWED_BYTES, self.ratio * packed_bytes):
+            most, variable = f"{self.ratio:g} times its size, as no recording does", RATIO_VARIABLE
+        else:
+            return
+        raise TooLargeError(f"it unpacks to more than {most} ({variable} allows more)")
+
+
 class Unpacked(io.RawIOBase):
     """What a packed file gives, until it is more than its size allows; then TooLargeError."""
 
     def __init__(self, text: Readable, packed_bytes: int) -> None:
         self._text = text
-        self._left_by_size = int(number_setting(SIZE_VARIABLE, DEFAULT_SIZE_GB) * 1e9)
-        ratio = number_setting(RATIO_VARIABLE, DEFAULT_RATIO)
-        self._left_by_ratio = max(ALWAYS_ALLOWED_BYTES, int(ratio * packed_bytes))
+        self._packed_bytes = packed_bytes
+        self._read_bytes = 0
+        self._limits = UnpackingLimits.from_environment()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         count = self._text.readinto(buffer) or 0
-        self._left_by_size -= count
-        self._left_by_ratio -= count
-        if self._left_by_size < 0:
-            most = f"{number_setting(SIZE_VARIABLE, DEFAULT_SIZE_GB):g} GB"
-            raise TooLargeError(f"it unpacks to more than {most} ({SIZE_VARIABLE} allows more)")
-        if self._left_by_ratio < 0:
-            most = f"{number_setting(RATIO_VARIABLE, DEFAULT_RATIO):g} times its size"
-            raise TooLargeError(
-                f"it unpacks to more than {most}, as no recording does ({RATIO_VARIABLE} allows "
-                "more)"
-            )
+        self._read_bytes += count
+        self._limits.check(self._read_bytes, self._packed_bytes)
         return count
 
 
@@ -114,18 +131,6 @@ def unpacked_member(
     """
     member.file_size = max(member.file_size, 1 << 62)
     return Unpacked(cast(Readable, archive.open(member)), packed_bytes)
-
-
-def check_unpacked_size(unpacked_bytes: int, packed_bytes: int) -> None:
-    """Refuse with TooLargeError what says itself that it unpacks to too much."""
-    most = number_setting(SIZE_VARIABLE, DEFAULT_SIZE_GB)
-    if unpacked_bytes > most * 1e9:
-        raise TooLargeError(f"it unpacks to more than {most:g} GB ({SIZE_VARIABLE} allows more)")
-    ratio = number_setting(RATIO_VARIABLE, DEFAULT_RATIO)
-    if unpacked_bytes > max(ALWAYS_ALLOWED_BYTES, ratio * packed_bytes):
-        raise TooLargeError(
-            f"it unpacks to more than {ratio:g} times its size ({RATIO_VARIABLE} allows more)"
-        )
 
 
 def number_setting(variable: str, default: float) -> float:

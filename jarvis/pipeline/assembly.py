@@ -1,20 +1,14 @@
 """From a report to a run directory: analyses, comparison, reports, files."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import polars as pl
-
-from jarvis.analyses import Registry as Analyses
-from jarvis.analyses import load_registry
 from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
 from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
 from jarvis.core.output import limited_output
 from jarvis.core.product import product_version
-from jarvis.perf_report import CallPath
+from jarvis.pipeline.inputs import AnalysisInput
 from jarvis.pipeline.steps import Progress, step
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
@@ -33,55 +27,38 @@ from jarvis.run import (
     write_run,
 )
 from jarvis.run.comparing import sides
-from jarvis.trace import TraceInfo
 from jarvis.trace_health import TABLE as HEALTH
-from jarvis.tracelens.imported import ImportedReport
-from jarvis.tracelens.report import TABLES, TraceLensReport
-from jarvis.tracelens.stored_report import StoredReport
+from jarvis.tracelens.report import TABLES
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What an analysis stands on: a trace that was just read, or a stored run."""
-
-    report: TraceLensReport | StoredReport | ImportedReport
-    info: TraceInfo
-    sheets: Callable[[], tuple[str, ...]]
-    health: Callable[[], pl.DataFrame]
-    call_paths: Callable[[Mapping[str, pl.DataFrame]], Mapping[str, Mapping[int, CallPath]]]
-    extension_notes: Callable[[], tuple[str, ...]]
-    extension_failures: Callable[[], tuple[str, ...]]
-    analyses: Analyses = field(default_factory=load_registry)
-
-
-def analysed(
-    base: Base,
+def write_analysis(
+    source: AnalysisInput,
     options: Options,
     warning: str | None,
     compared_with: Run | None,
     root: Path,
     progress: Progress | None,
-    steps: tuple[str, ...],
     identifier: str | None = None,
 ) -> Run:
-    """Run the analyses and write the run: the last four of ``steps``.
+    """Run the analyses and write the run: the last four steps of the input.
 
-    ``identifier`` is its id, by default ``analysis_id`` of the trace and the options.
+    ``warning`` is about the hardware. ``identifier`` is the id of the analysis, by default
+    ``analysis_id`` of the trace and the options.
     """
-    report, analyses = base.report, base.analyses.analyses
+    report, analyses, steps = source.report, source.extensions.analyses.analyses, source.steps
     first = len(steps) - 4
     with step(first, progress, steps):
         slices = divide(report, analyses)
     with step(first + 1, progress, steps):
-        units = base.info.compute_units
+        units = source.info.compute_units
         outcomes = run_analyses(
             report, analyses, slices, compute_units=units, target_pct=options.target_pct
         )
-    read_bytes = base.info.json_bytes or base.info.size_bytes
-    with limited_output(read_bytes), staged(root, base.info.sha256) as folder:
+    read_bytes = source.info.json_bytes or source.info.size_bytes
+    with limited_output(read_bytes), staged(root, source.info.sha256) as folder:
         with step(first + 2, progress, steps):
-            named = identifier or analysis_id(base.info.sha256, options)
-            run = _run(base, slices, outcomes, options, warning, named)
+            named = identifier or analysis_id(source.info.sha256, options)
+            run = _run(source, slices, outcomes, options, warning, named)
             if compared_with is not None:
                 comparison = compare(run, compared_with)
                 run = run.with_tables(comparison.tables())
@@ -104,19 +81,19 @@ def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Com
 
 
 def _run(
-    base: Base,
+    source: AnalysisInput,
     slices: Slices,
     outcomes: dict[str, Outcome],
     options: Options,
     warning: str | None,
     identifier: str,
 ) -> Run:
-    report, info = base.report, base.info
+    report, info = source.report, source.info
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
     tables = {name: report.table(name) for name in TABLES}
-    tables |= {name: report.table(name) for name in base.sheets() if name not in tables}
+    tables |= {name: report.table(name) for name in source.sheets if name not in tables}
     tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
-    tables[HEALTH] = base.health()
+    tables[HEALTH] = source.health
     tables |= {category_table(key): rows for key, rows in classified.items()}
     manifest = Manifest(
         jarvis_version=product_version(),
@@ -136,11 +113,11 @@ def _run(
         perf_model_failures=tuple(
             PerfModelFailure(**row) for row in tables["perf_model_failures"].iter_rows(named=True)
         ),
-        load_failures=dict(base.analyses.failures),
-        added_analyses=tuple(base.analyses.cards.values()),
-        extension_notes=base.extension_notes(),
-        extension_failures=base.extension_failures(),
-        sheets=base.sheets(),
+        load_failures=dict(source.extensions.analyses.failures),
+        added_analyses=tuple(source.extensions.analyses.cards.values()),
+        extension_notes=source.extensions.notes,
+        extension_failures=source.extensions.failures,
+        sheets=source.sheets,
         tables=tuple(tables),
         absent_tables=dict(report.absent_tables),
     )
@@ -148,7 +125,7 @@ def _run(
         manifest=manifest,
         results={key: outcome.result for key, outcome in outcomes.items()},
         tables=tables,
-        paths_by_category=base.call_paths(classified),
+        paths_by_category=source.call_paths(classified),
     )
 
 

@@ -1,11 +1,12 @@
 """What the user chose: the GPU to judge against, and the options that a run keeps."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from jarvis.core.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
+from jarvis.core.request import AnalysisRequest
 from jarvis.extensions import content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.impact import TARGET_PCT
 from jarvis.run import (
     Options,
     Run,
@@ -23,32 +24,19 @@ def read_arch_json(path: Path) -> HardwareSpec:
     return HardwareSpec.parse_arch_json(content, path.name)
 
 
-def chosen_options(
-    platform: str | None,
-    preset: str | None,
-    model_name: str | None,
-    reference: str | None,
-    extension_file: Path | None,
-    *,
-    arch_json: Path | None = None,
-    figures_sha256: str | None = None,
-    target_pct: float = TARGET_PCT,
-) -> Options:
-    """What the user chose, files by name and content.
+def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) -> Options:
+    """Return the options of a run as it stores them, files by name and digest.
 
     ``figures_sha256`` is the digest of the GPU's figures where the id is to depend on them. Raises
     ValueError for a target that is not a percentage above 0.
     """
-    return Options(
-        platform=platform,
-        preset=preset,
-        model_name=model_name,
-        reference=reference,
-        extension_file=None if extension_file is None else extension_file.name,
-        extension_sha256=None if extension_file is None else content_sha256(extension_file),
-        gpu_arch_file=None if arch_json is None else arch_json.name,
-        gpu_arch_sha256=figures_sha256 if arch_json is None else read_arch_json(arch_json).sha256,
-        target_pct=target_pct,
+    extension, arch = request.extension_file, request.arch_json
+    return Options.of(
+        request,
+        extension_file=None if extension is None else extension.name,
+        extension_sha256=None if extension is None else content_sha256(extension),
+        gpu_arch_file=None if arch is None else arch.name,
+        gpu_arch_sha256=figures_sha256 if arch is None else read_arch_json(arch).sha256,
     )
 
 
@@ -109,21 +97,17 @@ def reprojected_options(
         )
     if missing := [name for name in NEEDED if name not in manifest.tables]:
         raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
-    if keeps_hardware(platform, preset, arch_json, target_pct):
-        return Options(**{**manifest.options.model_dump(), "target_pct": target_pct})
     target = manifest.options.target_pct if target_pct is None else target_pct
-    chosen = chosen_options(
-        platform,
-        preset,
-        None,
-        None,
-        None,
+    if keeps_hardware(platform, preset, arch_json, target_pct):
+        return replace(manifest.options, target_pct=target)
+    request = AnalysisRequest.of(
+        manifest.options,
+        platform=platform,
+        preset=preset,
         arch_json=arch_json,
-        figures_sha256=figures_sha256,
         target_pct=target,
     )
-    kept = {"model_name": manifest.options.model_name, "reference": manifest.options.reference}
-    return chosen.model_copy(update=kept)
+    return chosen_options(request, figures_sha256)
 
 
 def keeps_hardware(

@@ -2,24 +2,27 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from jarvis.core.extension_log import Log
 from jarvis.extensions import load_extensions
 from jarvis.hardware import HardwareSpec
-from jarvis.pipeline.assembly import Base, analysed
+from jarvis.perf_models import Registry
+from jarvis.pipeline.assembly import write_analysis
 from jarvis.pipeline.choices import (
     choose_hardware,
     keeps_hardware,
     read_arch_json,
     reprojected_options,
 )
+from jarvis.pipeline.inputs import StoredInput
 from jarvis.pipeline.steps import REPROJECTION_STEPS, Progress, step
 from jarvis.run import (
     Run,
     open_reference,
 )
-from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.imported import ImportedReport
 from jarvis.tracelens.report import TABLES
 from jarvis.tracelens.stored_report import StoredReport
@@ -59,19 +62,12 @@ def reproject(
             hardware, warning = manifest.hardware, manifest.platform_warning
         else:
             hardware, warning = choose_hardware(manifest.trace, platform, preset, given)
-    report = _stored_report(stored, hardware)
-    base = Base(
-        report=report,
-        info=manifest.trace,
-        sheets=lambda: manifest.sheets,
-        health=lambda: stored.table(HEALTH),
-        call_paths=lambda _: stored.paths_by_category,
-        extension_notes=lambda: manifest.extension_notes,
-        extension_failures=lambda: manifest.extension_failures,
+    loaded = load_extensions()
+    log = Log(list(manifest.extension_notes), list(manifest.extension_failures))
+    source = StoredInput(
+        _stored_report(stored, hardware, loaded.registry), stored, replace(loaded, log=log)
     )
-    return analysed(
-        base, options, warning, compared_with, root, progress, REPROJECTION_STEPS, identifier
-    )
+    return write_analysis(source, options, warning, compared_with, root, progress, identifier)
 
 
 @contextmanager
@@ -89,8 +85,10 @@ def opened_at(run_dir: Path | str, target_pct: float | None) -> Iterator[Run]:
         yield reproject(run_dir, target_pct=target_pct, output_dir=Path(folder) / "run")
 
 
-def _stored_report(stored: Run, hardware: HardwareSpec | None) -> StoredReport | ImportedReport:
-    manifest, registry = stored.manifest, load_extensions().registry
+def _stored_report(
+    stored: Run, hardware: HardwareSpec | None, registry: Registry
+) -> StoredReport | ImportedReport:
+    manifest = stored.manifest
     if manifest.trace.form == "report":
         sheets = {name: stored.table(name) for name in manifest.sheets}
         return ImportedReport(sheets, hardware, registry)

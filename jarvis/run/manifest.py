@@ -1,6 +1,7 @@
 """The manifest of a run: what was analysed, against what, with which options, and how it ended."""
 
 import hashlib
+from dataclasses import fields
 from typing import Annotated, Any
 
 import orjson
@@ -9,21 +10,23 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
     model_serializer,
 )
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from jarvis.analyses.card import AnalysisManifest
+from jarvis.core.request import PERCENTAGE, AnalysisOptions
 from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.findings import Status, Tier
 from jarvis.hardware import HardwareSpec
-from jarvis.impact import FULL_PCT, TARGET_PCT
 from jarvis.perf_report import Totals
 from jarvis.trace import TraceInfo
 
 ID_LENGTH = 12
 ID_STEP = 4
 
-TargetPct = Annotated[float, Field(gt=0, le=FULL_PCT, allow_inf_nan=False)]
+TargetPct = Annotated[float, Field(**PERCENTAGE)]
 """A target efficiency, in percent of the roofline."""
 
 
@@ -31,34 +34,26 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Options(_Frozen):
-    """What the user chose; ``None`` means found in the trace, or none.
+@pydantic_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Options(AnalysisOptions):
+    """The options of a run, files by name and digest.
 
-    ``reference`` is the id of another analysis, or the path of its run directory;
-    ``extension_file`` the name of a file with perf models, ``extension_sha256`` its digest;
-    ``gpu_arch_file`` the name of a file that describes a GPU, ``gpu_arch_sha256`` the digest of
-    what it says. Without a file, that digest tells an analysis from one that somebody else made
-    with other figures under the same names. ``target_pct`` is the efficiency that savings are
-    projected to; the default is not written, so manifests and ids of such runs are those of
-    releases that had no other target.
+    ``gpu_arch_sha256`` is the digest of what a file says about a GPU. Without a file, that digest
+    tells an analysis from one that somebody else made with other figures under the same names.
+    Defaults other than None are not written, so manifests and ids of runs with defaults are those
+    of releases that did not have the option.
     """
 
-    platform: str | None = None
-    preset: str | None = None
-    model_name: str | None = None
-    reference: str | None = None
     extension_file: str | None = None
     extension_sha256: str | None = None
     gpu_arch_file: str | None = None
     gpu_arch_sha256: str | None = None
-    target_pct: TargetPct = TARGET_PCT
 
     @model_serializer(mode="wrap")
-    def _without_default_target(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialize(self)
-        if self.target_pct == TARGET_PCT:
-            fields.pop("target_pct", None)
-        return fields
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = serialize(self)
+        defaults = {f.name: f.default for f in fields(AnalysisOptions)}
+        return {k: v for k, v in written.items() if v is None or v != defaults.get(k)}
 
 
 class TopOperation(_Frozen):
@@ -152,6 +147,7 @@ def analysis_ids(trace_sha256: str, options: Options) -> tuple[str, ...]:
     was chosen counts: an option that a later version adds must not move the analyses that links
     point at.
     """
-    chosen = orjson.dumps(options.model_dump(exclude_none=True), option=orjson.OPT_SORT_KEYS)
+    written = TypeAdapter(type(options)).dump_python(options, exclude_none=True)
+    chosen = orjson.dumps(written, option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(trace_sha256.encode() + chosen).hexdigest()
     return tuple(digest[:length] for length in range(ID_LENGTH, len(digest) + 1, ID_STEP))

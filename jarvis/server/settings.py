@@ -35,13 +35,16 @@ PREFIX = "JARVIS_"
 
 BELOW_THE_SERVER = (
     "home",
-    "trace_roots",
     "max_unpacked_gb",
     "max_unpacked_ratio",
     "max_output_mb",
     "trace_cache_mb",
 )
-"""Settings that layers below read from the environment, where the file's values are put."""
+"""Settings that layers below read from the environment, where the file's values are put.
+
+They hold for a whole process and for those that it starts (jobs, workers, the server itself), which
+get them with their environment: ``home`` is read by ``workspace``, the limits by ``unpacking``,
+``output`` and ``trace.sidecar``."""
 
 
 class SettingsError(JarvisError):

@@ -2,14 +2,14 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.hardware import HardwareSpec
-from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import (
     Progress,
     analyze,
@@ -23,7 +23,6 @@ from jarvis.run import (
     Manifest,
     Options,
     Run,
-    TargetPct,
     analysis_ids,
     check_output_folder,
     read_manifest,
@@ -55,23 +54,14 @@ class CopyError(JarvisError):
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
-    """What to analyse and how; None for the GPU of the trace, its default preset, no name.
-
-    ``reference`` is the id of a kept analysis, ``copy_to`` a folder that gets the run as well,
-    ``extension_file`` a Python file with perf models, which is run, ``arch_json`` a description of
-    a GPU in place of ``platform``, ``target_pct`` the efficiency that savings are projected to.
-    """
+class Submission(AnalysisRequest):
+    """A request with its trace; ``copy_to`` is a folder that gets the run as well."""
 
     trace: FilePath
-    platform: str | None = None
-    preset: str | None = None
-    model_name: str | None = None
-    reference: str | None = None
+    _: KW_ONLY
     copy_to: Path | None = None
     extension_file: FilePath | None = None
     arch_json: FilePath | None = None
-    target_pct: TargetPct = TARGET_PCT
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +92,15 @@ def submit(
         is_stored(submission.reference)
     if submission.copy_to is not None:
         check_output_folder(submission.copy_to, sha256)
-    options = chosen_options(
-        submission.platform,
-        submission.preset,
-        submission.model_name,
-        submission.reference,
-        submission.extension_file,
-        arch_json=submission.arch_json,
-        target_pct=submission.target_pct,
-    )
+    options = chosen_options(submission)
     with derived_from([options.reference]):
         kept = _kept(
             sha256,
             options,
             lambda root, options: analyze(
                 trace,
-                platform=options.platform,
-                preset=options.preset,
-                model_name=options.model_name,
-                reference=options.reference,
-                extension_file=submission.extension_file,
-                arch_json=submission.arch_json,
+                submission,
                 figures_sha256=options.gpu_arch_sha256,
-                target_pct=options.target_pct,
                 recorded_path=submission.trace if opened else None,
                 output_dir=root,
                 identifier=root.name,
@@ -213,7 +189,7 @@ def _kept(
         if manifest is None or has_same or options.gpu_arch_sha256 is not None:
             raise OthersAnalysisError(identifier)
         figures = _NOT_DESCRIBED if hardware is None else hardware.sha256
-        own = options.model_copy(update={"gpu_arch_sha256": figures})
+        own = replace(options, gpu_arch_sha256=figures)
         return _kept(sha256, own, make, again=again)
     if root.exists() and manifest is None:
         shutil.rmtree(root)  # of another layout, or damaged, and of no use

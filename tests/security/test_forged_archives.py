@@ -293,7 +293,9 @@ def test_what_is_made_from_a_loaded_analysis_never_answers_either(run: Path, sma
     assert {rows[made.id].loaded_by for made in (judged, compared)} == {"eve"}
     with stored_for("bob"):
         assert submit(Submission(small, platform="MI300X")).id.startswith(f"{judged.id}")
-        assert not stored_rows(database())[submit(Submission(small, "MI300X")).id].is_from_outside
+        assert not stored_rows(database())[
+            submit(Submission(small, platform="MI300X")).id
+        ].is_from_outside
     with stored_for("eve"):
         assert resubmit(loaded.id, "MI300X", None).is_reused
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, select
 from starlette.testclient import TestClient
 
+from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import exports_dir
 from jarvis.server import actions, migrations
 from jarvis.server.access.audit import Channel
@@ -26,7 +27,7 @@ from jarvis.server.database import (
 )
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Replay, Reproject, Request
-from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.queue import Headway, Job, NewJob, Outcome, UnknownJobError
 from jarvis.server.jobs.table import utc_now
 from jarvis.server.jobs.workers.job_child import assignment_of
@@ -112,7 +113,7 @@ NAMING: dict[str, Callable[[str], Request]] = {
     "reproject": lambda analysis: Reproject(analysis, None, None),
     "compare": lambda analysis: Compare(analysis, analysis),
     "analyze": lambda analysis: Analyze(Submission(Path(__file__), reference=analysis)),
-    "fetch": lambda analysis: Fetch("https://host/t.json", Wishes(reference=analysis)),
+    "fetch": lambda analysis: Fetch("https://host/t.json", AnalysisOptions(reference=analysis)),
 }
 
 

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from sqlalchemy import Engine
 
+from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.run import read_manifest
@@ -25,7 +26,7 @@ from jarvis.server.ingest.fetch import AddressError, FetchError, fetch_trace, ov
 from jarvis.server.ingest.intake import IntakeError, StoredTrace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import request_of
-from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch, Wishes
+from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch
 from jarvis.server.storage.catalogue import analysis_root
 from jarvis.server.storage.storage_keys import path_at
 from tests.builders import trace
@@ -392,7 +393,10 @@ def test_a_job_fetches_and_says_where_the_trace_is(server: FileServer, home: Pat
 def test_a_job_may_analyse_what_it_fetched(server: FileServer, home: Path, tmp_path: Path) -> None:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     server.content = built.write(tmp_path / "tiny.json").read_bytes()
-    asked = Fetch(f"http://127.0.0.1:{server.port}/tiny.json", Wishes("MI300X", model_name="Tiny"))
+    asked = Fetch(
+        f"http://127.0.0.1:{server.port}/tiny.json",
+        AnalysisOptions(platform="MI300X", model_name="Tiny"),
+    )
     new = asked.new_job()
     assert request_of(new.kind, new.parameters) == asked
     steps: list[Step] = []

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from jarvis.cli import main
 from jarvis.core.errors import JarvisError, ReplayError
+from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import RunPaths, exports_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
@@ -38,7 +39,7 @@ from jarvis.server.jobs.kinds import (
     load_requests,
     request_of,
 )
-from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
@@ -78,7 +79,9 @@ def test_requests_come_back_from_the_queue(
 ) -> None:
     monkeypatch.setenv("JARVIS_INGEST_HOSTS", "traces.example.org")
     monkeypatch.setenv("JARVIS_TARGETS__NODE__HOST", "node.example.org")
-    asked = Submission(trace_file, "MI300X", None, "Tiny", copy_to=tmp_path / "out" / "copy")
+    asked = Submission(
+        trace_file, platform="MI300X", model_name="Tiny", copy_to=tmp_path / "out" / "copy"
+    )
     requests: list[Request] = [
         Inspect(trace_file),
         Analyze(asked, reference_trace=trace_file, is_again=True),
@@ -88,8 +91,12 @@ def test_requests_come_back_from_the_queue(
         Analyze(Submission(trace_file, target_pct=62.5)),
         Replay(analysis, ("aten::mm", "aten::bmm"), (17,)),
         Compare(analysis, analysis, 1.5, is_workbook_alone=True),
-        Fetch("https://traces.example.org/tiny.json", Wishes("MI300X"), is_again=True),
-        Fetch("https://traces.example.org/tiny.json", Wishes(target_pct=62.5)),
+        Fetch(
+            "https://traces.example.org/tiny.json",
+            AnalysisOptions(platform="MI300X"),
+            is_again=True,
+        ),
+        Fetch("https://traces.example.org/tiny.json", AnalysisOptions(target_pct=62.5)),
         Remote(RemoteRun("node", "/data/tiny.json")),
         Load(trace_file),
     ]

@@ -12,11 +12,11 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import home, safe_name, uploads_dir
 from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
-from jarvis.server.settings import settings
+from jarvis.server.settings import PREFIX, settings
 from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import SUFFIXES
 
-ROOTS_VARIABLE = "JARVIS_TRACE_ROOTS"
+ROOTS_VARIABLE = f"{PREFIX}TRACE_ROOTS"
 SAMPLE_NAME = "simulated-training-step.json.gz"
 _CHUNK_BYTES = 1 << 20
 _SHOWN_LETTERS = 200
@@ -32,7 +32,7 @@ class IntakeError(JarvisError):
 def trace_roots() -> tuple[Path, ...]:
     """The folders whose traces may be named by path: ``JARVIS_TRACE_ROOTS`` (separated like PATH),
     else the current folder and ``JARVIS_HOME``."""
-    named = os.environ.get(ROOTS_VARIABLE)
+    named = settings().trace_roots
     roots = map(Path, filter(None, named.split(os.pathsep))) if named else (Path.cwd(), home())
     return tuple(root.expanduser().resolve() for root in roots)
 
@@ -63,7 +63,7 @@ def check_in_roots(path: Path) -> None:
 
     Without ROOTS_VARIABLE, a worker does not know the folders of the web server.
     """
-    if not os.environ.get(ROOTS_VARIABLE):
+    if not settings().trace_roots:
         return
     if _is_others(path) or not any(path.is_relative_to(root) for root in trace_roots()):
         raise IntakeError(

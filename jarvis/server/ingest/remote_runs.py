@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
-from jarvis.impact import TARGET_PCT
+from jarvis.core.request import AnalysisOptions
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.pipeline.step_lines import step_of_line
-from jarvis.run import SCHEMA_VERSION, TargetPct
+from jarvis.run import SCHEMA_VERSION
 from jarvis.server.ingest.remote_errors import RemoteError, reason_of
 from jarvis.server.ingest.ssh_session import Conversation, TooMuchSentError
 from jarvis.server.settings import PREFIX, Target, settings
@@ -74,15 +74,11 @@ _REALPATH = 'realpath -- "$@" 2>/dev/null || :'
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteRun:
-    """What is to be analysed where; None for the GPU of the trace, its default preset, no name."""
+class RemoteRun(AnalysisOptions):
+    """The options of an analysis, with the machine and the path of the trace there."""
 
     target: str
     path: str
-    platform: str | None = None
-    preset: str | None = None
-    model_name: str | None = None
-    target_pct: TargetPct = TARGET_PCT
 
 
 def target_named(name: str) -> Target:
@@ -107,8 +103,13 @@ def check_asked(asked: RemoteRun) -> None:
     """Refuse what cannot be asked for: an unknown machine, no path, names that are no text."""
     target_named(asked.target)
     check_path(asked.path)
-    names = (asked.platform, asked.preset, asked.model_name)
-    if not all(len(name) <= _LONGEST_PATH and name.isprintable() for name in names if name):
+    if asked.reference is not None:
+        raise RemoteError(
+            "A trace that is analyzed on another machine cannot be compared with an analysis of "
+            "this one. Leave the reference out, and compare both when it is here."
+        )
+    names = [value for value in asked.chosen().values() if isinstance(value, str)]
+    if not all(len(name) <= _LONGEST_PATH and name.isprintable() for name in names):
         raise RemoteError("Give names without line breaks and control characters.")
 
 
@@ -145,10 +146,7 @@ def run_remote(asked: RemoteRun, out: Path, progress: Progress) -> None:
 
 
 def _script(target: Target, asked: RemoteRun) -> str:
-    options = {"--platform": asked.platform, "--preset": asked.preset, "--model": asked.model_name}
-    if asked.target_pct != TARGET_PCT:
-        options["--target-pct"] = f"{asked.target_pct!r}"
-    given = [f"{name}={value}" for name, value in options.items() if value is not None]
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in asked.chosen().items()]
     analyze = [*target.command, "analyze", "--progress=json", *given, asked.path]
     return _SCRIPT.format(
         analyze=shlex.join(analyze), save=shlex.join([*target.command, "archive", "save"])

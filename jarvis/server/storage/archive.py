@@ -21,7 +21,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jarvis.core.errors import JarvisError, RunError
 from jarvis.core.staging import staged_folder
-from jarvis.core.unpacking import DAMAGE, TooLargeError, check_unpacked_size, open_archive
+from jarvis.core.unpacking import (
+    DAMAGE,
+    TooLargeError,
+    UnpackingLimits,
+    open_archive,
+)
 from jarvis.core.workspace import analyses_dir
 from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server.database import database
@@ -243,7 +248,8 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
         check_file_sizes((name, file.size_bytes) for name, file in contents.files.items())
     except RunLimitError as error:
         raise ArchiveError(path, str(error), _ONLY_OURS) from error
-    check_unpacked_size(sum(file.size_bytes for file in contents.files.values()), size)
+    unpacked_bytes = sum(file.size_bytes for file in contents.files.values())
+    UnpackingLimits.from_environment().check(unpacked_bytes, size)
     return contents
 
 

@@ -1,10 +1,9 @@
 """The GPU to judge against: found in the trace, changeable, with its figures."""
 
-from dataclasses import dataclass
-
 import streamlit as st
 
 from jarvis.charts import peak_words
+from jarvis.core.request import AnalysisOptions
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.text.format import decimal, tb_per_s, tflops_per_s
@@ -15,16 +14,8 @@ SHOWN_PRECISION = "matrix_bf16"
 _PLATFORM, _PRESET, _TRACE = "ingest_platform", "ingest_preset", "_ingest_trace"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuChoice:
-    """What differs from the trace's own GPU and its default preset; None where nothing does."""
-
-    platform: str | None = None
-    preset: str | None = None
-
-
-def choose_gpu(info: TraceInfo) -> GpuChoice:
-    """Draw the choice for one trace."""
+def choose_gpu(info: TraceInfo) -> AnalysisOptions:
+    """Draw the choice for one trace; None for its own GPU and its default preset."""
     hardware = load_hardware()
     found = hardware.match(info.device_name) if info.device_name else None
     _start_with(found, info)
@@ -42,7 +33,7 @@ def choose_gpu(info: TraceInfo) -> GpuChoice:
         )
     if platform is None:
         st.caption("Without a platform there are no peaks, so efficiencies are not available.")
-        return GpuChoice()
+        return AnalysisOptions()
     presets = hardware.presets(platform)
     with preset_place:
         preset = st.selectbox(
@@ -56,7 +47,8 @@ def choose_gpu(info: TraceInfo) -> GpuChoice:
     preset = preset if preset in presets else presets[0]
     spec = hardware.get(platform, preset)
     _figures(spec)
-    return GpuChoice(*hardware.choice(spec, info.device_name))
+    chosen, chosen_preset = hardware.choice(spec, info.device_name)
+    return AnalysisOptions(platform=chosen, preset=chosen_preset)
 
 
 def _start_with(found: HardwareSpec | None, info: TraceInfo) -> None:

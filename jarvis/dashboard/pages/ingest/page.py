@@ -9,7 +9,9 @@ import polars as pl
 import streamlit as st
 
 from jarvis.core.errors import JarvisError
+from jarvis.core.request import AnalysisOptions
 from jarvis.dashboard.pages.ingest.gpu_choice import choose_gpu
+from jarvis.dashboard.pages.ingest.option_inputs import OPTIONS, option_inputs
 from jarvis.dashboard.pages.ingest.remote_form import choose_gpu_unseen, choose_remote
 from jarvis.dashboard.pages.ingest.trace_choice import (
     ADDRESS,
@@ -72,21 +74,19 @@ def form() -> None:
         trace, info = _chosen_trace()
         is_elsewhere = chosen_source(PAGE) == REMOTE
         remote = choose_remote(PAGE) if is_elsewhere else None
-    submission: Submission | None = None
+    options: AnalysisOptions | None = None
     with right.container(border=True, height="stretch"):
         st.markdown("**2 · GPU**")
         if is_elsewhere:
-            remote = choose_gpu_unseen(PAGE, remote)
+            options = choose_gpu_unseen(PAGE)
         elif trace is None or info is None:
             st.caption("Choose a trace first: its GPU is found in it and can be changed here.")
         else:
-            gpu = choose_gpu(info)
-            submission = Submission(trace, gpu.platform, gpu.preset)
+            options = choose_gpu(info)
     with st.container(border=True):
-        st.markdown("**3 · Names and places** (all optional)")
-        model_place, folder_place = st.columns(2)
-        with model_place:
-            model = text_input("ingest_model", "Model name", "as it should stand in the reports")
+        st.markdown("**3 · Options** (all optional)")
+        *places, folder_place = st.columns(len(OPTIONS) + 1)
+        values = option_inputs(PAGE, places)
         folder, reference = "", _Reference()
         if not is_elsewhere:
             with folder_place:
@@ -98,12 +98,14 @@ def form() -> None:
         "Analyse",
         type="primary",
         icon=":material/play_arrow:",
-        disabled=submission is None and remote is None,
+        disabled=options is None or (is_elsewhere and remote is None),
     )
-    if remote is not None and is_asked:
-        _ask_remote(replace(remote, model_name=model or None), visibility)
-    elif submission is not None and is_asked:
-        _ask(replace(submission, model_name=model or None), folder, reference, visibility)
+    if is_asked and options is not None:
+        options = replace(options, **values, reference=reference.analysis_id)
+        if remote is not None:
+            _ask_remote(RemoteRun.of(options, target=remote.name, path=remote.path), visibility)
+        elif trace is not None:
+            _ask(Submission.of(options, trace=trace), folder, reference.trace, visibility)
     job = remembered_job(PAGE)
     if job is not None:
         follow(job, _outcome)
@@ -176,14 +178,13 @@ def _chosen_reference() -> _Reference:
 
 
 def _ask(
-    submission: Submission, folder: str, reference: _Reference, visibility: Visibility
+    submission: Submission, folder: str, reference: Path | None, visibility: Visibility
 ) -> None:
     """Queue the analysis, and show its job from now on."""
     try:
         if folder:
             submission = replace(submission, copy_to=output_folder(folder))
-        submission = replace(submission, reference=reference.analysis_id)
-        _queue(Analyze(submission, reference.trace), visibility)
+        _queue(Analyze(submission, reference), visibility)
     except JarvisError as error:
         show_error(error)
 

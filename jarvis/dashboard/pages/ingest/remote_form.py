@@ -1,19 +1,28 @@
 """A trace on another machine, to be analysed there: which machine, which path, which GPU."""
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import streamlit as st
 
+from jarvis.core.request import AnalysisOptions
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.hardware import load_hardware
-from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE, RemoteRun
+from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE
 from jarvis.server.settings import settings
 from jarvis.text.markdown import escape
 
 _OWN_GPU = ""
 
 
-def choose_remote(page: str) -> RemoteRun | None:
+@dataclass(frozen=True, slots=True)
+class RemoteTrace:
+    """A machine of the settings, and the path of a trace there."""
+
+    name: str
+    path: str
+
+
+def choose_remote(page: str) -> RemoteTrace | None:
     """The machine and the path, or None while one of them is missing."""
     targets = settings().targets
     if not targets:
@@ -35,11 +44,11 @@ def choose_remote(page: str) -> RemoteRun | None:
             f"the trace stays.{among}"
         )
     )
-    return RemoteRun(name, path) if path else None
+    return RemoteTrace(name, path) if path else None
 
 
-def choose_gpu_unseen(page: str, asked: RemoteRun | None) -> RemoteRun | None:
-    """The run with a GPU to judge against: nobody here has seen the trace."""
+def choose_gpu_unseen(page: str) -> AnalysisOptions:
+    """The GPU to judge against, where the trace is not here to look into."""
     hardware = load_hardware()
     names = hardware.names()
     labels = {_OWN_GPU: "the trace's own"} | {name: name for name in names}
@@ -54,7 +63,7 @@ def choose_gpu_unseen(page: str, asked: RemoteRun | None) -> RemoteRun | None:
         )
     if platform == _OWN_GPU:
         st.caption("The GPU is found in the trace when it is read there.")
-        return asked
+        return AnalysisOptions()
     with preset_place:
         preset = list_choice(
             f"{page}_remote_preset",
@@ -62,4 +71,4 @@ def choose_gpu_unseen(page: str, asked: RemoteRun | None) -> RemoteRun | None:
             hardware.presets(platform),
             "Which set of figures: the reference ones, or better-sourced ones.",
         )
-    return None if asked is None else replace(asked, platform=platform, preset=preset)
+    return AnalysisOptions(platform=platform, preset=preset)

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
 
 from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
-from jarvis.impact import TARGET_PCT
-from jarvis.run import Run, TargetPct
+from jarvis.run import Run
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require
@@ -23,7 +24,7 @@ from jarvis.server.ingest import uploads
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.ingest.uploads import Upload
 from jarvis.server.jobs.kinds import Analyze, Request
-from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import analysis_page
 from jarvis.server.storage.catalogue import Entry, analysis_root, read_catalogue
 from jarvis.server.submission import Submission
@@ -60,10 +61,18 @@ class UnfinishedUploadError(JarvisError):
         )
 
 
-class NewAnalysis(BaseModel, title="New analysis"):
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    config=ConfigDict(
+        title="New analysis",
+        extra="forbid",
+        alias_generator=public_name,
+        str_max_length=_LONGEST_NAME,
+    ),
+)
+class NewAnalysis(AnalysisOptions):
     """What to analyse, and how. One of `upload`, `path` and `url` says where the trace is."""
-
-    model_config = ConfigDict(extra="forbid")
 
     upload: str | None = Field(None, description="id of a whole upload", max_length=MAX_ID_LENGTH)
     path: str | None = Field(
@@ -75,25 +84,6 @@ class NewAnalysis(BaseModel, title="New analysis"):
         None,
         description="http, https or sftp address, on the hosts that the server may fetch from",
         max_length=_LONGEST_PLACE,
-    )
-    platform: str | None = Field(
-        None,
-        description="GPU to judge against; by default the trace's own",
-        max_length=_LONGEST_NAME,
-    )
-    preset: str | None = Field(
-        None,
-        description="which figures of that GPU; by default its first",
-        max_length=_LONGEST_NAME,
-    )
-    model: str | None = Field(
-        None, description="name of the model, for the titles", max_length=_LONGEST_NAME
-    )
-    reference: str | None = Field(
-        None, description="id of an analysis to compare with", max_length=MAX_ID_LENGTH
-    )
-    target_pct: TargetPct = Field(
-        TARGET_PCT, description="efficiency to project savings to, in percent of the roofline"
     )
     is_again: bool = Field(False, description="make it anew, also where it is kept already")
     visibility: Visibility = Field(Visibility.TEAM, description="who sees it")
@@ -282,18 +272,8 @@ def _files(root: FilePath) -> dict[str, FilePath]:
 
 def _request(person: Person, asked: NewAnalysis) -> Request:
     if asked.url is not None:
-        wishes = Wishes(
-            asked.platform, asked.preset, asked.model, asked.reference, asked.target_pct
-        )
-        return Fetch(asked.url, wishes, asked.is_again)
-    submission = Submission(
-        _trace(person, asked),
-        platform=asked.platform,
-        preset=asked.preset,
-        model_name=asked.model,
-        reference=asked.reference,
-        target_pct=asked.target_pct,
-    )
+        return Fetch(asked.url, AnalysisOptions.of(asked), asked.is_again)
+    submission = Submission.of(asked, trace=_trace(person, asked))
     return Analyze(submission, is_again=asked.is_again)
 
 

@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+from jarvis.core.request import AnalysisOptions
 from jarvis.core.staging import scratch_folder
 from jarvis.core.workspace import uploads_dir
-from jarvis.impact import TARGET_PCT
 from jarvis.pipeline import STEPS, Progress, Step
-from jarvis.run import TargetPct
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.addresses import address_of
 from jarvis.server.ingest.fetch import fetch_trace
@@ -26,22 +25,11 @@ _SHOWN_LETTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """How a trace is to be analysed that is not here yet; None as in ``Submission``."""
-
-    platform: str | None = None
-    preset: str | None = None
-    model_name: str | None = None
-    reference: str | None = None
-    target_pct: TargetPct = TARGET_PCT
-
-
-@dataclass(frozen=True, slots=True)
 class Fetch(Request):
     """Fetch a trace by http, https or sftp, and analyse it where ``wishes`` says how."""
 
     url: str
-    wishes: Wishes | None = None
+    wishes: AnalysisOptions | None = None
     is_again: bool = False
 
     kind = JobKind.FETCH
@@ -78,15 +66,7 @@ class Fetch(Request):
         return self._analysis(kept.path).run(as_part(progress, 1, total), job_id)
 
     def _analysis(self, trace: Path) -> Analyze:
-        wishes = self.wishes or Wishes()
-        submission = Submission(
-            trace,
-            wishes.platform,
-            wishes.preset,
-            wishes.model_name,
-            wishes.reference,
-            target_pct=wishes.target_pct,
-        )
+        submission = Submission.of(self.wishes or AnalysisOptions(), trace=trace)
         return Analyze(submission, is_again=self.is_again)
 
     def _fetched(self, progress: Progress, total: int) -> StoredTrace:

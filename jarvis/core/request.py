@@ -1,0 +1,101 @@
+"""What a user asks for when a trace is analyzed, from the command line, the API or a page to the
+pipeline.
+
+A new option is a field of ``AnalysisOptions``. The commands, the API, the ingest page, jobs and
+machines reached by ssh offer it by its name, type and metadata; the run stores it.
+"""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+DEFAULT_TARGET_PCT = 80.0
+PERCENTAGE: dict[str, Any] = {"gt": 0.0, "le": 100.0, "allow_inf_nan": False}
+"""Constraints of a percentage above 0, as Pydantic names them."""
+
+_PUBLIC_NAMES = {"model_name": "model", "arch_json": "gpu_arch_json_path"}
+
+
+def _described(title: str, description: str, **constraints: Any) -> dict[str, Any]:
+    """Metadata of an option, which Pydantic, the commands and the page read."""
+    return {"title": title, "description": description, **constraints}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisOptions:
+    """How to analyze a trace: what a user may choose wherever the trace is.
+
+    ``reference`` is the id of another analysis, or the path of its run directory.
+    """
+
+    platform: str | None = field(
+        default=None,
+        metadata=_described(
+            "Platform",
+            "GPU to judge against, as `jarvis hardware` lists it; by default the trace's own",
+        ),
+    )
+    preset: str | None = field(
+        default=None,
+        metadata=_described("Preset", "which figures of that GPU; by default its first"),
+    )
+    model_name: str | None = field(
+        default=None, metadata=_described("Model name", "name of the model, for the titles")
+    )
+    reference: str | None = field(
+        default=None, metadata=_described("Reference", "id of an analysis to compare with")
+    )
+    target_pct: float = field(
+        default=DEFAULT_TARGET_PCT,
+        metadata=_described(
+            "Target efficiency",
+            "target efficiency that savings are projected to, in percent of the roofline",
+            **PERCENTAGE,
+        ),
+    )
+
+    @classmethod
+    def of(cls, options: "AnalysisOptions", **more: Any) -> Self:
+        """Return a request of this kind with the options of another one, and ``more`` fields."""
+        names = {f.name for f in fields(cls)}
+        same = {f.name: getattr(options, f.name) for f in fields(options) if f.name in names}
+        return cls(**{**same, **more})
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the options that differ from their default, under their public names."""
+        return {
+            public_name(f.name): value
+            for f in fields(AnalysisOptions)
+            if (value := getattr(self, f.name)) != f.default
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisRequest(AnalysisOptions):
+    """The options, and files that only a command line may name.
+
+    ``extension_file`` is a Python file with perf models and categories, which is run;
+    ``arch_json`` describes a GPU in place of ``platform`` (``read_arch_json``).
+    """
+
+    extension_file: Path | None = field(
+        default=None,
+        metadata=_described(
+            "Extension",
+            "Python file with perf models, op categories and categories of your own; it is run",
+        ),
+    )
+    arch_json: Path | None = field(
+        default=None,
+        metadata=_described(
+            "GPU description", "GPU described in a JSON file as TraceLens takes it"
+        ),
+    )
+
+
+DEFAULT_REQUEST = AnalysisRequest()
+
+
+def public_name(name: str) -> str:
+    """Return what users write for a field: the flag of a command, the field of an API body."""
+    return _PUBLIC_NAMES.get(name, name)
