@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticSerializationError
 
 from jarvis.core.errors import HardwareFileError, UnknownHardwareError
 from jarvis.core.workspace import custom_hardware_dir, resource
@@ -79,10 +80,15 @@ class HardwareSpec(BaseModel):
     def parse(cls, entry: Mapping[str, Any]) -> Self:
         """Validate one entry; HardwareFileError names the entry and each key that is wrong."""
         try:
-            return cls.model_validate(entry)
+            spec = cls.model_validate(entry)
+            spec.model_dump_json()
         except ValidationError as error:
             reasons = "; ".join(map(_reason, error.errors()))
             raise HardwareFileError(str(entry.get("name", "without a name")), reasons) from error
+        except (UnicodeEncodeError, PydanticSerializationError) as error:
+            name = str(entry.get("name")).encode(errors="replace").decode()
+            raise HardwareFileError(name, "half a character, which no file can hold") from error
+        return spec
 
     @property
     def _default_source(self) -> str:

@@ -12,7 +12,8 @@ from jarvis.core.errors import MissingTableError
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report.call_tree.stacks import CallStacks
-from jarvis.perf_report.operations import operation_models, operations
+from jarvis.perf_report.operations import operation_models
+from jarvis.perf_report.operations import operations as operations_table
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.unavailable import ABSENT
 from jarvis.schemas import columns, conform
@@ -119,7 +120,7 @@ class ImportedReport:
     @cached_property
     def operations(self) -> pl.DataFrame:
         """What the analyses read."""
-        rows = operations(self.measured, CallStacks({}, {}), self.hardware, self.totals)
+        rows = operations_table(self.measured, CallStacks({}, {}), self.hardware, self.totals)
         stated = pl.when("is_stated").then(pl.lit(STATED)).otherwise("model_origin")
         marked = rows.with_columns(model_origin=stated)
         if "entry_point" in self.measured.columns:

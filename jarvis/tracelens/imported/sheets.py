@@ -78,12 +78,17 @@ def typed_sheets(labelled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, 
 
 
 def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
-    """Refuse a timeline that lacks a part, or whose times cannot be parts of its whole, or are not
-    its shares."""
+    """Refuse a timeline that lacks a part or repeats one, or whose times cannot be parts of its whole,
+    or are not its shares."""
     given = set(rows["type"])
     if missing := [" or ".join(names) for names in _PARTS if given.isdisjoint(names)]:
         raise ForeignReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
     for _, table in rows.with_columns(table=pl.int_range(pl.len()).over("type")).group_by("table"):
+        if lacking := sorted(given.difference(table["type"])):
+            once_more = ", ".join(table["type"].unique().sort())[:80]
+            raise ForeignReportError(
+                path, f"its sheet {TIMELINE} has {once_more} once more than {', '.join(lacking)}"
+            )
         total_ms = float(table.filter(type="total_time")["time_ms"].sum())
         share = 100 * pl.col("time_ms") / total_ms
         is_part = pl.col("time_ms").is_between(0, total_ms * (1 + _ROUNDING))
