@@ -30,7 +30,7 @@ from jarvis.workspace import ComparisonPaths, RunPaths
 
 if TYPE_CHECKING:
     from jarvis.comparison import Comparison
-    from jarvis.comparison.rules import Verdict
+    from jarvis.comparison.rules import RuleResult
     from jarvis.perf_report.compare_report import NamedReport
     from jarvis.run import Run
 
@@ -257,7 +257,7 @@ def _check_folder(folder: Path) -> None:
 def _as_json(
     sides: Sequence[_Side],
     comparison: "Comparison",
-    verdicts: Sequence["Verdict"],
+    verdicts: Sequence["RuleResult"],
     files: Sequence[Path],
 ) -> dict[str, object]:
     """The comparison for machines; operations are those that are slower than explained."""

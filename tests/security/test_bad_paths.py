@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import polars as pl
 import pytest
 
-from jarvis.errors import ForeignReportError
+from jarvis.errors import NotAReportError
 from jarvis.pipeline import analyze
 from jarvis.reports import xlsx
 from jarvis.sample import write_sample
@@ -63,7 +63,7 @@ def test_a_sheet_of_a_report_cannot_name_a_file_elsewhere(
                 content = content.replace(b'name="Odd"', f"name={quoteattr(name)}".encode())
             target.writestr(part, content)
     good.unlink()
-    with pytest.raises(ForeignReportError):
+    with pytest.raises(NotAReportError):
         analyze(path, platform="MI300X", output_dir=tmp_path / "a" / "b" / "run")
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
 

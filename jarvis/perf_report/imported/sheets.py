@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.errors import ForeignReportError
+from jarvis.errors import NotAReportError
 from jarvis.perf_report.overlap import OVERLAP_SUFFIX
 from jarvis.perf_report.sheets import schema_of
 from jarvis.schemas import ANY_PARAM, PARAM_PREFIX, Column, column, columns, conform, label
@@ -65,14 +65,14 @@ def typed_sheets(labelled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, 
     """
     for name in labelled:
         if not is_file_name(name):
-            raise ForeignReportError(path, f"no file can be named like its sheet {name[:40]!r}")
+            raise NotAReportError(path, f"no file can be named like its sheet {name[:40]!r}")
     found = {
         name: _typed(frame, name, path)
         for name, frame in labelled.items()
         if _is_taken(name, frame)
     }
     if TIMELINE not in found or found[TIMELINE].is_empty():
-        raise ForeignReportError(path, f"it has no sheet {TIMELINE} with rows")
+        raise NotAReportError(path, f"it has no sheet {TIMELINE} with rows")
     _check_timeline(found[TIMELINE], path)
     return {name: found[name] for name in sorted(found, key=_place)}
 
@@ -82,7 +82,7 @@ def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
     its shares."""
     given = set(rows["type"])
     if missing := [" or ".join(names) for names in _PARTS if given.isdisjoint(names)]:
-        raise ForeignReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
+        raise NotAReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
     for _, table in rows.with_columns(table=pl.int_range(pl.len()).over("type")).group_by("table"):
         total_ms = float(table.filter(type="total_time")["time_ms"].sum())
         share = 100 * pl.col("time_ms") / total_ms
@@ -90,7 +90,7 @@ def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
         is_share = pl.col("percent").is_null() | ((pl.col("percent") - share).abs() <= SHARE_PCT)
         wrong = table.filter(~is_part | ~is_share if total_ms > 0 else pl.col("time_ms") != 0)
         for row in wrong.iter_rows(named=True):
-            raise ForeignReportError(
+            raise NotAReportError(
                 path,
                 f"in its sheet {TIMELINE}, {row['type'][:40]!r} takes {row['time_ms']:g} ms of "
                 f"{total_ms:g} ms, which the sheet gives as {row['percent']}%",
@@ -116,7 +116,7 @@ def _typed(frame: pl.DataFrame, sheet: str, path: Path) -> pl.DataFrame:
     present = {name for name in frame.columns if name in by_label}
     essential = {label(schema, name) for name in _ESSENTIAL.get(sheet, ())}
     if missing := sorted(essential - present):
-        raise ForeignReportError(path, f"its sheet {sheet} has no column {' and '.join(missing)}")
+        raise NotAReportError(path, f"its sheet {sheet} has no column {' and '.join(missing)}")
     taken = [
         frame[name].alias(by_label[name].name)
         if name.startswith(_PARAMETER)

@@ -25,7 +25,7 @@ from jarvis.run import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class CaptionedDrawing:
     """A drawing with what it says and how it is read."""
 
     title: str
@@ -33,7 +33,7 @@ class Drawing:
     svg: Markup
 
 
-def gpu_time(run: Run) -> Drawing | None:
+def gpu_time(run: Run) -> CaptionedDrawing | None:
     """One bar of all GPU time."""
     parts = gpu_time_parts(run.manifest.totals)
     whole_ms = run.manifest.totals.total_time_ms
@@ -52,12 +52,12 @@ def gpu_time(run: Run) -> Drawing | None:
         "Each moment counts once: as compute where any runs, else as communication, else as a "
         "copy, else as idle."
     )
-    return Drawing(
+    return CaptionedDrawing(
         title, note, Markup(stacked_bar(parts.with_columns(text=pl.Series(texts)), title))
     )
 
 
-def categories(run: Run) -> Drawing | None:
+def categories(run: Run) -> CaptionedDrawing | None:
     """Kernel time and projected saving of each category."""
     rows = category_times(run, run.target_pct).filter(pl.col("gpu_time_ms") > 0)
     if rows.is_empty():
@@ -74,10 +74,10 @@ def categories(run: Run) -> Drawing | None:
         else "Kernel time. No efficiency is known, so no saving."
     )
     svg = category_bars(rows.with_columns(text=pl.Series(texts)), title)
-    return Drawing(title, note, Markup(svg))
+    return CaptionedDrawing(title, note, Markup(svg))
 
 
-def projection(run: Run, kept: list[Details]) -> Drawing | None:
+def projection(run: Run, kept: list[Details]) -> CaptionedDrawing | None:
     """From the GPU time now to the one that remains after the findings of the report."""
     now_ms = run.manifest.totals.total_time_ms
     found = savings([(d.recommendation, d.finding) for d in kept], now_ms)
@@ -90,10 +90,12 @@ def projection(run: Run, kept: list[Details]) -> Drawing | None:
         "Findings that draw on the same time count once. Savings of kernels that run beside others "
         "may be smaller."
     )
-    return Drawing(title, note, Markup(waterfall_bars(waterfall_rows(now_ms, found), title)))
+    return CaptionedDrawing(
+        title, note, Markup(waterfall_bars(waterfall_rows(now_ms, found), title))
+    )
 
 
-def category_roofline(run: Run, key: str) -> Drawing | None:
+def category_roofline(run: Run, key: str) -> CaptionedDrawing | None:
     """The operations of one category under their ceilings; None where none has a rate."""
     if key not in run.results or run.results[key].tier != "compute":
         return None
@@ -118,7 +120,7 @@ def category_roofline(run: Run, key: str) -> Drawing | None:
         "Solid: what the GPU can do. Dashed: "
         f"{run.target_pct:g}% of it. The size of a mark is its kernel time.{hidden}"
     )
-    return Drawing(title, note, Markup(roofline(placed, run.target_pct, title)))
+    return CaptionedDrawing(title, note, Markup(roofline(placed, run.target_pct, title)))
 
 
 def _judged(rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:

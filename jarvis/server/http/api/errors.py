@@ -64,7 +64,7 @@ _SHOWN_FAULTS = 3
 log = logging.getLogger(__name__)
 
 
-class Problem(BaseModel, title="Refusal"):
+class ErrorBody(BaseModel, title="Refusal"):
     """Why something was not done, and what to do about it."""
 
     error: str
