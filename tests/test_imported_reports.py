@@ -12,7 +12,7 @@ import pytest
 
 from jarvis.analyses import load_registry
 from jarvis.analyses.runner import ReportTables, divide, run_analyses
-from jarvis.core.errors import ForeignReportError, UnreadableReportError
+from jarvis.core.errors import NotAReportError, UnreadableReportError
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import load_hardware
 from jarvis.perf_models import BUILTIN
@@ -315,7 +315,7 @@ def test_a_foreign_table_is_refused_in_a_sentence(
     tmp_path: Path, sheet: str, text: str, sentence: str
 ) -> None:
     (tmp_path / f"{sheet}.csv").write_text(text)
-    with pytest.raises(ForeignReportError, match=sentence):
+    with pytest.raises(NotAReportError, match=sentence):
         analyze(tmp_path, output_dir=tmp_path.parent / "out")
     assert not (tmp_path.parent / "out").exists()
 
@@ -348,7 +348,7 @@ def timeline(**times: str) -> pl.DataFrame:
     ],
 )
 def test_a_timeline_whose_parts_are_no_parts_is_refused(times: dict[str, str]) -> None:
-    with pytest.raises(ForeignReportError, match=r"gpu_timeline.* ms of "):
+    with pytest.raises(NotAReportError, match=r"gpu_timeline.* ms of "):
         typed_sheets({"gpu_timeline": timeline(**times)}, Path("r"))
 
 
@@ -356,14 +356,25 @@ def test_a_timeline_with_wrong_shares_is_refused() -> None:
     table = timeline().with_columns(percent=pl.Series(["40", "0", "0", "40", "60", "100"]))
     assert typed_sheets({"gpu_timeline": table}, Path("r"))
     wrong = table.with_columns(percent=pl.Series(["12", "0", "0", "40", "60", "100"]))
-    with pytest.raises(ForeignReportError, match=r"'computation_time' takes 4 ms of 10 ms.*12"):
+    with pytest.raises(NotAReportError, match=r"'computation_time' takes 4 ms of 10 ms.*12"):
         typed_sheets({"gpu_timeline": wrong}, Path("r"))
+
+
+def test_a_timeline_whose_idle_time_does_not_fit_is_refused() -> None:
+    with pytest.raises(NotAReportError, match="busy and idle time are 5 ms together.* 10 ms"):
+        typed_sheets({"gpu_timeline": timeline(idle_time="1")}, Path("r"))
+
+
+def test_a_timeline_that_repeats_a_row_is_refused() -> None:
+    twice = pl.concat([timeline(), timeline().filter(type="busy_time")])
+    with pytest.raises(NotAReportError, match="has busy_time once more than computation_time"):
+        typed_sheets({"gpu_timeline": twice}, Path("r"))
 
 
 @pytest.mark.parametrize("row", ["computation_time", "exposed_comm_time", "idle_time"])
 def test_a_timeline_without_a_part_is_refused(row: str) -> None:
     table = timeline().filter(pl.col("type") != row)
-    with pytest.raises(ForeignReportError, match=f"has no row {row}"):
+    with pytest.raises(NotAReportError, match=f"has no row {row}"):
         typed_sheets({"gpu_timeline": table}, Path("r"))
 
 

@@ -65,7 +65,7 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AnalysisOutcome:
     """What one analysis said, its rows with the columns that it added (None outside the compute
     tier, and where the analysis failed before), and the numbers that it prepared."""
 
@@ -94,7 +94,7 @@ def run_analyses(
     *,
     compute_units: int | None = None,
     target_pct: float = impact.TARGET_PCT,
-) -> dict[str, Outcome]:
+) -> dict[str, AnalysisOutcome]:
     """The outcome of every analysis by key, in the order of ``analyses``.
 
     ``compute_units`` is the number of compute units of the GPU, where the trace says it.
@@ -102,7 +102,7 @@ def run_analyses(
     top_uids = frozenset(slices.top_operations["operation_uids"].explode().drop_nulls())
     claimed = slices.operations.partition_by("category", as_dict=True)
     nothing = describe(slices.operations.clear(), top_uids)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
             mine = describe(claimed[(key,)], top_uids) if (key,) in claimed else nothing
@@ -110,7 +110,7 @@ def run_analyses(
                 mine = analysis.classify(mine, compute_units)
             outcomes[key] = _run(analysis, report, mine, slices.baseline, target_pct)
         except Exception as error:  # the isolation that the tests and reports rely on
-            outcomes[key] = Outcome(_failed(analysis, error))
+            outcomes[key] = AnalysisOutcome(_failed(analysis, error))
     worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
     return {
         key: replace(outcome, result=with_chains(outcome.result, worth_fusing))
@@ -121,7 +121,7 @@ def run_analyses(
 def _worth_fusing(
     report: ReportTables,
     analyses: Mapping[str, Analysis],
-    outcomes: Mapping[str, Outcome],
+    outcomes: Mapping[str, AnalysisOutcome],
     target_pct: float,
 ) -> list[Chain]:
     """The chains that are findings of the fusion tier; none where it failed."""
@@ -142,7 +142,7 @@ def _run(
     rows: pl.DataFrame,
     baseline: Baseline | None,
     target_pct: float,
-) -> Outcome:
+) -> AnalysisOutcome:
     is_compute = analysis.tier == "compute"
     data = CategoryData(
         key=analysis.key,
@@ -169,7 +169,7 @@ def _run(
         **(_sums(data, absent) if is_compute and has_data else {}),
     )
     prepared = analysis.prepare(data) if analysis.prepare and has_data else None
-    return Outcome(result, rows if is_compute else None, prepared)
+    return AnalysisOutcome(result, rows if is_compute else None, prepared)
 
 
 def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:

@@ -30,7 +30,7 @@ from jarvis.tracelens.sheet_groups import ALL, GROUPS
 
 if TYPE_CHECKING:
     from jarvis.comparison import Comparison
-    from jarvis.comparison.rules import Verdict
+    from jarvis.comparison.rules import RuleResult
     from jarvis.run import Run
     from jarvis.tracelens.compare_report import NamedReport
 
@@ -257,7 +257,7 @@ def _check_folder(folder: Path) -> None:
 def _as_json(
     sides: Sequence[_Side],
     comparison: "Comparison",
-    verdicts: Sequence["Verdict"],
+    verdicts: Sequence["RuleResult"],
     files: Sequence[Path],
 ) -> dict[str, object]:
     """The comparison for machines; operations are those that are slower than explained."""

@@ -23,7 +23,7 @@ from jarvis.core.protocol import API, TOKEN_VARIABLE
 from jarvis.core.request import AnalysisOptions
 
 if TYPE_CHECKING:
-    from jarvis.cli.remote import Remote
+    from jarvis.cli.remote import ServerConnection
 
 POLL_S = 1.0
 
@@ -61,9 +61,11 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _push(arguments: argparse.Namespace) -> int:
-    from jarvis.cli.remote import Remote
+    from jarvis.cli.remote import ServerConnection
 
-    with Remote(arguments.server, arguments.token or os.environ.get(TOKEN_VARIABLE)) as remote:
+    with ServerConnection(
+        arguments.server, arguments.token or os.environ.get(TOKEN_VARIABLE)
+    ) as remote:
         upload = remote.upload(arguments.trace, print_progress)
         if upload["is_reused"]:
             note(["these bytes are on the server already, and are stored once"])
@@ -96,7 +98,7 @@ def _asked(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
     return {"upload": upload_id, "visibility": visibility, **options}
 
 
-def _wait(remote: "Remote", job: dict[str, Any]) -> dict[str, Any]:
+def _wait(remote: "ServerConnection", job: dict[str, Any]) -> dict[str, Any]:
     """The job when it has ended; its steps go to stderr as they end."""
     said = 0
     while True:

@@ -45,13 +45,13 @@ class ServerError(JarvisError):
         self.retry_s = retry_s
 
 
-class Headway(Protocol):
+class UploadProgress(Protocol):
     """Is told how far an upload is."""
 
     def __call__(self, text: str, *, is_last: bool) -> None: ...
 
 
-class Remote:
+class ServerConnection:
     """A server by its address; a block closes the connection.
 
     Every method raises ServerError with a sentence where the server refuses or cannot be reached.
@@ -91,7 +91,7 @@ class Remote:
         answer: dict[str, Any] = self._asked("POST", path, json=asked).json()
         return answer
 
-    def upload(self, trace: Path, headway: Headway) -> dict[str, Any]:
+    def upload(self, trace: Path, headway: UploadProgress) -> dict[str, Any]:
         """Send a file; the upload as the server describes it when it is whole.
 
         Where the connection breaks it goes on, until nothing has arrived for PATIENCE_S. Raises
@@ -120,7 +120,9 @@ class Remote:
 class _Sending:
     """One file on its way."""
 
-    def __init__(self, remote: Remote, trace: Path, file: BinaryIO, headway: Headway) -> None:
+    def __init__(
+        self, remote: ServerConnection, trace: Path, file: BinaryIO, headway: UploadProgress
+    ) -> None:
         self._remote, self._trace, self._file, self._headway = remote, trace, file, headway
         self._size = trace.stat().st_size
         self._place: str | None = None

@@ -61,7 +61,7 @@ class Rule:
         threshold = float(found["threshold"].replace(" ", ""))
         return cls(text.strip(), found["metric"], found["sign"], threshold, found["unit"])
 
-    def applied(self, times: Times) -> "Verdict":
+    def applied(self, times: Times) -> "RuleResult":
         """What the rule says of a comparison's ``metrics``; RuleError where its own is missing."""
         if self.metric not in times:
             raise RuleError(self.text, f"there is no metric {self.metric!r}; {_known(times)}")
@@ -70,11 +70,11 @@ class Rule:
         if self.unit == "%":
             change = _percent(change, reference_ms)
         is_met = _COMPARISONS[self.sign](change, self.threshold)
-        return Verdict(self, reference_ms, target_ms, change, is_met)
+        return RuleResult(self, reference_ms, target_ms, change, is_met)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleResult:
     """A rule with the times that it is about; ``change`` in its unit, infinite from nothing.
 
     ``is_met`` where the rule applies: the build is to fail.

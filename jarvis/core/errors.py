@@ -8,7 +8,7 @@ JarvisError
 ├── ExtensionFileError
 ├── RunError            NotARunError · UnknownRunError · UnknownReferenceError · RunVersionError
 │                       MissingTableError · OutdatedRunError · OutputFolderError
-├── UnreadableReportError · ForeignReportError
+├── UnreadableReportError · NotAReportError
 ├── NotComparableError · RuleError
 └── ReplayError
 """
@@ -220,7 +220,7 @@ class UnreadableReportError(JarvisError):
         )
 
 
-class ForeignReportError(JarvisError):
+class NotAReportError(JarvisError):
     """The sheets are not those of a performance report."""
 
     def __init__(self, path: Path | str, reason: str) -> None:

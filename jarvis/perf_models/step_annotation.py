@@ -23,7 +23,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepTokens:
     """One step: tokens in both phases (None: not written), and the sums where they are written."""
 
     tokens: int | None = None
@@ -35,24 +35,24 @@ _SUMS = r"\(sq(\d+)sk(\d+)sqsq(\d+)sqsk(\d+)\)"
 _PAIR = re.compile(r"(\w+)=(\d+)")
 
 
-def _detailed(context: Phase, generation: Phase) -> Step:
-    return Step(context.queries + generation.queries, context, generation)
+def _detailed(context: Phase, generation: Phase) -> StepTokens:
+    return StepTokens(context.queries + generation.queries, context, generation)
 
 
-def _two_phases(match: re.Match[str]) -> Step:
+def _two_phases(match: re.Match[str]) -> StepTokens:
     numbers = [int(number) for number in match.groups()]
     return _detailed(Phase(*numbers[:4]), Phase(*numbers[4:]))
 
 
-def _two_token_counts(match: re.Match[str]) -> Step:
-    return Step(int(match[1]) + int(match[2]))
+def _two_token_counts(match: re.Match[str]) -> StepTokens:
+    return StepTokens(int(match[1]) + int(match[2]))
 
 
 def _pairs(match: re.Match[str]) -> dict[str, int]:
     return {key: int(value) for key, value in _PAIR.findall(match["body"])}
 
 
-def _marked_phases(match: re.Match[str]) -> Step:
+def _marked_phases(match: re.Match[str]) -> StepTokens:
     values = _pairs(match)
     phases = (
         Phase(*(values.get(f"{phase}_{name}", 0) for name in ("sq", "sk", "sqsq", "sqsk")))
@@ -61,24 +61,24 @@ def _marked_phases(match: re.Match[str]) -> Step:
     return _detailed(*phases)
 
 
-def _marked_tokens(match: re.Match[str]) -> Step:
-    return Step(_pairs(match).get("toks"))
+def _marked_tokens(match: re.Match[str]) -> StepTokens:
+    return StepTokens(_pairs(match).get("toks"))
 
 
-def _named_phase(match: re.Match[str]) -> Step:
+def _named_phase(match: re.Match[str]) -> StepTokens:
     values = _pairs(match)
     if "sqsk" not in values:
-        return Step(values.get("tok"))
+        return StepTokens(values.get("tok"))
     phase = Phase(*(values.get(name, 0) for name in ("tok", "sk", "sqsq", "sqsk")))
     empty = Phase()
     return _detailed(phase, empty) if match["phase"] == "prefill" else _detailed(empty, phase)
 
 
-def _picture(match: re.Match[str]) -> Step:
-    return Step()
+def _picture(match: re.Match[str]) -> StepTokens:
+    return StepTokens()
 
 
-_GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = tuple(
+_GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StepTokens]], ...] = tuple(
     (re.compile(pattern), read)
     for pattern, read in (
         (rf"execute_\d+_context_\d+{_SUMS}_generation_\d+{_SUMS}", _two_phases),
@@ -91,7 +91,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = 
 )
 
 
-def parse(annotation: str | None) -> Step | None:
+def parse(annotation: str | None) -> StepTokens | None:
     """The step that an annotation describes, or None where no engine writes such a text."""
     for pattern, read in _GRAMMAR:
         if match := pattern.match(annotation or ""):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jarvis.analyses.runner import Outcome, Slices, divide, run_analyses
+from jarvis.analyses.runner import AnalysisOutcome, Slices, divide, run_analyses
 from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
 from jarvis.core.output import limited_output
@@ -83,7 +83,7 @@ def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Com
 def _run(
     source: AnalysisInput,
     slices: Slices,
-    outcomes: dict[str, Outcome],
+    outcomes: dict[str, AnalysisOutcome],
     options: Options,
     warning: str | None,
     identifier: str,
@@ -129,7 +129,7 @@ def _run(
     )
 
 
-def _summary(outcome: Outcome) -> CategorySummary:
+def _summary(outcome: AnalysisOutcome) -> CategorySummary:
     result = outcome.result
     return CategorySummary(
         key=result.key,

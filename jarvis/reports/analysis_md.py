@@ -14,7 +14,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import Status, Tier
 from jarvis.impact import GAP_PARTS, time_sources
 from jarvis.reports import sections
-from jarvis.reports.cards import CONFIDENCE_ICONS, Card, cards_of
+from jarvis.reports.cards import CONFIDENCE_ICONS, FindingCard, cards_of
 from jarvis.reports.details import details_of
 from jarvis.reports.findings import TIER_TITLES
 from jarvis.reports.gaps import warnings_of
@@ -86,18 +86,18 @@ def analysis_markdown(run: Run, root: Path) -> str:
     )
 
 
-def _cards_by_tier(chosen: Recommended) -> dict[Tier, list[Card]]:
+def _cards_by_tier(chosen: Recommended) -> dict[Tier, list[FindingCard]]:
     """All cards as their findings files number them."""
     run = chosen.run
     details = details_of(run)
-    found: dict[Tier, list[Card]] = {"compute": [], "fusion": [], "system": []}
+    found: dict[Tier, list[FindingCard]] = {"compute": [], "fusion": [], "system": []}
     for key, result in run.results.items():
         mine = [d for d in details if d.finding.category == key]
         found[result.tier] += cards_of(chosen, mine)
     return found
 
 
-def _by_score(cards: list[Card], findings: list[dict[str, Any]]) -> list[Card]:
+def _by_score(cards: list[FindingCard], findings: list[dict[str, Any]]) -> list[FindingCard]:
     """Cards in the order of ``priority_data``."""
     by_place = {(card.finding.category, card.number): card for card in cards}
     return [
@@ -110,12 +110,12 @@ def _by_score(cards: list[Card], findings: list[dict[str, Any]]) -> list[Card]:
     ]
 
 
-def _by_confidence(cards: list[Card]) -> list[Card]:
+def _by_confidence(cards: list[FindingCard]) -> list[FindingCard]:
     order = [*CONFIDENCE_ICONS, None]
     return _renumbered(sorted(cards, key=lambda c: (order.index(c.confidence), c.number)))
 
 
-def _renumbered(cards: list[Card]) -> list[Card]:
+def _renumbered(cards: list[FindingCard]) -> list[FindingCard]:
     """Cards numbered from 1, under the plain label of the tier's section."""
     ordered = enumerate(cards, start=1)
     return [
@@ -124,7 +124,7 @@ def _renumbered(cards: list[Card]) -> list[Card]:
     ]
 
 
-def _fused(compute: list[Card], fusion: list[Card]) -> dict[int, str]:
+def _fused(compute: list[FindingCard], fusion: list[FindingCard]) -> dict[int, str]:
     """The fusion cards that would save time of a compute card, by its number."""
     covering: dict[int, str] = {}
     for card in compute:
@@ -140,7 +140,7 @@ def _title(run: Run, model: dict[str, str]) -> str:
     return NO_MODEL if named == UNKNOWN else named
 
 
-def _summary(run: Run, *tiers: list[Card]) -> str:
+def _summary(run: Run, *tiers: list[FindingCard]) -> str:
     compute, fusion, system = (len(cards) for cards in tiers)
     trace = sections.trace_line(run)
     return (

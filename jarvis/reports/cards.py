@@ -61,7 +61,7 @@ _EFFICIENCY_SOURCE = "operations[].efficiency.efficiency_percent"
 
 
 @dataclass(frozen=True)
-class Card:
+class FindingCard:
     """One recommendation under its number in a section; ``prefix`` goes before the number.
 
     ``rows`` are those that it speaks of (none outside the compute tier); ``confidence`` and
@@ -251,11 +251,11 @@ class Card:
         return f"Such changes win back up to {saved} of the {time}, by experience."
 
 
-def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[Card]:
+def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[FindingCard]:
     """The cards of one analysis under its own numbers; findings of low priority get none."""
     shown = [d for d in details if d.finding.priority is not Priority.LOW]
     return [
-        Card(
+        FindingCard(
             d,
             number,
             chosen.rows(d.finding) if d.recommendation.result.tier == "compute" else None,

@@ -61,7 +61,7 @@ class FairReporter(Reporter):
 
 
 @dataclass(frozen=True)
-class Section:
+class AnalysisSection:
     """One analysis in the detailed part; ``has_findings`` also where all are of low priority."""
 
     key: str
@@ -159,11 +159,11 @@ def _short_table(details: list[Details]) -> Markdown:
     )
 
 
-def _category(run: Run, result: AnalysisResult, cards: list[Details]) -> Section:
+def _category(run: Run, result: AnalysisResult, cards: list[Details]) -> AnalysisSection:
     rows = run.category_operations(result.key)
     shown = sections.shown_rows(rows)
     calls, kinds = counted(result.invocation_count, "call"), counted(result.row_count, "row")
-    return Section(
+    return AnalysisSection(
         key=result.key,
         title=f"{result.title} ({percent(result.percent_of_compute)} of compute)",
         overview=f"{milliseconds(result.gpu_time_ms)} in {calls} over {kinds} of distinct "
@@ -178,9 +178,9 @@ def _category(run: Run, result: AnalysisResult, cards: list[Details]) -> Section
     )
 
 
-def _across(result: AnalysisResult, cards: list[Details]) -> Section:
+def _across(result: AnalysisResult, cards: list[Details]) -> AnalysisSection:
     template = f"_{result.key}_table"
-    return Section(
+    return AnalysisSection(
         key=result.key,
         title=f"{result.title} ({sections.SCOPES[result.tier]})",
         overview=f"In full: `{INSIDE.findings(result.key, result.tier)}`.",

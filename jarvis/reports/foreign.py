@@ -11,7 +11,7 @@ ENTRY_POINT_GROUP = "jarvis.reports"
 """Packages name a ``Reporter`` under it; the name of the entry point is that of the format."""
 
 
-class ForeignReportError(JarvisError):
+class PluginReportError(JarvisError):
     """A report format of another package failed."""
 
     def __init__(self, name: str, error: BaseException) -> None:
@@ -37,9 +37,9 @@ class ForeignReporter(Reporter):
         try:
             self._reporter.render(run, out)
         except (Exception, SystemExit) as error:
-            raise ForeignReportError(self.name, error) from error
+            raise PluginReportError(self.name, error) from error
         if not out.exists():
-            raise ForeignReportError(self.name, FileNotFoundError("it wrote nothing"))
+            raise PluginReportError(self.name, FileNotFoundError("it wrote nothing"))
 
 
 def load_external(point: EntryPoint) -> ForeignReporter:

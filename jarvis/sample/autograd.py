@@ -7,9 +7,9 @@ from typing import Any
 
 from jarvis.sample.gpu import Gpu
 from jarvis.sample.recorder import Event, Recorder
-from jarvis.sample.tensors import Tensor
+from jarvis.sample.tensors import SampleTensor
 
-ParameterHook = Callable[[Tensor], None]
+ParameterHook = Callable[[SampleTensor], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class _Node:
 
     name: str
     sequence: int
-    gradient: Tensor
+    gradient: SampleTensor
     run: Callable[[], None]
-    parameters: tuple[Tensor, ...]
+    parameters: tuple[SampleTensor, ...]
 
 
 class Session(Recorder):
@@ -39,16 +39,18 @@ class Session(Recorder):
         self,
         op: Event,
         name: str,
-        gradient: Tensor,
+        gradient: SampleTensor,
         run: Callable[[], None],
-        parameters: tuple[Tensor, ...] = (),
+        parameters: tuple[SampleTensor, ...] = (),
     ) -> None:
         """Remember how to differentiate ``op``, given the gradient of its output."""
         self._nodes.append(_Node(name, self._sequence, gradient, run, parameters))
         self.flow("s", self._sequence, op)
         self._sequence += 1
 
-    def view_node(self, op: Event, name: str, view: str, gradient: Tensor, *args: Any) -> None:
+    def view_node(
+        self, op: Event, name: str, view: str, gradient: SampleTensor, *args: Any
+    ) -> None:
         """Remember a view, whose backward is the view ``aten::<view>`` of the gradient."""
         self.node(op, name, gradient, lambda: self._view(view, gradient, *args))
 
@@ -70,13 +72,13 @@ class Session(Recorder):
             self.flow("f", node.sequence, op)
             node.run()
 
-    def _accumulate(self, parameter: Tensor, on_gradient: ParameterHook) -> None:
+    def _accumulate(self, parameter: SampleTensor, on_gradient: ParameterHook) -> None:
         name = "torch::autograd::AccumulateGrad"
         with self.op(f"autograd::engine::evaluate_function: {name}"), self.op(name, parameter):
             with self.op("aten::detach", parameter):
                 pass
             on_gradient(parameter)
 
-    def _view(self, view: str, gradient: Tensor, *args: Any) -> None:
+    def _view(self, view: str, gradient: SampleTensor, *args: Any) -> None:
         with self.op(f"aten::{view}", gradient, *args):
             pass

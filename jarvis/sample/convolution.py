@@ -5,18 +5,23 @@ from typing import Any
 from jarvis.sample.autograd import Session
 from jarvis.sample.gpu import Work
 from jarvis.sample.pointwise import elementwise, launch_reduce
-from jarvis.sample.tensors import BF16, FP32, INT64, Tensor
+from jarvis.sample.tensors import BF16, FP32, INT64, SampleTensor
 
 _NORM_KERNEL = "void at::native::batch_norm_"
 
 
 def conv2d(
-    s: Session, image: Tensor, weight: Tensor, stride: int, *, image_needs_gradient: bool = True
-) -> Tensor:
+    s: Session,
+    image: SampleTensor,
+    weight: SampleTensor,
+    stride: int,
+    *,
+    image_needs_gradient: bool = True,
+) -> SampleTensor:
     """image (B, C, Y, X) with weight (K, C, R, R), padded to keep the size at stride 1."""
     channels_out, channels_in, kernel_size, _ = weight.shape
     batch, _, height, width = image.shape
-    result = Tensor((batch, channels_out, height // stride, width // stride))
+    result = SampleTensor((batch, channels_out, height // stride, width // stride))
     flops = 2 * result.numel * channels_in * kernel_size**2
     geometry = ((stride, stride), (kernel_size // 2, kernel_size // 2), (1, 1))
 
@@ -54,14 +59,16 @@ def conv2d(
     return result
 
 
-def _transpose(s: Session, tensor: Tensor) -> None:
+def _transpose(s: Session, tensor: SampleTensor) -> None:
     work = Work("transpose", 0, 2 * tensor.nbytes)
     s.launch("batched_transpose_32x32_half", work, tensor.numel // 1024 + 1)
 
 
-def batch_norm(s: Session, image: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def batch_norm(
+    s: Session, image: SampleTensor, weight: SampleTensor, bias: SampleTensor
+) -> SampleTensor:
     """Batch normalisation in training: statistics of each channel over batch and pixels."""
-    channel = Tensor((image.shape[1],), FP32)
+    channel = SampleTensor((image.shape[1],), FP32)
     inputs = (image, weight, bias, weight, bias, True, 0.1, 1e-5)
 
     def backward() -> None:
@@ -86,11 +93,11 @@ def batch_norm(s: Session, image: Tensor, weight: Tensor, bias: Tensor) -> Tenso
     return image
 
 
-def max_pool2d(s: Session, image: Tensor) -> Tensor:
+def max_pool2d(s: Session, image: SampleTensor) -> SampleTensor:
     """Maxima of 3 x 3 pixels at stride 2."""
     batch, channels, height, width = image.shape
-    result = Tensor((batch, channels, height // 2, width // 2))
-    indices = Tensor(result.shape, INT64)
+    result = SampleTensor((batch, channels, height // 2, width // 2))
+    indices = SampleTensor(result.shape, INT64)
     geometry = ((3, 3), (2, 2), (1, 1), (1, 1), False)
     moved = image.nbytes + result.nbytes + indices.nbytes
     kernel = "void at::native::(anonymous namespace)::max_pool_"
@@ -111,9 +118,9 @@ def max_pool2d(s: Session, image: Tensor) -> Tensor:
     return result
 
 
-def global_average(s: Session, image: Tensor) -> Tensor:
+def global_average(s: Session, image: SampleTensor) -> SampleTensor:
     """The mean over the pixels of each channel: (B, C, Y, X) -> (B, C)."""
-    result = Tensor(image.shape[:2])
+    result = SampleTensor(image.shape[:2])
 
     def backward() -> None:
         pixels = float(image.shape[2] * image.shape[3])

@@ -5,7 +5,7 @@ from math import prod
 from jarvis.sample.autograd import Session
 from jarvis.sample.gpu import Work
 from jarvis.sample.pointwise import contiguous, scale, softmax, sum_to
-from jarvis.sample.tensors import FP32, Tensor
+from jarvis.sample.tensors import FP32, SampleTensor
 
 _TILES = {
     "gemm": "MT256x256x64_MI16x16x1",
@@ -23,10 +23,12 @@ def _family(batch: int, m: int, n: int, k: int) -> str:
     return "gemm_misaligned" if m % 8 or n % 8 or k % 8 else "gemm"
 
 
-def _launch(s: Session, left: Tensor, right: Tensor, *, bias: bool = False) -> Tensor:
+def _launch(
+    s: Session, left: SampleTensor, right: SampleTensor, *, bias: bool = False
+) -> SampleTensor:
     """Launch (B, M, K) @ (B, K, N); the kernel's name tells the memory order of its operands."""
     (*batch, m, k), n = left.shape, right.shape[-1]
-    result = Tensor((*batch, m, n))
+    result = SampleTensor((*batch, m, n))
     family = _family(prod(batch), m, n, k)
     # The library works on columns: its A is our right operand, its B our left one.
     order_a = "Ailk" if right.strides[-1] == 1 else "Alik"
@@ -39,17 +41,19 @@ def _launch(s: Session, left: Tensor, right: Tensor, *, bias: bool = False) -> T
     return result
 
 
-def _mm(s: Session, name: str, left: Tensor, right: Tensor) -> Tensor:
+def _mm(s: Session, name: str, left: SampleTensor, right: SampleTensor) -> SampleTensor:
     with s.op(name, left, right):
         return _launch(s, left, right)
 
 
-def _transposed(s: Session, tensor: Tensor) -> Tensor:
+def _transposed(s: Session, tensor: SampleTensor) -> SampleTensor:
     with s.op("aten::t", tensor), s.op("aten::transpose", tensor, 0, 1):
         return tensor.swap(0, 1)
 
 
-def linear(s: Session, tokens: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def linear(
+    s: Session, tokens: SampleTensor, weight: SampleTensor, bias: SampleTensor
+) -> SampleTensor:
     """tokens (T, K) @ weight (N, K) transposed + bias (N)."""
 
     def backward() -> None:
@@ -68,7 +72,7 @@ def linear(s: Session, tokens: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return result
 
 
-def bmm(s: Session, left: Tensor, right: Tensor) -> Tensor:
+def bmm(s: Session, left: SampleTensor, right: SampleTensor) -> SampleTensor:
     """Batched product (B, M, K) @ (B, K, N)."""
 
     def backward() -> None:
@@ -81,7 +85,7 @@ def bmm(s: Session, left: Tensor, right: Tensor) -> Tensor:
     return result
 
 
-def heads(s: Session, tokens: Tensor, batch: int, count: int) -> Tensor:
+def heads(s: Session, tokens: SampleTensor, batch: int, count: int) -> SampleTensor:
     """(batch * N, count * D) as (batch, count, N, D), without moving data."""
     length, size = tokens.shape[0] // batch, tokens.shape[1] // count
     with s.grad_op("aten::view", tokens, (batch, length, count, size)) as op:
@@ -92,17 +96,19 @@ def heads(s: Session, tokens: Tensor, batch: int, count: int) -> Tensor:
     return split.swap(1, 2)
 
 
-def merge_heads(s: Session, attended: Tensor) -> Tensor:
+def merge_heads(s: Session, attended: SampleTensor) -> SampleTensor:
     """(B, count, N, D) as (B * N, count * D): what ``heads`` took apart, copied together."""
     batch, count, length, size = attended.shape
     return contiguous(s, attended.swap(1, 2)).view(batch * length, count * size)
 
 
-def fused_attention(s: Session, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def fused_attention(
+    s: Session, query: SampleTensor, key: SampleTensor, value: SampleTensor
+) -> SampleTensor:
     """Causal attention (B, heads, N, D) in one kernel; the scores stay on the chip."""
     batch, count, length, size = query.shape
     flops = 2 * batch * count * length * length * size  # two products, half of each masked
-    statistics = Tensor((batch, count, length), FP32)
+    statistics = SampleTensor((batch, count, length), FP32)
     factor = size**-0.5
     inputs = (query, key, value, 0.0, True, False, factor)
     grid = batch * count * (length // 128 + 1)
@@ -131,11 +137,13 @@ def fused_attention(s: Session, query: Tensor, key: Tensor, value: Tensor) -> Te
     return query
 
 
-def unfused_attention(s: Session, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def unfused_attention(
+    s: Session, query: SampleTensor, key: SampleTensor, value: SampleTensor
+) -> SampleTensor:
     """Attention (B, heads, N, D) written out: the scores go through memory four times."""
     batch, count, length, size = query.shape
 
-    def packed(tensor: Tensor) -> Tensor:
+    def packed(tensor: SampleTensor) -> SampleTensor:
         return contiguous(s, tensor).view(batch * count, length, size)
 
     query, key, value = packed(query), packed(key), packed(value)

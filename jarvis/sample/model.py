@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from jarvis.sample import convolution, matmul, pointwise
 from jarvis.sample.autograd import Session
-from jarvis.sample.tensors import Tensor
+from jarvis.sample.tensors import SampleTensor
 
 _WINDOW = 8
 _WINDOW_HEAD_SIZE = 64
@@ -46,12 +46,12 @@ class Build:
     """Gives modules their numbers and keeps their parameters."""
 
     def __init__(self) -> None:
-        self.parameters: list[Tensor] = []
+        self.parameters: list[SampleTensor] = []
         self._modules: Counter[str] = Counter()
 
-    def parameter(self, *shape: int) -> Tensor:
+    def parameter(self, *shape: int) -> SampleTensor:
         """A new parameter."""
-        self.parameters.append(Tensor(shape))
+        self.parameters.append(SampleTensor(shape))
         return self.parameters[-1]
 
     def number(self, module: "Module") -> int:
@@ -84,12 +84,12 @@ class Module:
 class Layer(Module, ABC):
     """A module from one tensor to one tensor."""
 
-    def __call__(self, s: Session, tensor: Tensor) -> Tensor:
+    def __call__(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         with self.frames(s):
             return self.forward(s, tensor)
 
     @abstractmethod
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """The operators of the layer."""
 
 
@@ -103,7 +103,7 @@ class Linear(Layer):
         self.weight = build.parameter(features_out, features_in)
         self.bias = build.parameter(features_out)
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """One matrix product."""
         with s.frame("<built-in function linear>"):
             return matmul.linear(s, tensor, self.weight, self.bias)
@@ -118,7 +118,7 @@ class Embedding(Layer):
         super().__init__(build)
         self.weight = build.parameter(vocabulary, hidden)
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """One gather."""
         return pointwise.embedding(s, self.weight, tensor)
 
@@ -132,7 +132,7 @@ class LayerNorm(Layer):
         super().__init__(build)
         self.weight, self.bias = build.parameter(hidden), build.parameter(hidden)
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """One fused kernel."""
         return pointwise.layer_norm(s, tensor, self.weight, self.bias)
 
@@ -146,7 +146,7 @@ class RMSNorm(Layer):
         super().__init__(build)
         self.weight = build.parameter(hidden)
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """A chain of elementwise operators and a mean."""
         return pointwise.rms_norm(s, tensor, self.weight)
 
@@ -156,12 +156,12 @@ class GELU(Layer):
 
     source = "torch/nn/modules/activation.py(734)"
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """One elementwise kernel."""
         return pointwise.gelu(s, tensor)
 
 
-class Attention(Layer):
+class AttentionLayer(Layer):
     """Self attention over (B * N, H) with a fused or a written-out core."""
 
     source = "model.py(58)"
@@ -171,7 +171,7 @@ class Attention(Layer):
         self.batch, self.heads, self.fused = scale.batch, scale.heads, fused
         self.projections = [Linear(build, scale.hidden, scale.hidden) for _ in range(4)]
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Three projections, the core, and the projection of its result."""
         tokens = tensor
         *into, out = self.projections
@@ -190,11 +190,11 @@ class TransformerBlock(Layer):
         hidden = scale.hidden
         norm = LayerNorm if fused else RMSNorm
         self.norms: list[Layer] = [norm(build, hidden), norm(build, hidden)]
-        self.attention = Attention(build, scale, fused=fused)
+        self.attention = AttentionLayer(build, scale, fused=fused)
         self.up, self.gelu = Linear(build, hidden, 4 * hidden), GELU(build)
         self.down = Linear(build, 4 * hidden, hidden)
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """x + attention(norm(x)), then x + feed-forward(norm(x))."""
         tokens = tensor
         tokens = pointwise.add(s, tokens, self.attention(s, self.norms[0](s, tokens)))
@@ -213,7 +213,7 @@ class Conv2d(Layer):
         self.weight = build.parameter(channels_out, channels_in, size, size)
         self.stride = stride
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """One convolution; the first one of all needs no gradient of its image."""
         image = tensor
         needs_gradient = image.shape[1] > 3
@@ -232,7 +232,7 @@ class BatchNorm2d(Layer):
         super().__init__(build)
         self.weight, self.bias = build.parameter(channels), build.parameter(channels)
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Statistics and transformation."""
         return convolution.batch_norm(s, tensor, self.weight, self.bias)
 
@@ -248,7 +248,7 @@ class ImageBlock(Layer):
         shapes = ((channels, inner, 1), (inner, inner, 3), (inner, channels, 1))
         self.layers = [(Conv2d(build, shape), BatchNorm2d(build, shape[1])) for shape in shapes]
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Three convolutions, each normalised."""
         image = tensor
         inside = image
@@ -262,7 +262,7 @@ class WindowAttention(Layer):
 
     source = "model.py(166)"
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Two tiny batched products around a softmax."""
         image = tensor
         count = image.numel // (_WINDOW * _WINDOW_HEAD_SIZE)
@@ -284,7 +284,7 @@ class ImageEncoder(Layer):
         self.windows = WindowAttention(build)
         self.head = Linear(build, 512, scale.hidden)
 
-    def forward(self, s: Session, tensor: Tensor) -> Tensor:
+    def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Stem, bottlenecks, window attention, mean over the pixels."""
         image = pointwise.relu(s, self.stem_norm(s, self.stem(s, tensor)))
         image = self.widen(s, convolution.max_pool2d(s, image))
@@ -309,7 +309,7 @@ class VisionLanguageModel(Module):
         self.mix = Linear(build, _SCORES, scale.hidden)
         self.head = Linear(build, scale.hidden, scale.vocabulary)
 
-    def __call__(self, s: Session, ids: Tensor, images: Tensor) -> Tensor:
+    def __call__(self, s: Session, ids: SampleTensor, images: SampleTensor) -> SampleTensor:
         with self.frames(s):
             encoded = self.images(s, images)
             tokens = self.embedding(s, ids)
@@ -322,7 +322,7 @@ class VisionLanguageModel(Module):
             return self.head(s, pointwise.mul(s, tokens, mixed))
 
 
-def build_model(scale: Scale) -> tuple[VisionLanguageModel, list[Tensor]]:
+def build_model(scale: Scale) -> tuple[VisionLanguageModel, list[SampleTensor]]:
     """The model and its parameters."""
     build = Build()
     return VisionLanguageModel(build, scale), build.parameters

@@ -8,7 +8,7 @@ from typing import Any
 
 from jarvis.sample.autograd import Session
 from jarvis.sample.gpu import Work
-from jarvis.sample.tensors import BF16, FP32, Tensor
+from jarvis.sample.tensors import BF16, FP32, SampleTensor
 
 _MUL = "at::native::binary_internal::MulFunctor<float> >"
 _CUDA_LAMBDA = "{lambda()#2}::operator()() const::{lambda(c10::BFloat16)#1}"
@@ -31,7 +31,11 @@ _REDUCTIONS = {
 
 
 def launch_elementwise(
-    s: Session, functor: str, reads: tuple[Tensor, ...], write: Tensor, family: str = "elementwise"
+    s: Session,
+    functor: str,
+    reads: tuple[SampleTensor, ...],
+    write: SampleTensor,
+    family: str = "elementwise",
 ) -> None:
     """Launch one elementwise kernel: one FLOP per element of ``write``, each tensor moved once."""
     pointers = f"std::array<char*, {len(reads) + 1}ul>"
@@ -41,14 +45,14 @@ def launch_elementwise(
     s.launch(kernel, Work(family, write.numel, nbytes), write.numel // 2048 + 1)
 
 
-def elementwise(s: Session, name: str, functor: str, *inputs: Any, write: Tensor) -> None:
+def elementwise(s: Session, name: str, functor: str, *inputs: Any, write: SampleTensor) -> None:
     """An elementwise operator below autograd."""
     with s.op(name, *inputs):
-        reads = tuple(value for value in inputs if isinstance(value, Tensor))
+        reads = tuple(value for value in inputs if isinstance(value, SampleTensor))
         launch_elementwise(s, functor, reads, write)
 
 
-def add(s: Session, left: Tensor, right: Tensor) -> Tensor:
+def add(s: Session, left: SampleTensor, right: SampleTensor) -> SampleTensor:
     """Sum of two tensors (``right`` broadcast); backward hands the gradient on."""
     with s.grad_op("aten::add", left, right, 1) as op:
         launch_elementwise(s, "add", (left, right), left)
@@ -56,7 +60,9 @@ def add(s: Session, left: Tensor, right: Tensor) -> Tensor:
     return left
 
 
-def mul(s: Session, left: Tensor, right: Tensor, parameters: tuple[Tensor, ...] = ()) -> Tensor:
+def mul(
+    s: Session, left: SampleTensor, right: SampleTensor, parameters: tuple[SampleTensor, ...] = ()
+) -> SampleTensor:
     """Product of two tensors (``right`` broadcast); backward multiplies with each factor."""
 
     def backward() -> None:
@@ -70,7 +76,7 @@ def mul(s: Session, left: Tensor, right: Tensor, parameters: tuple[Tensor, ...] 
     return left
 
 
-def scale(s: Session, tensor: Tensor, factor: float) -> Tensor:
+def scale(s: Session, tensor: SampleTensor, factor: float) -> SampleTensor:
     """Product with a number."""
 
     def backward() -> None:
@@ -82,7 +88,7 @@ def scale(s: Session, tensor: Tensor, factor: float) -> Tensor:
     return tensor
 
 
-def gelu(s: Session, tensor: Tensor) -> Tensor:
+def gelu(s: Session, tensor: SampleTensor) -> SampleTensor:
     """GELU activation."""
 
     def backward() -> None:
@@ -94,7 +100,7 @@ def gelu(s: Session, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def relu(s: Session, tensor: Tensor) -> Tensor:
+def relu(s: Session, tensor: SampleTensor) -> SampleTensor:
     """ReLU in place."""
 
     def backward() -> None:
@@ -106,7 +112,7 @@ def relu(s: Session, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def contiguous(s: Session, tensor: Tensor) -> Tensor:
+def contiguous(s: Session, tensor: SampleTensor) -> SampleTensor:
     """A copy of a strided view in the order of its dimensions."""
     packed = tensor.view(*tensor.shape)
     with s.grad_op("aten::contiguous", tensor, 0), s.grad_op("aten::clone", tensor, 0) as op:
@@ -116,7 +122,7 @@ def contiguous(s: Session, tensor: Tensor) -> Tensor:
     return packed
 
 
-def launch_reduce(s: Session, functor: str, tensor: Tensor, result: Tensor) -> None:
+def launch_reduce(s: Session, functor: str, tensor: SampleTensor, result: SampleTensor) -> None:
     """Launch one reduction kernel (``"mean"`` or ``"sum"``): one FLOP per element of ``tensor``."""
     body = f"at::native::ReduceOp<{BF16}, at::native::{_REDUCTIONS[functor]} >"
     kernel = f"void at::native::reduce_kernel<512, 1, {body} >({body})"
@@ -124,7 +130,7 @@ def launch_reduce(s: Session, functor: str, tensor: Tensor, result: Tensor) -> N
     s.launch(kernel, work, result.numel // 4 + 1, 512)
 
 
-def sum_to(s: Session, tensor: Tensor, result: Tensor) -> None:
+def sum_to(s: Session, tensor: SampleTensor, result: SampleTensor) -> None:
     """Sum a gradient over the dimensions along which its tensor had been broadcast."""
     shape = (1,) * (len(tensor.shape) - len(result.shape)) + result.shape
     broadcast = tuple(
@@ -135,7 +141,7 @@ def sum_to(s: Session, tensor: Tensor, result: Tensor) -> None:
             launch_reduce(s, "sum", tensor, result)
 
 
-def softmax(s: Session, scores: Tensor) -> Tensor:
+def softmax(s: Session, scores: SampleTensor) -> SampleTensor:
     """Softmax over the last dimension; scores in memory read and written once."""
 
     def launch(kernel: str, passes: int) -> None:
@@ -155,9 +161,11 @@ def softmax(s: Session, scores: Tensor) -> Tensor:
     return scores
 
 
-def layer_norm(s: Session, tensor: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def layer_norm(
+    s: Session, tensor: SampleTensor, weight: SampleTensor, bias: SampleTensor
+) -> SampleTensor:
     """Layer normalisation over the last dimension."""
-    rows = Tensor((*tensor.shape[:-1], 1), FP32)
+    rows = SampleTensor((*tensor.shape[:-1], 1), FP32)
     shape, epsilon = (tensor.shape[-1],), 1e-5
     kernel = "void at::native::(anonymous namespace)::"
 
@@ -180,9 +188,9 @@ def layer_norm(s: Session, tensor: Tensor, weight: Tensor, bias: Tensor) -> Tens
     return tensor
 
 
-def rms_norm(s: Session, tensor: Tensor, weight: Tensor) -> Tensor:
+def rms_norm(s: Session, tensor: SampleTensor, weight: SampleTensor) -> SampleTensor:
     """RMS normalisation written out: x * rsqrt(mean(x ** 2) + epsilon) * weight."""
-    rows = Tensor((*tensor.shape[:-1], 1))
+    rows = SampleTensor((*tensor.shape[:-1], 1))
     epsilon = 1e-6
 
     def pow_backward() -> None:
@@ -211,9 +219,9 @@ def rms_norm(s: Session, tensor: Tensor, weight: Tensor) -> Tensor:
     return mul(s, mul(s, tensor, rows), weight, (weight,))
 
 
-def embedding(s: Session, weight: Tensor, indices: Tensor) -> Tensor:
+def embedding(s: Session, weight: SampleTensor, indices: SampleTensor) -> SampleTensor:
     """Rows of ``weight`` (V, H) picked by ``indices`` (T)."""
-    picked = Tensor((indices.numel, weight.shape[-1]), BF16)
+    picked = SampleTensor((indices.numel, weight.shape[-1]), BF16)
     work = Work("gather", 0, 2 * picked.nbytes + indices.nbytes)
 
     def backward() -> None:

@@ -10,7 +10,7 @@ _ELEMENT_BYTES = {BF16: 2, FP32: 4, INT64: 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class SampleTensor:
     """A tensor as the profiler sees it; contiguous unless strides (in elements) are given."""
 
     shape: tuple[int, ...]
@@ -32,15 +32,15 @@ class Tensor:
         """Size of the data in bytes."""
         return self.numel * _ELEMENT_BYTES[self.dtype]
 
-    def view(self, *shape: int) -> "Tensor":
+    def view(self, *shape: int) -> "SampleTensor":
         """A contiguous tensor of another shape and the same dtype."""
-        return Tensor(shape, self.dtype)
+        return SampleTensor(shape, self.dtype)
 
-    def swap(self, first: int, second: int) -> "Tensor":
+    def swap(self, first: int, second: int) -> "SampleTensor":
         """Two dimensions exchanged, the data left where it is."""
         order = list(range(len(self.shape)))
         order[first], order[second] = order[second], order[first]
-        return Tensor(
+        return SampleTensor(
             tuple(self.shape[i] for i in order), self.dtype, tuple(self.strides[i] for i in order)
         )
 
@@ -49,7 +49,7 @@ class Tensor:
 class TensorList:
     """A list argument; the profiler writes the shapes of a collective's, not of a foreach op's."""
 
-    tensors: tuple[Tensor, ...] = ()
+    tensors: tuple[SampleTensor, ...] = ()
 
 
 @lru_cache(maxsize=100_000, typed=True)
@@ -67,7 +67,7 @@ def recorded(*inputs: Any) -> dict[str, Any]:
 def _argument(value: Any) -> tuple[str, str, list[Any], list[Any]]:
     if value is None:
         return "", "", [], []
-    if isinstance(value, Tensor):
+    if isinstance(value, SampleTensor):
         return "", value.dtype, list(value.strides), list(value.shape)
     if isinstance(value, TensorList):
         strides = [list(tensor.strides) for tensor in value.tensors]

@@ -6,7 +6,7 @@ from typing import Any
 from jarvis.sample.autograd import Session
 from jarvis.sample.gpu import Work
 from jarvis.sample.pointwise import elementwise
-from jarvis.sample.tensors import BF16, INT64, Tensor, TensorList
+from jarvis.sample.tensors import BF16, INT64, SampleTensor, TensorList
 
 BUCKET_BYTES = 25 << 20
 """Gradients are exchanged in buckets of this size, as DistributedDataParallel does by default."""
@@ -16,7 +16,7 @@ _APPLY = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel"
 _TENSORS_PER_LAUNCH = 24
 
 
-def copy_to_device(s: Session, batch: Tensor) -> None:
+def copy_to_device(s: Session, batch: SampleTensor) -> None:
     """Copy one input from pinned host memory, without waiting."""
     with (
         s.op("aten::to", batch, None, None, True, False, None),
@@ -26,18 +26,18 @@ def copy_to_device(s: Session, batch: Tensor) -> None:
         s.copy("HtoD", batch.nbytes)
 
 
-def item(s: Session, scalar: Tensor) -> None:
+def item(s: Session, scalar: SampleTensor) -> None:
     """Read a number on the host, which waits for all GPU work before it."""
     with s.op("aten::item", scalar), s.op("aten::_local_scalar_dense", scalar):
         s.copy("DtoH", scalar.nbytes, wait=True)
 
 
-def cross_entropy(s: Session, logits: Tensor, labels: Tensor) -> Tensor:
+def cross_entropy(s: Session, logits: SampleTensor, labels: SampleTensor) -> SampleTensor:
     """Mean cross entropy of logits (T, V) against labels (T)."""
-    loss = Tensor((), BF16)
+    loss = SampleTensor((), BF16)
     kernel = "void at::native::(anonymous namespace)::"
     rows = logits.shape[0]
-    total = Tensor(())
+    total = SampleTensor(())
 
     def launch(name: str, passes: int) -> None:
         work = Work("softmax", 5 * logits.numel, passes * logits.nbytes)
@@ -77,9 +77,9 @@ class Reducer:
     session: Session
     rank: int
     world_size: int
-    waiting: list[Tensor] = field(default_factory=list)
+    waiting: list[SampleTensor] = field(default_factory=list)
 
-    def add(self, parameter: Tensor) -> None:
+    def add(self, parameter: SampleTensor) -> None:
         """Take one gradient; a full bucket leaves at once."""
         if self.world_size == 1:
             return
@@ -92,10 +92,10 @@ class Reducer:
     def flush(self) -> None:
         """Send what is waiting."""
         if self.waiting:
-            self._all_reduce(Tensor((sum(tensor.numel for tensor in self.waiting),)))
+            self._all_reduce(SampleTensor((sum(tensor.numel for tensor in self.waiting),)))
             self.waiting.clear()
 
-    def _all_reduce(self, bucket: Tensor) -> None:
+    def _all_reduce(self, bucket: SampleTensor) -> None:
         s, buckets = self.session, TensorList((bucket,))
         args: dict[str, Any] = {
             "Collective name": "allreduce",
@@ -119,7 +119,7 @@ class Reducer:
             s.launch_collective(_COLLECTIVE_KERNEL, name, bucket.nbytes, args)
 
 
-def adamw(s: Session, parameters: list[Tensor], step: int) -> None:
+def adamw(s: Session, parameters: list[SampleTensor], step: int) -> None:
     """AdamW over lists of tensors; each operator passes over every parameter."""
     tensors = TensorList()
     operators: tuple[tuple[str, str, int, tuple[Any, ...]], ...] = (
@@ -142,10 +142,12 @@ def adamw(s: Session, parameters: list[Tensor], step: int) -> None:
                 s.launch(kernel, Work("optimizer", elements, nbytes), elements // 65536 + 1, 512)
 
 
-def input_batch(batch: int, tokens: int, pixels: int) -> tuple[Tensor, Tensor, Tensor]:
+def input_batch(
+    batch: int, tokens: int, pixels: int
+) -> tuple[SampleTensor, SampleTensor, SampleTensor]:
     """Token ids (T), images (B, 3, Y, X) and labels (T) of one step."""
     return (
-        Tensor((batch * tokens,), INT64),
-        Tensor((batch, 3, pixels, pixels)),
-        Tensor((batch * tokens,), INT64),
+        SampleTensor((batch * tokens,), INT64),
+        SampleTensor((batch, 3, pixels, pixels)),
+        SampleTensor((batch * tokens,), INT64),
     )

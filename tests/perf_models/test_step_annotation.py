@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis.perf_models.step_annotation import Phase, Step, parse
+from jarvis.perf_models.step_annotation import Phase, StepTokens, parse
 
 CONTEXT, GENERATION, EMPTY = Phase(10, 30, 100, 300), Phase(2, 50, 2, 50), Phase()
 
@@ -12,30 +12,30 @@ CONTEXT, GENERATION, EMPTY = Phase(10, 30, 100, 300), Phase(2, 50, 2, 50), Phase
     [
         (
             "execute_3_context_1(sq10sk30sqsq100sqsk300)_generation_2(sq2sk50sqsq2sqsk50)",
-            Step(12, CONTEXT, GENERATION),
+            StepTokens(12, CONTEXT, GENERATION),
         ),
-        ("execute_context_1(10)_generation_2(2)", Step(12)),
+        ("execute_context_1(10)_generation_2(2)", StepTokens(12)),
         (
             "step[MIXED bs=3 toks=12 c_sq=10 c_sk=30 c_sqsq=100 c_sqsk=300 "
             "g_sq=2 g_sk=50 g_sqsq=2 g_sqsk=50]",
-            Step(12, CONTEXT, GENERATION),
+            StepTokens(12, CONTEXT, GENERATION),
         ),
         (
             "step[DECODE bs=2 toks=2 g_sq=2 g_sk=50 g_sqsq=2 g_sqsk=50]",
-            Step(2, EMPTY, GENERATION),
+            StepTokens(2, EMPTY, GENERATION),
         ),
-        ("step[DECODE bs=2 toks=7]", Step(7)),
-        ("prefill[bs=1 tok=10 sk=30 sqsq=100 sqsk=300]", Step(10, CONTEXT, EMPTY)),
-        ("decode[bs=2 tok=2 sk=50 sqsq=2 sqsk=50]", Step(2, EMPTY, GENERATION)),
-        ("decode[bs=2 tok=2]", Step(2)),
-        ("execute_diffusion_2_512x768", Step()),
+        ("step[DECODE bs=2 toks=7]", StepTokens(7)),
+        ("prefill[bs=1 tok=10 sk=30 sqsq=100 sqsk=300]", StepTokens(10, CONTEXT, EMPTY)),
+        ("decode[bs=2 tok=2 sk=50 sqsq=2 sqsk=50]", StepTokens(2, EMPTY, GENERATION)),
+        ("decode[bs=2 tok=2]", StepTokens(2)),
+        ("execute_diffusion_2_512x768", StepTokens()),
         ("ProfilerStep#3", None),
         ("NA", None),
         ("", None),
         (None, None),
     ],
 )
-def test_each_form_of_annotation(annotation: str | None, step: Step | None) -> None:
+def test_each_form_of_annotation(annotation: str | None, step: StepTokens | None) -> None:
     assert parse(annotation) == step
 
 
@@ -48,4 +48,4 @@ def test_the_sums_are_read_as_written(sums: list[int]) -> None:
         for phase in (c, g)
     )
     step = parse(f"execute_9_context_4({first})_generation_5({second})")
-    assert step == Step(c[0] + g[0], Phase(*c), Phase(*g))
+    assert step == StepTokens(c[0] + g[0], Phase(*c), Phase(*g))

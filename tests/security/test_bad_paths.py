@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import polars as pl
 import pytest
 
-from jarvis.core.errors import ForeignReportError
+from jarvis.core.errors import NotAReportError
 from jarvis.core.workspace import is_file_name, safe_name, uploads_dir
 from jarvis.pipeline import analyze
 from jarvis.reports import xlsx
@@ -63,7 +63,7 @@ def test_a_sheet_of_a_report_cannot_name_a_file_elsewhere(
                 content = content.replace(b'name="Odd"', f"name={quoteattr(name)}".encode())
             target.writestr(part, content)
     good.unlink()
-    with pytest.raises(ForeignReportError):
+    with pytest.raises(NotAReportError):
         analyze(path, platform="MI300X", output_dir=tmp_path / "a" / "b" / "run")
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
 

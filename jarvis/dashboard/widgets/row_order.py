@@ -20,7 +20,7 @@ DESCENDING, ASCENDING = "descending", "ascending"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RowOrder:
     """By what a table is sorted; ``column`` is the name of one of its columns."""
 
     column: str
@@ -36,15 +36,15 @@ class Order:
         )
 
 
-def order_controls(page: str, labels: Mapping[str, str], default: str) -> Order:
+def order_controls(page: str, labels: Mapping[str, str], default: str) -> RowOrder:
     """The controls; ``labels`` are those of the columns to choose from."""
     column = keyed_choice(
         f"{page}_sort", "Sort by", labels, default, "All rows are sorted, not only this page."
     )
     direction = choice(
-        f"{page}_order", "Order", (DESCENDING, ASCENDING), "Rows without a value stand last."
+        f"{page}_order", "RowOrder", (DESCENDING, ASCENDING), "Rows without a value stand last."
     )
-    return Order(column, direction)
+    return RowOrder(column, direction)
 
 
 def sort_by(page: str, column: str, *, is_number: bool) -> None:

@@ -21,7 +21,7 @@ from jarvis.perf_report.fusion.scopes import MAX_STEPS
 _NORMALIZATIONS = ("layer_norm", "rms_norm")
 
 
-class Chain(NamedTuple):
+class ChainEstimate(NamedTuple):
     """What is known of a stretch of steps from their shapes.
 
     ``length`` steps make an instance of the chain, 0 where the stretch is none. ``fused_bytes`` is
@@ -52,7 +52,7 @@ def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
         .filter(pl.col("operation").list.len() >= 2)
     )
     calls = order.calls
-    known: dict[tuple[int, ...], list[tuple[int, Chain]]] = {}
+    known: dict[tuple[int, ...], list[tuple[int, ChainEstimate]]] = {}
     found = []
     for start, operations in stretches.select("step", "operation").iter_rows():
         key = tuple(operations)
@@ -87,7 +87,7 @@ def _belong_together(before: Call, call: Call, is_bounded: bool) -> bool:
     return is_related(one, other) if is_bounded else flows(one, other)
 
 
-def _instances(calls: Sequence[Call]) -> list[tuple[int, Chain]]:
+def _instances(calls: Sequence[Call]) -> list[tuple[int, ChainEstimate]]:
     """Where the instances of a chain start in a stretch, and what each of them is."""
     length = _period([call.name for call in calls])
     if not 2 <= length <= MAX_STEPS:
@@ -107,9 +107,9 @@ def _period(names: Sequence[str]) -> int:
     )
 
 
-def _chain(calls: Sequence[Call]) -> Chain:
+def _chain(calls: Sequence[Call]) -> ChainEstimate:
     parts = [call.traffic for call in calls]
-    return Chain(
+    return ChainEstimate(
         length=len(calls),
         has_data_flow=all(flows(one, other) for one, other in pairwise(parts)),
         fused_bytes=_fused_bytes(calls, parts),

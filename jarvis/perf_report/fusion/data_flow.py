@@ -22,7 +22,7 @@ _REDUCTIONS = ("mean", "sum", "amax", "amin", "max", "min", "var", "std", "prod"
 
 
 @dataclass(frozen=True)
-class Tensor:
+class OperandTensor:
     """One operand; ``bytes`` is None where the trace does not name its dtype."""
 
     shape: Shape
@@ -36,9 +36,9 @@ class Traffic:
     ``typed`` are the operands that decide the result's dtype: the widest one has it.
     """
 
-    reads: tuple[Tensor, ...]
+    reads: tuple[OperandTensor, ...]
     results: tuple[Shape, ...]
-    typed: tuple[Tensor, ...]
+    typed: tuple[OperandTensor, ...]
 
     @property
     def written(self) -> int | None:
@@ -104,14 +104,14 @@ def is_part(part: Shape, whole: Shape) -> bool:
     return len(cut) == 1 and cut[0][0] > 1 and cut[0][1] % cut[0][0] == 0
 
 
-def _tensors(dims: Any, types: Any) -> Iterator[Tensor]:
+def _tensors(dims: Any, types: Any) -> Iterator[OperandTensor]:
     for i, shape in enumerate(dims):
         kind = types[i] if i < len(types) else ""
         inner = shape if shape and isinstance(shape[0], tuple) else (shape,)
         for one in inner:
             if one and prod(one) > 1:
                 size = REAL_BYTES.get(_dtype(kind))
-                yield Tensor(one, None if size is None else prod(one) * size)
+                yield OperandTensor(one, None if size is None else prod(one) * size)
 
 
 def _dtype(kind: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.perf_report.call_tree.frames import Int64s
-from jarvis.perf_report.fusion.data_flow import Shape, Tensor, is_view
+from jarvis.perf_report.fusion.data_flow import OperandTensor, Shape, is_view
 from jarvis.perf_report.fusion.launch_order import Call, LaunchOrder, members, product_sizes
 from jarvis.perf_report.fusion.scopes import MAX_STEPS
 
@@ -94,7 +94,7 @@ def _epilogue(product: Call, later: Sequence[Call], run: int, has_backward: bool
         return Epilogue(0, is_stored=False, added_bytes=None)
     batch, m, n, _ = sizes
     result: Shape = (batch * m, n)
-    outside: list[Tensor] = []
+    outside: list[OperandTensor] = []
     length = 0
     before = product
     for call in later[:run]:

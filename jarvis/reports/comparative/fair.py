@@ -11,7 +11,7 @@ from jarvis.impact import FULL_PCT, share_pct
 from jarvis.reports import sections
 from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.sections import (
-    Section,
+    ComparisonSection,
     only_in_target,
     operation_sections,
     shown_rows,
@@ -47,14 +47,14 @@ WAITS = {
 
 
 @dataclass(frozen=True)
-class Card:
+class ComparisonCard:
     """One recommendation."""
 
     number: int
     finding: Finding
     gap: str
     impact: str
-    section: Section
+    section: ComparisonSection
 
     @property
     def heading(self) -> str:
@@ -219,15 +219,17 @@ def _intention(subject: Subject) -> Markdown:
     )
 
 
-def _cards(subject: Subject, parts: list[Section]) -> list[Card]:
+def _cards(subject: Subject, parts: list[ComparisonSection]) -> list[ComparisonCard]:
     found = {number: part for part in parts for number, _ in part.findings}
     return [
-        Card(number, finding, gap(finding, subject.row_of(finding)), impact(finding), found[number])
+        ComparisonCard(
+            number, finding, gap(finding, subject.row_of(finding)), impact(finding), found[number]
+        )
         for number, finding in subject.numbered
     ]
 
 
-def _low_table(cards: list[Card]) -> Markdown:
+def _low_table(cards: list[ComparisonCard]) -> Markdown:
     return table(
         ("Priority", "Finding", "Gap", "Not explained", "Details"),
         (

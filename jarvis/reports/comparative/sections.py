@@ -34,7 +34,7 @@ KERNELS_SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Section:
+class ComparisonSection:
     """One compared operation; ``analysis`` is there where the time is not expected."""
 
     heading: str
@@ -52,7 +52,7 @@ class Section:
         return Markdown(f"#{anchor(self.heading)}")
 
 
-def operation_sections(subject: Subject) -> list[Section]:
+def operation_sections(subject: Subject) -> list[ComparisonSection]:
     """The operations with findings, and those of much time, most time of the target first."""
     return [
         _operation(subject, row, f"{number}. {operation_text(row)}")
@@ -71,10 +71,10 @@ def shown_rows(subject: Subject) -> list[Row]:
     ]
 
 
-def _operation(subject: Subject, row: Row, heading: str) -> Section:
+def _operation(subject: Subject, row: Row, heading: str) -> ComparisonSection:
     is_odd = is_unexpected(row)
     findings = subject.by_pair.get(row["pair"], ())
-    return Section(
+    return ComparisonSection(
         heading=heading,
         table=table(COLUMNS, _metrics(subject, row)),
         explanation=row["explanation"],
@@ -190,12 +190,12 @@ def _kernels(subject: Subject, row: Row) -> Markdown | None:
     return table(headers, lines) if lines else None
 
 
-def only_in_target(subject: Subject, first: int) -> list[Section]:
+def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
     """What only the target does, for each finding about it; numbered from ``first``."""
     alone = [pair for pair in subject.numbered if subject.row_of(pair[1]) is None]
     rows = {row["uid"]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
     return [
-        Section(
+        ComparisonSection(
             heading=f"{place}. {to_text(finding.title)}",
             table=unmatched_table([rows[each.uid] for each in finding.operations]),
             explanation=to_text(finding.issue),

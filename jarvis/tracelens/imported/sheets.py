@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.core.errors import ForeignReportError
+from jarvis.core.errors import NotAReportError
 from jarvis.core.workspace import is_file_name
 from jarvis.schemas import ANY_PARAM, PARAM_PREFIX, Column, column, columns, conform, label
 from jarvis.tracelens.overlap import OVERLAP_SUFFIX
@@ -46,6 +46,9 @@ SHARE_PCT = 1.0
 """A share that a timeline gives is that of its times within so many points."""
 
 _ROUNDING = 1e-3
+
+IDLE = "idle_time"
+"""End of the names of idle time, which may be split by length."""
 _PARTS = (
     *(("computation_time",), ("exposed_comm_time",), ("exposed_memcpy_time",), ("busy_time",)),
     *(("idle_time", "micro_idle_time"), ("total_time",)),
@@ -60,33 +63,32 @@ def typed_sheets(labelled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, 
     """The sheets that our schemas know, in report order; other sheets and columns are left out.
 
     ``path`` is what they were read from. A column that a sheet lacks is null, also a list that is
-    no Python text (a workbook cuts long cells). Raises ForeignReportError where the timeline is
+    no Python text (a workbook cuts long cells). Raises NotAReportError where the timeline is
     missing, or what every row needs, and where a sheet has a name that no file can have.
     """
     for name in labelled:
         if not is_file_name(name):
-            raise ForeignReportError(path, f"no file can be named like its sheet {name[:40]!r}")
+            raise NotAReportError(path, f"no file can be named like its sheet {name[:40]!r}")
     found = {
         name: _typed(frame, name, path)
         for name, frame in labelled.items()
         if _is_taken(name, frame)
     }
     if TIMELINE not in found or found[TIMELINE].is_empty():
-        raise ForeignReportError(path, f"it has no sheet {TIMELINE} with rows")
+        raise NotAReportError(path, f"it has no sheet {TIMELINE} with rows")
     _check_timeline(found[TIMELINE], path)
     return {name: found[name] for name in sorted(found, key=_place)}
 
 
 def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
-    """Refuse a timeline that lacks a part or repeats one, or whose times cannot be parts of its whole,
-    or are not its shares."""
+    """Refuse a timeline that lacks or repeats a part, or whose parts do not fit its total."""
     given = set(rows["type"])
     if missing := [" or ".join(names) for names in _PARTS if given.isdisjoint(names)]:
-        raise ForeignReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
+        raise NotAReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
     for _, table in rows.with_columns(table=pl.int_range(pl.len()).over("type")).group_by("table"):
         if lacking := sorted(given.difference(table["type"])):
             once_more = ", ".join(table["type"].unique().sort())[:80]
-            raise ForeignReportError(
+            raise NotAReportError(
                 path, f"its sheet {TIMELINE} has {once_more} once more than {', '.join(lacking)}"
             )
         total_ms = float(table.filter(type="total_time")["time_ms"].sum())
@@ -95,10 +97,18 @@ def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
         is_share = pl.col("percent").is_null() | ((pl.col("percent") - share).abs() <= SHARE_PCT)
         wrong = table.filter(~is_part | ~is_share if total_ms > 0 else pl.col("time_ms") != 0)
         for row in wrong.iter_rows(named=True):
-            raise ForeignReportError(
+            raise NotAReportError(
                 path,
                 f"in its sheet {TIMELINE}, {row['type'][:40]!r} takes {row['time_ms']:g} ms of "
                 f"{total_ms:g} ms, which the sheet gives as {row['percent']}%",
+            )
+        is_busy_or_idle = (pl.col("type") == "busy_time") | pl.col("type").str.ends_with(IDLE)
+        together_ms = float(table.filter(is_busy_or_idle)["time_ms"].sum())
+        if abs(together_ms - total_ms) > total_ms * _ROUNDING:
+            raise NotAReportError(
+                path,
+                f"in its sheet {TIMELINE}, busy and idle time are {together_ms:g} ms together, "
+                f"the total is {total_ms:g} ms",
             )
 
 
@@ -121,7 +131,7 @@ def _typed(frame: pl.DataFrame, sheet: str, path: Path) -> pl.DataFrame:
     present = {name for name in frame.columns if name in by_label}
     essential = {label(schema, name) for name in _ESSENTIAL.get(sheet, ())}
     if missing := sorted(essential - present):
-        raise ForeignReportError(path, f"its sheet {sheet} has no column {' and '.join(missing)}")
+        raise NotAReportError(path, f"its sheet {sheet} has no column {' and '.join(missing)}")
     taken = [
         frame[name].alias(by_label[name].name)
         if name.startswith(_PARAMETER)

@@ -14,7 +14,13 @@ from jarvis.analyses import load_analyses
 from jarvis.comparison import Comparison, Outcome
 from jarvis.dashboard.pages.compare.controls import PAGE, Filters
 from jarvis.dashboard.pages.compare.sides import Sides
-from jarvis.dashboard.pages.compare.views import MATCHED, ONLY_REFERENCE, ONLY_TARGET, VIEWS, View
+from jarvis.dashboard.pages.compare.views import (
+    MATCHED,
+    ONLY_REFERENCE,
+    ONLY_TARGET,
+    VIEWS,
+    ComparisonTable,
+)
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.widgets import row_order
@@ -103,7 +109,7 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
 
 
 def _selected_on(
-    view: View,
+    view: ComparisonTable,
     page: str,
     part: pl.DataFrame,
     names: Sequence[str],
@@ -152,7 +158,7 @@ def _address(analysis_id: str, category: str | None, uid: int) -> str | None:
 
 
 def _drawn(
-    view: View,
+    view: ComparisonTable,
     page: str,
     part: pl.DataFrame,
     names: Sequence[str],
@@ -186,7 +192,7 @@ def _follow_head(page: str, key: str, schema: pl.Schema) -> None:
         row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
 
 
-def _configuration(view: View, part: pl.DataFrame, name: str) -> ColumnConfig:
+def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> ColumnConfig:
     config = st.column_config
     if name in _LINKS:
         return config.LinkColumn(

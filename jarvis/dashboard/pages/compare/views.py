@@ -14,7 +14,7 @@ MATCHED, ONLY_TARGET, ONLY_REFERENCE = "matched", "only_target", "only_reference
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ComparisonTable:
     """A table of the page: its rows, its columns in order, and by which it is sorted at first.
 
     ``key`` is the column that tells its rows apart in the URL, None where none can be selected.
@@ -40,8 +40,8 @@ def _lowering(found: Comparison) -> pl.DataFrame:
     return found.lowering.join(own, on="pair", maintain_order="left")
 
 
-def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) -> View:
-    return View(
+def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) -> ComparisonTable:
+    return ComparisonTable(
         f"Only in {side}",
         rows,
         columns_of(TABLES["comparison_unmatched"]),
@@ -55,8 +55,8 @@ def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) ->
     )
 
 
-VIEWS: Mapping[str, View] = {
-    MATCHED: View(
+VIEWS: Mapping[str, ComparisonTable] = {
+    MATCHED: ComparisonTable(
         "Matched operations",
         lambda found: found.operations,
         OPERATION_COLUMNS,
@@ -74,7 +74,7 @@ VIEWS: Mapping[str, View] = {
     ),
     ONLY_TARGET: _alone("target", "reference", lambda found: found.only_in_target),
     ONLY_REFERENCE: _alone("reference", "target", lambda found: found.only_in_reference),
-    "kernels": View(
+    "kernels": ComparisonTable(
         "Kernels",
         lambda found: found.kernels,
         columns_of(TABLES["comparison_kernels"]),
@@ -86,7 +86,7 @@ VIEWS: Mapping[str, View] = {
         "GPU work by kernel name. Kernels of different libraries have different names, so most "
         "rows of two vendors stand on one side only.",
     ),
-    "lowering": View(
+    "lowering": ComparisonTable(
         "Kernels of each operation",
         _lowering,
         columns_of(TABLES["comparison_operations"], TABLES["comparison_lowering"]),
@@ -97,7 +97,7 @@ VIEWS: Mapping[str, View] = {
         "target_ms",
         "Which kernels an operation of these shapes is lowered to on either side.",
     ),
-    "modules": View(
+    "modules": ComparisonTable(
         "Modules",
         lambda found: found.modules,
         columns_of(TABLES["comparison_modules"]),
@@ -105,7 +105,7 @@ VIEWS: Mapping[str, View] = {
         "target_ms",
         "Time by module of the model. A module contains those below it, so the rows do not add up.",
     ),
-    "collectives": View(
+    "collectives": ComparisonTable(
         "Collectives",
         lambda found: found.collectives,
         columns_of(TABLES["comparison_collectives"]),

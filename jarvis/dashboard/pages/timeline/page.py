@@ -9,7 +9,7 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.charts import Palette, TimelineRow
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.tables import events_card, gaps_card
-from jarvis.dashboard.pages.timeline.view import View
+from jarvis.dashboard.pages.timeline.view import TimelineView
 from jarvis.dashboard.pages.timeline.window import window_controls
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
@@ -51,7 +51,7 @@ def render(now: Opened) -> None:
         window = window_controls(recording, fields, st.container(horizontal=True))
         with fields:
             kinds, threads, depth = _host_controls()
-    page = View(timeline, recording, window)
+    page = TimelineView(timeline, recording, window)
     selected = event.chosen(timeline)
     _gpu_card(page, selected)
     _host_card(page, kinds, threads, depth, selected)
@@ -79,7 +79,7 @@ def _host_controls() -> tuple[tuple[HostCall, ...], int, int]:
     return _HOST_CHOICES[chosen], threads, depth
 
 
-def _gpu_card(page: View, selected: int | None) -> None:
+def _gpu_card(page: TimelineView, selected: int | None) -> None:
     timeline, window = page.timeline, page.window
     if timeline.gpu_events.is_empty():
         st.info("The trace holds no GPU work: only host lanes are shown.")
@@ -115,7 +115,7 @@ def _gpu_card(page: View, selected: int | None) -> None:
         page.chart("gpu", rows, bars, boxes, _gpu_colours(timeline, palette()), selected, "GPU")
 
 
-def _gpu_words(page: View, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
+def _gpu_words(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
     """What the GPU does in the window, in percent of it."""
     busy = dict(bins.group_by("row").agg(pl.col("busy_ns").sum()).iter_rows())
     if not busy:
@@ -151,7 +151,7 @@ def _gpu_colours(timeline: Timeline, colours: Palette) -> dict[str, str]:
 
 
 def _host_card(
-    page: View, kinds: tuple[HostCall, ...], most: int, depth: int, selected: int | None
+    page: TimelineView, kinds: tuple[HostCall, ...], most: int, depth: int, selected: int | None
 ) -> None:
     timeline, window = page.timeline, page.window
     if timeline.threads.is_empty():
@@ -189,7 +189,7 @@ def _bar_key(thread: str) -> str:
     return f"{thread} busy"
 
 
-def _stacked_bars(page: View, bins: pl.DataFrame) -> pl.DataFrame:
+def _stacked_bars(page: TimelineView, bins: pl.DataFrame) -> pl.DataFrame:
     """The kinds of calls of each bin on top of each other."""
     bars = page.bars(bins, pl.col("what"), pl.col("what"))
     top = pl.col("busy_pct").cum_sum().over("row", "start_ms")
@@ -198,7 +198,7 @@ def _stacked_bars(page: View, bins: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _host_words(page: View, bins: pl.DataFrame, threads: list[int]) -> str:
+def _host_words(page: TimelineView, bins: pl.DataFrame, threads: list[int]) -> str:
     """What the thread with most operators and runtime calls does in the window, in percent."""
     if not threads or bins.is_empty():
         return "no recorded call runs in this window"
@@ -215,7 +215,7 @@ def _host_words(page: View, bins: pl.DataFrame, threads: list[int]) -> str:
     return f"{page.timeline.thread_label(int(first))} runs: {', '.join(parts)} of this window"
 
 
-def _host_note(page: View, found: HostSlices, threads: int) -> str:
+def _host_note(page: TimelineView, found: HostSlices, threads: int) -> str:
     """What the bars are, and what of the host is not drawn."""
     notes = ["The bar of a thread is the time in runtime calls, else in operators, else in Python."]
     hidden_threads = page.timeline.threads.height - threads

@@ -14,7 +14,7 @@ from jarvis.dashboard.session.state import palette
 from jarvis.run.timeline import Timeline, Window
 
 
-class View:
+class TimelineView:
     """The window of a timeline, and times in it as the charts and tables want them."""
 
     def __init__(self, timeline: Timeline, recording: Window, window: Window) -> None:

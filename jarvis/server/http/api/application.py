@@ -11,7 +11,7 @@ from jarvis.core.product import product_version
 from jarvis.core.protocol import API
 from jarvis.server.http.api import analysis_routes, job_routes, upload_routes
 from jarvis.server.http.api.description import SUMMARY, api_html
-from jarvis.server.http.api.errors import Problem, add_error_handlers
+from jarvis.server.http.api.errors import ErrorBody, add_error_handlers
 
 
 def api() -> FastAPI:
@@ -24,7 +24,7 @@ def api() -> FastAPI:
         root_path_in_servers=False,
         docs_url=None,
         redoc_url=None,
-        responses={"default": {"model": Problem, "description": "Why it was not done"}},
+        responses={"default": {"model": ErrorBody, "description": "Why it was not done"}},
         generate_unique_id_function=_operation_id,
     )
     add_error_handlers(app)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -64,7 +65,7 @@ _SHOWN_FAULTS = 3
 log = logging.getLogger(__name__)
 
 
-class Problem(BaseModel, title="Refusal"):
+class ErrorBody(BaseModel, title="Refusal"):
     """Why something was not done, and what to do about it."""
 
     error: str
@@ -95,11 +96,16 @@ async def _of_jarvis(_: Request, error: Exception) -> JSONResponse:
     return problem(status, str(error), headers)
 
 
+def _reason(fault: Mapping[str, Any]) -> str:
+    is_unknown = fault["type"] == "unexpected_keyword_argument"  # as Pydantic says of a dataclass
+    return "there is no such field" if is_unknown else str(fault["msg"])
+
+
 async def _of_request(_: Request, error: Exception) -> JSONResponse:
     """What of a request is not as the description says."""
     assert isinstance(error, RequestValidationError)
     faults = [
-        f"{'.'.join(str(part) for part in fault['loc'][1:]) or 'the body'}: {fault['msg']}"
+        f"{'.'.join(str(part) for part in fault['loc'][1:]) or 'the body'}: {_reason(fault)}"
         for fault in error.errors()[:_SHOWN_FAULTS]
     ]
     sentence = f"The request is not understood ({'; '.join(faults)}). /api/docs describes it."

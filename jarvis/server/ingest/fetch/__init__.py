@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import IO
 
 from jarvis.server.ingest.addresses import SFTP, Address, AddressError, address_of
-from jarvis.server.ingest.fetch.base import FetchError, InterruptedFetchError, Opened, RemoteFile
+from jarvis.server.ingest.fetch.base import (
+    FetchError,
+    InterruptedFetchError,
+    OpenedDownload,
+    RemoteFile,
+)
 from jarvis.server.ingest.intake import IntakeError, StoredTrace, adopt_upload, upload_name
 from jarvis.server.settings import PREFIX, settings
 
@@ -66,7 +71,7 @@ def _fetch(remote: RemoteFile, shown: str, growing: Path, on_bytes: OnBytes) -> 
                 time.sleep(WAITS_S[lost])
 
 
-def _write(opened: Opened, shown: str, file: IO[bytes], on_bytes: OnBytes) -> None:
+def _write(opened: OpenedDownload, shown: str, file: IO[bytes], on_bytes: OnBytes) -> None:
     most = int(settings().max_upload_gb * 1e9)
     _check_size(opened.total_bytes or 0, most, shown)
     file.seek(opened.start)
@@ -88,7 +93,7 @@ def _check_size(size_bytes: int, most: int, shown: str) -> None:
         )
 
 
-def _name(opened: Opened, shown: str) -> str:
+def _name(opened: OpenedDownload, shown: str) -> str:
     """The first of the names that is one of a trace; IntakeError where none is."""
     for name in opened.names:
         try:

@@ -23,7 +23,7 @@ class InterruptedFetchError(FetchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedDownload:
     """What is being sent: the bytes from ``start`` on, of ``total_bytes`` where that is known.
 
     ``names`` are what the file may be called, best first. ``pieces`` raises InterruptedFetchError
@@ -39,7 +39,7 @@ class Opened:
 class RemoteFile(Protocol):
     """A file on another machine."""
 
-    def open(self, offset: int) -> AbstractContextManager[Opened]:
+    def open(self, offset: int) -> AbstractContextManager[OpenedDownload]:
         """Ask for the bytes from ``offset`` on; where that cannot be had, all come again.
 
         Raises FetchError, AddressError, and InterruptedFetchError where another try may help.

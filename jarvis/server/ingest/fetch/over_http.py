@@ -18,7 +18,7 @@ from jarvis.server.ingest.fetch.base import (
     SILENCE_S,
     FetchError,
     InterruptedFetchError,
-    Opened,
+    OpenedDownload,
 )
 from jarvis.text.markdown import one_line, shortened
 
@@ -43,7 +43,7 @@ class HttpFile:
         self._validator: str | None = None
 
     @contextmanager
-    def open(self, offset: int) -> Iterator[Opened]:
+    def open(self, offset: int) -> Iterator[OpenedDownload]:
         """Ask for the file, through up to ``MAX_REDIRECTS`` redirections."""
         address = self._address
         for _ in range(MAX_REDIRECTS + 1):
@@ -63,7 +63,7 @@ class HttpFile:
             asking |= {"Range": f"bytes={offset}-", "If-Range": self._validator}
         return asking
 
-    def _opened(self, address: Address, response: httpx.Response, offset: int) -> Opened:
+    def _opened(self, address: Address, response: httpx.Response, offset: int) -> OpenedDownload:
         status, headers = response.status_code, response.headers
         is_rest = status == HTTPStatus.PARTIAL_CONTENT and _is_rest(headers, offset)
         if not is_rest and status != HTTPStatus.OK:
@@ -73,7 +73,7 @@ class HttpFile:
         start = offset if is_rest else 0
         length = headers.get("content-length", "")
         names = (self._address.file_name, address.file_name, _attached(headers))
-        return Opened(
+        return OpenedDownload(
             start,
             start + int(length) if length.isdecimal() else None,
             tuple(filter(None, names)),

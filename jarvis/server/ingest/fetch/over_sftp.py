@@ -15,7 +15,7 @@ from jarvis.server.ingest.fetch.base import (
     SILENCE_S,
     FetchError,
     InterruptedFetchError,
-    Opened,
+    OpenedDownload,
 )
 from jarvis.server.settings import PREFIX, settings
 from jarvis.text.markdown import one_line, shortened
@@ -49,7 +49,7 @@ class SftpFile:
         self._stamp: tuple[int, int] | None = None
 
     @contextmanager
-    def open(self, offset: int) -> Iterator[Opened]:
+    def open(self, offset: int) -> Iterator[OpenedDownload]:
         """Log in and ask for the file."""
         client = _connected(self._address)
         try:
@@ -59,7 +59,9 @@ class SftpFile:
                 raise self._interrupted(error) from error
             start = offset if self._stamp == (size, modified) else 0
             self._stamp = size, modified
-            yield Opened(start, size, (self._address.file_name,), self._pieces(file, start, size))
+            yield OpenedDownload(
+                start, size, (self._address.file_name,), self._pieces(file, start, size)
+            )
         finally:
             client.close()
 
