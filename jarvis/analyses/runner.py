@@ -9,6 +9,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
+from jarvis.analyses import unmodelled
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
@@ -16,10 +17,10 @@ from jarvis.analyses.chains import Chain, chains
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.analyses.nothing_to_fix import without_contradiction
 from jarvis.analyses.operations import describe, weighted_efficiency
-from jarvis.analyses.wording import counted, ms
 from jarvis.errors import MissingTableError
 from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.hardware import HardwareSpec
+from jarvis.messages import Message
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 from jarvis.perf_report.absent import unavailable_reason
@@ -215,7 +216,7 @@ def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
     }
 
 
-def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[str, ...]:
+def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...]:
     if data.operations.is_empty():
         return ()
     if data.hardware is None:
@@ -228,7 +229,7 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[str, ...]:
         .agg(rows=pl.len(), time_us=pl.col("kernel_time_us").sum())
     )
     return tuple(
-        f"{counted(rows, 'row')} ({ms(time_us / 1000)}): {note}"
+        unmodelled.MESSAGES("note", rows=rows, time_ms=time_us / 1000, note=note)
         for note, rows, time_us in reasons.iter_rows()
     )
 

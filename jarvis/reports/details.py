@@ -5,7 +5,7 @@ from math import isclose
 
 import polars as pl
 
-from jarvis.findings import Finding
+from jarvis.findings import Finding, shown_evidence
 from jarvis.impact import (
     Projection,
     efficiency_word,
@@ -129,7 +129,7 @@ class Details:
     @property
     def evidence(self) -> Markdown:
         """The numbers behind it; where it is called from is told apart."""
-        facts = dict(self.finding.evidence)
+        facts = shown_evidence(self.finding)
         if self.called_from is not None:
             facts.pop("called_from", None)
         return table(

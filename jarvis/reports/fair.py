@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Priority, Status
 from jarvis.impact import share_pct
+from jarvis.messages import Message
 from jarvis.output import write_output
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
@@ -70,7 +71,7 @@ class Section:
     table: Markdown
     has_findings: bool
     details: list[Details]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
     left_out: str | None = None
     rows_file: str = ""
     kernels: Markdown | None = None

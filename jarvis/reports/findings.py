@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from jarvis.analyses.wording import counted
 from jarvis.findings import AnalysisResult, Status, Tier
+from jarvis.messages import to_text
 from jarvis.output import write_output
 from jarvis.reports import sections
 from jarvis.reports.cards import NO_HYPOTHESIS, cards_of
@@ -118,7 +119,7 @@ def additional_notes(result: AnalysisResult) -> list[str]:
         for name, value in result.metrics.items()
         if not isinstance(value, dict | list)
     ]
-    return [*measured, *result.notes] or ["None."]
+    return [*measured, *map(to_text, result.notes)] or ["None."]
 
 
 def measures_table(metrics: Mapping[str, JsonValue]) -> Markdown:

@@ -7,7 +7,7 @@ becomes a table cell border, a tag, a link or emphasis.
 import re
 from collections.abc import Iterable, Sequence
 
-from jarvis.messages import Text, to_text
+from jarvis.messages import Message, Text, to_text
 from jarvis.wording import MAX_NAME_LENGTH, UNPRINTABLE
 
 NAME_LENGTH = 75
@@ -56,7 +56,7 @@ def code(text: str) -> Markdown:
     return Markdown(f"{fence}{padding}{content}{padding}{fence}")
 
 
-def prose(text: str | Text) -> Markdown:
+def prose(text: str | Message | Text) -> Markdown:
     """A sentence with names quoted in backticks: the quotes become code spans, the rest is text."""
     text = text if isinstance(text, str) else to_text(text)
     parts = []

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.findings import AnalysisResult, Status
+from jarvis.messages import to_text
 from jarvis.perf_report import CallPath, Totals
 from jarvis.perf_report.host_stacks import own_frames
 from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
@@ -66,7 +67,7 @@ def category_metrics(
         "efficiency_coverage_percent": result.efficiency_coverage_pct,
         "operations": [*own, *_shared(chosen, result)],
         "category_specific": dict(result.metrics),
-        "notes": list(result.notes),
+        "notes": [to_text(note) for note in result.notes],
         "impact_estimates": operation_estimates(result.key, rows),
         "category_findings": finding_entries(chosen, result),
     }

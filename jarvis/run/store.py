@@ -7,7 +7,8 @@ from pathlib import Path
 from jarvis.errors import NotARunError, OutputFolderError, RunVersionError
 from jarvis.output import write_output
 from jarvis.parquet import write_parquet
-from jarvis.run.run import RESULTS, Run, read_manifest
+from jarvis.run.results import results_json
+from jarvis.run.run import Run, read_manifest
 from jarvis.staging import staged_folder
 from jarvis.workspace import RUN_ENTRIES, RunPaths
 
@@ -51,5 +52,5 @@ def write_run(run: Run, root: Path) -> None:
     paths = RunPaths(root)
     for name in run.manifest.tables:
         write_parquet(run.table(name), paths.table(name))
-    write_output(paths.results, RESULTS.dump_json(dict(run.results), indent=2))
+    write_output(paths.results, results_json(run.results))
     write_output(paths.manifest, run.manifest.model_dump_json(indent=2))

@@ -136,7 +136,7 @@ def test_wrong_results_are_found(
     wrong = replace(run, root=Path(shutil.copytree(run.root, tmp_path / "run")))
     results = deepcopy(run.results)
     plant(results)
-    (wrong.root / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    (wrong.root / "results.json").write_text(json.dumps({"analyses": results}))
     PLANTED[plant](run)
     with pytest.raises(AssertionError):
         PLANTED[plant](wrong)

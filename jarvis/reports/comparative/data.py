@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 
 from jarvis.comparison import Role
-from jarvis.findings import worded
+from jarvis.findings import as_data
 from jarvis.output import write_output
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.csv import write_csvs
@@ -31,7 +31,7 @@ def _facts(subject: Subject) -> dict[str, object]:
         "summary": compared.summary,
         "unknown": compared.unknown,
         "same_collectives": compared.same_collectives,
-        "findings": [worded(finding) for finding in compared.findings],
+        "findings": [as_data(finding) for finding in compared.findings],
     }
 
 

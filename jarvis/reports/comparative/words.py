@@ -116,5 +116,5 @@ def short_gap(finding: Finding) -> str:
 
 def _number(finding: Finding, name: str) -> float:
     value = finding.evidence[name]
-    assert not isinstance(value, str), f"{name} is a number"
+    assert isinstance(value, int | float), f"{name} is a number"
     return value
