@@ -29,13 +29,6 @@ def milliseconds(value: float | None) -> str:
     return MISSING if value is None else ms(value)
 
 
-def time_range(low_ms: float, high_ms: float) -> str:
-    """Two times, the unit said once where it is one: 0.710 to 2.78 ms · 97.0 µs to 0.140 ms."""
-    high = ms(high_ms)
-    unit = high[high.index(" ") :]
-    return f"{'0' if low_ms == 0 else ms(low_ms).removesuffix(unit)} to {high}"
-
-
 def microseconds(value: float | None) -> str:
     """A time in µs."""
     return MISSING if value is None else f"{decimal(value)} µs"

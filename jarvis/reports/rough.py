@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.analyses.wording import listed
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import TARGET_PCT, disjoint_findings, disjoint_saving_ms
+from jarvis.messages import to_text
 from jarvis.output import write_output
 from jarvis.perf_report import CallPath
 from jarvis.reports import sections
@@ -254,7 +255,7 @@ def _paths(details: list[Details]) -> Markdown | None:
                 d.recommendation.label,
                 d.recommendation.title,
                 cell(d.finding.check),
-                d.time,
+                to_text(d.time),
                 efficiency(d.finding.impact.efficiency_pct) if d.finding.impact else MISSING,
                 d.finding.priority_local.value,
                 d.finding.priority.value,

@@ -7,8 +7,10 @@ from jarvis.comparison import FASTER, SLOWER, Outcome
 from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
 from jarvis.findings import Finding
+from jarvis.messages import to_text
 from jarvis.reports.comparative.subject import Row
-from jarvis.reports.quantities import MISSING, milliseconds, percent, time_range
+from jarvis.reports.messages import time_range
+from jarvis.reports.quantities import MISSING, milliseconds, percent
 from jarvis.wording import counted, quoted
 
 YES, NO = "Yes", "No"
@@ -102,10 +104,11 @@ def impact(finding: Finding) -> str:
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
     saved = gain.saved_ms
+    span = to_text(time_range(saved.low, saved.high))
     return (
         f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
-        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range "
-        f"{time_range(saved.low, saved.high)}; the upper end is all that is not explained)."
+        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range {span}; the upper end is all that is "
+        "not explained)."
     )
 
 

@@ -36,6 +36,7 @@ TO_KERNEL_TEAM = MessageTable(
 TRANSPOSES = MessageTable(
     "layout_transposes",
     {
+        "evidence.kernels": "{kernels:names}",
         "title": "Layout transposes around convolutions",
         "issue": "Layout transposes take {transpose_ms}, {overhead_pct} of convolution time "
         "({compute_pct} of compute), in {launches} that compute nothing.",
@@ -62,6 +63,7 @@ TRANSPOSES = MessageTable(
 FILLS = MessageTable(
     "fills_and_casts",
     {
+        "evidence.kernels": "{kernels:names}",
         "title": "Fills and casts around convolutions",
         "issue": "Kernels that only fill or convert tensors take {fill_ms}, {overhead_pct} of "
         "convolution time ({compute_pct} of compute), in {launches}{backward}.",

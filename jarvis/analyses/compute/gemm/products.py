@@ -12,7 +12,6 @@ from jarvis.analyses.compute.gemm.messages import HELPERS, QUANTIZED, REPEATED
 from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.analyses.small_calls import MANY_CALLS
-from jarvis.analyses.wording import listed, quoted
 from jarvis.findings import Finding, Priority
 
 HELPER_KERNELS = r"postgsu|splitkreduce|splitk_reduce|transpose|memset|fillbuffer"
@@ -66,7 +65,7 @@ def _helper_finding(
             "gpu_time_ms": group.time_ms,
             "calls": group.calls,
             "launches": group.launches,
-            "helper_kernels": listed([quoted(name) for name in helpers]),
+            "helper_kernels": HELPERS.pick("evidence.helpers", values),
         },
         issue=HELPERS.pick("issue", values),
         algorithmic=HELPERS.pick("algorithmic", values),
