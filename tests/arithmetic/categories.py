@@ -6,13 +6,12 @@ from typing import Any
 
 from tests.arithmetic import tables
 from tests.arithmetic.documents import FAIR, Line
-from tests.arithmetic.evidence import EVIDENCE
 from tests.arithmetic.facts_groups import chain_facts, steps_of
 from tests.arithmetic.facts_system import copy_facts, of_communication, of_idle
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, efficiency_pct, share, time_ms
 
-ANY: dict[str, Any] = {"check": "", "evidence": {}, "title": ""}
+ANY: dict[str, Any] = {"check": "", "quantities": [], "title": ""}
 DIRECTIONS = ("D2D", "D2H", "H2D")
 IN_FINDINGS_FILE = 25
 
@@ -81,9 +80,8 @@ def category_table_problems(line: Line, run: RunDirectory, key: str, facts: Fact
 
 def _cause_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[str]:
     cause, idle, of_idle_time, gaps = line.cells
-    fact = EVIDENCE[f"{cause} (ms)"]
-    key = fact.removeprefix("cause ").removesuffix(" ms")
-    (idle_ms,) = facts[fact]
+    key = next(key for key, label in CAUSES.items() if label == cause)
+    (idle_ms,) = facts[f"{key}_idle_ms"]
     yield from _differences(
         (idle, idle_ms),
         (of_idle_time, share(idle_ms, facts["idle_ms"][0])),
@@ -116,7 +114,7 @@ def _metric_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[st
         **METRICS,
     }
     if label.startswith("Idle by cause (ms): "):
-        name = f"cause {label.partition(': ')[2].replace(' ', '_')} ms"
+        name = f"{label.partition(': ')[2].replace(' ', '_')}_idle_ms"
     elif label.startswith("Gap count by cause: "):
         cause = label.partition(": ")[2].replace(" ", "_")
         yield from _differences((cell, sum(gap["cause"] == cause for gap in run.gaps)))
@@ -131,6 +129,20 @@ def _metric_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[st
         yield from _differences((cell.removesuffix(" of total"), facts[name][0]))
 
 
+CAUSES = {
+    "launch_bound": "Launch-bound",
+    "queued": "Between queued kernels",
+    "kernel_loading": "Kernel loading",
+    "host_work": "Host work",
+    "stalled_queue": "Queued work that does not start",
+    "synchronization": "Synchronization",
+    "communication": "Waiting for communication",
+    "data_loading": "Data loading",
+    "allocator": "Memory allocation",
+    "unlinked_work": "Work without a recorded launch",
+    "window_edge": "Edge of the recording",
+    "unknown": "Unknown",
+}
 METRICS = {
     "GPU utilization: total time (ms)": "total_ms",
     "GPU utilization: idle time (ms)": "idle_ms",
