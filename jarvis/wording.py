@@ -78,7 +78,7 @@ def size(nbytes: float) -> str:
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= factor:
             return f"{number(nbytes / factor)} {unit}"
-    return f"{nbytes:.0f} bytes"
+    return f"{nbytes:.0f} byte{'' if round(nbytes) == 1 else 's'}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -53,8 +53,9 @@ MESSAGES = MessageTable(
         "trace does not say which backends accept them.",
         "capture.place_unknown": "Record with `with_stack=True` to see which module computes its "
         "attention this way.",
-        "shape": "{sequences}, {queries:,} queries, {keys:,} keys, head dimension {dims}, {dtype}",
-        "shape.batch": "batch {batch:,} of {heads:,} heads",
+        "shape": "{sequences}, {queries:count query}, {keys:count key}, head dimension {dims}, "
+        "{dtype}",
+        "shape.batch": "batch {batch:,} of {heads:count head}",
         "shape.batch_times_heads": "batch times heads {batch:,}",
         "shape.dim": "{dim:,}",
         "shape.dims": "{qk_dim:,}/{v_dim:,}",

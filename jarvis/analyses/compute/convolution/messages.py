@@ -53,7 +53,7 @@ TRANSPOSES = MessageTable(
         "hypothesis.last": "Some tensors, weights or gradients are still in channels-first order.",
         "caveat": "Low assumes that half of the transposes stay at the borders of the converted "
         "part.",
-        "verify": "Record the trace again: the {launches:,} launches of {kernels:names} must be "
+        "verify": "Record the trace again: the {launches} of {kernels:names} must be "
         "gone from the convolution operators.",
         "capture": "Record one step with the DNN library's log of chosen algorithms switched on: "
         "it says which kernels it takes in either layout for {arguments:?each call}.",
@@ -74,7 +74,7 @@ FILLS = MessageTable(
         "hypothesis": "The chosen kernels add up parts of the sum in a buffer of another dtype, "
         "which is cleared before and converted after.",
         "caveat": "Another algorithm may be slower itself: the saving is an upper bound.",
-        "verify": "Record the trace again: the {launches:,} launches of {kernels:names} must be "
+        "verify": "Record the trace again: the {launches} of {kernels:names} must be "
         "fewer, and convolution time less than {convolution_ms}.",
         "capture": "Record one step with the DNN library's log of chosen algorithms switched on: "
         "it names the algorithm and the workspace of every convolution.",
