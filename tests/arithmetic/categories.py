@@ -8,6 +8,7 @@ from tests.arithmetic import tables
 from tests.arithmetic.documents import FAIR, Line
 from tests.arithmetic.facts_groups import chain_facts, steps_of
 from tests.arithmetic.facts_system import copy_facts, of_communication, of_idle
+from tests.arithmetic.rendered import measured_lines
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, efficiency_pct, share, time_ms
 
@@ -68,7 +69,10 @@ def category_table_problems(line: Line, run: RunDirectory, key: str, facts: Fact
         yield from _cause_problems(line, facts, run)
     elif line.columns[:2] == ("Chain", "Kernels"):
         yield from _chain_problems(line, run)
-    elif line.columns in (("Metric", "Value"), ("Metric", "Value", "Severity")):
+    elif line.columns == ("Metric", "Value"):
+        if line.text not in measured_lines(run, key):
+            yield f"no measure of {key} is {line.text}"
+    elif line.columns == ("Metric", "Value", "Severity"):
         yield from _metric_problems(line, facts, run)
     elif line.columns[:2] == ("Direction", "Count"):
         yield from _direction_problems(line, run)
@@ -108,27 +112,14 @@ def _metric_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[st
     if label.endswith("Transfers") or label == "Total Memcpy Events":
         yield from _copy_counts(label, cell, run)
         return
-    timeline = {
-        "Exposed Communication": "exposed_comm_pct",
-        "Compute/Comm Overlap": "overlap_pct",
-        **METRICS,
-    }
-    if label.startswith("Idle by cause (ms): "):
-        name = f"{label.partition(': ')[2].replace(' ', '_')}_idle_ms"
-    elif label.startswith("Gap count by cause: "):
-        cause = label.partition(": ")[2].replace(" ", "_")
-        yield from _differences((cell, sum(gap["cause"] == cause for gap in run.gaps)))
-        return
-    elif label == "Severity" or cell == tables.MISSING:
-        return
-    else:
-        name = timeline[label]
-    if name in THRESHOLDS:
-        yield from _differences((cell, THRESHOLDS[name]))
-    else:
-        yield from _differences((cell.removesuffix(" of total"), facts[name][0]))
+    if cell != tables.MISSING:
+        yield from _differences((cell.removesuffix(" of total"), facts[SHARES[label]][0]))
 
 
+SHARES = {
+    "Exposed Communication": "exposed_comm_pct",
+    "Compute/Comm Overlap": "overlap_pct",
+}
 CAUSES = {
     "launch_bound": "Launch-bound",
     "queued": "Between queued kernels",
@@ -143,23 +134,6 @@ CAUSES = {
     "window_edge": "Edge of the recording",
     "unknown": "Unknown",
 }
-METRICS = {
-    "GPU utilization: total time (ms)": "total_ms",
-    "GPU utilization: idle time (ms)": "idle_ms",
-    "GPU utilization: idle time (%)": "idle_pct",
-    "GPU utilization: computation (%)": "compute_of_total_pct",
-    "GPU utilization: communication (%)": "comm_pct",
-    "GPU utilization: memcpy (%)": "copy_pct",
-    "Longest gap (ms)": "longest_of_all_ms",
-    "Kernel analysis: total kernel count": "kernel_count",
-    "Kernel analysis: short kernel count": "short_kernels",
-    "Kernel analysis: short kernel (%)": "short_pct",
-    "Kernel analysis: short kernel limit (µs)": "short_limit",
-    "Kernel analysis: avg kernel time (µs)": "mean_kernel_us",
-    "Potential speedup": "speedup",
-    "Target idle (%)": "target_idle",
-}
-THRESHOLDS = {"short_limit": 10.0, "target_idle": 20.0}
 
 
 def _copy_counts(label: str, cell: str, run: RunDirectory) -> Iterator[str]:

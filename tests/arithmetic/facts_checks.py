@@ -74,7 +74,6 @@ def of_baseline(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> Non
     facts["baseline_pct"].append(reached)
     facts["baseline_best_pct"].append(max(row.efficiency_pct or 0.0 for row in large))
     facts["baseline_calls"].append(calls)
-    facts["baseline_mean_ms"].append(total_us / calls / 1000)
     facts["contiguous_pct"].append(share(contiguous, total_us))
     if finding["check"] == "slow_kernel":
         (total_ms,), (own_pct,) = facts["time_ms"], facts["efficiency_pct"]

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import defaultdict
 from typing import Any
 
 from tests.arithmetic.run_directory import Row, RunDirectory
@@ -15,7 +14,6 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     launches = sum(row.launches for row in rows)
     facts["time_ms"].append(total_ms)
     facts["compute_pct"].append(share(total_ms, run.compute_ms))
-    facts["total_pct"].append(share(total_ms, run.total_ms))
     facts["category_pct"].append(share(total_ms, time_ms(run.category(finding["category"]))))
     facts["calls"].append(calls)
     facts["row_calls"] += [row.calls for row in rows]
@@ -26,7 +24,7 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["mean_ms"].append(total_ms / calls)
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
-    _named_calls(facts, rows)
+    facts["operator_names"].append(len({row.name for row in rows}))
     if (reached := efficiency_pct(rows)) is not None:
         facts["efficiency_pct"].append(reached)
     norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
@@ -39,14 +37,6 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
         facts["flops_per_byte"].append(heaviest.flops_per_byte)
     _rates(facts, rows)
     _shape_facts(facts, run, heaviest)
-
-
-def _named_calls(facts: Facts, rows: list[Row]) -> None:
-    by_name: dict[str, int] = defaultdict(int)
-    for row in rows:
-        by_name[row.name] += row.calls
-    facts["operator_calls"] += list(by_name.values())
-    facts["operator_names"].append(len(by_name))
 
 
 def _rates(facts: Facts, rows: list[Row]) -> None:
@@ -136,7 +126,6 @@ def _extents(facts: Facts, heaviest: Row) -> None:
     shape = next((s for s in heaviest.shapes if s and not isinstance(s[0], tuple)), None)
     if shape is None:
         return
-    facts["elements"].append(math.prod(shape))
     if len(shape) > 1:
         channels = shape[0] * shape[1] if "instance_norm" in heaviest.name else shape[1]
         facts["norm_channels"].append(channels)

@@ -53,8 +53,6 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     first = min(kernel.span[0] for kernel in kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
     facts["before_first_kernel_ms"].append(early / 1e6)
-    replayed = [gap for gap in run.gaps if "graphlaunch" in (gap["launch_name"] or "").lower()]
-    facts["replayed_gaps"].append(len(replayed))
 
 
 def _cause_of(finding: dict[str, Any], cause_ms: dict[str, float], ordered: list[str]) -> str:

@@ -1,12 +1,13 @@
 """The sentences that reports compose around findings, as messages; the numbers are not computed."""
 
+from functools import cache
 from typing import NamedTuple
 
 from jarvis.messages import Message, to_text
 from jarvis.reports import sections
 from jarvis.reports.cards import cards_of
 from jarvis.reports.details import details_of
-from jarvis.reports.findings import overview, whole_overview
+from jarvis.reports.findings import additional_notes, measures_table, overview, whole_overview
 from jarvis.reports.markup import prose
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
@@ -62,3 +63,11 @@ def of_analyses(run: RunDirectory) -> dict[str, list[Composed]]:
             messages += [message for message in cut if message is not None]
         found[key] = [Composed(message) for message in messages]
     return found
+
+
+@cache
+def measured_lines(run: RunDirectory, key: str) -> frozenset[str]:
+    """The lines with the measures of an analysis: of its table, and of its notes."""
+    result = Run.load(run.root).results[key]
+    notes = (f"- {printed(note)}" for note in additional_notes(result))
+    return frozenset([*measures_table(result.metrics).splitlines(), *notes])

@@ -12,9 +12,8 @@ from tests.arithmetic.categories import category_facts, category_table_problems,
 from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
 from tests.arithmetic.lines import line_problems
 from tests.arithmetic.names import names_of
-from tests.arithmetic.notes import NOTES
 from tests.arithmetic.printed import numbers
-from tests.arithmetic.rendered import of_analyses, of_findings, printed
+from tests.arithmetic.rendered import measured_lines, of_analyses, of_findings, printed
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import local_numbers, ranked, sources_of
 from tests.arithmetic.units import Facts, data_rows
@@ -22,7 +21,6 @@ from tests.arithmetic.values import TEXTS
 
 LABEL = re.compile(r"\b((?:System |Fusion )?P\d+)\b")
 SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
-NOTE = re.compile(r"^- ([A-Z][^:`]*): ([\d.,]+%?|—)$")
 JOINED_CARD = re.compile(r"(?:P\d+, )*P\d+ and P\d+ \(")
 OF_ALL_PARTS = ("### ", "- **Operation", "- **Issue", "- → ")
 OPERATION = re.compile(r"- \*\*Operation:?\*\*")
@@ -175,13 +173,7 @@ class Checker:
         facts = direction_facts(self.run, line.heading) or self._category_facts(key)
         if line.columns:
             yield from category_table_problems(line, self.run, key, facts)
-        elif note := NOTE.match(line.text):
-            measure = NOTES.get(note[1])
-            if measure is None:
-                yield f"no arithmetic for {note[1]}"
-            elif problem := tables.differs(note[2], measure(self.run, self.run.category(key))):
-                yield problem
-        else:
+        elif line.text not in measured_lines(self.run, key):
             yield from line_problems(line.text, self.overviews[key], facts, self.names)
 
     def _key(self, line: Line) -> str | None:

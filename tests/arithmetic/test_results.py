@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.arithmetic.cards import card_facts
+from tests.arithmetic.categories import category_facts
 from tests.arithmetic.facts_groups import products_of
+from tests.arithmetic.measures import measure_problems
 from tests.arithmetic.names import names_of
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import priority_of, saving_of, target_of
@@ -128,6 +130,15 @@ def test_the_values_of_findings(run: RunDirectory) -> None:
         f"{finding['title']}: {problem}"
         for finding in run.findings
         for problem in values_of(run, finding, names).of_finding(finding)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_measures_of_analyses(run: RunDirectory) -> None:
+    wrong = [
+        f"{key}: {problem}"
+        for key in run.results
+        for problem in measure_problems(run, key, category_facts(run, key))
     ]
     assert not wrong, "\n".join(wrong)
 
