@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from math import isclose
-from typing import Any
+from typing import Any, TypeGuard
 
 from jarvis.validation.check import Check, Problem
 from jarvis.validation.run_files import Json, RunFiles
@@ -45,8 +45,8 @@ def results_are_the_manifest(run: RunFiles) -> Iterator[Problem]:
 
 
 def findings_are_complete(run: RunFiles) -> Iterator[Problem]:
-    """Every finding has a title, an issue and an action on both paths, and stands in its analysis;
-    an analysis that failed has none.
+    """Every finding has a title, an issue, an action on both paths, and the key of its analysis; an
+    analysis that failed has none.
     """
     file = run.name(run.paths.results)
     for key, result in run.results.items():
@@ -54,8 +54,8 @@ def findings_are_complete(run: RunFiles) -> Iterator[Problem]:
             if missing := [name for name in TEXTS if not finding[name]]:
                 yield Problem(file, f"{_title(finding)} has no {', '.join(missing)}.")
             if finding["category"] != key or result["status"] != "OK":
-                text = f"{_title(finding)} of {finding['category']} stands in {key}, whose status "
-                yield Problem(file, f"{text}is {result['status']}.")
+                text = f"{_title(finding)} is of {finding['category']}, but listed under {key}"
+                yield Problem(file, f"{text}, whose status is {result['status']}.")
 
 
 def findings_are_distinct(run: RunFiles) -> Iterator[Problem]:
@@ -197,11 +197,16 @@ def kernels_exist(run: RunFiles) -> Iterator[Problem]:
     everything = "\n".join(sorted(known))
     for finding in run.findings:
         for name, value in _values(finding):
-            named = [value] if isinstance(value, str) else value
-            for kernel in named if name in KERNELS and isinstance(named, list) else ():
-                if isinstance(kernel, str) and kernel.rstrip("…") not in everything:
+            named = value if isinstance(value, list) else [value]
+            for kernel in filter(_is_text, named) if name in KERNELS else ():
+                is_known = kernel in known or kernel.rstrip("…") in everything
+                if not is_known:
                     text = f"{_title(finding)} names the kernel {kernel!r}, which does not run."
                     yield Problem(run.name(run.paths.results), text)
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def _title(finding: Json) -> str:

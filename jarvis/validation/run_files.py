@@ -96,7 +96,7 @@ class RunFiles:
 
     @cached_property
     def results(self) -> Mapping[str, Json]:
-        """The outcome of every analysis by key, whatever version of the file holds it."""
+        """The outcome of every analysis by key, for every version of the file."""
         content = self.json(self.paths.results) or {}
         found: Mapping[str, Json] = content["analyses"] if "version" in content else content
         return found

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tests.arithmetic.names import name_problems
 from tests.arithmetic.printed import COMMENT, QUOTED, SHAPE, numbers
+from tests.arithmetic.rendered import printed
 from tests.arithmetic.units import Facts
 
 LINES: tuple[tuple[str, tuple[str | float, ...]], ...] = (
@@ -32,7 +34,29 @@ LINES: tuple[tuple[str, tuple[str | float, ...]], ...] = (
 )
 """Lines whose numbers are facts, or documented thresholds, in this order."""
 
+FIELDS = {
+    "- **Issue**: ": "issue",
+    "- **Issue:** ": "issue",
+    "   - Evidence: ": "issue",
+    "- **Action A (algorithmic)**: ": "algorithmic",
+    "- **Algorithmic:** ": "algorithmic",
+    "- **Action B (kernel only)**: ": "kernel",
+    "- **Kernel:** ": "kernel",
+    "- **Verify**: ": "verify",
+    "- **Likely cause (hypothesis)**: ": "hypothesis",
+    "- **Caveat**: ": "caveat",
+    "- **Capture next**: ": "capture",
+}
+"""Lines that hold one text of a finding and nothing else, by their beginning."""
+
 STRUCTURE = re.compile(r"^(?:#+ )?\d+\. |^#+ (?:\S+ )?P\d+[:.] ")
+
+
+def field_problems(line: str, finding: dict[str, Any]) -> Iterator[str]:
+    """A line that should hold one text of its finding, and holds another."""
+    for label, field in FIELDS.items():
+        if line.startswith(label) and line != f"{label}{printed(finding[field])}":
+            yield f"this is not the {field}: {finding[field]}"
 
 
 def line_problems(line: str, texts: Iterable[str], facts: Facts, names: list[str]) -> Iterator[str]:

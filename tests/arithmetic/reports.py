@@ -10,7 +10,7 @@ from tests.arithmetic import tables
 from tests.arithmetic.cards import card_facts
 from tests.arithmetic.categories import category_facts, category_table_problems, direction_facts
 from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
-from tests.arithmetic.lines import line_problems
+from tests.arithmetic.lines import field_problems, line_problems
 from tests.arithmetic.names import names_of
 from tests.arithmetic.printed import numbers
 from tests.arithmetic.rendered import measured_lines, of_analyses, of_findings, printed
@@ -94,6 +94,7 @@ class Checker:
             yield from _joined_problems(line, parts, [self.facts(part) for part in parts])
         else:
             yield from _title_problems(line)
+            yield from field_problems(line.text, line.finding)
             yield from self._labels(line)
             yield from _scores(line, facts)
             if OPERATION.match(line.text):

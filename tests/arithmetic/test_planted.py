@@ -70,6 +70,10 @@ def _card_lines(run: RunDirectory) -> list[tuple[Line, str | None]]:
 
 KINDS = {
     "a number that nothing accounts for": (r"(- \*\*Issue\*\*: .*)", r"\1 The other 17 wait."),
+    "another text of the card": (
+        r"\*\*Action A \(algorithmic\)\*\*: .*",
+        "**Action A (algorithmic)**: Wait.",
+    ),
     "the time of another card": (r"take 2\.70 ms", "take 2.10 ms"),
     "a share of something else": (r"\(15\.3% of compute\)", "(11.9% of compute)"),
     "another bandwidth": (r"of 5\.30 TB/s\)", "of 3.35 TB/s)"),

@@ -354,7 +354,7 @@ COMPARED: dict[str, tuple[Find, Fault]] = {
 }
 
 
-def told(outcomes: list[Outcome]) -> set[str]:
+def failed(outcomes: list[Outcome]) -> set[str]:
     return {outcome.check.find.__name__ for outcome in outcomes if outcome.problems}
 
 
@@ -368,7 +368,7 @@ def test_a_planted_fault_fails_its_check_and_no_other(name: str, good_run: Path)
     find, plant = FAULTS[name]
     plant(RunPaths(good_run))
     outcomes = validate(good_run)
-    assert told(outcomes) == {find.__name__}
+    assert failed(outcomes) == {find.__name__}
     outcome = next(outcome for outcome in outcomes if outcome.problems)
     assert is_valid(outcomes) == outcome.check.is_warning
     for problem in outcome.problems:
@@ -381,7 +381,7 @@ def test_a_fault_in_a_comparison_fails_its_check(name: str, compared_run: Path) 
     find, plant = COMPARED[name]
     plant(RunPaths(compared_run))
     outcomes = validate(compared_run)
-    assert told(outcomes) == {find.__name__}
+    assert failed(outcomes) == {find.__name__}
     assert not is_valid(outcomes)
 
 
@@ -406,10 +406,10 @@ def test_the_results_of_the_last_release_are_checked_too(good_run: Path) -> None
         for finding in result["findings"]:
             del finding["messages"], finding["quantities"]
     paths.results.write_text(json.dumps(results))
-    assert told(validate(good_run)) == set()
+    assert failed(validate(good_run)) == set()
     results["gemm"]["findings"][0]["operations"][0]["uid"] = 987654
     paths.results.write_text(json.dumps(results))
-    assert "operations_exist" in told(validate(good_run))
+    assert "operations_exist" in failed(validate(good_run))
 
 
 def test_the_folder_of_a_comparison_is_checked_too(
