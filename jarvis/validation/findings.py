@@ -59,12 +59,9 @@ def findings_are_complete(run: RunFiles) -> Iterator[Problem]:
 
 
 def findings_are_distinct(run: RunFiles) -> Iterator[Problem]:
-    """No two findings of an analysis have one check and one subject: a saving is stated once."""
-    subjects = Counter(
-        (f["check"], f["category"], str(f["title"]), tuple(op["uid"] for op in f["operations"]))
-        for f in run.findings
-    )
-    for (check, category, title, _), count in subjects.items():
+    """No two findings of an analysis say the same of the same rows: a saving is stated once."""
+    subjects = Counter(map(_subject, run.findings))
+    for (check, category, title, *_), count in subjects.items():
         if count > 1:
             text = f"{title!r} of the check {check} in {category} is there {count} times."
             yield Problem(run.name(run.paths.results), text)
@@ -203,6 +200,13 @@ def kernels_exist(run: RunFiles) -> Iterator[Problem]:
                 if not is_known:
                     text = f"{_title(finding)} names the kernel {kernel!r}, which does not run."
                     yield Problem(run.name(run.paths.results), text)
+
+
+def _subject(finding: Json) -> tuple[str, ...]:
+    """Check, analysis and title first; then what else tells findings apart."""
+    uids = [operation["uid"] for operation in finding["operations"]]
+    others = (finding["title"], finding["issue"], uids, finding.get("shared_uids"))
+    return finding["check"], finding["category"], *map(str, others)
 
 
 def _is_text(value: object) -> TypeGuard[str]:
