@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from jarvis.text.messages import Text, literal, to_text
-from jarvis.text.quantities import name_of, title_of
+from jarvis.text.messages import Message, Text, literal, to_text
+from jarvis.text.quantities import QUANTITIES, Quantity, name_of, title_of
 
 Tier = Literal["compute", "fusion", "system"]
 """Kinds of analyses: of the rows that they claim, of chains across them, of the whole GPU."""
@@ -19,9 +19,12 @@ def _named(evidence: object) -> object:
     return {name_of(name): value for name, value in evidence.items() if value is not None}
 
 
-Evidence = Annotated[dict[str, float | int | str], BeforeValidator(_named)]
-"""Values by the names of ``jarvis.text.quantities``, in display order; None is left out. Plugins "
-"may use labels of their own."""
+EvidenceValue = float | int | str | Message
+"""A number, a text, or a text with numbers as a message."""
+
+Evidence = Annotated[dict[str, EvidenceValue], BeforeValidator(_named)]
+"""Values by the names of ``jarvis.text.quantities``, in display order; None is left
+out. Plugins may use labels of their own."""
 
 
 class Priority(StrEnum):
@@ -117,6 +120,11 @@ class Impact(_Frozen):
     method: Literal["perf model", "upper bound", "heuristic"]
 
 
+TextName = Literal[
+    "title", "issue", "algorithmic", "kernel", "hypothesis", "caveat", "verify", "capture"
+]
+
+
 class Finding(_Frozen):
     """One thing that is slow: its check, subject, numbers, evidence and actions, as data.
 
@@ -147,33 +155,101 @@ class Finding(_Frozen):
     time_pool: str | None = None
     shared_uids: tuple[int, ...] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_data(cls, stored: object) -> object:
+        """Accept what ``as_data`` returns."""
+        if not isinstance(stored, Mapping) or "messages" not in stored:
+            return stored
+        data = _Data.model_validate({name: stored.get(name) for name in _Data.model_fields})
+        fields = {name: value for name, value in stored.items() if name not in _Data.model_fields}
+        evidence = {each.name: each.message or each.value for each in data.quantities}
+        return {**fields, **data.messages, "evidence": evidence}
 
-TEXTS = (
-    "title",
-    "issue",
-    "algorithmic",
-    "kernel",
-    "hypothesis",
-    "caveat",
-    "verify",
-    "capture",
-)
+
+class _StoredQuantity(_Frozen):
+    name: str
+    label: str
+    unit: str
+    value: float | int | str
+    message: Message | None = None
+
+
+class _Data(_Frozen):
+    """What ``as_data`` adds to the words of a finding."""
+
+    messages: dict[TextName, Text]
+    quantities: tuple[_StoredQuantity, ...]
+
+
+TEXTS: tuple[TextName, ...] = get_args(TextName)
 """The fields of a finding that are messages."""
+
+
+def shown_evidence(finding: Finding) -> dict[str, float | int | str]:
+    """Return the evidence with its messages as texts."""
+    return {
+        name: to_text(value) if isinstance(value, Message) else value
+        for name, value in finding.evidence.items()
+    }
 
 
 def worded(finding: Finding) -> dict[str, JsonValue]:
     """Return a finding as JSON for readers: its messages as sentences, its evidence by label."""
-    sentences = {name: to_text(getattr(finding, name)) or None for name in TEXTS}
-    evidence = {title_of(name): value for name, value in finding.evidence.items()}
+    sentences: dict[str, JsonValue] = {
+        name: to_text(getattr(finding, name)) or None for name in TEXTS
+    }
+    evidence: dict[str, JsonValue] = {
+        title_of(name): value for name, value in shown_evidence(finding).items()
+    }
     return {**finding.model_dump(mode="json"), **sentences, "evidence": evidence}
+
+
+def as_data(finding: Finding) -> dict[str, JsonValue]:
+    """Return a finding as JSON: ``worded``, its ``messages`` by field, and its ``quantities``.
+
+    Each quantity has its name, label, unit and value, and the message that a text is made from.
+    ``Finding.model_validate`` reads it back.
+    """
+    messages: dict[str, JsonValue] = {
+        name: [message.model_dump(mode="json") for message in getattr(finding, name)]
+        for name in TEXTS
+    }
+    quantities: list[JsonValue] = [
+        {
+            "name": name,
+            **QUANTITIES.get(name, Quantity(name))._asdict(),
+            "value": value,
+            "message": _as_json(finding.evidence[name]),
+        }
+        for name, value in shown_evidence(finding).items()
+    ]
+    return {**worded(finding), "messages": messages, "quantities": quantities}
+
+
+def _as_json(value: EvidenceValue) -> JsonValue:
+    return value.model_dump(mode="json") if isinstance(value, Message) else None
 
 
 def spelled_out(finding: Finding) -> Finding:
     """Return the finding with literal messages, which need no table of templates to be worded."""
     texts = {name: to_text(getattr(finding, name)) for name in TEXTS}
     return finding.model_copy(
-        update={name: (literal(text),) if text else () for name, text in texts.items()}
+        update={
+            **{name: (literal(text),) if text else () for name, text in texts.items()},
+            "evidence": shown_evidence(finding),
+        }
     )
+
+
+def _noted(notes: object) -> object:
+    if not isinstance(notes, list | tuple):
+        return notes
+    return tuple(literal(note) if isinstance(note, str) else note for note in notes)
+
+
+Notes = Annotated[tuple[Message, ...], BeforeValidator(_noted)]
+"""Sentences beside the findings; strings become literal messages."""
 
 
 class AnalysisResult(_Frozen):
@@ -193,6 +269,32 @@ class AnalysisResult(_Frozen):
     invocation_count: int = 0
     findings: tuple[Finding, ...] = ()
     metrics: dict[str, JsonValue] = Field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Notes = ()
     error: str | None = None
     traceback: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_data(cls, stored: object) -> object:
+        """Accept what ``result_data`` returns."""
+        if not isinstance(stored, Mapping) or NOTES not in stored:
+            return stored
+        fields = {name: value for name, value in stored.items() if name != NOTES}
+        return {**fields, "notes": stored[NOTES]}
+
+
+NOTES = "note_messages"
+"""The field of ``result_data`` that has the messages of the notes."""
+
+
+def result_data(result: AnalysisResult) -> dict[str, JsonValue]:
+    """Return a result as JSON: its findings ``as_data``, its notes as sentences and messages.
+
+    ``AnalysisResult.model_validate`` reads it back.
+    """
+    return {
+        **result.model_dump(mode="json", exclude={"findings", "notes"}),
+        "notes": [to_text(note) for note in result.notes],
+        NOTES: [note.model_dump(mode="json") for note in result.notes],
+        "findings": [as_data(finding) for finding in result.findings],
+    }

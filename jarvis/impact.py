@@ -402,7 +402,8 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     def order(place: int) -> tuple[int, bool, float, float, str, str]:
         finding = found[place]
         saved_ms = finding.impact.saved_ms.mid if finding.impact else 0.0
-        time_ms = float(finding.evidence.get("gpu_time_ms", 0.0))
+        value = finding.evidence.get("gpu_time_ms")
+        time_ms = float(value) if isinstance(value, int | float) else 0.0
         names = finding.category, to_text(finding.title)
         return finding.priority.rank, covered[place], -saved_ms, -time_ms, *names
 

@@ -10,8 +10,10 @@ from hypothesis import settings
 from jarvis.pipeline import assembly
 from jarvis.run import Run, write_run
 from jarvis.validation import Verdict, validate
+from tests.layout import checks as layout
 
 pytest_plugins = (
+    "tests.good_runs",
     "tests.optional",
     "tests.recorded_runs",
     "tests.services.postgres",
@@ -50,12 +52,13 @@ def reference_root() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def every_run_is_valid() -> Iterator[None]:
-    """Whatever run directory a test makes must pass ``jarvis validate``."""
+    """Every run directory that a test makes must pass ``jarvis validate`` and have its layout."""
 
     def write_valid_run(run: Run, root: Path) -> None:
         write_run(run, root)
         failed = [outcome for outcome in validate(root) if outcome.verdict is Verdict.FAIL]
         problems = [f"{o.check.name}: {problem}" for o in failed for problem in o.problems]
+        problems += [f"{c.name}: {p}" for c, found in layout.problems(root).items() for p in found]
         assert not problems, "\n".join(problems)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -15,7 +15,7 @@ import pytest
 
 from tests import optional
 from tests.builders import TraceBuilder, trace
-from tests.validation.conftest import eventful_trace
+from tests.good_runs import eventful_trace
 
 REAL_TRACE = "mi300-qwen1.5-0.5b.json.gz"
 CREATED = re.compile(rb'"created": *"[^"]*"')

@@ -361,7 +361,7 @@ def test_a_timeline_with_wrong_shares_is_refused() -> None:
 
 
 def test_a_timeline_whose_idle_time_does_not_fit_is_refused() -> None:
-    with pytest.raises(NotAReportError, match="busy and idle time are 5 ms together.* 10 ms"):
+    with pytest.raises(NotAReportError, match=r"busy and idle time are 5 ms together.* 10 ms"):
         typed_sheets({"gpu_timeline": timeline(idle_time="1")}, Path("r"))
 
 

@@ -13,7 +13,7 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.pipeline import analyze
 from jarvis.sample import write_sample
-from jarvis.validation.wording import CLAIMS, RANKING, VENDOR_WORDS
+from tests.layout.wording import CLAIMS, RANKING, VENDOR_WORDS
 
 ROOT = Path(__file__).parent.parent / "jarvis"
 SPEAKING = sorted(

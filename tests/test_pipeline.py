@@ -108,7 +108,7 @@ def test_unknown_device_runs_without_peaks_and_says_so(tmp_path: Path) -> None:
     assert result.status is Status.OK
     assert result.efficiency_pct is None
     assert result.gpu_time_ms == pytest.approx(2.0)
-    assert "not available" in result.notes[0]
+    assert "not available" in to_text(result.notes[0])
     with pytest.raises(UnknownHardwareError):
         analyze(path, preset="reference", output_dir=tmp_path / "other")
 

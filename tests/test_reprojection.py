@@ -17,8 +17,8 @@ from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import REPROJECTION_STEPS, Step, analyze, reproject
 from jarvis.run import Run
 from tests.builders import trace
+from tests.good_runs import eventful_trace
 from tests.recorded_runs import RecordedRun
-from tests.validation.conftest import eventful_trace
 
 CREATED = re.compile(rb'"created": *"[^"]*"')
 OTHER = {"platform": "MI355X", "preset": "achievable"}

@@ -20,7 +20,7 @@ class Worded:
     @property
     def evidence(self) -> dict[str, float | int | str]:
         """The values by label."""
-        return {title_of(name): value for name, value in self.finding.evidence.items()}
+        return {title_of(name): v for name, v in findings.shown_evidence(self.finding).items()}
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.finding, name)

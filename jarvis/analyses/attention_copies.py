@@ -13,7 +13,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, arguments, groups
 from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding, Priority
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable
 
 COPY_OPERATORS = ("aten::copy_", "aten::clone", "aten::contiguous")
 COPY_KERNELS = r"copy|transpose|memcpy"
@@ -152,7 +152,7 @@ def _finding(
             "copies_per_call": values["copies_per_call"],
             "attention_ms": group.time_ms,
             "gpu_time_ms": copies_ms,
-            "copies": to_text(values["what"]),
+            "copies": values["what"],
         },
         issue=MESSAGES.pick("issue", values),
         algorithmic=MESSAGES.pick("algorithmic", values),

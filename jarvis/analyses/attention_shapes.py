@@ -74,7 +74,10 @@ BANDS = (
 )
 
 
-_SHARED_HEADS = "; {gqa_ratio} query heads share each of {heads_kv} heads of keys and values"
+_SHARED_HEADS = (
+    "; {gqa_ratio} query heads share each of {heads_kv} {heads_kv:either head|heads} of keys and "
+    "values"
+)
 _LONG_HEADS = (
     f"; head dimension {{head_dim}} is above {LARGE_HEAD_DIM}, for which fewer kernels are tuned"
 )

@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis.analyses.chains import ATTENTION, Chain
 from jarvis.findings import AnalysisResult, Finding, Status
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable
 
 PART_OF_CHAIN = "part_of_chain"
 """The evidence that names the chains that a finding's operations belong to."""
@@ -33,7 +33,7 @@ def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResu
     if result.tier != "compute" or result.status is Status.ERROR or not chains:
         return result
     findings = tuple(_with_evidence(finding, chains) for finding in result.findings)
-    notes = [to_text(note) for chain in chains for note in _notes(chain, result.key)]
+    notes = [note for chain in chains for note in _notes(chain, result.key)]
     return result.model_copy(update={"findings": findings, "notes": (*result.notes, *notes)})
 
 
@@ -58,5 +58,5 @@ def _with_evidence(finding: Finding, chains: Sequence[Chain]) -> Finding:
             parts.append(MESSAGES("evidence.part", time_ms=time_us / 1000, chain=chain.summary))
     if not parts:
         return finding
-    text = to_text(MESSAGES("evidence", parts=parts))
+    text = MESSAGES("evidence", parts=parts)
     return finding.model_copy(update={"evidence": {**finding.evidence, PART_OF_CHAIN: text}})

@@ -7,8 +7,8 @@ from jarvis.analyses import chains as found
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.chains import OVERLAP_PART, Chain
 from jarvis.analyses.operations import arguments
-from jarvis.findings import Finding
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.findings import EvidenceValue, Finding
+from jarvis.text.messages import Message, MessageTable
 
 MESSAGES = MessageTable(
     "epilogues",
@@ -125,18 +125,18 @@ def _kind(chain: Chain) -> str:
     return {"mul": "gate", "add": "sum"}.get(first, "other")
 
 
-def _evidence(chain: Chain, product: Message) -> dict[str, float | int | str]:
+def _evidence(chain: Chain, product: Message) -> dict[str, EvidenceValue]:
     row = chain.row
-    evidence: dict[str, float | int | str | None] = {
+    evidence: dict[str, EvidenceValue | None] = {
         "gpu_time_ms": chain.time_ms,
         "compute_pct": chain.compute_pct,
         "instances": chain.instances,
         "kernels": chain.kernels,
-        "steps": to_text(chain.timed_steps),
-        "first_product": to_text(product),
+        "steps": chain.timed_steps,
+        "first_product": product,
         "products_ms": row["product_time_us"] / 1000,
         "products_needed_elsewhere": row["kept_count"] or None,
-        "confidence": to_text(chain.rating),
+        "confidence": chain.rating,
     }
     if chain.gain:
         evidence |= {

@@ -18,8 +18,8 @@ from jarvis.analyses.operations import (
     OperationGroup,
     groups,
 )
-from jarvis.findings import Finding, Impact
-from jarvis.text.format import milliseconds, quoted
+from jarvis.findings import EvidenceValue, Finding, Impact
+from jarvis.text.format import quoted
 from jarvis.text.messages import Message, MessageTable, resolve
 
 DEFAULT_ADVICE: Mapping[str, Advice] = {
@@ -55,6 +55,8 @@ register_advice(SHARED, DEFAULT_ADVICE)
 MESSAGES = MessageTable(
     "efficiency",
     {
+        "part": "{part} {time_ms}",
+        "parts": "{parts:joined , }",
         "title.low_efficiency": "Low efficiency: {subject}",
         "title.opportunity": "Below target: {subject}",
         "subject": "{name}",
@@ -324,10 +326,10 @@ def _against(usual: Expectation | None) -> Message | None:
     return MESSAGES(key, low_pct=usual.low_pct, high_pct=usual.high_pct, scale=scale)
 
 
-def evidence_of(group: OperationGroup) -> dict[str, float | int | str]:
+def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
     """The numbers of a group; what is not known is left out."""
     heaviest = group.heaviest
-    evidence: dict[str, float | int | str | None] = {
+    evidence: dict[str, EvidenceValue | None] = {
         "gpu_time_ms": group.time_ms,
         "compute_pct": group.compute_pct,
         "category_pct": group.category_pct,
@@ -350,7 +352,7 @@ def evidence_of(group: OperationGroup) -> dict[str, float | int | str]:
     return {label: value for label, value in evidence.items() if value is not None}
 
 
-def _parts(group: OperationGroup) -> str | None:
+def _parts(group: OperationGroup) -> Message | None:
     """``MLP 5.10 ms, attention 0.80 ms``, where the analysis tells the parts of a model."""
     if "model_part" not in group.rows.columns:
         return None
@@ -360,8 +362,8 @@ def _parts(group: OperationGroup) -> str | None:
         .agg(pl.col("kernel_time_us").sum())
     )
     ordered = times.sort("kernel_time_us", "model_part", descending=[True, False])
-    parts = (f"{part} {milliseconds(us / 1000)}" for part, us in ordered.iter_rows())
-    return ", ".join(parts) or None
+    parts = [MESSAGES("part", part=part, time_ms=us / 1000) for part, us in ordered.iter_rows()]
+    return MESSAGES("parts", parts=parts) if parts else None
 
 
 def _gain(

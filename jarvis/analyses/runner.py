@@ -9,6 +9,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact
+from jarvis.analyses import unmodelled
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
@@ -22,7 +23,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
-from jarvis.text.format import counted, milliseconds
+from jarvis.text.messages import Message
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
@@ -215,7 +216,7 @@ def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
     }
 
 
-def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[str, ...]:
+def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...]:
     if data.operations.is_empty():
         return ()
     if data.hardware is None:
@@ -228,7 +229,7 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[str, ...]:
         .agg(rows=pl.len(), time_us=pl.col("kernel_time_us").sum())
     )
     return tuple(
-        f"{counted(rows, 'row')} ({milliseconds(time_us / 1000)}): {note}"
+        unmodelled.MESSAGES("note", rows=rows, time_ms=time_us / 1000, note=note)
         for note, rows, time_us in reasons.iter_rows()
     )
 

@@ -9,9 +9,9 @@ from jarvis import impact
 from jarvis.analyses.attention_shapes import SHORT_SEQUENCE
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import KERNEL_FLOOR_US, MIN_COMPUTE_PCT, arguments, short_dtype
-from jarvis.findings import Finding
+from jarvis.findings import EvidenceValue, Finding
 from jarvis.hardware import HardwareSpec
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable
 
 TABLES = ("attention_groups", "attention_steps")
 """The tables of a report that this check reads."""
@@ -53,8 +53,9 @@ MESSAGES = MessageTable(
         "trace does not say which backends accept them.",
         "capture.place_unknown": "Record with `with_stack=True` to see which module computes its "
         "attention this way.",
-        "shape": "{sequences}, {queries:,} queries, {keys:,} keys, head dimension {dims}, {dtype}",
-        "shape.batch": "batch {batch:,} of {heads:,} heads",
+        "shape": "{sequences}, {queries:count query}, {keys:count key}, head dimension {dims}, "
+        "{dtype}",
+        "shape.batch": "batch {batch:,} of {heads:count head}",
         "shape.batch_times_heads": "batch times heads {batch:,}",
         "shape.dim": "{dim:,}",
         "shape.dims": "{qk_dim:,}/{v_dim:,}",
@@ -155,14 +156,14 @@ def _fused_ms(row: Mapping[str, Any], hardware: HardwareSpec | None) -> float | 
 
 def _evidence(
     row: Mapping[str, Any], steps: pl.DataFrame, compute_pct: float, fused_ms: float | None
-) -> dict[str, float | int | str]:
-    evidence: dict[str, float | int | str | None] = {
+) -> dict[str, EvidenceValue]:
+    evidence: dict[str, EvidenceValue | None] = {
         "gpu_time_ms": row["kernel_time_us"] / 1000,
         "compute_pct": compute_pct,
         "calls": row["instance_count"],
         "kernels": row["kernel_count"],
-        "shape": to_text(_shape(row)),
-        "operators_of_calls": to_text(_steps(steps)),
+        "shape": _shape(row),
+        "operators_of_calls": _steps(steps),
         "attention_fused_roofline_ms": fused_ms,
     }
     return {label: value for label, value in evidence.items() if value is not None}

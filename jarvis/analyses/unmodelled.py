@@ -10,9 +10,9 @@ from jarvis import impact
 from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
-from jarvis.findings import Finding, Priority
+from jarvis.findings import EvidenceValue, Finding, Priority
 from jarvis.text.format import quoted
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable
 
 GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""
@@ -114,6 +114,7 @@ MESSAGES = MessageTable(
         "in {launches} are slow is not known.",
         "caveat": "No saving can be estimated without FLOPs and bytes.",
         "on_arguments": " on {arguments}",
+        "note": "{rows:count row} ({time_ms}): {note}",
         "evidence.names": "{names:names}",
         "evidence.kernel": "{launches:,} x {mean_ms} of {name}",
         "evidence.kernels": "{kernels:joined ; }",
@@ -235,17 +236,17 @@ def _values(group: OperationGroup) -> dict[str, Any]:
     return values_of(first) | {"launches": first.launches, "on_arguments": on_arguments}
 
 
-def _evidence(group: OperationGroup, names: list[str], kind: _Kind) -> dict[str, float | int | str]:
+def _evidence(group: OperationGroup, names: list[str], kind: _Kind) -> dict[str, EvidenceValue]:
     heaviest = group.heaviest
     because = MESSAGES("evidence.because", because=MESSAGES(f"{kind.key}.because"))
-    evidence: dict[str, float | int | str | None] = {
+    evidence: dict[str, EvidenceValue | None] = {
         "gpu_time_ms": group.time_ms,
         "category_pct": group.category_pct,
         "compute_pct": group.compute_pct,
-        "operators_or_kernels": to_text(MESSAGES("evidence.names", names=names)),
+        "operators_or_kernels": MESSAGES("evidence.names", names=names),
         "launches": group.launches,
-        "longest_kernels": to_text(_longest(group)),
-        NOT_MODELLED_REASON: heaviest["roofline_note"] if kind is OPERATORS else to_text(because),
+        "longest_kernels": _longest(group),
+        NOT_MODELLED_REASON: heaviest["roofline_note"] if kind is OPERATORS else because,
         "library": quoted(heaviest["library"]) if heaviest["library"] else None,
         "tile": heaviest.get("tile"),
     }

@@ -20,10 +20,10 @@ def add_validate(commands: "Commands[argparse.ArgumentParser]") -> None:
     """The command with its options."""
     command = commands.add_parser(
         "validate",
-        help="check an analysis or a comparison: files, numbers, words, links",
-        description="Check a run directory, or the folder of a comparison: that its files are "
-        "there and agree, that its numbers add up, that its reports keep their layout and their "
-        f"words. Exit code {ExitCode.CHECK_FAILED:d} where one fails.",
+        help="check the data of an analysis or a comparison: files, totals, findings",
+        description="Check the data of a run directory, or of the folder of a comparison: that its "
+        "files are there and can be parsed, that its totals add up, and that its findings agree "
+        f"with its tables. Exit code {ExitCode.CHECK_FAILED:d} where one fails.",
     )
     add_run(command)
     add_json(command)

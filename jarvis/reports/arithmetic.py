@@ -3,8 +3,9 @@
 from jarvis import impact
 from jarvis.findings import Impact
 from jarvis.perf_report import Totals
-from jarvis.reports.details import NOT_QUANTIFIED, Details
-from jarvis.text.format import milliseconds, percent, time_range
+from jarvis.reports.details import Details
+from jarvis.reports.messages import time_range
+from jarvis.text.format import milliseconds, percent
 from jarvis.text.messages import to_text
 
 
@@ -13,7 +14,7 @@ def calculation_text(details: Details) -> str:
     finding = details.finding
     gain = finding.impact
     is_system = details.recommendation.result.tier == "system"
-    saving = _saving(gain, details.totals, is_system) if gain else f"{NOT_QUANTIFIED}."
+    saving = _saving(gain, details.totals, is_system) if gain else to_text(details.saving)
     local = finding.priority_local
     before = "" if finding.priority is local else f" ({local.value} within the analysis)"
     return (
@@ -33,7 +34,7 @@ def _saving(gain: Impact, totals: Totals, is_system: bool) -> str:
         f"{milliseconds(saved.mid)} / {milliseconds(whole_ms)} {name} = {percent(share)}"
         for name, whole_ms, share in wholes
     ]
-    return f"{'; '.join(parts)}; range {time_range(saved.low, saved.high)}."
+    return f"{'; '.join(parts)}; range {to_text(time_range(saved.low, saved.high))}."
 
 
 def _terms(gain: Impact) -> str:

@@ -16,13 +16,14 @@ from jarvis.findings import Finding, Priority, Range
 from jarvis.impact import FULL_PCT
 from jarvis.reports import sections
 from jarvis.reports.details import Details
+from jarvis.reports.messages import MESSAGES
 from jarvis.run.cells import MISSING, cell_text
 from jarvis.run.estimates import scores
 from jarvis.run.metrics import operation_entry
 from jarvis.run.recommended import Recommended
-from jarvis.text.format import counted, decimal, milliseconds, percent
+from jarvis.text.format import decimal
 from jarvis.text.markdown import Markdown, code, prose, table
-from jarvis.text.messages import to_text
+from jarvis.text.messages import Message, to_text
 
 COLUMNS = (
     "Operation",
@@ -115,29 +116,37 @@ class FindingCard:
     @property
     def impact(self) -> Markdown:
         """The line of its middle score."""
-        found = self._scores
-        if found is None:
-            text = f"{NOT_QUANTIFIED}."
-        elif self.coverage:
+        text = to_text(self.score) if self.score else f"{NOT_QUANTIFIED}."
+        return _marked(ITEM, self._scores, f"**Impact**: {prose(text)}", self.category)
+
+    @property
+    def score(self) -> Message | None:
+        """Its middle score and what that saves, of a fusion how many kernels have a perf model."""
+        if (found := self._scores) is None:
+            return None
+        if self.coverage:
             modelled, kernels = self.coverage
-            text = (
-                f"impact_score: {found.mid:.2f} (perf-model coverage {modelled}/{kernels} kernels)"
-            )
-        else:
-            text = f"impact_score: {found.mid:.2f} ({self._saved(found.mid)})"
-        return _marked(ITEM, found, f"**Impact**: {prose(text)}", self.category)
+            values = {"score": found.mid, "modelled": modelled, "kernels": kernels}
+            return MESSAGES("score.fusion", **values)
+        return MESSAGES("score", score=found.mid, saved=self._saved(found.mid))
 
     @property
     def estimate(self) -> Markdown:
         """Its low and high score."""
-        found = self._scores
-        if found is None:
+        if not self.ends:
             return Markdown(f"Impact estimate is {NOT_QUANTIFIED.lower()}.")
-        lines = [
-            f"- {end} end impact_score: {score:.2f} ({self._saved(score)})"
-            for end, score in (("Low", found.low), ("High", found.high))
-        ]
-        return _marked(ESTIMATE, found, "\n".join(lines))
+        lines = "\n".join(f"- {to_text(end)}" for end in self.ends)
+        return _marked(ESTIMATE, self._scores, lines)
+
+    @property
+    def ends(self) -> tuple[Message, ...]:
+        """Its low and its high score with what they save."""
+        if (found := self._scores) is None:
+            return ()
+        return tuple(
+            MESSAGES(f"score.{end}", score=score, saved=self._saved(score))
+            for end, score in (("low", found.low), ("high", found.high))
+        )
 
     @property
     def warning(self) -> str | None:
@@ -151,12 +160,12 @@ class FindingCard:
         result = self.details.recommendation.result
         found = f"The check {code(self.finding.check)} of the analysis {prose(result.title)}"
         metrics = RunPaths(Path()).metrics(result.key).name
-        if self.rows is None:
+        if self.extent is None:
             place = "the tree of calls" if self.tier == "fusion" else "the GPU timeline"
             sentences = [f"{found} finds it in {place}."]
             keys = ["category_findings[].evidence"]
         else:
-            sentences = [f"{found} finds {self._extent(self.rows)}.", *self._origin()]
+            sentences = [f"{found} finds {to_text(self.extent)}.", *self._origin()]
             keys = ["operations[].time_ms", _EFFICIENCY_SOURCE]
             keys += ["operations[].library"] if self._heaviest and self._heaviest["library"] else []
         source = f"(source: {code(metrics)} → {', '.join(code(key) for key in keys)})"
@@ -176,7 +185,7 @@ class FindingCard:
         return None if self.rows is None else self.details.evidence
 
     @property
-    def left_out(self) -> str | None:
+    def left_out(self) -> Message | None:
         """What ``data`` does not show."""
         return None if self.rows is None else sections.left_out(self.rows, ROWS_SHOWN)
 
@@ -193,7 +202,7 @@ class FindingCard:
         """How much time either path can win back, and how to tell."""
         finding = self.finding
         verify = to_text(finding.verify) or DEFAULT_VERIFY
-        parts = [self._potential, verify, to_text(finding.caveat), to_text(finding.capture)]
+        parts = [to_text(self.potential), verify, to_text(finding.caveat), to_text(finding.capture)]
         return " ".join(part for part in parts if part)
 
     @property
@@ -205,19 +214,22 @@ class FindingCard:
     def _scores(self) -> Range | None:
         return scores(self.finding)
 
-    def _saved(self, score: float) -> str:
+    def _saved(self, score: float) -> Message:
         total_ms = self.details.totals.total_time_ms
-        return (
-            f"{milliseconds(score / FULL_PCT * total_ms)} of {milliseconds(total_ms)} GPU wall time"
-        )
+        return MESSAGES("saved", saved_ms=score / FULL_PCT * total_ms, total_ms=total_ms)
 
-    def _extent(self, rows: pl.DataFrame) -> str:
-        calls = counted(int(rows["operation_count"].sum()), "call")
-        time_ms = float(rows["kernel_time_us"].sum()) / 1000
-        share = percent(float(rows["percent_of_total"].sum()))
-        return (
-            f"{counted(rows.height, 'row')} with {calls}: {milliseconds(time_ms)}, {share} of GPU "
-            "wall time"
+    @property
+    def extent(self) -> Message | None:
+        """Rows, calls, time and share of the rows that it speaks of."""
+        rows = self.rows
+        if rows is None:
+            return None
+        return MESSAGES(
+            "extent",
+            rows=rows.height,
+            calls=int(rows["operation_count"].sum()),
+            time_ms=float(rows["kernel_time_us"].sum()) / 1000,
+            share_pct=float(rows["percent_of_total"].sum()),
         )
 
     def _origin(self) -> list[str]:
@@ -239,16 +251,13 @@ class FindingCard:
         )
 
     @property
-    def _potential(self) -> str:
+    def potential(self) -> Message:
+        """How much of the time can be won back, and how far that is known."""
         gain = self.finding.impact
         if gain is None:
-            return "No saving can be estimated from this trace."
-        time, saved = milliseconds(gain.time_ms), milliseconds(gain.saved_ms.high)
-        if gain.method == "perf model":
-            return f"{saved} of the {time} lie between the measured time and the roofline."
-        if gain.method == "upper bound":
-            return f"At most {saved} of the {time} can be won back."
-        return f"Such changes win back up to {saved} of the {time}, by experience."
+            return MESSAGES("potential.none")
+        values = {"saved_ms": gain.saved_ms.high, "time_ms": gain.time_ms}
+        return MESSAGES(f"potential.{gain.method}", **values)
 
 
 def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[FindingCard]:

@@ -5,11 +5,11 @@ from math import isclose
 
 import polars as pl
 
-from jarvis.findings import Finding
+from jarvis.findings import Finding, shown_evidence
 from jarvis.impact import (
+    FULL_PCT,
     Projection,
     efficiency_word,
-    marked_efficiency,
     projection_table,
     share_pct,
     time_at_target,
@@ -17,6 +17,7 @@ from jarvis.impact import (
 )
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
+from jarvis.reports.messages import MESSAGES, time_range
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
 from jarvis.text.format import (
@@ -24,12 +25,11 @@ from jarvis.text.format import (
     NOT_AVAILABLE,
     milliseconds,
     percent,
-    time_range,
 )
 from jarvis.text.markdown import Markdown, cell, prose, table
+from jarvis.text.messages import Message, literal
 from jarvis.text.quantities import title_of
 
-NOT_QUANTIFIED = "not quantifiable from trace data"
 PROJECTION_COLUMNS = (
     "Target Efficiency",
     "Op Time",
@@ -71,65 +71,67 @@ class Details:
         return Markdown(f"{analysis}: {names}" if names else analysis)
 
     @property
-    def time(self) -> str:
+    def time(self) -> Message:
         """The GPU time that it concerns and its share."""
         if self.finding.impact is not None:
             time_ms = self.finding.impact.time_ms
         elif self.rows is not None:
             time_ms = float(self.rows["kernel_time_us"].sum()) / 1000
         else:
-            return NOT_AVAILABLE
-        if self.recommendation.result.tier == "system":
+            return literal(NOT_AVAILABLE)
+        if self._is_system:
             share, whole = share_pct(time_ms, self.totals.total_time_ms), "GPU wall time"
         else:
             share, whole = share_pct(time_ms, self.totals.compute_time_ms), "compute"
-        return f"{milliseconds(time_ms)} ({percent(share)} of {whole})"
+        return MESSAGES("time", time_ms=time_ms, share_pct=share, whole=whole)
 
     @property
-    def efficiency(self) -> str:
+    def efficiency(self) -> Message:
         """Efficiency against the roofline, with its place on the scale."""
         impact = self.finding.impact
         if impact is None or impact.efficiency_pct is None:
-            return "not part of this finding"
-        value = impact.efficiency_pct
-        return f"{marked_efficiency(value)} of the roofline ({efficiency_word(value)})"
+            return MESSAGES("efficiency.none")
+        value, word = impact.efficiency_pct, efficiency_word(impact.efficiency_pct)
+        mark = f" ⚠ {word.partition(':')[0]}" if value > FULL_PCT else None
+        return MESSAGES("efficiency", efficiency_pct=value, mark=mark, word=word)
 
     @property
-    def saving(self) -> str:
+    def saving(self) -> Message:
         """How much, of what, and where the estimate comes from."""
         impact = self.finding.impact
         if impact is None:
-            return f"{NOT_QUANTIFIED}."
-        saved = impact.saved_ms
-        target = (
-            f" at {round(impact.target_pct, 1):g}% of the roofline" if impact.target_pct else ""
-        )
-        # What the whole system waits for is no part of compute.
-        is_compute = self.recommendation.result.tier != "system"
-        compute = f"{percent(impact.compute_pct.mid)} of compute, " if is_compute else ""
-        basis = {
-            "perf model": "from the perf model",
-            "upper bound": "the upper end is a bound measured in the trace",
-            "heuristic": "from experience, not measured",
-        }[impact.method]
-        return (
-            f"about {milliseconds(saved.mid)}{target}: {compute}"
-            f"{percent(impact.e2e_pct.mid)} of GPU wall time "
-            f"(range {time_range(saved.low, saved.high)}, {basis})."
+            return MESSAGES("saving.none")
+        target_pct, compute_pct = impact.target_pct, impact.compute_pct.mid
+        return MESSAGES(
+            "saving",
+            saved_ms=impact.saved_ms.mid,
+            target=MESSAGES("saving.target", target_pct=target_pct) if target_pct else None,
+            # What the whole system waits for is no part of compute.
+            compute=None
+            if self._is_system
+            else MESSAGES("saving.compute", compute_pct=compute_pct),
+            e2e_pct=impact.e2e_pct.mid,
+            range=time_range(impact.saved_ms.low, impact.saved_ms.high),
+            basis=MESSAGES(f"basis.{impact.method}"),
         )
 
     @property
-    def short_saving(self) -> str:
+    def short_saving(self) -> Message:
         """The middle estimate and its share of GPU wall time."""
         impact = self.finding.impact
         if impact is None:
-            return MISSING
-        return f"{milliseconds(impact.saved_ms.mid)} ({percent(impact.e2e_pct.mid)} of wall time)"
+            return literal(MISSING)
+        saved_ms, share = impact.saved_ms.mid, impact.e2e_pct.mid
+        return MESSAGES("saving.short", saved_ms=saved_ms, e2e_pct=share)
+
+    @property
+    def _is_system(self) -> bool:
+        return self.recommendation.result.tier == "system"
 
     @property
     def evidence(self) -> Markdown:
         """The numbers behind it; where it is called from is told apart."""
-        facts = dict(self.finding.evidence)
+        facts = shown_evidence(self.finding)
         if self.called_from is not None:
             facts.pop("called_from", None)
         return table(

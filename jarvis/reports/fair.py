@@ -13,10 +13,11 @@ from jarvis.impact import share_pct
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
-from jarvis.reports.findings import efficiency_sentence, measures_table, no_data
+from jarvis.reports.findings import measures_table, no_data, overview
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_line, health_of, health_table
 from jarvis.reports.joined_cards import joined
+from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import has_template, render
 from jarvis.reports.replays import replay_sentence, replay_table
 from jarvis.reports.reporter import Reporter, run_folder
@@ -29,6 +30,7 @@ from jarvis.text.format import (
     percent,
 )
 from jarvis.text.markdown import Markdown, cell, prose, table
+from jarvis.text.messages import Message, to_text
 from jarvis.trace_health import Severity
 
 KERNELS_SHOWN = 4
@@ -66,12 +68,12 @@ class AnalysisSection:
 
     key: str
     title: str
-    overview: str
+    overview: Message | str
     table: Markdown
     has_findings: bool
     details: list[Details]
-    notes: tuple[str, ...] = ()
-    left_out: str | None = None
+    notes: tuple[Message, ...] = ()
+    left_out: Message | None = None
     rows_file: str = ""
     kernels: Markdown | None = None
 
@@ -152,7 +154,7 @@ def _short_table(details: list[Details]) -> Markdown:
                 d.recommendation.label,
                 d.recommendation.title,
                 d.recommendation.result.title,
-                d.short_saving,
+                to_text(d.short_saving),
             )
             for d in details
         ),
@@ -162,12 +164,10 @@ def _short_table(details: list[Details]) -> Markdown:
 def _category(run: Run, result: AnalysisResult, cards: list[Details]) -> AnalysisSection:
     rows = run.category_operations(result.key)
     shown = sections.shown_rows(rows)
-    calls, kinds = counted(result.invocation_count, "call"), counted(result.row_count, "row")
     return AnalysisSection(
         key=result.key,
-        title=f"{result.title} ({percent(result.percent_of_compute)} of compute)",
-        overview=f"{milliseconds(result.gpu_time_ms)} in {calls} over {kinds} of distinct "
-        f"arguments. {efficiency_sentence(result)}",
+        title=to_text(MESSAGES("title", title=result.title, compute_pct=result.percent_of_compute)),
+        overview=overview(result),
         table=sections.numbered_operations_table(shown),
         has_findings=bool(result.findings),
         details=[d for d in cards if d.finding.category == result.key],

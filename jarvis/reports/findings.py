@@ -12,12 +12,13 @@ from jarvis.findings import AnalysisResult, Status, Tier
 from jarvis.reports import sections
 from jarvis.reports.cards import NO_HYPOTHESIS, cards_of
 from jarvis.reports.details import Details, details_of
+from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.run.recommended import Recommended
-from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import Markdown, table
+from jarvis.text.messages import Message, to_text
 
 TIER_TITLES: Mapping[Tier, str] = {
     "compute": "Compute Kernels",
@@ -81,7 +82,7 @@ def findings_markdown(chosen: Recommended, result: AnalysisResult, details: list
     rows = run.category_operations(result.key)
     return render(
         "findings_compute",
-        overview=overview(result),
+        overview=whole_overview(result),
         operations_table=sections.operations_table(rows.head(sections.ROWS_SHOWN)),
         left_out=sections.left_out(rows, sections.ROWS_SHOWN),
         notes=additional_notes(result),
@@ -89,24 +90,35 @@ def findings_markdown(chosen: Recommended, result: AnalysisResult, details: list
     )
 
 
-def overview(result: AnalysisResult) -> str:
-    """Share of compute and average efficiency of a category."""
-    rows = counted(result.row_count, "row")
-    calls = counted(result.invocation_count, "call")
-    text = (
-        f"{result.title} operations account for {percent(result.percent_of_compute)} of compute "
-        f"time: {milliseconds(result.gpu_time_ms)} in {calls} over {rows} of distinct arguments."
+def overview(result: AnalysisResult) -> Message:
+    """Time, calls and average efficiency of a category."""
+    return MESSAGES(
+        "overview",
+        time_ms=result.gpu_time_ms,
+        calls=result.invocation_count,
+        rows=result.row_count,
+        efficiency=_efficiency(result),
     )
-    return f"{text} {efficiency_sentence(result)}"
 
 
-def efficiency_sentence(result: AnalysisResult) -> str:
+def _efficiency(result: AnalysisResult) -> Message:
     """The average efficiency of a category, and of how much of its time that is."""
     if result.efficiency_pct is None:
-        return "Average efficiency: not available."
-    return (
-        f"Average efficiency: {percent(result.efficiency_pct)} of the roofline, weighted by time "
-        f"over the {percent(result.efficiency_coverage_pct)} of it that can be judged."
+        return MESSAGES("overview.no_efficiency")
+    return MESSAGES(
+        "overview.efficiency",
+        efficiency_pct=result.efficiency_pct,
+        coverage_pct=result.efficiency_coverage_pct,
+    )
+
+
+def whole_overview(result: AnalysisResult) -> Message:
+    """``overview`` with the title and the share of compute."""
+    return MESSAGES(
+        "overview.of_compute",
+        title=result.title,
+        compute_pct=result.percent_of_compute,
+        overview=overview(result),
     )
 
 
@@ -117,7 +129,7 @@ def additional_notes(result: AnalysisResult) -> list[str]:
         for name, value in result.metrics.items()
         if not isinstance(value, dict | list)
     ]
-    return [*measured, *result.notes] or ["None."]
+    return [*measured, *map(to_text, result.notes)] or ["None."]
 
 
 def measures_table(metrics: Mapping[str, JsonValue]) -> Markdown:

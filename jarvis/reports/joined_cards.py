@@ -7,9 +7,9 @@ from jarvis.analyses import unmodelled
 from jarvis.findings import Priority
 from jarvis.reports import sections
 from jarvis.reports.details import Details, joined_labels
-from jarvis.text.format import listed
+from jarvis.reports.messages import MESSAGES
 from jarvis.text.markdown import Markdown, prose
-from jarvis.text.messages import to_text
+from jarvis.text.messages import Message, Text, to_text
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,16 @@ class FairCard:
         return self.first.operation if len(self.parts) == 1 else sections.operation_line(references)
 
     @property
-    def issue(self) -> str:
+    def issue(self) -> Message | Text:
         """The issue of the only part, or the categories that one reason keeps from being judged."""
         if self._reason is None:
-            return to_text(self.first.finding.issue)
-        because = to_text(unmodelled.MESSAGES(f"{self._reason}.because"))
-        times = [f"{part.recommendation.result.title} with {part.time}" for part in self.parts]
-        *most, last = times
-        return (
-            f"{because}, so whether those of {listed(most, len(most))} and {last} are slow is not "
-            "known."
+            return self.first.finding.issue
+        *most, last = (
+            MESSAGES("joined.part", title=part.recommendation.result.title, time=part.time)
+            for part in self.parts
         )
+        because = unmodelled.MESSAGES(f"{self._reason}.because")
+        return MESSAGES("joined", because=because, parts=most, last=last)
 
     @property
     def links(self) -> Markdown:

@@ -11,6 +11,7 @@ from jarvis.core.output import open_output
 from jarvis.core.workspace import RunPaths
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
+from jarvis.run.results import RESULTS_VERSION, results_data
 
 HOST_EVENTS = frozenset({"host_slices", "host_bins"})
 """Tables that only a timeline needs."""
@@ -30,11 +31,11 @@ class JsonReporter(Reporter):
     in_run = False
 
     def render(self, run: Run, out: Path) -> None:
-        results = {key: result.model_dump(mode="json") for key, result in run.results.items()}
         left_out = _left_out(run)
         with open_output(out) as file:
             file.write(b'{"manifest":' + orjson.dumps(run.manifest.model_dump(mode="json")))
-            file.write(b',"results":' + orjson.dumps(results))
+            file.write(b',"results":' + orjson.dumps(results_data(run.results)))
+            file.write(b',"results_version":%d' % RESULTS_VERSION)
             file.write(b',"tables_left_out":' + orjson.dumps(left_out))
             file.write(b',"tables":{')
             written = [name for name in run.manifest.tables if name not in left_out]

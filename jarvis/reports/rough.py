@@ -30,6 +30,7 @@ from jarvis.text.format import (
     percent,
 )
 from jarvis.text.markdown import Markdown, block, cell, one_line, shortened, table
+from jarvis.text.messages import to_text
 
 SHEET_ROWS = 30
 """Rows of a raw sheet; the CSV has all."""
@@ -253,7 +254,7 @@ def _paths(details: list[Details]) -> Markdown | None:
                 d.recommendation.label,
                 d.recommendation.title,
                 cell(d.finding.check),
-                d.time,
+                to_text(d.time),
                 marked_efficiency(d.finding.impact.efficiency_pct) if d.finding.impact else MISSING,
                 d.finding.priority_local.value,
                 d.finding.priority.value,

@@ -11,18 +11,19 @@ from jarvis.findings import AnalysisResult, Finding, OpRef, Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import marked_efficiency
 from jarvis.perf_report.unified import SYNTHETIC_END
+from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.text.format import (
     MISSING,
     count,
     counted,
     decimal,
-    milliseconds,
     percent,
     tb_per_s,
     tflops_per_s,
 )
 from jarvis.text.markdown import NAME_LENGTH, Markdown, cell, code, prose, shortened, table
+from jarvis.text.messages import Message
 
 ROWS_SHOWN = 25
 """Rows of an operations table in Markdown; the CSV beside it has all."""
@@ -140,14 +141,13 @@ def finding_rows(rows: pl.DataFrame, finding: Finding) -> pl.DataFrame:
     return rows.filter(pl.col("uid").is_in([reference.uid for reference in finding.operations]))
 
 
-def left_out(rows: pl.DataFrame, shown: int) -> str | None:
+def left_out(rows: pl.DataFrame, shown: int) -> Message | None:
     """What a shortened table does not show, or None."""
     hidden = rows.slice(shown)
     if hidden.is_empty():
         return None
     time_ms = float(hidden["kernel_time_us"].sum()) / 1000
-    rows_left = counted(hidden.height, "further row")
-    return f"{rows_left} with {milliseconds(time_ms)} in all are not shown."
+    return MESSAGES("left_out", rows=hidden.height, time_ms=time_ms)
 
 
 def operation_line(references: Iterable[OpRef]) -> Markdown:

@@ -8,9 +8,10 @@ from jarvis.findings import Priority, Status
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
 from jarvis.reports.details import Details
+from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.run.manifest import TopOperation
-from jarvis.text.format import MISSING, NOT_AVAILABLE, counted, decimal, milliseconds, percent
+from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, percent
 from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import to_text
 
@@ -44,8 +45,13 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
     totals = run.manifest.totals
     yield (
         "Total Compute Time",
-        f"{milliseconds(totals.compute_time_ms)} of {milliseconds(totals.total_time_ms)} "
-        "GPU wall time",
+        to_text(
+            MESSAGES(
+                "summary.compute",
+                compute_ms=totals.compute_time_ms,
+                total_ms=totals.total_time_ms,
+            )
+        ),
     )
     yield "GPU Utilization", _utilization(totals)
     heaviest = next(iter(sections.compute_results(run)), None)
@@ -89,16 +95,11 @@ def _first(details: list[Details], is_whole: bool) -> str:
     if not details or details[0].finding.priority is Priority.LOW:
         return f"No finding{'' if is_whole else ' of this report'} is above low priority."
     first = details[0]
-    title, gain = (
-        f"{first.recommendation.label} ({to_text(first.finding.title)})",
-        first.finding.impact,
-    )
+    label, title, gain = first.recommendation.label, first.finding.title, first.finding.impact
     if gain is None:
-        return f"{title} comes first."
-    return (
-        f"{title} comes first: about {milliseconds(gain.saved_ms.mid)} to gain, "
-        f"{percent(gain.e2e_pct.mid)} of GPU wall time."
-    )
+        return f"{label} ({to_text(title)}) comes first."
+    values = {"saved_ms": gain.saved_ms.mid, "e2e_pct": gain.e2e_pct.mid}
+    return to_text(MESSAGES("summary.first", label=label, title=title, **values))
 
 
 def _all(run: Run, details: list[Details]) -> str | None:
@@ -108,10 +109,14 @@ def _all(run: Run, details: list[Details]) -> str | None:
     critical = sum(finding.priority is Priority.CRITICAL for finding in findings)
     total_ms = run.manifest.totals.total_time_ms
     saved_ms = impact.disjoint_saving_ms(findings, total_ms)
-    share = impact.share_pct(saved_ms, total_ms)
-    return (
-        f"{counted(len(findings), 'finding')}, {critical or 'none'} of them critical; the "
-        f"estimates, no time counted twice, add up to {milliseconds(saved_ms)} ({percent(share)})."
+    return to_text(
+        MESSAGES(
+            "summary.all",
+            findings=len(findings),
+            critical=critical or "none",
+            saved_ms=saved_ms,
+            e2e_pct=impact.share_pct(saved_ms, total_ms),
+        )
     )
 
 

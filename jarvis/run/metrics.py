@@ -12,6 +12,7 @@ from jarvis.perf_report.call_tree.stacks import own_frames
 from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
 from jarvis.run.estimates import bound_type, finding_entries, operation_estimates
 from jarvis.run.recommended import Recommended
+from jarvis.text.messages import to_text
 
 COMPARISON_SCOPE = "standalone"
 """What tools call an analysis of one trace."""
@@ -66,7 +67,7 @@ def category_metrics(
         "efficiency_coverage_percent": result.efficiency_coverage_pct,
         "operations": [*own, *_shared(chosen, result)],
         "category_specific": dict(result.metrics),
-        "notes": list(result.notes),
+        "notes": [to_text(note) for note in result.notes],
         "impact_estimates": operation_estimates(result.key, rows),
         "category_findings": finding_entries(chosen, result),
     }

@@ -8,7 +8,7 @@ from typing import Self
 
 import orjson
 import polars as pl
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from jarvis.analyses import in_page_order, load_analyses
 from jarvis.analyses.base import Analysis
@@ -23,11 +23,10 @@ from jarvis.core.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
 from jarvis.run.manifest import Manifest
+from jarvis.run.results import read_results
 from jarvis.run.tree_data import read_tree_data
 from jarvis.schemas import SHEETS, TABLES
 from jarvis.tracelens.sheets import sheets
-
-RESULTS = TypeAdapter(dict[str, AnalysisResult])
 
 
 def category_table(key: str) -> str:
@@ -109,10 +108,7 @@ class Run:
         load_analyses()  # the templates of the messages in the results
         paths = RunPaths(Path(root))
         manifest = read_manifest(paths.root)
-        try:
-            results = RESULTS.validate_json(paths.results.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise NotARunError(root) from error
+        results = read_results(paths.results, paths.root)
         keys = tuple(key for key in results if paths.tree_data(key).is_file())
         return cls(
             manifest=manifest,

@@ -9,7 +9,8 @@ from jarvis.core.output import write_output
 from jarvis.core.parquet import write_parquet
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RUN_ENTRIES, RunPaths
-from jarvis.run.run import RESULTS, Run, read_manifest
+from jarvis.run.results import results_json
+from jarvis.run.run import Run, read_manifest
 
 
 def check_output_folder(root: Path, trace_sha256: str) -> None:
@@ -51,5 +52,5 @@ def write_run(run: Run, root: Path) -> None:
     paths = RunPaths(root)
     for name in run.manifest.tables:
         write_parquet(run.table(name), paths.table(name))
-    write_output(paths.results, RESULTS.dump_json(dict(run.results), indent=2))
+    write_output(paths.results, results_json(run.results))
     write_output(paths.manifest, run.manifest.model_dump_json(indent=2))

@@ -92,13 +92,6 @@ def microseconds(value: float | None) -> str:
     return _with_unit(value, "µs")
 
 
-def time_range(low_ms: float, high_ms: float) -> str:
-    """Two times, the unit once where both have it: 0.710 to 2.78 ms, 97.0 µs to 0.140 ms."""
-    high = milliseconds(high_ms)
-    unit = high[high.index(" ") :]
-    return f"{'0' if low_ms == 0 else milliseconds(low_ms).removesuffix(unit)} to {high}"
-
-
 def tb_per_s(value: float | None) -> str:
     """A bandwidth in TB/s (1e12 bytes)."""
     return _with_unit(value, "TB/s")

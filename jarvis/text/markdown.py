@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from jarvis.text.format import MAX_NAME_LENGTH, UNPRINTABLE
-from jarvis.text.messages import Text, to_text
+from jarvis.text.messages import Message, Text, to_text
 
 NAME_LENGTH = 75
 """Characters of a kernel name or of arguments that a table shows."""
@@ -56,7 +56,7 @@ def code(text: str) -> Markdown:
     return Markdown(f"{fence}{padding}{content}{padding}{fence}")
 
 
-def prose(text: str | Text) -> Markdown:
+def prose(text: str | Message | Text) -> Markdown:
     """A sentence with names quoted in backticks: the quotes become code spans, the rest is text."""
     text = text if isinstance(text, str) else to_text(text)
     parts = []

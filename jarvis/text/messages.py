@@ -201,10 +201,13 @@ FORMATS: Mapping[str, Callable[[Any, str], str]] = {
     "either": _either,
     "more": lambda value, _: f" and {value} more" if value else "",
     "lower": lambda value, _: str(value).lower(),
+    "short": lambda value, _: f"{round(value, 1):g}",
+    "bare": lambda value, _: milliseconds(value).partition(" ")[0],
 }
 """How a spec prints a value, with what follows the spec's name: ``{n:count call}`` 3 calls,
 ``{n:either takes|take}`` the first for one, ``{names:names 4}`` up to four names in backticks,
-``{parts:joined ; }`` all of them with semicolons between. Another spec is Python's own."""
+``{parts:joined ; }`` all of them with semicolons between, ``{time_ms:bare}`` a time without its
+unit, ``{target_pct:short}`` at most one decimal. Another spec is Python's own."""
 
 OF_ITEMS = ("list", "joined")
 """The specs that join several messages; with another one messages follow each other."""

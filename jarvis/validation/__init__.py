@@ -1,4 +1,4 @@
-"""Checks that every run directory must pass, worked out from its files alone.
+"""Checks of the data of a run directory, from its files alone.
 
 ``jarvis validate`` runs them for a user, the tests run them on every run that they make.
 """

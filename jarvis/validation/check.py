@@ -37,7 +37,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """``links lead somewhere``."""
+        """``ranks are contiguous``."""
         return self.find.__name__.replace("_", " ")
 
     @property

@@ -1,9 +1,12 @@
-"""Checks of what is there: folders, files, images, and that JSON is JSON."""
+"""Checks of what is there: folders, files, tables, and that each can be parsed."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
+
+import polars as pl
+from polars.exceptions import PolarsError
 
 from jarvis.validation.check import Check, Problem
 from jarvis.validation.run_files import REPORT_KINDS, RunFiles
@@ -92,19 +95,28 @@ def json_is_strict(run: RunFiles) -> Iterator[Problem]:
 
 def category_manifests_agree(run: RunFiles) -> Iterator[Problem]:
     """The category manifest and its copy at the root are the same, byte for byte."""
-    canonical, copy = run.paths.category_manifests
+    yield from _not_the_same(run, *run.paths.category_manifests)
+
+
+def priority_data_agree(run: RunFiles) -> Iterator[Problem]:
+    """The priority data and their copy at the root are the same, byte for byte."""
+    yield from _not_the_same(run, *run.paths.priority_data)
+
+
+def tables_can_be_read(run: RunFiles) -> Iterator[Problem]:
+    """Every table of the manifest is a Parquet file."""
+    for name in run.manifest["tables"]:
+        path = run.paths.table(name)
+        try:
+            pl.read_parquet_schema(path)
+        except (OSError, PolarsError) as error:
+            yield Problem(run.name(path), f"The table cannot be read: {type(error).__name__}.")
+
+
+def _not_the_same(run: RunFiles, canonical: Path, copy: Path) -> Iterator[Problem]:
     contents = [path.read_bytes() if path.is_file() else None for path in (canonical, copy)]
     if None in contents or contents[0] != contents[1]:
         yield Problem(run.name(copy), f"It is not the same as {run.name(canonical)}.")
-
-
-def images_are_there(run: RunFiles) -> Iterator[Problem]:
-    """Every image that a report shows is a file of the run."""
-    for report in run.reports:
-        folder = (run.root / report.file).parent
-        for line, target in report.images:
-            if not target.startswith("data:") and not (folder / target).is_file():
-                yield Problem(report.file, f"The image {target} is missing.", line)
 
 
 def _missing(run: RunFiles, path: Path, what: str) -> Iterator[Problem]:
@@ -129,5 +141,6 @@ CHECKS = (
     Check(findings_are_in_the_folder_of_their_tier),
     Check(json_is_strict),
     Check(category_manifests_agree),
-    Check(images_are_there),
+    Check(priority_data_agree),
+    Check(tables_can_be_read),
 )

@@ -1,6 +1,6 @@
-"""A run directory as files: each is read once, and only through the layout of the workspace."""
+"""A run directory as data: each file is read once, and only through the layout of the workspace."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +11,8 @@ import polars as pl
 
 from jarvis.core.errors import NotARunError
 from jarvis.core.workspace import RunPaths, is_comparison
-from jarvis.validation.markdown import Part
 
-SUCCEEDED = ("OK", "SUCCESS")
 REPORT_KINDS = ("fair", "rough")
-COMPARISON_KINDS = REPORT_KINDS
 
 Json = dict[str, Any]
 
@@ -25,7 +22,6 @@ class RunFiles:
     """The files of the run directory ``root``; what cannot be read is None or empty."""
 
     root: Path
-    _documents: dict[Path, Part | None] = field(default_factory=dict)
     _objects: dict[Path, Json | None] = field(default_factory=dict)
     _rows: dict[Path, list[Json]] = field(default_factory=dict)
 
@@ -37,13 +33,6 @@ class RunFiles:
     def name(self, path: Path) -> str:
         """``path`` relative to the run directory."""
         return path.relative_to(self.root).as_posix()
-
-    def document(self, path: Path) -> Part | None:
-        """A Markdown file."""
-        if path not in self._documents:
-            text = path.read_text(encoding="utf-8") if path.is_file() else None
-            self._documents[path] = None if text is None else Part.of_file(self.name(path), text)
-        return self._documents[path]
 
     def json(self, path: Path) -> Json | None:
         """A JSON object."""
@@ -57,17 +46,11 @@ class RunFiles:
 
     @cached_property
     def manifest(self) -> Json:
-        """What was analysed; NotARunError where there is none."""
+        """What was analyzed; NotARunError where there is none."""
         manifest = self.json(self.paths.manifest)
         if manifest is None or "schema_version" not in manifest:
             raise NotARunError(self.root)
         return manifest
-
-    @cached_property
-    def hardware(self) -> Json | None:
-        """The GPU that the run was judged against, if one is known."""
-        hardware: Json | None = self.manifest.get("hardware")
-        return hardware
 
     @property
     def is_comparison(self) -> bool:
@@ -84,18 +67,11 @@ class RunFiles:
         """Both sides of the comparison and its findings, if there is one."""
         return self.json(self.paths.comparison)
 
-    def comparative(self, kind: str) -> Part | None:
-        """A report of the comparison."""
-        return self.document(self.paths.comparative_report(kind))
-
     def comparison_rows(self, table: str) -> list[Json]:
         """The rows of a table of the comparison, as text."""
         path = self.paths.comparison_table(table)
         if path not in self._rows:
-            is_there = path.is_file()
-            self._rows[path] = (
-                pl.read_csv(path, infer_schema=False, glob=False).to_dicts() if is_there else []
-            )
+            self._rows[path] = _csv(path).to_dicts() if path.is_file() else []
         return self._rows[path]
 
     @cached_property
@@ -108,39 +84,45 @@ class RunFiles:
         """What the category manifest says of each analysis."""
         return list(self.category_manifest.get("categories", ()))
 
-    def metrics(self, category: Json) -> Json:
-        """What one analysis measured."""
-        return self.json(self.paths.metrics(category["name"])) or {}
+    @property
+    def priority_data(self) -> Json:
+        """The findings by score."""
+        return self.json(self.paths.priority_data[0]) or {"findings": [], "priorities": []}
 
     def findings_file(self, category: Json) -> Path:
         """The findings of one analysis, in the folder of its tier."""
         tier = "compute" if category["tier"] == "compute_kernel" else category["tier"]
         return self.paths.findings(category["name"], tier)
 
-    def findings_files(self) -> Iterator[tuple[Json, Part]]:
-        """The analyses that succeeded with their findings files."""
-        for category in self.categories:
-            document = self.document(self.findings_file(category))
-            if category["status"] in SUCCEEDED and document is not None:
-                yield category, document
+    @cached_property
+    def results(self) -> Mapping[str, Json]:
+        """The outcome of every analysis by key, for every version of the file."""
+        content = self.json(self.paths.results) or {}
+        found: Mapping[str, Json] = content["analyses"] if "version" in content else content
+        return found
 
     @cached_property
     def findings(self) -> tuple[Json, ...]:
         """Every finding of every analysis."""
-        results = self.json(self.paths.results) or {}
-        return tuple(finding for result in results.values() for finding in result["findings"])
+        return tuple(finding for result in self.results.values() for finding in result["findings"])
 
     @cached_property
-    def kernel_time_us(self) -> dict[int, float]:
-        """Kernel time of every row of operations, by uid."""
-        times: dict[int, float] = {}
-        for category in self.categories:
-            rows = self.paths.operations_csv(category["name"])
-            if rows.is_file():
-                columns = ["ex_UID", "kernel_time_us"]
-                read = pl.read_csv(rows, columns=columns, infer_schema=False, glob=False)
-                times |= {int(uid): float(us) for uid, us in read.iter_rows()}
-        return times
+    def operations(self) -> Mapping[int, Json]:
+        """Name, calls, time and kernels of every row of the table of operations, by uid."""
+        path = self.paths.table("operations")
+        if not path.is_file():
+            return {}
+        columns = ["uid", "name", "operation_count", "kernel_time_us", "kernels", "category"]
+        rows = pl.read_parquet(path, columns=columns, glob=False)
+        return {row["uid"]: row for row in rows.iter_rows(named=True)}
+
+    def category_times_us(self, category: Json) -> dict[int, float]:
+        """Kernel time of the rows of one category's CSV, by uid."""
+        path = self.paths.operations_csv(category["name"])
+        if not path.is_file():
+            return {}
+        rows = _csv(path).select("ex_UID", "kernel_time_us").iter_rows()
+        return {int(uid): float(us) for uid, us in rows}
 
     @cached_property
     def gpu_timeline(self) -> dict[str, tuple[float, float | None]]:
@@ -148,7 +130,7 @@ class RunFiles:
         sheet = self.paths.perf_report_csvs / "gpu_timeline.csv"
         if not sheet.is_file():
             return {}
-        rows = pl.read_csv(sheet, infer_schema=False, glob=False)
+        rows = _csv(sheet)
         found: dict[str, tuple[float, float | None]] = {}
         for kind, ms, percent in rows.select("type", "time ms", "percent").iter_rows():
             found[kind] = (float(ms), float(percent) if percent else None)
@@ -163,16 +145,9 @@ class RunFiles:
         """A time of ``gpu_timeline``; 0 where there is none."""
         return self.gpu_timeline.get(kind, (0.0, None))[0]
 
-    @property
-    def fair(self) -> Part | None:
-        """The report for stakeholders."""
-        return self.document(self.paths.standalone_report("fair"))
 
-    @property
-    def reports(self) -> list[Part]:
-        """Every Markdown file of the run."""
-        documents = (self.document(path) for path in sorted(self.root.rglob("*.md")))
-        return [document for document in documents if document is not None]
+def _csv(path: Path) -> pl.DataFrame:
+    return pl.read_csv(path, infer_schema=False, glob=False)
 
 
 def _joined(timelines: pl.DataFrame) -> dict[str, tuple[float, float | None]]:

@@ -8,9 +8,10 @@ import pytest
 from jarvis import impact
 from jarvis.analyses.chain_context import PART_OF_CHAIN
 from jarvis.analyses.operations import KERNEL_FLOOR_US
-from jarvis.findings import Priority, Status
+from jarvis.findings import Priority, Status, shown_evidence
 from jarvis.pipeline import analyze
 from jarvis.run import Run
+from jarvis.text.messages import to_text
 from tests.builders import TraceBuilder, trace
 from tests.worded import Worded, worded
 
@@ -112,14 +113,14 @@ def test_savings_are_not_added_to_those_of_the_kernels_inside(run: Run) -> None:
 
 
 def test_findings_of_the_kernels_inside_stay_and_name_the_chain(run: Run) -> None:
-    texts = [f.evidence.get(PART_OF_CHAIN, "") for f in run.results["elementwise"].findings]
+    texts = [shown_evidence(f).get(PART_OF_CHAIN, "") for f in run.results["elementwise"].findings]
     assert any("`RMSNorm` (8 kernels, 4 instances, 0.460 ms in all)" in str(t) for t in texts)
 
 
 def test_the_normalization_category_without_operators_names_the_chain(run: Run) -> None:
     result = run.results["batchnorm"]
     assert result.status is Status.NO_DATA
-    assert result.notes[0].startswith("`RMSNorm` (8 kernels, 4 instances")
+    assert to_text(result.notes[0]).startswith("`RMSNorm` (8 kernels, 4 instances")
 
 
 def attention_layers(count: int) -> TraceBuilder:
@@ -144,10 +145,10 @@ def attention_layers(count: int) -> TraceBuilder:
 
 def test_attention_names_the_chain_whose_result_it_reads(tmp_path: Path) -> None:
     (note,) = analysed(attention_layers(3), tmp_path).results["sdpa_fwd"].notes
-    assert note.startswith(
+    assert to_text(note).startswith(
         "`RMSNorm` (8 kernels, 6 instances, 0.900 ms in all) makes what attention"
     )
-    assert "reads in 3 of them, 0.300 ms" in note
+    assert "reads in 3 of them, 0.300 ms" in to_text(note)
 
 
 def test_a_chain_in_front_of_a_product_is_none_of_attention(run: Run) -> None:

@@ -15,6 +15,7 @@ from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import Totals
+from jarvis.text.messages import to_text
 from tests.analyses.rows import MI300X, operation, operations, table, totals
 
 
@@ -91,7 +92,7 @@ def test_without_hardware_the_reason_stands_in_the_notes() -> None:
     rows = [replaced(row, pct_roofline=None, bound=None) for row in GEMMS]
     result = run(report(*rows, hardware=None))["gemm"].result
     assert result.efficiency_pct is None
-    assert result.notes == (NO_HARDWARE,)
+    assert to_text(result.notes) == NO_HARDWARE
 
 
 def replaced(row: dict, **values) -> dict:
@@ -101,7 +102,7 @@ def replaced(row: dict, **values) -> dict:
 def test_notes_say_how_much_time_lacks_an_efficiency() -> None:
     row = replaced(GEMMS[3], roofline_note="No perf model covers this operator.")
     result = run(report(*GEMMS[:3], row))["gemm"].result
-    assert result.notes == ("1 row (0.500 ms): No perf model covers this operator.",)
+    assert to_text(result.notes) == "1 row (0.500 ms): No perf model covers this operator."
 
 
 def failing(data: CategoryData):

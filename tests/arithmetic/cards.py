@@ -4,7 +4,14 @@ from typing import Any
 
 from tests.arithmetic.recomputed import facts_of
 from tests.arithmetic.run_directory import Row, RunDirectory
-from tests.arithmetic.savings import SDPA_BANDS, Saving, band_of, saving_of, target_of
+from tests.arithmetic.savings import (
+    SDPA_BANDS,
+    Saving,
+    band_of,
+    saving_of,
+    start_pcts,
+    target_of,
+)
 from tests.arithmetic.units import Facts, data_rows, own_rows, share, time_ms
 
 
@@ -21,7 +28,10 @@ def card_facts(run: RunDirectory, finding: dict[str, Any]) -> Facts:
         facts["target_pct"].append(target)
     _listed_facts(facts, run, data_rows(run, finding))
     facts["impact_ms"] += _concerned_ms(finding["check"], facts)
-    facts["impact_of_compute_pct"] += [share(ms, run.compute_ms) for ms in facts["impact_ms"]]
+    is_system = run.results[finding["category"]]["tier"] == "system"
+    whole_ms = run.total_ms if is_system else run.compute_ms
+    facts["impact_share_pct"] += [share(ms, whole_ms) for ms in facts["impact_ms"]]
+    facts["start_pct"] += start_pcts(finding, facts)
     if (saving := saving_of(run, finding, facts)) is not None:
         for name, value in zip(("low_ms", "saved_ms", "high_ms"), saving, strict=True):
             facts[name].append(value)
@@ -90,10 +100,5 @@ def _length_facts(facts: Facts, size: dict[str, Any]) -> None:
         if longest < below:
             facts["length_from"].append(start)
             facts["length_below"].append(below)
-            facts["length_to"].append(below - 1)
             return
         start = below
-
-
-TEXTS = ("title", "issue", "algorithmic", "kernel", "hypothesis", "caveat", "verify", "capture")
-"""The fields of a finding that hold sentences."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from tests.arithmetic import tables
 from tests.arithmetic.documents import FAIR, Line
-from tests.arithmetic.evidence import EVIDENCE
 from tests.arithmetic.facts_groups import chain_facts, steps_of
 from tests.arithmetic.facts_system import copy_facts, of_communication, of_idle
+from tests.arithmetic.rendered import measured_lines
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, efficiency_pct, share, time_ms
 
-ANY: dict[str, Any] = {"check": "", "evidence": {}, "title": ""}
+ANY: dict[str, Any] = {"check": "", "quantities": [], "title": ""}
 DIRECTIONS = ("D2D", "D2H", "H2D")
 IN_FINDINGS_FILE = 25
 
@@ -69,7 +69,10 @@ def category_table_problems(line: Line, run: RunDirectory, key: str, facts: Fact
         yield from _cause_problems(line, facts, run)
     elif line.columns[:2] == ("Chain", "Kernels"):
         yield from _chain_problems(line, run)
-    elif line.columns in (("Metric", "Value"), ("Metric", "Value", "Severity")):
+    elif line.columns == ("Metric", "Value"):
+        if line.text not in measured_lines(run, key):
+            yield f"no measure of {key} is {line.text}"
+    elif line.columns == ("Metric", "Value", "Severity"):
         yield from _metric_problems(line, facts, run)
     elif line.columns[:2] == ("Direction", "Count"):
         yield from _direction_problems(line, run)
@@ -81,9 +84,8 @@ def category_table_problems(line: Line, run: RunDirectory, key: str, facts: Fact
 
 def _cause_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[str]:
     cause, idle, of_idle_time, gaps = line.cells
-    fact = EVIDENCE[f"{cause} (ms)"]
-    key = fact.removeprefix("cause ").removesuffix(" ms")
-    (idle_ms,) = facts[fact]
+    key = next(key for key, label in CAUSES.items() if label == cause)
+    (idle_ms,) = facts[f"{key}_idle_ms"]
     yield from _differences(
         (idle, idle_ms),
         (of_idle_time, share(idle_ms, facts["idle_ms"][0])),
@@ -110,44 +112,28 @@ def _metric_problems(line: Line, facts: Facts, run: RunDirectory) -> Iterator[st
     if label.endswith("Transfers") or label == "Total Memcpy Events":
         yield from _copy_counts(label, cell, run)
         return
-    timeline = {
-        "Exposed Communication": "exposed_comm_pct",
-        "Compute/Comm Overlap": "overlap_pct",
-        **METRICS,
-    }
-    if label.startswith("Idle by cause (ms): "):
-        name = f"cause {label.partition(': ')[2].replace(' ', '_')} ms"
-    elif label.startswith("Gap count by cause: "):
-        cause = label.partition(": ")[2].replace(" ", "_")
-        yield from _differences((cell, sum(gap["cause"] == cause for gap in run.gaps)))
-        return
-    elif label == "Severity" or cell == tables.MISSING:
-        return
-    else:
-        name = timeline[label]
-    if name in THRESHOLDS:
-        yield from _differences((cell, THRESHOLDS[name]))
-    else:
-        yield from _differences((cell.removesuffix(" of total"), facts[name][0]))
+    if cell != tables.MISSING:
+        yield from _differences((cell.removesuffix(" of total"), facts[SHARES[label]][0]))
 
 
-METRICS = {
-    "GPU utilization: total time (ms)": "total_ms",
-    "GPU utilization: idle time (ms)": "idle_ms",
-    "GPU utilization: idle time (%)": "idle_pct",
-    "GPU utilization: computation (%)": "compute_of_total_pct",
-    "GPU utilization: communication (%)": "comm_pct",
-    "GPU utilization: memcpy (%)": "copy_pct",
-    "Longest gap (ms)": "longest_of_all_ms",
-    "Kernel analysis: total kernel count": "kernel_count",
-    "Kernel analysis: short kernel count": "short_kernels",
-    "Kernel analysis: short kernel (%)": "short_pct",
-    "Kernel analysis: short kernel limit (µs)": "short_limit",
-    "Kernel analysis: avg kernel time (µs)": "mean_kernel_us",
-    "Potential speedup": "speedup",
-    "Target idle (%)": "target_idle",
+SHARES = {
+    "Exposed Communication": "exposed_comm_pct",
+    "Compute/Comm Overlap": "overlap_pct",
 }
-THRESHOLDS = {"short_limit": 10.0, "target_idle": 20.0}
+CAUSES = {
+    "launch_bound": "Launch-bound",
+    "queued": "Between queued kernels",
+    "kernel_loading": "Kernel loading",
+    "host_work": "Host work",
+    "stalled_queue": "Queued work that does not start",
+    "synchronization": "Synchronization",
+    "communication": "Waiting for communication",
+    "data_loading": "Data loading",
+    "allocator": "Memory allocation",
+    "unlinked_work": "Work without a recorded launch",
+    "window_edge": "Edge of the recording",
+    "unknown": "Unknown",
+}
 
 
 def _copy_counts(label: str, cell: str, run: RunDirectory) -> Iterator[str]:

@@ -41,7 +41,7 @@ def of_overheads(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> No
     facts["overhead_launches"].append(sum(kernel["count"] for kernel in matching))
     facts["overhead_of_heaviest_pct"].append(share(spent[first.uid], first.time_us))
     facts["category_ms"].append(time_ms(category))
-    facts["more_kernels"].append(len(names) - 3)
+    facts["kernel_names"].append(len(names))
     for direction in ("forward", "backward"):
         of_direction = [spent[row.uid] for row in meant if row.direction == direction]
         facts[f"overhead_{direction}_ms"].append(math.fsum(of_direction) / 1000)
@@ -74,7 +74,6 @@ def of_baseline(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> Non
     facts["baseline_pct"].append(reached)
     facts["baseline_best_pct"].append(max(row.efficiency_pct or 0.0 for row in large))
     facts["baseline_calls"].append(calls)
-    facts["baseline_mean_ms"].append(total_us / calls / 1000)
     facts["contiguous_pct"].append(share(contiguous, total_us))
     if finding["check"] == "slow_kernel":
         (total_ms,), (own_pct,) = facts["time_ms"], facts["efficiency_pct"]
@@ -98,7 +97,6 @@ def of_variance(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> Non
     durations_us = [e.duration_ns / 1000 for e in run.events.kernels if e.name == kernel["name"]]
     assert len(durations_us) == row.calls
     facts["std_us"].append(statistics.stdev(durations_us))
-    facts["std_ms"].append(facts["std_us"][0] / 1000)
     facts["variation"].append(facts["std_us"][0] / statistics.fmean(durations_us))
 
 

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import defaultdict
 from typing import Any
 
 from tests.arithmetic.run_directory import Row, RunDirectory
@@ -15,7 +14,6 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     launches = sum(row.launches for row in rows)
     facts["time_ms"].append(total_ms)
     facts["compute_pct"].append(share(total_ms, run.compute_ms))
-    facts["total_pct"].append(share(total_ms, run.total_ms))
     facts["category_pct"].append(share(total_ms, time_ms(run.category(finding["category"]))))
     facts["calls"].append(calls)
     facts["row_calls"] += [row.calls for row in rows]
@@ -26,7 +24,7 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["mean_ms"].append(total_ms / calls)
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
-    _named_calls(facts, finding, rows)
+    facts["operator_names"].append(len({row.name for row in rows}))
     if (reached := efficiency_pct(rows)) is not None:
         facts["efficiency_pct"].append(reached)
     norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
@@ -41,26 +39,13 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     _shape_facts(facts, run, heaviest)
 
 
-def _named_calls(facts: Facts, finding: dict[str, Any], rows: list[Row]) -> None:
-    by_name: dict[str, int] = defaultdict(int)
-    for row in rows:
-        by_name[row.name] += row.calls
-    facts["operator_calls"] += list(by_name.values())
-    facts["more_operators"].append(len(by_name) - 3)
-    kernels = {row.cells["main_kernel"] or row.name for row in rows}
-    told = str(finding["evidence"].get("Operators or kernels", ""))
-    subjects = by_name if any(name.startswith(told[1:60]) for name in by_name) else kernels
-    facts["more_in_title"].append(len(subjects) - 1)
-    facts["more_subjects"].append(len(subjects) - 3)
-
-
 def _rates(facts: Facts, rows: list[Row]) -> None:
     """What the rows reach on either side of the roofline, and the peaks."""
     seconds = math.fsum(row.time_us for row in rows) / 1e6
     if all(row.bytes is not None for row in rows):
-        facts["tb_per_s"].append(
-            math.fsum((row.bytes or 0) * row.calls for row in rows) / 1e12 / seconds
-        )
+        moved = math.fsum((row.bytes or 0) * row.calls for row in rows)
+        facts["tb_per_s"].append(moved / 1e12 / seconds)
+        facts["mb_per_s"].append(moved / 1e6 / seconds)
     if all(row.flops is not None for row in rows):
         done = math.fsum((row.flops or 0) * row.calls for row in rows)
         facts["tflops_per_s"].append(done / 1e12 / seconds)
@@ -81,6 +66,8 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     for name, value in heaviest.parameters.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             facts[f"param {name}"].append(value)
+    if heaviest.parameters.get("H_KV"):
+        facts["gqa_ratio"].append(heaviest.parameters["H_Q"] / heaviest.parameters["H_KV"])
     if run.compute_units:
         facts["compute_units"].append(run.compute_units)
     _tiles(facts, run, heaviest)
@@ -139,7 +126,6 @@ def _extents(facts: Facts, heaviest: Row) -> None:
     shape = next((s for s in heaviest.shapes if s and not isinstance(s[0], tuple)), None)
     if shape is None:
         return
-    facts["elements"].append(math.prod(shape))
     if len(shape) > 1:
         channels = shape[0] * shape[1] if "instance_norm" in heaviest.name else shape[1]
         facts["norm_channels"].append(channels)

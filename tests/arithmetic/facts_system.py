@@ -5,7 +5,13 @@ from typing import Any
 
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.trace_events import covered, overlap, union
-from tests.arithmetic.units import IDLE_TARGET_PCT, OVERLAP_TARGET_PCT, Facts, share
+from tests.arithmetic.units import (
+    IDLE_TARGET_PCT,
+    OVERLAP_TARGET_PCT,
+    Facts,
+    quantities_of,
+    share,
+)
 
 BYTES_PER_MIB = 2**20
 
@@ -31,7 +37,7 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     cause_ms = {c: sum(gap["dur_ns"] for gap in gaps) / 1e6 for c, gaps in by_cause.items()}
     ordered = sorted(cause_ms, key=lambda cause: -cause_ms[cause])
     for cause in ordered:
-        facts[f"cause {cause} ms"].append(cause_ms[cause])
+        facts[f"{cause}_idle_ms"].append(cause_ms[cause])
     facts["cause_ms"] += [cause_ms[cause] for cause in ordered]
     if not ordered:
         return
@@ -47,13 +53,11 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     first = min(kernel.span[0] for kernel in kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
     facts["before_first_kernel_ms"].append(early / 1e6)
-    replayed = [gap for gap in run.gaps if "graphlaunch" in (gap["launch_name"] or "").lower()]
-    facts["replayed_gaps"].append(len(replayed))
 
 
 def _cause_of(finding: dict[str, Any], cause_ms: dict[str, float], ordered: list[str]) -> str:
     """The cause of a finding: that whose gaps add up to its idle time, or the largest."""
-    told = finding["evidence"].get("Idle (ms)")
+    told = quantities_of(finding).get("idle_ms")
     same = [c for c in ordered if told is not None and abs(cause_ms[c] - told) < 1e-9]
     return same[0] if finding["check"] == "idle_causes" and same else ordered[0]
 
@@ -67,12 +71,10 @@ def _waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
         if gap["host_call"] is not None:
             beside[gap["host_call"], gap["host_op"]].append(gap)
     facts["waits_ms"] += [ns / 1e6 for ns in before.values()]
-    facts["more_waits"].append(len(before) - 3)
     facts["host_calls"] += [len(same) for same in beside.values()]
     facts["host_call_ms"] += [
         max(gap["host_call_us"] for gap in same) / 1000 for same in beside.values()
     ]
-    facts["more_host_calls"].append(len(beside) - 3)
     named = [gap for gap in gaps if gap["host_call"] is not None]
     if named:
         longest = max(named, key=lambda gap: (gap["dur_ns"], gap["start_ns"]))
@@ -106,7 +108,7 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
             "message_bytes": kind[1],
             "ranks": kind[2],
             "collective_ms": mean_ms,
-            "collective_tb_per_s": kind[1] / mean_ms / 1e9,
+            "collective_gb_per_s": kind[1] / mean_ms / 1e6,
         }
         for name, value in known.items():
             facts[name].append(value)
@@ -114,7 +116,7 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
 
 
 def of_copies(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
-    copy_facts(facts, run, finding["evidence"]["Direction"])
+    copy_facts(facts, run, quantities_of(finding)["direction"])
 
 
 def copy_facts(facts: Facts, run: RunDirectory, direction: str) -> None:

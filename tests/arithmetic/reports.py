@@ -10,25 +10,26 @@ from tests.arithmetic import tables
 from tests.arithmetic.cards import card_facts
 from tests.arithmetic.categories import category_facts, category_table_problems, direction_facts
 from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
-from tests.arithmetic.facts_groups import products_of
-from tests.arithmetic.notes import NOTES
+from tests.arithmetic.lines import field_problems, line_problems
+from tests.arithmetic.names import names_of
 from tests.arithmetic.printed import numbers
-from tests.arithmetic.quoted import name_problems, names_of, shape_problems
+from tests.arithmetic.rendered import measured_lines, of_analyses, of_findings, printed
 from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.savings import local_numbers, ranked, rows_of, sources_of
-from tests.arithmetic.sentences import problems
+from tests.arithmetic.savings import local_numbers, ranked, sources_of
 from tests.arithmetic.units import Facts, data_rows
+from tests.arithmetic.values import TEXTS
 
-ITEM_NUMBER = re.compile(r"^(?:#+ )?\d+\. ")
 LABEL = re.compile(r"\b((?:System |Fusion )?P\d+)\b")
 SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
-NOTE = re.compile(r"^- ([A-Z][^:`]*): ([\d.,]+%?|—)$")
 JOINED_CARD = re.compile(r"(?:P\d+, )*P\d+ and P\d+ \(")
 OF_ALL_PARTS = ("### ", "- **Operation", "- **Issue", "- → ")
+OPERATION = re.compile(r"- \*\*Operation:?\*\*")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
+SHOWN = 3
+"""Operators that a card names."""
+
 HEADING = re.compile(r"^#{3,4} |^\d+\. \*\*")
 HARDWARE = "- **Hardware**: "
-CHAIN_NOTE = re.compile(r"^- `.* in all\) (?:computes|makes) ")
 UNCHECKED = ("- **Status**", "- **Analysis Tier**", "- **Trace**")
 
 
@@ -61,6 +62,22 @@ class Checker:
         """All names that the reports may quote."""
         return names_of(self.run)
 
+    @cached_property
+    def composed(self) -> list[list[str]]:
+        """What the reports say around each finding."""
+        return [[each.text for each in found] for found in of_findings(self.run)]
+
+    @cached_property
+    def overviews(self) -> dict[str, list[str]]:
+        """What the reports say of each analysis."""
+        return {key: [each.text for each in found] for key, found in of_analyses(self.run).items()}
+
+    def texts(self, finding: dict[str, Any]) -> list[str]:
+        """The words of a finding, as Markdown, and what the reports say around it."""
+        own = [printed(finding[name]) for name in TEXTS if finding[name]]
+        title = re.sub(r" \(([^()]*)\)$", r", \1", finding["title"])
+        return [*own, printed(title), *self.composed[self.ordered.index(finding)]]
+
     def problems_of(self, line: Line, key: str | None = None) -> Iterator[str]:
         """What is wrong with one line; ``key`` is the analysis that its file is about."""
         return self._of_finding(line) if line.finding else self._of_category(line, key)
@@ -71,19 +88,19 @@ class Checker:
     def _of_finding(self, line: Line) -> Iterator[str]:
         assert line.finding is not None
         facts = self.facts(line.finding)
-        rows = [self.run.rows[uid] for uid in rows_of(line.finding)]
-        yield from shape_problems(line.text, [*rows, *products_of(self.run, line.finding)])
-        yield from name_problems(line.text, self.names)
         if line.columns:
             yield from self._table(line, facts)
         elif (parts := self._joined(line)) and line.text.startswith(OF_ALL_PARTS):
             yield from _joined_problems(line, parts, [self.facts(part) for part in parts])
         else:
             yield from _title_problems(line)
+            yield from field_problems(line.text, line.finding)
             yield from self._labels(line)
             yield from _scores(line, facts)
-            yield from _operator_problems(line, facts)
-            yield from problems(ITEM_NUMBER.sub("", line.text), facts)
+            if OPERATION.match(line.text):
+                yield from _operator_problems(line, self.run)
+            else:
+                yield from line_problems(line.text, self.texts(line.finding), facts, self.names)
 
     def _joined(self, line: Line) -> list[dict[str, Any]]:
         """The findings of a card that is about several, by the numbers in its heading."""
@@ -94,7 +111,7 @@ class Checker:
         finding = line.finding
         assert finding is not None
         if line.columns == ("Evidence", "Value"):
-            yield from tables.evidence_problems(line, self.run, facts)
+            yield from tables.evidence_problems(line)
         elif line.columns[0] == "Target Efficiency":
             yield from tables.projection_problems(line, self.run, facts)
         elif line.columns[:2] == ("Operation", "Args"):
@@ -102,8 +119,9 @@ class Checker:
             yield from tables.operation_problems(line, rows, rows)
             yield from tables.tool_problems(line, rows[line.row], self.run)
         elif line.columns == ("", "Finding", "Category", "Saving"):
-            yield from problems(line.cells[1], facts)
-            yield from problems(f"Saving: {line.cells[3]}", facts)
+            yield from line_problems(line.cells[1], self.texts(finding), facts, self.names)
+            if line.cells[3] not in (*self.composed[self.ordered.index(finding)], tables.MISSING):
+                yield f"{line.cells[3]} is not the saving"
         else:
             yield f"no arithmetic for a table of {line.columns}"
 
@@ -154,20 +172,10 @@ class Checker:
             yield from _hardware_problems(line, self.run)
             return
         facts = direction_facts(self.run, line.heading) or self._category_facts(key)
-        yield from shape_problems(line.text, self.run.category(key))
-        yield from name_problems(line.text, self.names)
         if line.columns:
             yield from category_table_problems(line, self.run, key, facts)
-        elif CHAIN_NOTE.search(line.text):
-            yield from tables.chain_problems(line.text, self.run, set())
-        elif note := NOTE.match(line.text):
-            measure = NOTES.get(note[1])
-            if measure is None:
-                yield f"no arithmetic for {note[1]}"
-            elif problem := tables.differs(note[2], measure(self.run, self.run.category(key))):
-                yield problem
-        else:
-            yield from problems(re.sub(r"^(?:#+ )?(?:\d+\. )?(?:- )?", "", line.text), facts)
+        elif line.text not in measured_lines(self.run, key):
+            yield from line_problems(line.text, self.overviews[key], facts, self.names)
 
     def _key(self, line: Line) -> str | None:
         """The analysis that a section of the fair report is about."""
@@ -242,10 +250,20 @@ def _hardware_problems(line: Line, run: RunDirectory) -> Iterator[str]:
             yield f"{number.text} in place of {known[number.unit]}"
 
 
-def _operator_problems(line: Line, facts: Facts) -> Iterator[str]:
+def _operator_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     """How often each operator of a card is called, in the order of their time."""
-    if re.match(r"- \*\*Operation:?\*\*", line.text):
-        told = re.findall(r"` \(([\d,]+) (?:call|launch)", line.text)
-        for calls, expected in zip(told, facts.get("operator_calls", ()), strict=False):
-            if problem := tables.differs(calls, expected):
-                yield problem
+    assert line.finding is not None
+    calls: dict[str, int] = defaultdict(int)
+    for operation in line.finding["operations"]:
+        calls[operation["name"]] += operation["operation_count"]
+    counts, hidden = list(calls.values()), len(calls) - SHOWN
+    if not calls:
+        hidden = len({run.rows[uid].name for uid in line.finding["shared_uids"]}) - SHOWN
+    told = re.findall(r"` \(([\d,]+) (?:call|launch)", line.text)
+    more = re.findall(r" and ([\d,]+) more ", line.text)
+    expected = [*counts[:SHOWN], *([hidden] if hidden > 0 else [])]
+    if len([*told, *more]) != len(expected) or len(list(numbers(line.text))) != len(expected):
+        yield f"{[*told, *more]} in place of {expected}"
+    for cell, value in zip([*told, *more], expected, strict=False):
+        if problem := tables.differs(cell, value):
+            yield problem

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.arithmetic.trace_events import TraceEvents, read_events
-from tests.worded import with_words
 
 csv.field_size_limit(sys.maxsize)
 
@@ -175,11 +174,8 @@ class RunDirectory:
 
     @cached_property
     def results(self) -> dict[str, dict[str, Any]]:
-        """Those of ``results.json``, findings as their readers see them."""
-        results = self.json("results.json")
-        for result in results.values():
-            result["findings"] = [with_words(finding) for finding in result["findings"]]
-        return results
+        """Those of ``results.json``."""
+        return self.json("results.json")["analyses"]
 
     @property
     def findings(self) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from tests.arithmetic.units import (
     TARGET_PCT,
     Facts,
     own_rows,
+    quantities_of,
     share,
 )
 
@@ -193,14 +194,14 @@ def _of_epilogue(run: RunDirectory, facts: Facts) -> Saving:
 def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving | None:
     check = finding["check"]
     if check == "gpu_idle":
-        doubtful = sum(sum(facts.get(f"cause {cause} ms", ())) for cause in DOUBTFUL_CAUSES)
+        doubtful = sum(sum(facts.get(f"{cause}_idle_ms", ())) for cause in DOUBTFUL_CAUSES)
         sure = max(0.0, facts["idle_ms"][0] - doubtful)
         busy = run.timeline_ms["busy_time"]
         to_target = max(0.0, run.total_ms - busy / (1 - IDLE_TARGET_PCT / 100))
         return 0.0, min(sure, to_target), sure
     if check == "idle_causes":
         (spent,) = facts["own_cause_ms"]
-        doubtful_ms = [ms for c in DOUBTFUL_CAUSES for ms in facts.get(f"cause {c} ms", ())]
+        doubtful_ms = [ms for c in DOUBTFUL_CAUSES for ms in facts.get(f"{c}_idle_ms", ())]
         return None if spent in doubtful_ms else (0.0, spent / 2, spent)
     (exposed,), (total,) = facts["exposed_comm_ms"], facts["comm_ms"]
     wanted = max(0.0, exposed - total * (1 - OVERLAP_TARGET_PCT / 100))
@@ -208,6 +209,16 @@ def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Sav
         return 0.0, wanted, exposed
     hidden = min(facts["free_compute_ms"][0], wanted)
     return 0.0, hidden / 2, hidden
+
+
+def start_pcts(finding: dict[str, Any], facts: Facts) -> list[float]:
+    """The efficiency that a saving starts from; of a chain that of one fused kernel."""
+    if finding["check"] == "fusible_chain" and "fused_ms" in facts:
+        floor_ms = facts["instances"][0] * KERNEL_FLOOR_US / 1000
+        return [share(max(facts["fused_ms"][0], floor_ms), facts["time_ms"][0])]
+    if finding["check"] == "estimated_bandwidth":
+        return facts["estimated_pct"]
+    return facts.get("efficiency_pct", [])
 
 
 def projected(
@@ -262,7 +273,7 @@ def ranked(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
             PRIORITIES.index(finding["priority"]),
             _is_covered(finding, findings),
             -(gain["saved_ms"]["mid"] if gain else 0.0),
-            -float(finding["evidence"].get("GPU time (ms)", 0.0)),
+            -float(quantities_of(finding).get("gpu_time_ms", 0.0)),
             finding["category"],
             finding["title"],
         )

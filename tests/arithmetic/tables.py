@@ -1,18 +1,14 @@
 """Tables in reports, cell by cell against what their rows must hold."""
 
 import html
-import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from tests.arithmetic.documents import Line
-from tests.arithmetic.evidence import fact_of
-from tests.arithmetic.facts_groups import steps_of
 from tests.arithmetic.printed import numbers, reading
+from tests.arithmetic.rendered import printed
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.savings import projected
-from tests.arithmetic.sentences import problems
 from tests.arithmetic.units import Facts, share, time_ms
 
 MISSING = "—"
@@ -31,96 +27,27 @@ def differs(cell: str, value: float | None) -> str | None:
     return None if is_right else f"{cell} in place of {value}"
 
 
-def evidence_problems(line: Line, run: RunDirectory, facts: Facts) -> Iterator[str]:
-    """A line of the evidence, by its label."""
+def evidence_problems(line: Line) -> Iterator[str]:
+    """A line of the evidence: the quantity with this label."""
     assert line.finding is not None
     label, cell = line.cells
-    value = line.finding["evidence"].get(label)
-    if label == "Part of a chain to fuse":
-        yield from chain_problems(cell, run, {op["uid"] for op in line.finding["operations"]})
-    elif label == "Longest kernels":
-        yield from _longest_problems(cell, facts)
-    elif isinstance(value, str):
-        yield from problems(f"{label}: {cell}", facts)
+    titles = {
+        f"{q['label']} ({q['unit']})" if q["unit"] else q["label"]: q["value"]
+        for q in line.finding["quantities"]
+    }
+    value = titles.get(label)
     if isinstance(value, str):
-        return
-    expected = facts.get(fact_of(line.finding["check"], label))
-    if not expected:
-        yield f"nothing accounts for {label}"
-    elif problem := differs(cell, expected[0]):
+        if cell.replace("\\|", "|") != printed(value).replace("\\|", "|"):
+            yield f"{label}: {cell} in place of {value}"
+    elif problem := differs(cell, value):
         yield f"{label}: {problem}"
-
-
-CHAIN = re.compile(
-    r"(?:([\d.,]+ .s) in )?((?:`[^`]*`(?:, )?)+ behind `[^`]*` in )?`([^`]*)` "
-    r"\(([\d,]+) kernels?, ([\d,]+) instances?, ([\d.,]+ .s) in all\)"
-)
-
-
-def chain_problems(text: str, run: RunDirectory, uids: set[int]) -> Iterator[str]:
-    """Chains by name with their kernels, instances and time, and the part of it that ``uids``
-    take."""
-    text, *feeding = re.split(r"(?= makes what attention reads)", text)
-    told = CHAIN.findall(text)
-    if len(told) < text.count(" in all)") or len(list(numbers(text))) != 4 * len(told) - sum(
-        not part for part, *_ in told
-    ):
-        yield "nothing accounts for all numbers"
-    for part, behind, name, kernels, instances, time in told:
-        (chain,) = [c for c in run.fusion_chains if (_behind(c), c["scope_name"]) == (behind, name)]
-        steps = steps_of(run, chain)
-        own_us = math.fsum(s["kernel_time_us"] for s in steps if s["operation_uid"] in uids)
-        expected = (
-            (kernels, chain["kernel_count"] / chain["instance_count"]),
-            (instances, chain["instance_count"]),
-            (time, math.fsum(step["kernel_time_us"] for step in steps) / 1000),
-            *([(part, own_us / 1000)] if part else []),
-        )
-        for cell, value in expected:
-            if problem := differs(cell, value):
-                yield f"{name}: {problem}"
-        for tail in feeding:
-            yield from _feeding_problems(tail, chain, run)
-
-
-def _behind(chain: dict[str, Any]) -> str:
-    """The steps of a chain and the product that they follow; empty where they follow none."""
-    if chain["product_name"] is None:
-        return ""
-    steps = ", ".join(f"`{name}`" for name in chain["step_names"])
-    return f"{steps} behind `{chain['product_name']}` in "
-
-
-def _feeding_problems(text: str, chain: dict[str, Any], run: RunDirectory) -> Iterator[str]:
-    """How many instances of a chain attention reads, no more than it has calls, and their time."""
-    told = re.search(r" in ([\d,]+) of them, ([\d.,]+ .s);", text)
-    count, time_ms = chain["attention_count"], chain["attention_time_us"] / 1000
-    calls = sum(row.calls for row in run.category("sdpa_fwd"))
-    if not 0 < count <= min(chain["instance_count"], calls):
-        yield f"attention reads {count} of {chain['instance_count']} in {calls} calls"
-    if time_ms > chain["kernel_time_us"] / 1000 * (1 + 1e-9):
-        yield f"a part of {time_ms} ms is more than the whole"
-    if told:
-        for cell, value in ((told[1], count), (told[2], time_ms)):
-            if problem := differs(cell, value):
-                yield problem
-    elif list(numbers(text)) or count != chain["instance_count"]:
-        yield f"attention reads {count} of {chain['instance_count']}"
-
-
-def _longest_problems(cell: str, facts: Facts) -> Iterator[str]:
-    """How often and how long the calls of the first rows run, row by row."""
-    told = re.findall(r"([\d,]+) x (\S+ .s) of `", cell)
-    for place, (calls, mean) in enumerate(told):
-        if differs(calls, facts["row_calls"][place]) or differs(mean, facts["row_mean_ms"][place]):
-            yield f"{calls} x {mean} is not row {place + 1}"
 
 
 def projection_problems(line: Line, run: RunDirectory, facts: Facts) -> Iterator[str]:
     """A line of an impact projection: what a target would give."""
     assert line.finding is not None
     target = reading(line.cells[0])
-    (time, *_), own_pct = facts["impact_ms"], _own_pct(facts)
+    (time, *_), (own_pct, *_) = facts["impact_ms"], facts["start_pct"]
     aims = [*TARGETS_PCT, *facts["target_pct"]]
     exact = [aim for aim in aims if target.matches(aim)]
     if not exact:
@@ -134,14 +61,6 @@ def projection_problems(line: Line, run: RunDirectory, facts: Facts) -> Iterator
     for name, cell, value in zip(PROJECTION, line.cells[1:], expected, strict=True):
         if problem := differs(cell, value):
             yield f"{name}: {problem}"
-
-
-def _own_pct(facts: Facts) -> float:
-    """The efficiency that a projection starts from; of a chain that of one fused kernel."""
-    if "fused_ms" in facts:
-        floor_ms = facts["instances"][0] * 2.0 / 1000
-        return share(max(facts["fused_ms"][0], floor_ms), facts["time_ms"][0])
-    return facts["efficiency_pct"][0]
 
 
 def operation_problems(line: Line, rows: list[Row], category: list[Row]) -> Iterator[str]:

@@ -15,7 +15,8 @@ from tests.arithmetic import test_results
 from tests.arithmetic.built_traces import BUILT
 from tests.arithmetic.conftest import RunOf
 from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
-from tests.arithmetic.planted import altered
+from tests.arithmetic.names import names_of
+from tests.arithmetic.planted import altered, planted
 from tests.arithmetic.reports import Checker
 from tests.arithmetic.run_directory import RunDirectory
 
@@ -42,6 +43,24 @@ def test_every_wrong_digit_is_found(
     assert not missed, "\n".join(missed)
 
 
+@pytest.mark.parametrize("name", [*BUILT, RECORDED])
+def test_every_wrong_value_is_found(
+    name: str, run_of: RunOf, request: pytest.FixtureRequest
+) -> None:
+    if name == RECORDED:
+        request.getfixturevalue("reference_root")
+    run = run_of(name)
+    names, count, missed = names_of(run), 0, []
+    for finding in deepcopy(run.findings):
+        values = test_results.values_of(run, finding, names)
+        for wrong in planted(finding):
+            count += 1
+            if not any(values.of_finding(finding)):
+                missed.append(f"{finding['title']}: {wrong}")
+    assert count > 500
+    assert not missed, "\n".join(missed)
+
+
 def _card_lines(run: RunDirectory) -> list[tuple[Line, str | None]]:
     fair: list[tuple[Line, str | None]] = [
         (line, None) for line in report_lines(run) if line.section in CARDS
@@ -51,6 +70,10 @@ def _card_lines(run: RunDirectory) -> list[tuple[Line, str | None]]:
 
 KINDS = {
     "a number that nothing accounts for": (r"(- \*\*Issue\*\*: .*)", r"\1 The other 17 wait."),
+    "another text of the card": (
+        r"\*\*Action A \(algorithmic\)\*\*: .*",
+        "**Action A (algorithmic)**: Wait.",
+    ),
     "the time of another card": (r"take 2\.70 ms", "take 2.10 ms"),
     "a share of something else": (r"\(15\.3% of compute\)", "(11.9% of compute)"),
     "another bandwidth": (r"of 5\.30 TB/s\)", "of 3.35 TB/s)"),
@@ -88,8 +111,9 @@ def _finding(results: Any, check: str) -> Any:
     return next(f for r in results.values() for f in r["findings"] if f["check"] == check)
 
 
-def _evidence(results: Any) -> None:
-    _finding(results, "low_efficiency")["evidence"]["Share of compute (%)"] *= 1.001
+def _quantity(results: Any) -> None:
+    quantities = _finding(results, "low_efficiency")["quantities"]
+    next(q for q in quantities if q["name"] == "compute_pct")["value"] *= 1.001
 
 
 def _saving(results: Any) -> None:
@@ -108,23 +132,28 @@ def _priority(results: Any) -> None:
     _finding(results, "slow_kernel")["priority"] = "Low"
 
 
-def _sentence(results: Any) -> None:
-    finding = _finding(results, "fusible_chain")
-    finding["issue"] = finding["issue"].replace("12 times", "13 times")
+def _message(results: Any) -> None:
+    (message,) = _finding(results, "fusible_chain")["messages"]["issue"]
+    message["values"]["times"]["values"]["instances"] += 1
 
 
 def _category(results: Any) -> None:
     results["elementwise"]["percent_of_compute"] += 0.01
 
 
+def _measure(results: Any) -> None:
+    results["cpu_idle"]["metrics"]["longest_gap_ms"] *= 1.001
+
+
 PLANTED: dict[Callable[[Any], None], Callable[[RunDirectory], None]] = {
-    _evidence: test_results.test_the_evidence_of_findings,
+    _quantity: test_results.test_the_values_of_findings,
     _saving: test_results.test_the_savings_of_findings,
     _share: test_results.test_the_savings_of_findings,
     _target: test_results.test_the_savings_of_findings,
     _priority: test_results.test_the_priorities_of_findings,
-    _sentence: test_results.test_every_number_of_the_sentences,
+    _message: test_results.test_the_values_of_findings,
     _category: test_results.test_categories_add_up,
+    _measure: test_results.test_the_measures_of_analyses,
 }
 
 
@@ -136,7 +165,7 @@ def test_wrong_results_are_found(
     wrong = replace(run, root=Path(shutil.copytree(run.root, tmp_path / "run")))
     results = deepcopy(run.results)
     plant(results)
-    (wrong.root / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    (wrong.root / "results.json").write_text(json.dumps({"analyses": results}))
     PLANTED[plant](run)
     with pytest.raises(AssertionError):
         PLANTED[plant](wrong)
@@ -146,4 +175,5 @@ def test_the_arithmetic_is_its_own() -> None:
     """The checks would agree with any fault whose code they shared."""
     for path in Path(__file__).parent.glob("*.py"):
         imports = re.findall(r"^\s*((?:from|import) jarvis.*)$", path.read_text("utf-8"), re.M)
-        assert imports == ([ONLY_IMPORT] if path.name == "conftest.py" else []), path.name
+        allowed = {"conftest.py": [ONLY_IMPORT], "rendered.py": imports}
+        assert imports == allowed.get(path.name, []), path.name

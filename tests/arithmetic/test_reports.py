@@ -2,13 +2,17 @@
 
 import re
 
+from tests.arithmetic.categories import category_facts
 from tests.arithmetic.conftest import RunOf
 from tests.arithmetic.documents import FAIR, findings_file
 from tests.arithmetic.printed import numbers, reading
+from tests.arithmetic.rendered import of_analyses, of_findings
 from tests.arithmetic.reports import Checker
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import disjoint_saving_ms, ranked
+from tests.arithmetic.test_results import values_of
 from tests.arithmetic.units import share, time_ms
+from tests.arithmetic.values import OF_REPORT, Values, of_score
 
 
 def test_the_fair_report(checker: Checker) -> None:
@@ -18,6 +22,29 @@ def test_the_fair_report(checker: Checker) -> None:
 
 def test_the_findings_files(checker: Checker) -> None:
     wrong = [problem for key in checker.run.results for problem in checker.findings(key)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_sentences_around_findings(checker: Checker) -> None:
+    wrong = [
+        f"{finding['title']}: {problem}"
+        for finding, composed in zip(checker.ordered, of_findings(checker.run), strict=True)
+        for each in composed
+        for problem in values_of(checker.run, finding, []).of_message(
+            each.message.model_dump(mode="json"), of_score(each.end)
+        )
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_sentences_about_analyses(run: RunDirectory) -> None:
+    wrong = [
+        f"{key}: {problem}"
+        for key, composed in of_analyses(run).items()
+        for values in [Values(run, "", category_facts(run, key), [], [])]
+        for each in composed
+        for problem in values.of_message(each.message.model_dump(mode="json"), OF_REPORT)
+    ]
     assert not wrong, "\n".join(wrong)
 
 

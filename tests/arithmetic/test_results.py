@@ -5,14 +5,23 @@ from typing import Any
 
 import pytest
 
-from tests.arithmetic.cards import TEXTS, card_facts
-from tests.arithmetic.evidence import fact_of
+from tests.arithmetic.cards import card_facts
+from tests.arithmetic.categories import category_facts
+from tests.arithmetic.facts_groups import products_of
+from tests.arithmetic.measures import measure_problems
+from tests.arithmetic.names import names_of
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import priority_of, saving_of, target_of
-from tests.arithmetic.sentences import problems
-from tests.arithmetic.units import efficiency_pct, share, time_ms
+from tests.arithmetic.units import data_rows, efficiency_pct, share, time_ms
+from tests.arithmetic.values import Values
 
 GAINING = ("low", "mid", "high")
+
+
+def values_of(run: RunDirectory, finding: dict[str, Any], names: list[str]) -> Values:
+    """What compares the values of a finding with its facts."""
+    rows = [*data_rows(run, finding), *products_of(run, finding)]
+    return Values(run, finding["check"], card_facts(run, finding), rows, names)
 
 
 def approx(value: float | None) -> Any:
@@ -115,14 +124,23 @@ def test_top_operations_add_up(run: RunDirectory) -> None:
         assert top["percent_of_total"] == approx(share(top["time_ms"], run.total_ms))
 
 
-def test_the_evidence_of_findings(run: RunDirectory) -> None:
-    for finding in run.findings:
-        facts = card_facts(run, finding)
-        for label, value in finding["evidence"].items():
-            if isinstance(value, int | float):
-                expected = facts.get(fact_of(finding["check"], label))
-                assert expected, (finding["title"], label)
-                assert value == approx(expected[0]), (finding["title"], label)
+def test_the_values_of_findings(run: RunDirectory) -> None:
+    names = names_of(run)
+    wrong = [
+        f"{finding['title']}: {problem}"
+        for finding in run.findings
+        for problem in values_of(run, finding, names).of_finding(finding)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_measures_of_analyses(run: RunDirectory) -> None:
+    wrong = [
+        f"{key}: {problem}"
+        for key in run.results
+        for problem in measure_problems(run, key, category_facts(run, key))
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_savings_of_findings(run: RunDirectory) -> None:
@@ -132,25 +150,17 @@ def test_the_savings_of_findings(run: RunDirectory) -> None:
         assert (expected is None) == (impact is None), title
         if expected is None:
             continue
+        assert impact["time_ms"] == approx(facts["impact_ms"][0]), title
         for name, saved_ms in zip(GAINING, expected, strict=True):
             assert impact["saved_ms"][name] == approx(saved_ms), (title, name)
             assert impact["compute_pct"][name] == approx(share(saved_ms, run.compute_ms)), title
             assert impact["e2e_pct"][name] == approx(share(saved_ms, run.total_ms)), title
         if impact["method"] == "perf model":
             assert impact["target_pct"] == approx(target_of(run, finding, facts)), title
+            assert impact["efficiency_pct"] == approx(facts["start_pct"][0]), title
 
 
 def test_the_priorities_of_findings(run: RunDirectory) -> None:
     for finding in run.findings:
         expected = priority_of(run, finding, card_facts(run, finding))
         assert expected in (None, finding["priority"]), finding["title"]
-
-
-def test_every_number_of_the_sentences(run: RunDirectory) -> None:
-    wrong = [
-        f"{finding['title']}, {field}: {problem}"
-        for finding in run.findings
-        for field in TEXTS
-        for problem in problems(finding[field] or "", card_facts(run, finding))
-    ]
-    assert not wrong, "\n".join(wrong)

@@ -37,6 +37,11 @@ def efficiency_pct(rows: Iterable[Row]) -> float | None:
     return math.fsum((row.efficiency_pct or 0.0) * row.time_us for row in known) / total_us
 
 
+def quantities_of(finding: dict[str, Any]) -> dict[str, Any]:
+    """Values of the evidence by name."""
+    return {quantity["name"]: quantity["value"] for quantity in finding["quantities"]}
+
+
 def own_rows(run: RunDirectory, finding: dict[str, Any]) -> list[Row]:
     """The rows that a finding is about, most time first."""
     return by_time(run.rows[operation["uid"]] for operation in finding["operations"])

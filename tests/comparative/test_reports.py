@@ -15,6 +15,7 @@ from jarvis.reports.comparative import write_comparison
 from jarvis.run import Run
 from jarvis.validation import validate
 from tests.builders import TraceBuilder, trace
+from tests.layout import checks as layout
 
 H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
 BF16 = ["c10::BFloat16"] * 2
@@ -75,6 +76,7 @@ def reports(target: Run, reference: Run, folder: Path, tolerance: float = 1.2) -
     compared = compare(target, reference, tolerance=tolerance)
     write_comparison(compared, target, reference, folder)
     assert [str(p) for outcome in validate(folder) for p in outcome.problems] == []
+    assert layout.problems(folder) == {}
     paths = RunPaths(folder)
     kinds = ("fair", "rough")
     return {kind: paths.comparative_report(kind).read_text(encoding="utf-8") for kind in kinds}

@@ -279,7 +279,7 @@ def test_perf_models_that_failed_are_listed(filed: Draw, sample_id: str, home: P
 def _copy_run(source: Path, target: Path, gemm_result: str) -> None:
     shutil.copytree(source, target)
     results = json.loads((target / "results.json").read_text())
-    results["gemm"] = json.loads(gemm_result)
+    results["analyses"]["gemm"] = json.loads(gemm_result)
     (target / "results.json").write_text(json.dumps(results))
 
 

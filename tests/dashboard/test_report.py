@@ -169,7 +169,13 @@ def test_large_files_are_made_by_jobs_and_taken_home(
         assert any(text.startswith(file.name) for text in labels)
         files[label] = file
     document = json.loads(files["JSON"].read_bytes())
-    assert set(document) == {"manifest", "results", "tables", "tables_left_out"}
+    assert set(document) == {
+        "manifest",
+        "results",
+        "results_version",
+        "tables",
+        "tables_left_out",
+    }
     root = analysis_root(sample_id)
     with zipfile.ZipFile(files["Whole run (zip)"]) as archive:
         names = set(archive.namelist())

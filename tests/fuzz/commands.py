@@ -55,6 +55,7 @@ def run_well(*words: object) -> Outcome:
 
 def assert_analyses_work(root: Path) -> None:
     """Raise AssertionError where an analysis of a run failed."""
-    results = json.loads((root / "results.json").read_text(encoding="utf-8")).values()
-    failed = [result["traceback"] for result in results if result["status"] == "error"]
+    content = json.loads((root / "results.json").read_text(encoding="utf-8"))
+    results = content["analyses"].values()
+    failed = [result["traceback"] for result in results if result["status"] == "ERROR"]
     assert not failed, "\n".join(failed)

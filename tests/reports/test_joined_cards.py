@@ -9,6 +9,7 @@ from jarvis.reports.joined_cards import joined
 from jarvis.reports.sections import kernel_without_operator, operation_line
 from jarvis.validation import is_valid, validate
 from tests.builders import trace
+from tests.layout import checks as layout
 from tests.reports.conftest import Analysed
 from tests.reports.test_markdown_reports import section
 
@@ -36,6 +37,7 @@ def test_one_reason_is_one_card(replayed: Analysed) -> None:
 
 def test_joined_cards_pass_the_checks(replayed: Analysed) -> None:
     assert is_valid(validate(replayed.root))
+    assert layout.problems(replayed.root) == {}
 
 
 def test_kernels_without_operators_have_their_own_names(replayed: Analysed) -> None:

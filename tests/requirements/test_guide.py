@@ -43,7 +43,9 @@ def test_what_cannot_be_done_is_said(found: dict[str, Any]) -> None:
 def test_the_report_and_the_run_have_the_same_operations(found: dict[str, Any]) -> None:
     assert found["slowest"]["name"] == "aten::mm"
     assert found["calls_of_it"].height == found["slowest"]["operation_count"] == 2
-    assert found["findings"][0][1] > 0
+    title, saved_ms = found["findings"][0]
+    assert isinstance(title, str)
+    assert saved_ms > 0
     assert found["same_run"].manifest == found["run"].manifest
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jarvis.pipeline import analyze
 from jarvis.text.messages import to_text
-from tests.validation.conftest import eventful_trace
+from tests.good_runs import eventful_trace
 
 PROGRAM = """
 import sys

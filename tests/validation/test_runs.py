@@ -8,8 +8,9 @@ from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze, assembly
 from jarvis.run import Run
 from jarvis.validation import Verdict, validate
+from tests.good_runs import eventful_trace
+from tests.layout import checks as layout
 from tests.recorded_runs import RecordedRun
-from tests.validation.conftest import eventful_trace
 
 
 def test_runs_of_recorded_traces_pass_every_check(
@@ -21,6 +22,7 @@ def test_runs_of_recorded_traces_pass_every_check(
         root = recorded_run(trace.name.removesuffix(".json.gz"))
         told = [outcome for outcome in validate(root) if outcome.verdict is not Verdict.PASS]
         assert [str(problem) for outcome in told for problem in outcome.problems] == []
+        assert layout.problems(root) == {}
 
 
 def test_a_run_that_fails_a_check_fails_the_test_that_makes_it(

@@ -17,17 +17,17 @@ def test_a_good_run_passes(made_once: Path, capsys: pytest.CaptureFixture[str]) 
     assert last == f"{len(CHECKS)} checks: {len(CHECKS)} pass"
 
 
-def test_a_bad_run_is_told_with_file_and_line(
+def test_problems_are_listed_with_their_file(
     good_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = RunPaths(good_run).standalone_report("rough")
-    lines = report.read_text(encoding="utf-8").count("\n")
-    with report.open("a", encoding="utf-8") as file:
-        file.write("An NVIDIA library.\n" * 12)
+    paths = RunPaths(good_run)
+    manifest = json.loads(paths.manifest.read_text())
+    manifest["tables"] += [f"no_{number}" for number in range(12)]
+    paths.manifest.write_text(json.dumps(manifest))
     assert cli.main(["validate", str(good_run)]) == 3
     out = capsys.readouterr().out
-    assert f"        {report.name}:{lines + 1}: 'NVIDIA' is a vendor's word" in out
-    assert out.count("is a vendor's word") == 10
+    assert "        tables/no_0.parquet: The table cannot be read: FileNotFoundError.\n" in out
+    assert out.count("cannot be read") == 10
     assert "        and 2 more\n" in out
     assert out.endswith(f"{len(CHECKS)} checks: {len(CHECKS) - 1} pass, 1 fail\n")
 

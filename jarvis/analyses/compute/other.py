@@ -15,7 +15,7 @@ from jarvis.analyses.operations import OperationGroup
 from jarvis.analyses.unmodelled import COMMUNICATION, GRAPH_LAUNCH
 from jarvis.findings import Finding, Priority
 from jarvis.schemas import TEXT, Column
-from jarvis.text.messages import MessageTable, to_text
+from jarvis.text.messages import MessageTable
 
 MISCELLANEOUS = "miscellaneous"
 SUB_CATEGORIES = (
@@ -188,8 +188,8 @@ def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
         evidence={
             "gpu_time_ms": group.time_ms,
             "compute_pct": group.compute_pct,
-            "operators": to_text(MESSAGES.pick("evidence.names", values)),
-            "main_kernel": to_text(MESSAGES.pick("evidence.kernel", values)),
+            "operators": MESSAGES.pick("evidence.names", values),
+            "main_kernel": MESSAGES.pick("evidence.kernel", values),
             "looks_like": kind,
         },
         issue=MESSAGES.pick("issue", values),

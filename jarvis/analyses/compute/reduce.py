@@ -40,7 +40,7 @@ EXPECTED_PCT = (50.0, 70.0)
 MESSAGES = MessageTable(
     "reduce",
     {
-        "rows": "{results:count row} of {extent:,} elements",
+        "rows": "{results:count row} of {extent:count element}",
         "rows_unknown": "its rows",
         "few_rows": "Only {results:,} of {compute_units:,} compute units have a row of their own.",
     },

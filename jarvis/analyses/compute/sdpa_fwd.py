@@ -33,10 +33,10 @@ def _of_length(band: Band) -> Advice:
         return replace(LONG, rule=band.rule, expected_pct=band.expected_pct)
     return Advice(
         rule=band.rule,
-        reason="fused attention loses efficiency on short sequences, here of {n_q} queries"
-        "{head_note}",
+        reason="fused attention loses efficiency on short sequences, here of "
+        "{n_q} {n_q:either query|queries}{head_note}",
         algorithmic="Batch more sequences than {b} or pack short ones together, so that {each} "
-        "has more work than {n_q} queries per sequence.",
+        "has more work than {n_q} {n_q:either query|queries} per sequence.",
         kernel="Compare {kernel} with another GPU at N={n_q} before tuning, and give a replay "
         "package of {arguments} to the kernel team.",
         expected_pct=band.expected_pct,
@@ -88,8 +88,9 @@ ADVICE = {
     "backward": Advice(
         rule="the backward pass",
         reason="the backward pass computes the scores again and writes three gradients{head_note}",
-        algorithmic="Keep {n_q} queries by {n_kv} keys in one fused backward call; where memory "
-        "allows, checkpoint less around attention, so that its forward pass is not repeated.",
+        algorithmic="Keep {n_q} {n_q:either query|queries} by {n_kv} {n_kv:either key|keys} "
+        "in one fused backward call; where memory allows, checkpoint less around attention, so "
+        "that its forward pass is not repeated.",
         kernel="Give a replay package of {arguments} to the kernel team to tune {kernel}.",
         caveat="A backward pass usually reaches less than its forward pass.",
     ),
@@ -99,10 +100,11 @@ ADVICE = {
         rule="bound by memory bandwidth, as decoding is",
         reason="keys and values are read once per few queries, and bandwidth is left unused"
         "{head_note}",
-        algorithmic="Share keys and values between more than {n_q} queries: grouped heads ("
-        "{heads_q} query heads read {heads_kv} of keys), larger batches, or a quantized cache.",
-        kernel="Give a replay package of {arguments} to the kernel team to split {n_kv} keys over "
-        "more of the GPU.",
+        algorithmic="Share keys and values between more than "
+        "{n_q} {n_q:either query|queries}: grouped heads ({heads_q} query heads read {heads_kv} of "
+        "keys), larger batches, or a quantized cache.",
+        kernel="Give a replay package of {arguments} to the kernel team to split "
+        "{n_kv} {n_kv:either key|keys} over more of the GPU.",
     ),
 }
 

@@ -107,11 +107,11 @@ MESSAGES = MessageTable(
         "about as long.",
         "algorithmic": "Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
         "split the work into {kernels:count kernel}.",
-        "kernel": "Replay the {launches:,} launches from a GPU graph, or let the compiler combine "
+        "kernel": "Replay the {launches} from a GPU graph, or let the compiler combine "
         "independent ones into one foreach or grouped kernel.",
         "caveat": "The saving is not quantified: the gaps between launches are idle time of the "
         "GPU, not time of these kernels.",
-        "verify": "Record the trace again: fewer than {calls:,} calls of compiled kernels, and "
+        "verify": "Record the trace again: fewer than {calls} of compiled kernels, and "
         "less idle time of the GPU.",
         "capture": "Compile with the compiler's logs of graph breaks and of fusion decisions: they "
         "show what separates {names:names 2}.",

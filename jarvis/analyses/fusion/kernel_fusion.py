@@ -12,7 +12,7 @@ from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.chains import Chain
 from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
-from jarvis.findings import Finding
+from jarvis.findings import EvidenceValue, Finding
 from jarvis.text.messages import Message, MessageTable, to_text
 
 OPERATORS_NAMED = 8
@@ -150,17 +150,17 @@ def _issue(chain: Chain, per_instance: int) -> Message:
     )
 
 
-def _evidence(chain: Chain) -> dict[str, float | int | str]:
+def _evidence(chain: Chain) -> dict[str, EvidenceValue]:
     row, composition = chain.row, chain.composition
-    evidence: dict[str, float | int | str | None] = {
+    evidence: dict[str, EvidenceValue | None] = {
         "gpu_time_ms": chain.time_ms,
         "compute_pct": chain.compute_pct,
         "instances": chain.instances,
         "kernels": chain.kernels,
-        "steps": to_text(chain.timed_steps),
+        "steps": chain.timed_steps,
         "computes": composition.title if composition else None,
         "first_step": arguments(row["input_dims"], chain.steps["input_types"][0]),
-        "confidence": to_text(chain.rating),
+        "confidence": chain.rating,
     }
     if chain.gain and chain.fused_ms is not None:
         evidence |= {

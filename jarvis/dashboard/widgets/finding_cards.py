@@ -7,7 +7,7 @@ import streamlit as st
 
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.widgets.elements import lazy_expander
-from jarvis.findings import Finding, Impact, OpRef, Priority
+from jarvis.findings import Finding, Impact, OpRef, Priority, shown_evidence
 from jarvis.text.format import count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import code, escape, prose, shortened
 from jarvis.text.quantities import title_of
@@ -82,7 +82,7 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
         if (text := getattr(finding, name))
     ]
     evidence = " · ".join(
-        f"{escape(title_of(k))}: {_value(v)}" for k, v in finding.evidence.items()
+        f"{escape(title_of(k))}: {_value(v)}" for k, v in shown_evidence(finding).items()
     )
     st.caption("\n\n".join([*notes, f"**Evidence** · {evidence}"]))
     if finding.operations:

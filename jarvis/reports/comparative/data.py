@@ -7,7 +7,7 @@ import orjson
 from jarvis.comparison import Role
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
-from jarvis.findings import worded
+from jarvis.findings import as_data
 from jarvis.reports.comparative.subject import Subject
 from jarvis.reports.csv import write_csvs
 
@@ -31,7 +31,7 @@ def _facts(subject: Subject) -> dict[str, object]:
         "summary": compared.summary,
         "unknown": compared.unknown,
         "same_collectives": compared.same_collectives,
-        "findings": [worded(finding) for finding in compared.findings],
+        "findings": [as_data(finding) for finding in compared.findings],
     }
 
 

@@ -8,7 +8,9 @@ from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
 from jarvis.findings import Finding
 from jarvis.reports.comparative.subject import Row
-from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted, time_range
+from jarvis.reports.messages import time_range
+from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted
+from jarvis.text.messages import to_text
 
 YES, NO = "Yes", "No"
 VERDICTS: Mapping[str, str] = {
@@ -101,10 +103,11 @@ def impact(finding: Finding) -> str:
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
     saved = gain.saved_ms
+    span = to_text(time_range(saved.low, saved.high))
     return (
         f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
-        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range "
-        f"{time_range(saved.low, saved.high)}; the upper end is all that is not explained)."
+        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range {span}; the upper end is all that is "
+        "not explained)."
     )
 
 
@@ -115,5 +118,5 @@ def short_gap(finding: Finding) -> str:
 
 def _number(finding: Finding, name: str) -> float:
     value = finding.evidence[name]
-    assert not isinstance(value, str), f"{name} is a number"
+    assert isinstance(value, int | float), f"{name} is a number"
     return value

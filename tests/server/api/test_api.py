@@ -51,7 +51,9 @@ def test_an_upload_becomes_an_analysis_that_can_be_taken_home(
     found = client.get(f"/api/analyses/{job['analysis_id']}").json()
     assert (found["model"], found["trace"]) == ("Tiny", "small.json")
     assert "MI300X" in found["gpu"]
-    assert found["results"]["gemm"]["title"]
+    (finding, *_) = found["results"]["gemm"]["findings"]
+    assert "`aten::mm`" in finding["title"]
+    assert finding["messages"]["title"][0]["id"].startswith("efficiency.title")
     assert found["manifest"]["analysis_id"] == found["id"]
     files = client.get(f"/api/analyses/{found['id']}/artifacts").json()["artifacts"]
     sizes = {file["name"]: file["size_bytes"] for file in files}

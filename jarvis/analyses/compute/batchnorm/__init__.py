@@ -54,16 +54,16 @@ MESSAGES = MessageTable(
     "normalization",
     {
         "rows_unknown": "its groups",
-        "rows": "{reductions:count row} of {extent:,} elements",
-        "channels": "{reductions:count channel} of {extent:,} elements",
+        "rows": "{reductions:count row} of {extent:count element}",
+        "channels": "{reductions:count channel} of {extent:count element}",
         "fuse": "Fuse it with the activation after it, so that its output is written once.",
         "channels_first.backward": "It runs in the layout of the forward pass: with the model in "
-        "channels_last its kernel splits the {extent:,} positions of a channel too.",
+        "channels_last its kernel splits the {extent:count position} of a channel too.",
         "channels_first": "Convert the model and its input to channels_last "
         "(`model.to(memory_format=torch.channels_last)`): kernels for that order split the "
-        "{extent:,} positions of a channel too, not only the {reductions:,} channels.",
+        "{extent:count position} of a channel too, not only the {reductions:count channel}.",
         "channels_last": "Its input is in channels_last already: if the model may change, a layer "
-        "or group normalization needs no statistics over the {extent:,} positions of a channel.",
+        "or group normalization needs no statistics over the {extent:count position} of a channel.",
         "fused_kernel": "Have the DNN library's fused batch normalization chosen in place of "
         "{main_kernel:name}. ",
         "one_block": "The framework's own kernel gives each channel one block, so {reductions:,} "

@@ -36,6 +36,7 @@ TO_KERNEL_TEAM = MessageTable(
 TRANSPOSES = MessageTable(
     "layout_transposes",
     {
+        "evidence.kernels": "{kernels:names}",
         "title": "Layout transposes around convolutions",
         "issue": "Layout transposes take {transpose_ms}, {overhead_pct} of convolution time "
         "({compute_pct} of compute), in {launches} that compute nothing.",
@@ -52,7 +53,7 @@ TRANSPOSES = MessageTable(
         "hypothesis.last": "Some tensors, weights or gradients are still in channels-first order.",
         "caveat": "Low assumes that half of the transposes stay at the borders of the converted "
         "part.",
-        "verify": "Record the trace again: the {launches:,} launches of {kernels:names} must be "
+        "verify": "Record the trace again: the {launches} of {kernels:names} must be "
         "gone from the convolution operators.",
         "capture": "Record one step with the DNN library's log of chosen algorithms switched on: "
         "it says which kernels it takes in either layout for {arguments:?each call}.",
@@ -62,6 +63,7 @@ TRANSPOSES = MessageTable(
 FILLS = MessageTable(
     "fills_and_casts",
     {
+        "evidence.kernels": "{kernels:names}",
         "title": "Fills and casts around convolutions",
         "issue": "Kernels that only fill or convert tensors take {fill_ms}, {overhead_pct} of "
         "convolution time ({compute_pct} of compute), in {launches}{backward}.",
@@ -72,7 +74,7 @@ FILLS = MessageTable(
         "hypothesis": "The chosen kernels add up parts of the sum in a buffer of another dtype, "
         "which is cleared before and converted after.",
         "caveat": "Another algorithm may be slower itself: the saving is an upper bound.",
-        "verify": "Record the trace again: the {launches:,} launches of {kernels:names} must be "
+        "verify": "Record the trace again: the {launches} of {kernels:names} must be "
         "fewer, and convolution time less than {convolution_ms}.",
         "capture": "Record one step with the DNN library's log of chosen algorithms switched on: "
         "it names the algorithm and the workspace of every convolution.",

@@ -12,7 +12,6 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.compute.convolution.messages import FILLS, TO_KERNEL_TEAM, TRANSPOSES
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
 from jarvis.findings import Finding, Priority, Severity
-from jarvis.text.format import listed, quoted
 from jarvis.text.messages import Message
 
 LAYOUT_TRANSPOSE = r"batched_transpose|transpose_nchw|transpose_cnhw|nchw2|nhwc2|nchwto|nhwcto"
@@ -111,7 +110,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
                 if rows["layout"].is_not_null().any()
                 else {}
             ),
-            "transpose_kernels": _listed(values["kernels"]),
+            "transpose_kernels": TRANSPOSES.pick("evidence.kernels", values),
         },
         issue=TRANSPOSES.pick("issue", values),
         algorithmic=_layout_action(is_high=is_high, is_already_last=is_already_last),
@@ -177,7 +176,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
             "compute_pct": compute_pct,
             "launches": values["launches"],
             **({"backward_ms": backward_ms} if backward_ms else {}),
-            "kernels": _listed(values["kernels"]),
+            "kernels": FILLS.pick("evidence.kernels", values),
         },
         issue=FILLS.pick("issue", values),
         algorithmic=FILLS("algorithmic"),
@@ -245,10 +244,6 @@ def _kernels(rows: pl.DataFrame, pattern: str) -> list[str]:
     times = matching.group_by("name").agg(pl.col("total_us").sum())
     ordered = times.sort("total_us", "name", descending=[True, False])
     return ordered["name"].to_list()
-
-
-def _listed(kernels: list[str]) -> str:
-    return listed([quoted(name) for name in kernels])
 
 
 def _ms(rows: pl.DataFrame, column: str) -> float:

@@ -38,6 +38,7 @@ SHAPES = MessageTable(
 HELPERS = MessageTable(
     "helper_kernels",
     {
+        "evidence.helpers": "{helpers:names}",
         "title": "Helper kernels: {name}",
         "issue": "{helpers:names} around the product take {helper_ms} ({helper_pct}) of the "
         "{time_ms} of {name}.",

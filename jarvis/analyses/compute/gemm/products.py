@@ -13,7 +13,6 @@ from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.analyses.small_calls import MANY_CALLS
 from jarvis.findings import Finding, Priority
-from jarvis.text.format import listed, quoted
 
 HELPER_KERNELS = r"postgsu|splitkreduce|splitk_reduce|transpose|memset|fillbuffer"
 HELPER_SHARE_PCT = 10.0
@@ -66,7 +65,7 @@ def _helper_finding(
             "gpu_time_ms": group.time_ms,
             "calls": group.calls,
             "launches": group.launches,
-            "helper_kernels": listed([quoted(name) for name in helpers]),
+            "helper_kernels": HELPERS.pick("evidence.helpers", values),
         },
         issue=HELPERS.pick("issue", values),
         algorithmic=HELPERS.pick("algorithmic", values),

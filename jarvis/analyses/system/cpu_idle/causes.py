@@ -10,10 +10,10 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
-from jarvis.findings import Finding, Priority, Severity
+from jarvis.findings import EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.text.messages import Message, to_text
+from jarvis.text.messages import Message
 
 IDLE_FINDING_PCT = 15.0
 """From this share of GPU wall time on, idle time is worth a finding."""
@@ -187,18 +187,18 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     )
 
 
-def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, float | int | str]:
+def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, EvidenceValue]:
     """How many gaps a cause has, and what the trace records of host and kernels there."""
-    found: dict[str, float | int | str] = {
+    found: dict[str, EvidenceValue] = {
         "gaps": cause.gaps.height,
         "longest_gap_ms": cause.longest_ms,
     }
     if early_ms := _before_first_kernel_ms(data, cause):
         found["before_first_kernel_ms"] = early_ms
     if calls := cause.host_calls():
-        found["host_calls"] = to_text(MESSAGES("evidence.list", items=calls))
+        found["host_calls"] = MESSAGES("evidence.list", items=calls)
     if waits := cause.waits_before():
-        found["waits_before"] = to_text(MESSAGES("evidence.list", items=waits))
+        found["waits_before"] = MESSAGES("evidence.list", items=waits)
     rows = kernels(data)
     if cause.cause is IdleCause.LAUNCH_BOUND and rows.height:
         found |= evidence(rows)

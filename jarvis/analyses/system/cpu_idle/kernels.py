@@ -9,7 +9,7 @@ from jarvis.analyses.severity import Ladder, grade
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.analyses.unmodelled import GRAPH_LAUNCH
 from jarvis.analyses.window import timeline_window
-from jarvis.findings import Severity
+from jarvis.findings import EvidenceValue, Severity
 from jarvis.text.messages import Message
 
 SHORT_KERNEL_US = 10.0
@@ -46,7 +46,7 @@ def mean_us(rows: pl.DataFrame) -> float:
     return float(rows["dur_ns"].sum()) / 1000 / rows.height
 
 
-def evidence(rows: pl.DataFrame) -> dict[str, float | int | str]:
+def evidence(rows: pl.DataFrame) -> dict[str, EvidenceValue]:
     """How many kernels there are and how short they are, as a finding shows it."""
     return {
         "kernels": rows.height,

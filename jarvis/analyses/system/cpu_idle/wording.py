@@ -280,7 +280,7 @@ MESSAGES = MessageTable(
         "optimizers, and batch small tensors together.",
         "pattern.idle": "{idle_pct} of GPU wall time is idle",
         "pattern.short_kernels": "{share_pct} of the kernels are shorter than {limit_us:.0f} µs",
-        "pattern.kernel_count": "{kernels:,} kernels",
+        "pattern.kernel_count": "{kernels:count kernel}",
         "pattern.mean_kernel_time": "{mean_us:number} µs per kernel on average",
     },
 )

@@ -12,7 +12,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.system.multi_kernel.messages import MESSAGES
 from jarvis.analyses.window import timeline_window
-from jarvis.findings import Finding, Priority, Severity
+from jarvis.findings import EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.text.messages import Message, to_text
 
@@ -273,14 +273,14 @@ def _kinds(data: CategoryData) -> Iterator[_Kind]:
         yield _Kind(name, mebibytes * BYTES_PER_MIB, ranks, count, time_us / 1000 / count)
 
 
-def _collective_evidence(data: CategoryData) -> dict[str, float | int | str]:
+def _collective_evidence(data: CategoryData) -> dict[str, EvidenceValue]:
     kernels = communication_kernels(data)
     if kernels is None or kernels.is_empty():
         return {}
     kinds = [kind.message("evidence.kind") for kind in islice(_kinds(data), KINDS_SHOWN)]
-    found: dict[str, float | int | str] = {"communication_kernels": kernels.height}
+    found: dict[str, EvidenceValue] = {"communication_kernels": kernels.height}
     if kinds:
-        found["largest_collectives"] = to_text(MESSAGES("evidence.kinds", kinds=kinds))
+        found["largest_collectives"] = MESSAGES("evidence.kinds", kinds=kinds)
     return found
 
 

@@ -10,8 +10,8 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.window import timeline_window
-from jarvis.findings import Finding, Priority, Severity
-from jarvis.text.messages import MessageTable, to_text
+from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.text.messages import Message, MessageTable, to_text
 
 COPY_TIME_PCT: Ladder = (
     (10.0, Severity.CRITICAL),
@@ -173,7 +173,7 @@ def graded_copies(data: CategoryData) -> list[CopyGrade]:
 
 def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
     direction = copies.direction
-    evidence: dict[str, float | int | str] = {
+    evidence: dict[str, EvidenceValue] = {
         "direction": direction,
         "copies": copies.count,
         "total_ms": copies.time_ms,
@@ -184,7 +184,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         evidence["mean_size_bytes"] = copies.avg_bytes
     single = _single_copies(data, direction)
     if launchers := _launchers(single):
-        evidence["copied_by"] = launchers
+        evidence["copied_by"] = MESSAGES("evidence.launchers", launchers=launchers)
     if pageable := _pageable(single):
         evidence["pageable_copies"] = pageable
     return Finding(
@@ -224,12 +224,11 @@ def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
     return timeline_window(data.tables["gpu_work"]).filter(is_one)
 
 
-def _launchers(copies: pl.DataFrame) -> str:
+def _launchers(copies: pl.DataFrame) -> list[Message]:
     """The host operators behind copies, most copies first."""
     counts = copies.drop_nulls("launcher_name").group_by("launcher_name").len("copies")
     most = counts.sort("copies", "launcher_name", descending=[True, False])
-    launchers = [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
-    return to_text(MESSAGES("evidence.launchers", launchers=launchers))
+    return [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
 
 
 def _pageable(copies: pl.DataFrame) -> int:

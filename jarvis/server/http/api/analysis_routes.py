@@ -13,6 +13,7 @@ from jarvis.core.errors import JarvisError, RunError
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
+from jarvis.run.results import results_data
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require
@@ -130,7 +131,9 @@ class AnalysisDetails(AnalysisView, title="Whole analysis"):
     """A kept analysis with what it says."""
 
     manifest: dict[str, Any] = Field(description="what was analysed, with which options")
-    results: dict[str, Any] = Field(description="what each analysis found, by its key")
+    results: dict[str, Any] = Field(
+        description="what each analysis found, by its key, as in `results.json` (docs/results.md)"
+    )
 
 
 class ArtifactView(BaseModel, title="File"):
@@ -193,7 +196,7 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     return AnalysisDetails(
         **_summary(entry),
         manifest=run.manifest.model_dump(mode="json"),
-        results={key: result.model_dump(mode="json") for key, result in run.results.items()},
+        results=results_data(run.results),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from jarvis.validation.check import Problem
-from jarvis.validation.markdown import Part, plain
+from tests.layout.markdown import Part, plain
 
 MAX_SUMMARY_LINES = 20
 MAX_CARD_LINES = 10

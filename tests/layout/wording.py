@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from jarvis.validation.check import Check, Problem
-from jarvis.validation.markdown import own_words
-from jarvis.validation.run_files import Json, RunFiles
+from jarvis.validation.run_files import Json
+from tests.layout.markdown import own_words
+from tests.layout.rendered import Rendered
 
 VENDOR_WORDS = re.compile(
     r"\b(?:CUDA|HIP|NCCL|RCCL|cuBLAS\w*|hipBLAS\w*|rocBLAS|cuDNN|MIOpen|CUTLASS|Tensile|ROCm"
@@ -30,7 +31,7 @@ MIN_BYTES = 100
 MAX_NON_ASCII_PCT = 50
 
 
-def words_are_vendor_neutral(run: RunFiles) -> Iterator[Problem]:
+def words_are_vendor_neutral(run: Rendered) -> Iterator[Problem]:
     """No product of a vendor is named outside quoted names, the device and its sources."""
     names = _given_names(run)
     for report in run.reports:
@@ -42,7 +43,7 @@ def words_are_vendor_neutral(run: RunFiles) -> Iterator[Problem]:
                 yield Problem(report.file, text, line)
 
 
-def claims_are_what_a_trace_can_show(run: RunFiles) -> Iterator[Problem]:
+def claims_are_what_a_trace_can_show(run: Rendered) -> Iterator[Problem]:
     """Bank conflicts, coalescing, occupancy and cache hits are named only to say who shows them."""
     for report in run.reports:
         for line, words in report.own_words:
@@ -56,7 +57,7 @@ def claims_are_what_a_trace_can_show(run: RunFiles) -> Iterator[Problem]:
                     yield Problem(report.file, text, line)
 
 
-def nobody_wins(run: RunFiles) -> Iterator[Problem]:
+def nobody_wins(run: Rendered) -> Iterator[Problem]:
     """No report declares a winner or ranks vendors."""
     for report in run.reports:
         for line, words in report.own_words:
@@ -65,7 +66,7 @@ def nobody_wins(run: RunFiles) -> Iterator[Problem]:
                 yield Problem(report.file, text, line)
 
 
-def placeholders_are_filled(run: RunFiles) -> Iterator[Problem]:
+def placeholders_are_filled(run: Rendered) -> Iterator[Problem]:
     """No placeholder of a template is left, such as a title in angle brackets."""
     names = _given_names(run)
     for report in run.reports:
@@ -77,7 +78,7 @@ def placeholders_are_filled(run: RunFiles) -> Iterator[Problem]:
                 yield Problem(report.file, text, line.number)
 
 
-def reports_are_text(run: RunFiles) -> Iterator[Problem]:
+def reports_are_text(run: Rendered) -> Iterator[Problem]:
     """Every report is a text of some length: not empty, not raw JSON, mostly plain letters."""
     for report in run.reports:
         text = report.text.strip()
@@ -95,7 +96,7 @@ def reports_are_text(run: RunFiles) -> Iterator[Problem]:
             )
 
 
-def _given_names(run: RunFiles) -> list[str]:
+def _given_names(run: Rendered) -> list[str]:
     """Names that stand in a report as the trace, the user or a source of figures gives them."""
     names = [
         name for side in (run.comparison or {}).get("sides", {}).values() for name in _of(side)

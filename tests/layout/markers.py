@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jarvis.validation.check import Problem
-from jarvis.validation.markdown import Part
+from tests.layout.markdown import Part
 
 FIGURES: dict[str, tuple[str, ...]] = {
     "p_item": ("low", "mid", "high"),

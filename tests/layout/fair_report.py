@@ -4,10 +4,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from jarvis.validation.cards import long_card, long_summary, missing_lines
 from jarvis.validation.check import Check, Problem
-from jarvis.validation.markdown import Part, Row, own_words, plain
-from jarvis.validation.run_files import RunFiles
+from tests.layout.cards import long_card, long_summary, missing_lines
+from tests.layout.markdown import Part, Row, own_words, plain
+from tests.layout.rendered import Rendered
 
 CARD_LABELS = ("Issue", "Action A", "Action B", "Impact")
 CARD_TITLE = re.compile(r"P\d+(?:(?:, | and )P\d+)* \(")
@@ -28,7 +28,7 @@ _LABEL = re.compile(r"^(?:[-*] |\d+\. )?(?:\*\*[^*]+\*\*:? ?)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z`])")
 
 
-def parts_are_in_order(run: RunFiles) -> Iterator[Problem]:
+def parts_are_in_order(run: Rendered) -> Iterator[Problem]:
     """The report for stakeholders has its parts: summary, recommendations, details, appendix."""
     report = run.fair
     if report is None:
@@ -38,25 +38,25 @@ def parts_are_in_order(run: RunFiles) -> Iterator[Problem]:
         yield Problem(report.file, f"Its parts are {titles}; {', '.join(PARTS)} expected.")
 
 
-def summary_is_short(run: RunFiles) -> Iterator[Problem]:
+def summary_is_short(run: Rendered) -> Iterator[Problem]:
     """The executive summary takes at most {jarvis.validation.cards.MAX_SUMMARY_LINES} lines."""
     for _, part in _parts(run, "Executive Summary"):
         yield from long_summary(part)
 
 
-def cards_are_short(run: RunFiles) -> Iterator[Problem]:
+def cards_are_short(run: Rendered) -> Iterator[Problem]:
     """Each recommendation takes at most {jarvis.validation.cards.MAX_CARD_LINES} lines."""
     for card in cards_of(run):
         yield from long_card(card)
 
 
-def cards_are_complete(run: RunFiles) -> Iterator[Problem]:
+def cards_are_complete(run: Rendered) -> Iterator[Problem]:
     """Each recommendation has an issue, an action on both paths, an impact and a link."""
     for card in cards_of(run):
         yield from missing_lines(card, CARD_LABELS)
 
 
-def recommendations_are_numbered_without_gaps(run: RunFiles) -> Iterator[Problem]:
+def recommendations_are_numbered_without_gaps(run: Rendered) -> Iterator[Problem]:
     """The recommendations, those of low priority included, are numbered P1, P2, P3 and so on."""
     for report, part in _parts(run, "Recommendations"):
         titles = (found[0] for _, title in part.headings(3) if (found := _number(title)))
@@ -70,7 +70,7 @@ def recommendations_are_numbered_without_gaps(run: RunFiles) -> Iterator[Problem
             yield Problem(report.file, text, part.number)
 
 
-def links_lead_somewhere(run: RunFiles) -> Iterator[Problem]:
+def links_lead_somewhere(run: Rendered) -> Iterator[Problem]:
     """Every link of a report leads to a heading or an anchor of it, or to a file of the run."""
     for report in run.reports:
         folder = (run.root / report.file).parent
@@ -82,7 +82,7 @@ def links_lead_somewhere(run: RunFiles) -> Iterator[Problem]:
                 yield Problem(report.file, f"The link {target} leads to no {what}.", line)
 
 
-def facts_are_told_once(run: RunFiles) -> Iterator[Problem]:
+def facts_are_told_once(run: Rendered) -> Iterator[Problem]:
     """No table of named things and no sentence with a name and a measurement stands twice; those
     under headings that only their number tells apart may be alike."""
     report = run.fair
@@ -119,7 +119,7 @@ def _namesakes(report: Part) -> dict[int, str]:
     return {n: label for n, (heading, label) in headings.items() if counts[heading] > 1 and label}
 
 
-def efficiencies_above_the_peak_are_marked(run: RunFiles) -> Iterator[Problem]:
+def efficiencies_above_the_peak_are_marked(run: Rendered) -> Iterator[Problem]:
     """An efficiency above 100% carries a mark, for it says that a figure is in doubt."""
     for report in run.reports:
         for table in report.tables:
@@ -131,7 +131,7 @@ def efficiencies_above_the_peak_are_marked(run: RunFiles) -> Iterator[Problem]:
                         )
 
 
-def cards_of(run: RunFiles) -> Iterator[Part]:
+def cards_of(run: Rendered) -> Iterator[Part]:
     """The recommendations of the fair report, each with its heading."""
     for _, part in _parts(run, "Recommendations"):
         yield from (card for card in part.parts(3) if _number(card.title))
@@ -141,7 +141,7 @@ def _number(title: str) -> re.Match[str] | None:
     return CARD_TITLE.search(title)
 
 
-def _parts(run: RunFiles, title: str) -> Iterator[tuple[Part, Part]]:
+def _parts(run: Rendered, title: str) -> Iterator[tuple[Part, Part]]:
     report = run.fair
     if report is None:
         return

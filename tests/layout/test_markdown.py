@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis.validation.markdown import Part, anchor_of, own_words, plain
+from tests.layout.markdown import Part, anchor_of, own_words, plain
 
 DOCUMENT = """\
 # Title

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from jarvis.validation import markers
 from jarvis.validation.check import Check, Problem
-from jarvis.validation.markdown import Part
-from jarvis.validation.run_files import SUCCEEDED, Json, RunFiles
+from jarvis.validation.run_files import Json
+from tests.layout import markers
+from tests.layout.markdown import Part
+from tests.layout.rendered import SUCCEEDED, Rendered
 
 RECOMMENDATIONS, DETAILS = "Recommendations", "Detailed Analysis"
 NOT_QUANTIFIED = re.compile("not quantifiable from trace data", re.IGNORECASE)
@@ -43,7 +44,7 @@ QUOTED_COLUMNS = {
 MISSING = "—"
 
 
-def recommendations_come_before_details(run: RunFiles) -> Iterator[Problem]:
+def recommendations_come_before_details(run: Rendered) -> Iterator[Problem]:
     """Every findings file has its recommendations, and after them their details."""
     for _, document in run.findings_files():
         titles = [title for _, title in document.headings(2)]
@@ -53,7 +54,7 @@ def recommendations_come_before_details(run: RunFiles) -> Iterator[Problem]:
             yield Problem(document.file, text)
 
 
-def findings_are_recommendations(run: RunFiles) -> Iterator[Problem]:
+def findings_are_recommendations(run: Rendered) -> Iterator[Problem]:
     """A findings file has a recommendation wherever the metrics have a finding."""
     for category, document in run.findings_files():
         findings = run.metrics(category)["category_findings"]
@@ -62,14 +63,14 @@ def findings_are_recommendations(run: RunFiles) -> Iterator[Problem]:
             yield Problem(document.file, text)
 
 
-def recommendations_have_their_labels(run: RunFiles) -> Iterator[Problem]:
+def recommendations_have_their_labels(run: Rendered) -> Iterator[Problem]:
     """Each recommendation of a findings file says insight, action and impact."""
     for _, document in run.findings_files():
         for item in _items(document):
             yield from missing_labels(item)
 
 
-def details_match_recommendations(run: RunFiles) -> Iterator[Problem]:
+def details_match_recommendations(run: Rendered) -> Iterator[Problem]:
     """Each recommendation has marked details, with its number for rank and the file's tier."""
     for category, document in run.findings_files():
         tier = "compute" if category["tier"] == "compute_kernel" else category["tier"]
@@ -84,7 +85,7 @@ def details_match_recommendations(run: RunFiles) -> Iterator[Problem]:
                 yield Problem(document.file, text, line)
 
 
-def details_have_their_table(run: RunFiles) -> Iterator[Problem]:
+def details_have_their_table(run: Rendered) -> Iterator[Problem]:
     """The details of a compute recommendation have a table that starts with the ten columns."""
     for category, document in run.findings_files():
         if category["tier"] == "compute_kernel":
@@ -95,7 +96,7 @@ def details_have_their_table(run: RunFiles) -> Iterator[Problem]:
                     yield Problem(document.file, text, detail.number)
 
 
-def tables_quote_the_metrics(run: RunFiles) -> Iterator[Problem]:
+def tables_quote_the_metrics(run: Rendered) -> Iterator[Problem]:
     """Arguments, kernel path and kernel name of a data table stand in the metrics like that."""
     for category, document in run.findings_files():
         operations = run.metrics(category).get("operations", [])
@@ -104,7 +105,7 @@ def tables_quote_the_metrics(run: RunFiles) -> Iterator[Problem]:
                 yield from unknown_cells(part, operations)
 
 
-def impacts_are_marked(run: RunFiles) -> Iterator[Problem]:
+def impacts_are_marked(run: Rendered) -> Iterator[Problem]:
     """Impact markers come in pairs, with all figures or none; each recommendation has one."""
     for _, document in run.findings_files():
         yield from markers.malformed(document)
@@ -114,7 +115,7 @@ def impacts_are_marked(run: RunFiles) -> Iterator[Problem]:
             yield Problem(document.file, text)
 
 
-def details_estimate_their_impact(run: RunFiles) -> Iterator[Problem]:
+def details_estimate_their_impact(run: Rendered) -> Iterator[Problem]:
     """The details of each recommendation estimate the impact, or say that a trace cannot."""
     for _, document in run.findings_files():
         for detail in details_of(document):
@@ -124,7 +125,7 @@ def details_estimate_their_impact(run: RunFiles) -> Iterator[Problem]:
                 yield Problem(document.file, text, detail.number)
 
 
-def details_repeat_the_impact(run: RunFiles) -> Iterator[Problem]:
+def details_repeat_the_impact(run: Rendered) -> Iterator[Problem]:
     """A recommendation and its details give the same impact."""
     for _, document in run.findings_files():
         for item, detail in zip(_items(document), details_of(document), strict=False):
@@ -135,7 +136,7 @@ def details_repeat_the_impact(run: RunFiles) -> Iterator[Problem]:
                     yield Problem(document.file, text, estimate.number)
 
 
-def details_have_their_labels(run: RunFiles) -> Iterator[Problem]:
+def details_have_their_labels(run: Rendered) -> Iterator[Problem]:
     """The details of each recommendation have their five labels, each on a line of its own."""
     for _, document in run.findings_files():
         for detail in details_of(document):
@@ -145,7 +146,7 @@ def details_have_their_labels(run: RunFiles) -> Iterator[Problem]:
                     yield Problem(document.file, text, detail.number)
 
 
-def failed_analyses_recommend_nothing(run: RunFiles) -> Iterator[Problem]:
+def failed_analyses_recommend_nothing(run: Rendered) -> Iterator[Problem]:
     """The findings file of an analysis that failed or found no data recommends nothing."""
     for category in run.categories:
         document = run.document(run.findings_file(category))

@@ -40,7 +40,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def good_run(made_once: Path, tmp_path: Path) -> Path:
     """A copy of the good run, to plant a fault in."""
-    unread = shutil.ignore_patterns("*.parquet", "*.xlsx", "*.zip")
+    unread = shutil.ignore_patterns("*.xlsx", "*.zip")
     return Path(shutil.copytree(made_once, tmp_path / "run", ignore=unread))
 
 
@@ -73,5 +73,5 @@ def compared_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def compared_run(compared_once: Path, tmp_path: Path) -> Path:
     """A copy of it, to plant a fault in."""
-    unread = shutil.ignore_patterns("*.parquet", "*.xlsx", "*.zip")
+    unread = shutil.ignore_patterns("*.xlsx", "*.zip")
     return Path(shutil.copytree(compared_once, tmp_path / "run", ignore=unread))

@@ -1,0 +1,61 @@
+"""Sentences of the reports that no finding has: savings, times and shares around findings."""
+
+from jarvis.text.format import milliseconds
+from jarvis.text.messages import Message, MessageTable
+
+MESSAGES = MessageTable(
+    "reports",
+    {
+        "time": "{time_ms} ({share_pct} of {whole})",
+        "efficiency": "{efficiency_pct}{mark?} of the roofline ({word})",
+        "efficiency.none": "not part of this finding",
+        "saving": "about {saved_ms}{target}: {compute}{e2e_pct} of GPU wall time (range {range}, "
+        "{basis}).",
+        "saving.target": " at {target_pct:short}% of the roofline",
+        "saving.compute": "{compute_pct} of compute, ",
+        "saving.none": "not quantifiable from trace data.",
+        "saving.short": "{saved_ms} ({e2e_pct} of wall time)",
+        "basis.perf model": "from the perf model",
+        "basis.upper bound": "the upper end is a bound measured in the trace",
+        "basis.heuristic": "from experience, not measured",
+        "range": "{low_ms:bare} to {high_ms}",
+        "range.units": "{low_ms} to {high_ms}",
+        "left_out": "{rows:count further row} with {time_ms} in all are not shown.",
+        "overview": "{time_ms} in {calls} over {rows:count row} of distinct arguments. "
+        "{efficiency}",
+        "overview.of_compute": "{title} operations account for {compute_pct:pct?—} of compute "
+        "time: {overview}",
+        "overview.efficiency": "Average efficiency: {efficiency_pct} of the roofline, weighted by "
+        "time over the {coverage_pct:pct?—} of it that can be judged.",
+        "overview.no_efficiency": "Average efficiency: not available.",
+        "title": "{title} ({compute_pct:pct?—} of compute)",
+        "score": "impact_score: {score:.2f} ({saved})",
+        "score.low": "Low end impact_score: {score:.2f} ({saved})",
+        "score.high": "High end impact_score: {score:.2f} ({saved})",
+        "score.fusion": "impact_score: {score:.2f} (perf-model coverage {modelled}/{kernels} "
+        "kernels)",
+        "saved": "{saved_ms} of {total_ms} GPU wall time",
+        "extent": "{rows:count row} with {calls}: {time_ms}, {share_pct} of GPU wall time",
+        "potential.perf model": "{saved_ms} of the {time_ms} lie between the measured time and the "
+        "roofline.",
+        "potential.upper bound": "At most {saved_ms} of the {time_ms} can be won back.",
+        "potential.heuristic": "Such changes win back up to {saved_ms} of the {time_ms}, by "
+        "experience.",
+        "potential.none": "No saving can be estimated from this trace.",
+        "joined.part": "{title} with {time}",
+        "joined": "{because}, so whether those of {parts:joined , } and {last} are slow is not "
+        "known.",
+        "summary.first": "{label} ({title}) comes first: about {saved_ms} to gain, {e2e_pct} of "
+        "GPU wall time.",
+        "summary.all": "{findings:count finding}, {critical} of them critical; the estimates, no "
+        "time counted twice, add up to {saved_ms} ({e2e_pct}).",
+        "summary.compute": "{compute_ms} of {total_ms} GPU wall time",
+    },
+)
+
+
+def time_range(low_ms: float, high_ms: float) -> Message:
+    """Two times, a common unit printed once: 0.710 to 2.78 ms, 97.0 µs to 0.140 ms."""
+    units = {milliseconds(value).partition(" ")[2] for value in (low_ms, high_ms)}
+    is_one = low_ms == 0 or len(units) == 1
+    return MESSAGES("range" if is_one else "range.units", low_ms=low_ms, high_ms=high_ms)

@@ -1,0 +1,146 @@
+"""The prose of every message, once: values in their formats, units, nouns, nothing left over."""
+
+import re
+import string
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import jarvis.comparison
+import jarvis.reports.messages
+from jarvis.analyses import load_analyses
+from jarvis.text.messages import (
+    BY_NAME,
+    BY_UNIT,
+    FORMATS,
+    RESOLVED,
+    Message,
+    literal,
+    tables,
+    to_text,
+)
+
+load_analyses()
+assert jarvis.comparison
+
+TEMPLATES = {
+    f"{table}.{key}": template
+    for table, templates in tables().items()
+    for key, template in templates.items()
+    if table != "literal" and not table.startswith("test_")
+}
+UNITS = {
+    "ms": ("ms", "µs", " to "),
+    "us": ("µs",),
+    "pct": ("%",),
+    "bytes": ("bytes",),
+    "tb_per_s": ("TB/s",),
+    "gb_per_s": ("GB/s",),
+    "mb_per_s": ("MB/s",),
+    "tflops_per_s": ("TFLOPS/s",),
+}
+"""What must follow a number whose name ends like this."""
+
+INVARIABLE = ("is", "times")
+MANY = ("places.each_of", "elementwise.many", "attention.heads.shared", "gemm_shapes.last_round")
+"""Messages that are only made of several."""
+TEXT = "Text"
+
+
+def fields(template: str) -> Iterator[tuple[str, str, str]]:
+    """Name, spec and default of each placeholder."""
+    for _, field, spec, _ in string.Formatter().parse(template):
+        if field:
+            name, question, default = field.partition("?")
+            spec = f"{spec}?{default}" if question else spec or ""
+            spec = spec or BY_NAME.get(name) or BY_UNIT.get(name.rpartition("_")[2], "")
+            spec, _, default = spec.partition("?")
+            yield name, spec, default
+
+
+def sample(name: str, spec: str, number: int) -> Any:
+    """A value for a placeholder."""
+    kind = spec.partition(" ")[0]
+    if kind == RESOLVED:
+        return literal(TEXT)
+    if kind == "names":
+        return ("aten::mm", "aten::add")
+    if kind in ("list", "joined"):
+        return ("first", "second")
+    if kind in ("name", "lower"):
+        return "aten::mm"
+    if kind in ("count", "either", "more") or spec == ",":
+        return number
+    if kind in FORMATS or spec:
+        return float(number)
+    is_size = len(name) == 1 or name in ("compute_units", "head_dim", "n_q", "n_kv", "heads_kv")
+    return number if is_size else TEXT
+
+
+def worded(message_id: str, number: int) -> str:
+    """The message with ``number`` for each of its numbers."""
+    template = TEMPLATES[message_id]
+    values: dict[str, Any] = {}
+    for name, spec, _ in fields(template):
+        if not isinstance(values.get(name), int):
+            values[name] = sample(name, spec, number)
+    return to_text(Message(id=message_id, values=values))
+
+
+@pytest.mark.parametrize("message_id", TEMPLATES)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_message_is_a_sentence_with_its_values(message_id: str, number: int) -> None:
+    text = worded(message_id, number)
+    assert "{" not in text.replace("{}", "")
+    assert "}" not in text
+    assert "None" not in text.replace("None, which only layers", "")
+    assert not re.search(r"\bnan\b", text)
+    assert "  " not in text
+    assert ".." not in text.replace("...", "")
+
+
+@pytest.mark.parametrize("message_id", TEMPLATES)
+def test_every_placeholder_is_printed(message_id: str) -> None:
+    # Another value prints another text.
+    template = TEMPLATES[message_id]
+    known = {name: sample(name, spec, 3) for name, spec, _ in fields(template)}
+    before = to_text(Message(id=message_id, values=known))
+    for name, spec, _ in fields(template):
+        other = sample(name, spec, 7)
+        if other == known[name]:
+            other = ("other",) if isinstance(other, tuple) else literal("Other")
+        if spec.startswith("either"):
+            other = 1
+        if spec in ("name", "lower"):
+            other = "other"
+        assert to_text(Message(id=message_id, values={**known, name: other})) != before, name
+
+
+@pytest.mark.parametrize("message_id", TEMPLATES)
+def test_nouns_agree_with_their_number(message_id: str) -> None:
+    if message_id.startswith(MANY):
+        return
+    for noun in re.findall(r"(?<![\w=.,-])1 ([a-z]+s)\b", worded(message_id, 1)):
+        assert noun in INVARIABLE, f"1 {noun}"
+
+
+@pytest.mark.parametrize("message_id", TEMPLATES)
+def test_numbers_have_their_unit(message_id: str) -> None:
+    template = TEMPLATES[message_id]
+    for found in re.finditer(r"\{(\w+)[^{}]*\}([^{]{0,12})", template):
+        name, after = found[1], found[2]
+        unit = next((unit for unit in UNITS if name.endswith(f"_{unit}") or name == unit), None)
+        if unit is None:
+            continue
+        spec = next(spec for field, spec, _ in fields(template) if field == name)
+        text = to_text(Message(id=message_id, values=_values(template, name)))
+        printed = re.search(r"12\.5[^ ]*(.{0,12})", text) or re.search(r"1[23]%?(.{0,12})", text)
+        assert printed, (name, spec, text)
+        assert any(each in printed[0] or each in after for each in UNITS[unit]), (name, printed[0])
+
+
+def _values(template: str, number: str) -> dict[str, Any]:
+    """Sample values, 12.5 for one of them."""
+    values = {name: sample(name, spec, 3) for name, spec, _ in fields(template)}
+    return {**values, number: 12.5}
