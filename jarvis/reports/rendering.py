@@ -2,10 +2,12 @@
 
 import os
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 
 from jarvis.core.workspace import compiled_templates_dir
 from jarvis.text.format import byte_size, count, decimal, milliseconds, percent
@@ -68,7 +70,15 @@ def _compiled() -> FileSystemBytecodeCache | None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
+    return _TemplateCache(str(folder)) if os.access(folder, os.W_OK) else None
+
+
+class _TemplateCache(FileSystemBytecodeCache):
+    """A folder that may be removed while the process runs."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            super().dump_bytecode(bucket)
 
 
 def _printed(value: object) -> str:
