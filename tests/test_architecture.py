@@ -35,7 +35,7 @@ def test_there_are_pages() -> None:
 
 
 def test_only_the_workspace_spells_output_paths() -> None:
-    workspace = (ROOT / "jarvis" / "workspace.py").read_text(encoding="utf-8")
+    workspace = (ROOT / "jarvis" / "core" / "workspace.py").read_text(encoding="utf-8")
     outputs = set(re.findall(r'"([a-z_]+\.(?:json|xlsx))"', workspace))
     outputs |= {"perf_report_csvs", "category_data", "category_findings", "system_findings"}
     assert {"manifest.json", "perf_report.xlsx"} <= outputs

@@ -44,14 +44,6 @@ def written(tmp_path: Path, text: str) -> Path:
         ("H200 SXM", 4800, 990, 141),
     ],
 )
-@pytest.mark.parametrize("key", ["name", "preset", "aliases", "sources"])
-def test_half_a_character_is_refused(key: str) -> None:
-    half = {"aliases": ["\ud800"], "sources": {"default": "\ud800"}}.get(key, "\ud800")
-    entry = {"name": "X100", "mem_bw_gbps": 3900.0, "memory_gb": 96, "max_achievable_tflops": {}}
-    with pytest.raises(HardwareFileError):
-        HardwareSpec.parse({**entry, "preset": "x", "sources": {"default": "y"}, key: half})
-
-
 def test_the_default_preset_has_the_figures_of_the_reference_table(
     hardware: Hardware, name: str, gb_per_s: float, bf16_tflops: float, memory_gb: float
 ) -> None:
@@ -240,3 +232,11 @@ def test_a_bad_file_is_refused_with_the_name_of_the_entry(
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HardwareError, match=r"none\.toml"):
         load_hardware(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("key", ["name", "preset", "aliases", "sources"])
+def test_half_a_character_is_refused(key: str) -> None:
+    half = {"aliases": ["\ud800"], "sources": {"default": "\ud800"}}.get(key, "\ud800")
+    entry = {"name": "X100", "mem_bw_gbps": 3900.0, "memory_gb": 96, "max_achievable_tflops": {}}
+    with pytest.raises(HardwareFileError):
+        HardwareSpec.parse({**entry, "preset": "x", "sources": {"default": "y"}, key: half})

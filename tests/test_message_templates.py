@@ -34,7 +34,7 @@ UNITS = {
     "ms": ("ms", "µs", " to "),
     "us": ("µs",),
     "pct": ("%",),
-    "bytes": ("bytes",),
+    "bytes": (" B", "bytes"),
     "tb_per_s": ("TB/s",),
     "gb_per_s": ("GB/s",),
     "mb_per_s": ("MB/s",),

@@ -138,5 +138,7 @@ def gpu_work(trace: Trace, *, with_python: bool = False, counts_unlinked: bool =
     launches = links.join(
         timed.select(gpu_uid="uid", event=pl.int_range(pl.len(), dtype=pl.UInt32)), on="gpu_uid"
     ).select("order", "link_index", "event")
-    events = timed.with_columns(kind=KIND.cast(_KINDS)).hstack(places)
+    # Events that end before they begin take no time, as trace health says.
+    no_less_than_0 = pl.col("dur_ns").clip(lower_bound=0)
+    events = timed.with_columns(no_less_than_0, kind=KIND.cast(_KINDS)).hstack(places)
     return GpuWork(events, launches.sort("order", "link_index"), tree, counts_unlinked)

@@ -161,7 +161,7 @@ class GELU(Layer):
         return pointwise.gelu(s, tensor)
 
 
-class AttentionLayer(Layer):
+class Attention(Layer):
     """Self attention over (B * N, H) with a fused or a written-out core."""
 
     source = "model.py(58)"
@@ -190,7 +190,7 @@ class TransformerBlock(Layer):
         hidden = scale.hidden
         norm = LayerNorm if fused else RMSNorm
         self.norms: list[Layer] = [norm(build, hidden), norm(build, hidden)]
-        self.attention = AttentionLayer(build, scale, fused=fused)
+        self.attention = Attention(build, scale, fused=fused)
         self.up, self.gelu = Linear(build, hidden, 4 * hidden), GELU(build)
         self.down = Linear(build, 4 * hidden, hidden)
 

@@ -20,7 +20,6 @@ class RepairKind(StrEnum):
     LOST_TEXT = "lost_text"
     NOT_AN_EVENT = "not_an_event"
     NOT_A_SLICE = "not_a_slice"
-    NEGATIVE_DURATION = "negative_duration"
     ODD_ARGUMENT = "odd_argument"
 
 

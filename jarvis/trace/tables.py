@@ -142,19 +142,6 @@ def drop_incomplete_slices(store: EventStore) -> None:
             store.repairs.add(RepairKind.NOT_A_SLICE, lost, lost, example=category)
 
 
-def clamp_negative_durations(store: EventStore) -> None:
-    """Set negative durations of slices to 0, and count them: they would end before they start."""
-    for category in SLICE_CATEGORIES:
-        group = store.group(category)
-        durations = group.time(1)
-        is_negative = (durations < 0) & (durations != MISSING_NS)
-        if is_negative.any():
-            group.times[1][:] = [np.where(is_negative, 0, durations)]
-            store.repairs.add(
-                RepairKind.NEGATIVE_DURATION, int(is_negative.sum()), example=category
-            )
-
-
 def table(
     store: EventStore, categories: Iterable[str | None], fields: tuple[Field, ...]
 ) -> pl.DataFrame:

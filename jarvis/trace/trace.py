@@ -65,7 +65,6 @@ def tabulate(raw: RawTrace) -> Trace:
     """Tables of what most of the report needs; each replaces what it was made from."""
     store = raw.store
     tables.drop_incomplete_slices(store)
-    tables.clamp_negative_durations(store)
     span = span_ns(store)
     threads = tables.thread_names(store)
 

@@ -211,7 +211,6 @@ _FAULTS = {
     RepairKind.LOST_TEXT: "Text that is no JSON was skipped",
     RepairKind.NOT_AN_EVENT: "Entries that are no events were skipped",
     RepairKind.NOT_A_SLICE: 'Calls and GPU work without the phase "X" were skipped',
-    RepairKind.NEGATIVE_DURATION: "Calls and GPU work with a negative duration count as 0 µs long",
     RepairKind.ODD_ARGUMENT: "Arguments that no operator can have were left out",
 }
 _LOSSES = (RepairKind.TRUNCATED, RepairKind.DAMAGED_GZIP, RepairKind.LOST_TEXT)

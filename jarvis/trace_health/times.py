@@ -108,7 +108,7 @@ _FAULTS = (
         "ends before it begins",
         "end before they begin",
         _DURATION < 0,
-        "Their times are meaningless, and so are sums with them.",
+        "Of GPU work they count as 0; times of host calls are meaningless, and so are their sums.",
     ),
     _Fault(
         "missing_times",

@@ -108,7 +108,8 @@ def tables_can_be_read(run: RunFiles) -> Iterator[Problem]:
     for name in run.manifest["tables"]:
         path = run.paths.table(name)
         try:
-            pl.read_parquet_schema(path)
+            with path.open("rb") as file:
+                pl.read_parquet_schema(file)
         except (OSError, PolarsError) as error:
             yield Problem(run.name(path), f"The table cannot be read: {type(error).__name__}.")
 

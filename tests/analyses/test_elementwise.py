@@ -142,7 +142,7 @@ def test_small_calls_are_compared_with_the_kernel_floor() -> None:
     made = row("aten::add_", 0.1, time_us=800.0, count=200, bytes=24.0, roofline_time_us=0.001)
     (card,) = cards(low_efficiency, made)
     assert "(tiny tensors)" in card.title
-    assert "moves 24 bytes in 4.00 µs" in card.issue
+    assert "moves 24 B in 4.00 µs" in card.issue
     assert "multi-tensor" in card.kernel
     assert card.impact.method == "upper bound"
     assert column("rating", made) == "launch bound"

@@ -82,7 +82,7 @@ def test_units_counts_and_lists() -> None:
     assert percent(0.0) == "0.0%"
     assert [counted(n, "call") for n in (1, 2)] == ["1 call", "2 calls"]
     assert [byte_size(n) for n in (24.0, 5120.0, 1.2e7, 3e9)] == [
-        "24 bytes",
+        "24 B",
         "5.12 kB",
         "12.0 MB",
         "3.00 GB",

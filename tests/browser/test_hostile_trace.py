@@ -73,7 +73,7 @@ def hostile(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(server.home))
         trace = write_hostile(tmp_path_factory.mktemp("hostile"))
-        return submit(Submission(trace, "MI300X", model_name=NASTY[0])).id
+        return submit(Submission(trace, platform="MI300X", model_name=NASTY[0])).id
 
 
 @pytest.fixture

@@ -134,3 +134,11 @@ def test_memory_kinds_of_a_copy() -> None:
     work = report(builder).gpu_work.select("direction", "src_kind", "dst_kind")
     assert work.rows() == [("H2D", "Pageable", "Device"), (None, None, None)]
     assert work.schema["direction"] == pl.String
+
+
+def test_work_of_negative_duration_takes_no_time() -> None:
+    built = trace().op("aten::mm").launches("gemm", us=30)
+    (kernel,) = [event for event in built.events if event.get("cat") == "kernel"]
+    kernel["dur"] = -21.0
+    totals = TraceLensReport(built.read(), None).totals
+    assert (totals.busy_time_ms, totals.total_time_ms, totals.idle_time_ms) == (0, 0, 0)
