@@ -31,7 +31,7 @@ $(REPLAY_STAMP): .ci/constraints.txt
 	$(REPLAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt torch
 	@touch $@
 
-run: setup ## analyse the sample trace and serve the dashboard (PORT=8501)
+run: setup ## analyze the sample trace and serve the dashboard (PORT=8501)
 	$(BIN)/jarvis serve --with-sample --port $(PORT)
 
 check: setup ## lint, format, types, layers, generated docs

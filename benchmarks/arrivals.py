@@ -34,7 +34,7 @@ class Arrived:
 
 
 def upload_all(server: Server, traces: Sequence[Path]) -> Arrived:
-    """Upload all at the same time, and have each analysed."""
+    """Upload all at the same time, and have each analyzed."""
     begin = time.perf_counter()
     with ThreadPoolExecutor(len(traces)) as pool:
         sent = list(pool.map(lambda trace: _uploaded(server, trace), traces))

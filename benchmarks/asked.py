@@ -10,7 +10,7 @@ from jarvis.server.database import DatabaseError, JobState, database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.queue import Job
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission
 
 SETTLED_S = 600

@@ -22,7 +22,7 @@ from statistics import linear_regression, median, quantiles
 
 from benchmarks.in_browser import browser_page, first_texts, slider_to_screen
 from benchmarks.page import table, write_part
-from benchmarks.servers import Server, analysed, dashboards, empty_page
+from benchmarks.servers import Server, analyzed, dashboards, empty_page
 from benchmarks.visitors import browsing, memory_over_views
 
 PAGES = ("overview", "gemm", "timeline", "call_tree", "report")
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sentences: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         home = options.home or Path(folder)
-        for found in measured(home, analysed(home, options.rows), options):
+        for found in measured(home, analyzed(home, options.rows), options):
             print(found if isinstance(found, str) else " | ".join(found), flush=True)
             if isinstance(found, str):
                 sentences.append(found)

@@ -70,7 +70,7 @@ class Server:
         return int(kilobytes) / 1024
 
 
-def analysed(home: Path, rows: int) -> str:
+def analyzed(home: Path, rows: int) -> str:
     """The id of an analysis with this many products of matrices, no two of the same shapes."""
     built, chance = trace(device="AMD Instinct MI300X"), random.Random(7)
     for number in range(rows):

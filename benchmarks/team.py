@@ -3,7 +3,7 @@
 python -m benchmarks.team [--users 50] [--megabytes 100] [--uploads 20] [--page FILE]
 
 One server with four job slots and an analysis of 20,000 rows. Traces of ``--megabytes`` of JSON are
-analysed while users move the slider of the GEMM page, and others are uploaded all at once. Then,
+analyzed while users move the slider of the GEMM page, and others are uploaded all at once. Then,
 each time with four jobs and ten users: the worker is killed again and again, the web process is
 killed and started, the database is locked for ten seconds, and a PostgreSQL is gone for as long.
 Each job that fails is retried once its page says so. A job is lost when it does not end well, or
@@ -29,11 +29,11 @@ from benchmarks.arrivals import upload_all
 from benchmarks.asked import Asked, ask
 from benchmarks.crowd import Seen, crowd
 from benchmarks.page import table, write_part
-from benchmarks.servers import Server, analysed, dashboards
+from benchmarks.servers import Server, analyzed, dashboards
 from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, database_file
 from jarvis.sample import write_sample
 from jarvis.server.database import URL_VARIABLE, database
-from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.storage.catalog import read_catalog
 from tests import optional
 from tests.services.postgres import Postgres
 
@@ -81,7 +81,7 @@ class Case:
         """As a row of the table."""
         times, asked = self.seen.times_ms, self.asked
         high = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
-        left = len(read_catalogue().broken) + sum(
+        left = len(read_catalog().broken) + sum(
             path.name.startswith(".") for path in analyses_dir().iterdir()
         )
         return (
@@ -186,7 +186,7 @@ def broken(name: str, server: Server, traces: Sequence[Path], fault: Callable[[]
 
 
 def many_uploads(server: Server, traces: Sequence[Path]) -> Case:
-    """A few users, and uploads that all begin at once; each is analysed."""
+    """A few users, and uploads that all begin at once; each is analyzed."""
     with crowd([server], PAGE, FEW_USERS, THINK_S) as seen, Memory(server) as memory:
         before_mb = server.memory_mb()
         arrived = upload_all(server, traces)
@@ -312,7 +312,7 @@ def traces_of(folder: Path, count: int, megabytes: float, ending: str = ".json.g
 
 def measured(home: Path, folder: Path, options: argparse.Namespace) -> Iterator[Case]:
     """Each case in turn."""
-    analysis = analysed(home, options.rows)
+    analysis = analyzed(home, options.rows)
     traces = traces_of(folder, options.jobs, options.megabytes)
     with serving(home, analysis) as server:
         yield alone(server, options.users, options.seconds)

@@ -40,7 +40,7 @@ from jarvis.server.ingest.remote_runs import check_path
 from jarvis.server.ingest.tickets import UPLOAD, ticket_holder
 from jarvis.server.ingest.upload_writer import arriving
 from jarvis.server.ingest.uploads import create, find
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.trace import read_trace
 from jarvis.tracelens.imported import typed_sheets
 

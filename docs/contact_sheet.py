@@ -89,8 +89,8 @@ def contact_sheet(shots: list[Shot], out: Path) -> None:
     sheet.quantize(256).save(out, optimize=True)
 
 
-def analyse(home: Path, trace: Path) -> str:
-    """Analyse a trace into a home; the id of the analysis."""
+def analyze(home: Path, trace: Path) -> str:
+    """Analyze a trace into a home; the id of the analysis."""
     command = [sys.executable, "-m", "jarvis.cli", "analyze", str(trace), "--id"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     newest = max((home / "analyses").iterdir(), key=lambda folder: folder.stat().st_mtime)
@@ -110,7 +110,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         home = Path(folder)
         os.environ["JARVIS_HOME"] = str(home)
-        ids = {trace: analyse(home, trace or sample_trace()) for trace in traces}
+        ids = {trace: analyze(home, trace or sample_trace()) for trace in traces}
         server = Server(home)
         server.start()
         browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))

@@ -56,7 +56,7 @@ def _drop_the_trace(page: Page, take: Take) -> None:
     expect(page.get_by_text("Found in the trace").first).to_be_visible()
     settled(page)
     take(page, "ingest")
-    page.get_by_role("button", name="Analyse", exact=True).click()
+    page.get_by_role("button", name="Analyze", exact=True).click()
     page.get_by_role("link", name="Open the overview").click()
     page.wait_for_url("**/overview?analysis=*")
     settled(page)

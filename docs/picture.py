@@ -1,4 +1,4 @@
-"""Pictures small enough for a repository, with the colours that a page has."""
+"""Pictures small enough for a repository, with the colors that a page has."""
 
 import io
 from pathlib import Path
@@ -9,12 +9,12 @@ MAX_BYTES = 250_000
 
 
 def save_picture(screenshot: bytes, path: Path) -> None:
-    """Write a screenshot as PNG: in full colour, or in 256 where that is too large.
+    """Write a screenshot as PNG: in full color, or in 256 where that is too large.
 
     Raises ValueError where even that is; take less of the page then.
     """
     picture = Image.open(io.BytesIO(screenshot)).convert("RGB")
-    # Maximum coverage keeps the few colours of marks; the median cut gives them to greys of text.
+    # Maximum coverage keeps the few colors of marks; the median cut gives them to greys of text.
     palette = Image.Quantize.MAXCOVERAGE
     for made in (picture, picture.quantize(256, method=palette, dither=Image.Dither.NONE)):
         made.save(path, optimize=True)

@@ -37,7 +37,7 @@ class Priority(StrEnum):
 
     @property
     def icon(self) -> str:
-        """A coloured dot; the word always stands beside it."""
+        """A colored dot; the word always stands beside it."""
         return _PRIORITY_ICONS[self]
 
     @property

@@ -1,4 +1,4 @@
-"""What GPUs can do: ``hardware.toml`` and the user's own as a catalogue, matched by device name.
+"""What GPUs can do: ``hardware.toml`` and the user's own as a catalog, matched by device name.
 
 No figure is ever a stand-in for another: a precision without a figure has no peak.
 """
@@ -177,7 +177,7 @@ class HardwareSpec(BaseModel):
 
 
 class Hardware:
-    """The catalogue: every described GPU with its presets, the default preset first.
+    """The catalog: every described GPU with its presets, the default preset first.
 
     ``failures`` says for each file of a user's own GPUs that cannot be used why that is so.
     """
@@ -257,7 +257,7 @@ class Hardware:
 
     def choice(self, spec: HardwareSpec, device_name: str | None) -> tuple[str | None, str | None]:
         """The platform and preset that give ``spec`` for a trace of this device; None for what
-        the trace and the catalogue bring by themselves."""
+        the trace and the catalog bring by themselves."""
         found = self.match(device_name) if device_name else None
         is_found = found is not None and found.name == spec.name
         is_first = self.presets(spec.name)[0] == spec.preset

@@ -5,9 +5,9 @@ import streamlit as st
 from jarvis.dashboard.pages.hardware import custom_gpus, page, reproject
 
 st.title(":material/memory: Hardware")
-catalogue = page.catalogue()
-page.presets(catalogue)
-spec, other = page.chosen(catalogue)
+catalog = page.catalog()
+page.presets(catalog)
+spec, other = page.chosen(catalog)
 page.figures(spec, other)
-reproject.render(spec, catalogue)
-custom_gpus.render(catalogue)
+reproject.render(spec, catalog)
+custom_gpus.render(catalog)

@@ -1,4 +1,4 @@
-"""Ingest: bring a trace in, say what it ran on, and analyse it."""
+"""Ingest: bring a trace in, say what it ran on, and analyze it."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""Runs of the recorded traces, each analysed once for all test processes."""
+"""Runs of the recorded traces, each analyzed once for all test processes."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ RecordedRun = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def recorded_run(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
-    """The run directory of a recorded trace by its name, analysed without options.
+    """The run directory of a recorded trace by its name, analyzed without options.
 
     Other tests read it too: copy it before changing it.
     """

@@ -119,12 +119,12 @@ def test_a_slider_changes_only_the_data_of_a_chart() -> None:
     assert first == second[::-1]
 
 
-def test_points_carry_state_in_colour_and_shape_and_can_be_picked() -> None:
+def test_points_carry_state_in_color_and_shape_and_can_be_picked() -> None:
     spec = drawn(charts.compute_roofline(rows(), COLUMNS, 80, charts.DARK))
     points = next(la for la in spec["layer"] if la["mark"]["type"] == "point")
-    colour, shape = points["encoding"]["color"], points["encoding"]["shape"]
-    assert colour["scale"]["domain"] == shape["scale"]["domain"] == [BELOW, REACHED]
-    assert colour["scale"]["range"] == [charts.DARK.below_threshold, charts.DARK.primary]
+    color, shape = points["encoding"]["color"], points["encoding"]["shape"]
+    assert color["scale"]["domain"] == shape["scale"]["domain"] == [BELOW, REACHED]
+    assert color["scale"]["range"] == [charts.DARK.below_threshold, charts.DARK.primary]
     assert shape["scale"]["range"] == ["triangle-down", "circle"]
     assert [point["uid"] for point in values(spec, points)] == [7, 9]
     assert spec["params"][0]["name"] == charts.PICKED
@@ -277,14 +277,14 @@ def tree_nodes(**changes: list[Any]) -> pl.DataFrame:
         "label": ["Net", "aten::mm", "Rest"],
         "name": ["nn.Module: Net", "aten::mm", "Rest"],
         "kind": ["Module", "Operator", "Rest"],
-        "colour": ["Module", "Operator", "Rest"],
+        "color": ["Module", "Operator", "Rest"],
         "start_ms": [0.0, 0.0, 3.95],
         "end_ms": [4.0, 3.95, 4.0],
     }
     return pl.DataFrame(data | changes)
 
 
-ICICLE_COLOURS = {
+ICICLE_COLORS = {
     "Kernel": "#E69F00",
     "Module": "#0072B2",
     "Operator": "#56B4E9",
@@ -293,7 +293,7 @@ ICICLE_COLOURS = {
 
 
 def test_an_icicle_is_as_wide_as_its_root_and_names_what_has_room() -> None:
-    chart = charts.icicle(tree_nodes(), ICICLE_COLOURS, charts.LIGHT).to_dict()
+    chart = charts.icicle(tree_nodes(), ICICLE_COLORS, charts.LIGHT).to_dict()
     boxes, names = chart["layer"]
     assert boxes["encoding"]["x"]["scale"]["domain"] == [0, 4.0]
     assert boxes["encoding"]["y"]["scale"]["domain"] == [0, 2]
@@ -304,7 +304,7 @@ def test_an_icicle_is_as_wide_as_its_root_and_names_what_has_room() -> None:
 
 
 def test_an_icicle_frames_what_is_searched_for() -> None:
-    chart = charts.icicle(tree_nodes(), ICICLE_COLOURS, charts.LIGHT, "MM")
+    chart = charts.icicle(tree_nodes(), ICICLE_COLORS, charts.LIGHT, "MM")
     boxes, names = chart.layer
     assert boxes.data["is_found"].to_list() == [False, True, False]
     assert names.data["label"].to_list() == ["Net", "aten::mm"]

@@ -105,7 +105,7 @@ def test_a_folder_with_other_files_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_traces_and_reports_are_analysed_on_the_way(
+def test_traces_and_reports_are_analyzed_on_the_way(
     reference_root: Path,
     reports: dict[str, Path],
     tmp_path: Path,

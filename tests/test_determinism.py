@@ -58,7 +58,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
-    """The files of the same traces, analysed in two processes at once."""
+    """The files of the same traces, analyzed in two processes at once."""
     reference = optional.reference_root()
     processes, folders = [], []
     for number, surroundings in enumerate(SURROUNDINGS):

@@ -47,14 +47,14 @@ def test_links_lead_to_files(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-def test_readme_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "how-to" / "use-the-command-line.md").read_text(encoding="utf-8")
     with pytest.raises(SystemExit):
         jarvis.cli.main(["--help"])
     commands = re.findall(r"^    ([a-z]+) {2,}", capsys.readouterr().out, re.MULTILINE)
     assert {"analyze", "report", "serve", "sample"} <= set(commands)
     for command in commands:
-        assert f"jarvis {command}" in readme
+        assert f"jarvis {command}" in page
 
 
 def test_checks_page_names_every_analysis() -> None:

@@ -1,4 +1,4 @@
-"""The GPU catalogue: figures, sources, presets and the match from device names."""
+"""The GPU catalog: figures, sources, presets and the match from device names."""
 
 import gzip
 import itertools

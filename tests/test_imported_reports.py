@@ -248,7 +248,7 @@ def test_launchers_are_told_by_their_kernels(resnet: Run) -> None:
     assert tops["aten::miopen_convolution"] == "convolution"
 
 
-def test_a_report_is_judged_anew_as_if_it_were_analysed_again(resnet: Run, tmp_path: Path) -> None:
+def test_a_report_is_judged_anew_as_if_it_were_analyzed_again(resnet: Run, tmp_path: Path) -> None:
     assert resnet.root is not None
     anew = reproject(resnet.root, platform="H100 SXM", output_dir=tmp_path / "anew")
     trace = resnet.manifest.trace

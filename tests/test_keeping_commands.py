@@ -11,7 +11,7 @@ import pytest
 
 from jarvis.cli import main
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import pinned
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
@@ -51,7 +51,7 @@ def printed(said: Said, *arguments: object) -> dict[str, Any]:
 
 
 def ids() -> list[str]:
-    return [entry.id for entry in read_catalogue().entries]
+    return [entry.id for entry in read_catalog().entries]
 
 
 def test_an_analysis_goes_to_another_server_and_keeps_its_id(

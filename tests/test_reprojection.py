@@ -56,7 +56,7 @@ def base(built: Path) -> Path:
 def test_every_byte_is_that_of_the_analysis_of_the_trace(
     built: Path, base: Path, tmp_path: Path
 ) -> None:
-    analyze(built, model_name="Tiny", output_dir=tmp_path / "analysed", **OTHER)
+    analyze(built, model_name="Tiny", output_dir=tmp_path / "analyzed", **OTHER)
     hidden = built.rename(tmp_path / "hidden.json")
     try:
         run = reproject(base, output_dir=tmp_path / "again", **OTHER)
@@ -64,7 +64,7 @@ def test_every_byte_is_that_of_the_analysis_of_the_trace(
         hidden.rename(built)
     assert run.manifest.hardware.title == "MI355X (achievable)"
     assert run.table("operations")["pct_roofline"].drop_nulls().len() > 0
-    assert_equal(tmp_path / "again", tmp_path / "analysed")
+    assert_equal(tmp_path / "again", tmp_path / "analyzed")
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_so_it_is_for_real_traces(
     reference_root: Path, recorded_run: RecordedRun, tmp_path: Path, name: str
 ) -> None:
     source = reference_root / "traces" / f"{name}.json.gz"
-    analyze(source, output_dir=tmp_path / "analysed", **OTHER)
+    analyze(source, output_dir=tmp_path / "analyzed", **OTHER)
     reproject(recorded_run(name), output_dir=tmp_path / "again", **OTHER)
-    assert_equal(tmp_path / "again", tmp_path / "analysed")
+    assert_equal(tmp_path / "again", tmp_path / "analyzed")
 
 
 def test_there_and_back_is_where_it_began(base: Path, tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_run_without_hardware_gets_one_and_loses_it(tmp_path: Path) -> None:
     mm = trace("Homebrew 9000").op("aten::mm", [[512, 512], [512, 512]])
     path = mm.launches("gemm", us=40.0).write(tmp_path / "trace.json")
     analyze(path, output_dir=tmp_path / "none")
-    analyze(path, output_dir=tmp_path / "analysed", platform="MI300X")
+    analyze(path, output_dir=tmp_path / "analyzed", platform="MI300X")
     run = reproject(tmp_path / "none", output_dir=tmp_path / "again", platform="MI300X")
     assert "pct_roofline_mean" in run.table("unified_perf_summary").columns
-    assert_equal(tmp_path / "again", tmp_path / "analysed")
+    assert_equal(tmp_path / "again", tmp_path / "analyzed")
     reproject(tmp_path / "again", output_dir=tmp_path / "lost")
     assert_equal(tmp_path / "lost", tmp_path / "none")
 
@@ -102,9 +102,9 @@ def test_a_described_gpu_without_peaks_leaves_what_it_lacks_unjudged(
 ) -> None:
     file = tmp_path / "x100.json"
     file.write_text(json.dumps({**ARCH, "max_achievable_tflops": {}}))
-    analyze(built, model_name="Tiny", output_dir=tmp_path / "analysed", arch_json=file)
+    analyze(built, model_name="Tiny", output_dir=tmp_path / "analyzed", arch_json=file)
     run = reproject(base, output_dir=tmp_path / "again", arch_json=file)
-    assert_equal(tmp_path / "again", tmp_path / "analysed")
+    assert_equal(tmp_path / "again", tmp_path / "analyzed")
     assert run.manifest.options.gpu_arch_file == "x100.json"
     assert run.manifest.hardware.title == "X100 (custom)"
     assert run.table("operations")["peak_tflops"].null_count() == run.table("operations").height
@@ -114,10 +114,10 @@ def test_a_described_gpu_without_peaks_leaves_what_it_lacks_unjudged(
 def test_the_reference_is_compared_with_anew(built: Path, base: Path, tmp_path: Path) -> None:
     options = {"model_name": "Tiny", "reference": str(base)}
     analyze(built, output_dir=tmp_path / "compared", **options)
-    analyze(built, output_dir=tmp_path / "analysed", **options, **OTHER)
+    analyze(built, output_dir=tmp_path / "analyzed", **options, **OTHER)
     reproject(tmp_path / "compared", output_dir=tmp_path / "again", **OTHER)
     assert "comparison_operations" in Run.load(tmp_path / "again").manifest.tables
-    assert_equal(tmp_path / "again", tmp_path / "analysed")
+    assert_equal(tmp_path / "again", tmp_path / "analyzed")
 
 
 def test_its_steps_are_reported(base: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``docs/requirements.md``: each requirement has a place and a test that exist, or says why not."""
+"""The matrix of requirements: each has a place and a test that exist, or says why not."""
 
 import ast
 import re
@@ -35,7 +35,7 @@ def in_backticks(cell: str) -> tuple[str, ...]:
 
 
 def read_rows() -> list[Row]:
-    page = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "maintainers" / "requirements.md").read_text(encoding="utf-8")
     rows = []
     for line in re.findall(r"^\| (R.*) \|$", page, re.MULTILINE):
         cells = [cell.strip() for cell in line.split(" | ")]

@@ -161,7 +161,7 @@ def test_a_run_made_before_a_table_or_column_was_there_says_so(root: Path, tmp_p
     run = Run.load(older)
     with pytest.raises(OutdatedRunError, match=r"columns cause of the table idle_gaps.*again"):
         run.table("idle_gaps")
-    with pytest.raises(OutdatedRunError, match=r"the table call_tree\. Analyse the trace again"):
+    with pytest.raises(OutdatedRunError, match=r"the table call_tree\. Analyze the trace again"):
         run.table("call_tree")
 
 

@@ -48,7 +48,7 @@ def test_columns_are_described_once_with_labels_that_differ(table: str) -> None:
 def test_labels_of_parameters_are_made_for_their_name() -> None:
     assert schemas.label("roofline", "param_M") == "param: M"
     frame = pl.DataFrame({"name": ["aten::mm"], "param_M": [8]})
-    assert schemas.labelled(frame, "roofline").columns == ["name", "param: M"]
+    assert schemas.labeled(frame, "roofline").columns == ["name", "param: M"]
 
 
 def test_unknown_tables_and_columns_are_errors_that_name_what_there_is() -> None:

@@ -1,4 +1,4 @@
-"""The drawing of the timeline: where rows stand, what labels fit, which colours it uses."""
+"""The drawing of the timeline: where rows stand, what labels fit, which colors it uses."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from jarvis import charts
 from jarvis.charts import TimelineRow
 
-COLOURS = {"GEMM": "#0072B2", "Idle": "#BBD9EA", "Copies": "#F0E442"}
+COLORS = {"GEMM": "#0072B2", "Idle": "#BBD9EA", "Copies": "#F0E442"}
 ROWS = [TimelineRow("gpu", "Compute"), TimelineRow("s7", "GPU 0 · stream 7", 2)]
 
 
@@ -17,7 +17,7 @@ def bins() -> pl.DataFrame:
     return pl.DataFrame(
         {
             "row": ["gpu", "gpu"],
-            "colour": ["GEMM", "Idle"],
+            "color": ["GEMM", "Idle"],
             "word": ["GEMM", "Synchronization"],
             "start_ms": [0.0, 1.0],
             "end_ms": [1.0, 2.0],
@@ -33,7 +33,7 @@ def events() -> pl.DataFrame:
         {
             "row": ["s7"] * 3,
             "lane": [0, 1, 0],
-            "colour": ["GEMM", "Copies", "GEMM"],
+            "color": ["GEMM", "Copies", "GEMM"],
             "uid": [4, 5, 6],
             "name": ["a_kernel_with_a_name_that_is_far_too_long" * 5, "Memcpy", "short"],
             "start_ms": [-1.0, 1.0, 1.999],
@@ -47,7 +47,7 @@ def events() -> pl.DataFrame:
 
 def spec(selected: int | None = None) -> dict[str, Any]:
     chart = charts.timeline_chart(
-        ROWS, bins(), events(), COLOURS, (0.0, 2.0), charts.LIGHT, selected
+        ROWS, bins(), events(), COLORS, (0.0, 2.0), charts.LIGHT, selected
     )
     found: dict[str, Any] = chart.to_dict()
     return found
@@ -79,7 +79,7 @@ def test_labels_are_cut_to_the_visible_part_of_an_event() -> None:
     assert labels[1.0] == "Memcpy"
 
 
-def test_text_reads_on_its_colour() -> None:
+def test_text_reads_on_its_color() -> None:
     inks = {row["label"]: row["ink"] for row in data(spec(), 2)}
     assert inks["Memcpy"] == "#000000"
     assert {ink for label, ink in inks.items() if label != "Memcpy"} == {"#FFFFFF"}
@@ -87,7 +87,7 @@ def test_text_reads_on_its_colour() -> None:
 
 def test_the_legend_names_what_is_drawn_in_its_order() -> None:
     scale = spec()["layer"][0]["encoding"]["color"]["scale"]
-    assert scale == {"domain": list(COLOURS), "range": list(COLOURS.values())}
+    assert scale == {"domain": list(COLORS), "range": list(COLORS.values())}
 
 
 def test_every_row_has_its_label_at_its_middle() -> None:

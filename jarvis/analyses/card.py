@@ -1,6 +1,6 @@
 """What a run keeps of an analysis that is not Jarvis's own, so that its page can be drawn later.
 
-The code of such an analysis runs once, while a trace is analysed; whoever opens the run needs
+The code of such an analysis runs once, while a trace is analyzed; whoever opens the run needs
 neither the extension file nor the package.
 """
 

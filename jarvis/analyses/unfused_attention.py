@@ -70,7 +70,7 @@ def unfused_attention(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the scores of all queries and keys are written and read by several kernels, which one
     fused attention kernel never stores.
-    Rule: a softmax, or its exponentials, sum and division, between two neighbouring matrix products
+    Rule: a softmax, or its exponentials, sum and division, between two neighboring matrix products
     on one thread; it works on the shape that the first one makes, along the dimension over which
     the second one sums. Scale, mask, dropout and copies between them belong to the group.
     Threshold: at least {MIN_COMPUTE_PCT}% of compute time; at most

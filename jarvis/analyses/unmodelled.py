@@ -67,7 +67,7 @@ COMMUNICATION = _Kind(
     "Check topology and settings of the collective library for {arguments}; the {mean_time_ms} per "
     "call hold transfer and waiting together.",
     "With traces of all ranks the {calls} of {name} split into transfer and waiting.",
-    "Record every rank of the same steps and analyse them together.",
+    "Record every rank of the same steps and analyze them together.",
 )
 WITHOUT_ARGUMENTS = _Kind(
     "without arguments",
@@ -88,7 +88,7 @@ OPERATORS = _Kind(
     "{on_arguments}.",
     "Add a perf model for {name}, or give a replay package of it to the kernel team to measure "
     "{kernel} against the hardware{on_arguments}.",
-    "With a perf model for {name} registered, analyse the same trace again: its rows then carry an "
+    "With a perf model for {name} registered, analyze the same trace again: its rows then carry an "
     "efficiency.",
     "Run the replay package of {name}{on_arguments} under the platform's hardware-counter "
     "profiler: the bytes and FLOPs of {kernel} are what a perf model needs.",

@@ -70,15 +70,15 @@ _NO_GROUP = "none of these"
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The values of a field and the colour of each."""
+    """The values of a field and the color of each."""
 
     field: str
     values: tuple[str, ...]
-    colours: tuple[str, ...]
+    colors: tuple[str, ...]
 
     def color(self) -> alt.Color:
         """Encoded with a legend."""
-        scale = alt.Scale(domain=list(self.values), range=list(self.colours))
+        scale = alt.Scale(domain=list(self.values), range=list(self.colors))
         return alt.Color(f"{self.field}:N", scale=scale, legend=_legend())
 
 
@@ -94,8 +94,8 @@ def savings(
     top = rows.select(names)[most].filter(pl.col("saved_us") > 0)
     short_name = pl.col("name").str.replace(r"^aten::", "")
     text = pl.concat_str(short_name, "arguments", separator=" ", ignore_nulls=True)
-    labelled = unique_labels(top, text, _NARROW_LABEL)
-    return _over(labelled, "kernel_time_us", "saved_us", names, columns, palette, _VALUE_ROOM)
+    labeled = unique_labels(top, text, _NARROW_LABEL)
+    return _over(labeled, "kernel_time_us", "saved_us", names, columns, palette, _VALUE_ROOM)
 
 
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
@@ -106,11 +106,11 @@ def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawin
     """
     names = ("title", "gpu_time_ms", "saved_ms")
     behind = ["text"] if "text" in rows.columns else []
-    labelled = rows.select(*names, *behind, label="title")
+    labeled = rows.select(*names, *behind, label="title")
     if not behind:
-        return _over(labelled, "gpu_time_ms", "saved_ms", names, columns, palette)
+        return _over(labeled, "gpu_time_ms", "saved_ms", names, columns, palette)
     return _over(
-        labelled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"
+        labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"
     )
 
 
@@ -286,7 +286,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
     """One bar of GPU time. ``parts``: ``part``, ``time_ms``, ``percent``, in the order to stand."""
     order = parts["part"].to_list()
     frame = parts.with_columns(order=pl.int_range(pl.len()))
-    colours = [
+    colors = [
         palette.categorical[0],
         palette.categorical[1],
         palette.categorical[3],
@@ -304,7 +304,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             ),
             color=alt.Color(
                 "part:N",
-                scale=alt.Scale(domain=order, range=colours),
+                scale=alt.Scale(domain=order, range=colors),
                 legend=_legend(**_NEAR_LEGEND),
             ),
             order=alt.Order("order:Q"),
@@ -390,7 +390,7 @@ def log_histogram(values_us: pl.Series, palette: Palette, value: str, total: str
 
 
 def _telling(field: str | None, frame: pl.DataFrame) -> str | None:
-    """The field to colour by; None where no row has a value, so that no legend says nothing."""
+    """The field to color by; None where no row has a value, so that no legend says nothing."""
     return field if field and frame[field].null_count() < frame.height else None
 
 
@@ -400,8 +400,8 @@ def _groups(field: str | None, frame: pl.DataFrame, palette: Palette) -> Groups 
     if field == "state":
         return Groups(field, STATES, palette.states)
     values = tuple(sorted(str(v) for v in frame[field].unique().drop_nulls()))
-    colours = (palette.categorical[n % len(palette.categorical)] for n in range(len(values)))
-    return Groups(field, values, tuple(colours))
+    colors = (palette.categorical[n % len(palette.categorical)] for n in range(len(values)))
+    return Groups(field, values, tuple(colors))
 
 
 def _legend(**options: Any) -> alt.Legend:

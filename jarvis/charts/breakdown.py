@@ -11,9 +11,9 @@ WIDTH, HEIGHT = 760, 44
 
 
 def time_breakdown(parts: pl.DataFrame, rest: str, palette: Palette) -> alt.Chart:
-    """One stacked bar of ``parts`` (``part``, ``time_ms``) in their order; ``rest`` is grey."""
+    """One stacked bar of ``parts`` (``part``, ``time_ms``) in their order; ``rest`` is gray."""
     order = parts["part"].to_list()
-    colours = [
+    colors = [
         palette.border if part == rest else palette.categorical[n % (len(palette.categorical) - 1)]
         for n, part in enumerate(order)
     ]
@@ -30,7 +30,7 @@ def time_breakdown(parts: pl.DataFrame, rest: str, palette: Palette) -> alt.Char
             ),
             color=alt.Color(
                 "part:N",
-                scale=alt.Scale(domain=order, range=colours),
+                scale=alt.Scale(domain=order, range=colors),
                 legend=alt.Legend(orient="bottom", title=None, columns=5, labelFontSize=12),
             ),
             order=alt.Order("order:Q"),

@@ -44,7 +44,7 @@ _LABEL_SHARE = 0.25
 """Free space beside the longest bar for its figure, as a share of all bars."""
 
 _DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [2, 6], [14, 4]]
-"""Of the lines in their order: they differ in nothing else, as colours are for the points."""
+"""Of the lines in their order: they differ in nothing else, as colors are for the points."""
 
 MAX_RATIOS = len(_DASHES) - 1
 """Lines of expected ratios that can be told apart."""
@@ -68,8 +68,8 @@ _POINT_TIPS = (
 )
 
 
-def outcome_colours(palette: Palette) -> Mapping[str, str]:
-    """The colour of each outcome, slowest first."""
+def outcome_colors(palette: Palette) -> Mapping[str, str]:
+    """The color of each outcome, slowest first."""
     fast, faster = palette.categorical[2], palette.categorical[3]
     return dict(
         zip(
@@ -269,7 +269,7 @@ def _calls_spec(
             ),
         )
     )
-    colours = outcome_colours(palette)
+    colors = outcome_colors(palette)
     above = alt.Legend(orient="top", title=None, labelFontSize=12, symbolSize=90, columns=4)
     points = (
         plane.chart("points")
@@ -278,7 +278,7 @@ def _calls_spec(
             size=alt.Size("target_ms:Q", scale=alt.Scale(range=[45, 500]), legend=None),
             color=alt.Color(
                 "outcome:N",
-                scale=alt.Scale(domain=list(present), range=[colours[o] for o in present]),
+                scale=alt.Scale(domain=list(present), range=[colors[o] for o in present]),
                 legend=above,
             ),
             shape=alt.Shape(

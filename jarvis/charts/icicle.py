@@ -33,29 +33,29 @@ _TOOLTIP = [
 
 
 def icicle(
-    nodes: pl.DataFrame, colours: Mapping[str, str], palette: Palette, found: str = ""
+    nodes: pl.DataFrame, colors: Mapping[str, str], palette: Palette, found: str = ""
 ) -> alt.LayerChart:
     """Nodes by ``level`` from 0, the first one as wide as the chart; a click picks one
     (selection PICKED, field ``node``).
 
-    ``nodes``: ``node, level, label, name, kind, colour, start_ms, end_ms`` and the columns of the
-    tooltip, at least one row. ``colours`` in the order of the legend. Nodes whose ``name`` contains
+    ``nodes``: ``node, level, label, name, kind, color, start_ms, end_ms`` and the columns of the
+    tooltip, at least one row. ``colors`` in the order of the legend. Nodes whose ``name`` contains
     ``found`` are framed.
     """
     whole_ms = max(float(nodes["end_ms"][0]), 1e-9)
     levels = int(largest(nodes["level"])) + 1
-    inks = {name: ink(colour) for name, colour in colours.items()}
+    inks = {name: ink(color) for name, color in colors.items()}
     placed = nodes.with_columns(
         middle=pl.col("level") + 0.5,
         below=pl.col("level") + 1,
-        ink=pl.col("colour").replace_strict(inks, return_dtype=pl.String),
+        ink=pl.col("color").replace_strict(inks, return_dtype=pl.String),
         name=shortened(pl.col("name"), _LONGEST_NAME),
         is_found=pl.lit(value=False)
         if not found
         else pl.col("name").str.to_lowercase().str.contains(found.lower(), literal=True),
     )
-    used = set(nodes["colour"])
-    shown = [name for name in colours if name in used]
+    used = set(nodes["color"])
+    shown = [name for name in colors if name in used]
     x = alt.X(
         "start_ms:Q",
         scale=alt.Scale(domain=[0, whole_ms], nice=False),
@@ -73,8 +73,8 @@ def icicle(
             y=y,
             y2="below:Q",
             color=alt.Color(
-                "colour:N",
-                scale=alt.Scale(domain=shown, range=[colours[name] for name in shown]),
+                "color:N",
+                scale=alt.Scale(domain=shown, range=[colors[name] for name in shown]),
                 legend=legend,
             ),
             stroke=alt.when("datum.is_found")
@@ -85,10 +85,10 @@ def icicle(
         )
         .add_params(alt.selection_point(name=PICKED, fields=["node"]))
     )
-    is_labelled = pl.col("end_ms") - pl.col("start_ms") >= _LEAST_LABELLED * whole_ms
-    labelled = placed.filter(is_labelled).select("label", "start_ms", "end_ms", "middle", "ink")
+    is_labeled = pl.col("end_ms") - pl.col("start_ms") >= _LEAST_LABELLED * whole_ms
+    labeled = placed.filter(is_labeled).select("label", "start_ms", "end_ms", "middle", "ink")
     names = (
-        alt.Chart(labelled)
+        alt.Chart(labeled)
         .mark_text(clip=True, align="left", dx=4, fontSize=11, limit=alt.ExprRef(_LABEL_ROOM))
         .encode(
             x=x,

@@ -1,7 +1,7 @@
-"""The colours of both themes, and what an efficiency is called.
+"""The colors of both themes, and what an efficiency is called.
 
-Colours are told apart by people with any colour vision and never speak alone: states also have a
-shape and words. The dashboard's theme file repeats some of these colours; a test compares them.
+Colors are told apart by people with any color vision and never speak alone: states also have a
+shape and words. The dashboard's theme file repeats some of these colors; a test compares them.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colours of one theme; ``categorical`` in the order of use."""
+    """The colors of one theme; ``categorical`` in the order of use."""
 
     primary: str
     background: str
@@ -38,7 +38,7 @@ class Palette:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Colours of STATES."""
+        """Colors of STATES."""
         above_peak = self.categorical[3]
         return self.below_threshold, self.below_target, self.primary, above_peak, self.muted
 
@@ -78,7 +78,7 @@ DARK = Palette(
 PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}
 
 
-def ink(colour: str) -> str:
-    """Black or white, whichever reads better on a colour such as `#0072B2`."""
-    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
+def ink(color: str) -> str:
+    """Black or white, whichever reads better on a color such as `#0072B2`."""
+    red, green, blue = (int(color[n : n + 2], 16) for n in (1, 3, 5))
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > _BRIGHT else "#FFFFFF"

@@ -366,14 +366,14 @@ def _points(
 ) -> alt.Chart:
     domain = [STATES[number] for number in present]
     legend = alt.Legend(orient="top", title=None, labelFontSize=12, symbolSize=90)
-    colours = alt.Scale(domain=domain, range=[palette.states[number] for number in present])
+    colors = alt.Scale(domain=domain, range=[palette.states[number] for number in present])
     shapes = alt.Scale(domain=domain, range=[STATE_SHAPES[number] for number in present])
     chart: alt.Chart = (
         plane.chart("points")
         .mark_point(filled=True, opacity=0.8, clip=True)
         .encode(
             size=alt.Size("kernel_time_us:Q", scale=alt.Scale(range=[40, 500]), legend=None),
-            color=alt.Color("state:N", scale=colours, legend=legend),
+            color=alt.Color("state:N", scale=colors, legend=legend),
             shape=alt.Shape("state:N", scale=shapes, legend=legend),
             tooltip=tooltip(lines),
         )

@@ -49,7 +49,7 @@ _EVENT_TOOLTIP = [
     alt.Tooltip("name:N", title="Name"),
     alt.Tooltip("dur_us:Q", title="Duration (µs)", format=",.3f"),
     alt.Tooltip("start_ms:Q", title="Start (ms)", format=",.4f"),
-    alt.Tooltip("colour:N", title="Kind"),
+    alt.Tooltip("color:N", title="Kind"),
     alt.Tooltip("called_by:N", title="Operation"),
     alt.Tooltip("shapes:N", title="Shapes"),
 ]
@@ -71,16 +71,16 @@ def timeline_chart(
     rows: Sequence[TimelineRow],
     bins: pl.DataFrame,
     events: pl.DataFrame,
-    colours: Mapping[str, str],
+    colors: Mapping[str, str],
     window_ms: tuple[float, float],
     palette: Palette,
     selected: int | None = None,
 ) -> alt.LayerChart:
     """Rows of bins and of single events under one time axis; drag to choose a window.
 
-    ``bins``: ``row, colour, word, start_ms, end_ms, low_pct, high_pct, busy_pct``: bars from
-    ``low_pct`` to ``high_pct`` of the row's height. ``events``: ``row, lane, colour, uid, name,
-    start_ms, end_ms, dur_us, called_by, shapes``. ``colours`` in the order of the
+    ``bins``: ``row, color, word, start_ms, end_ms, low_pct, high_pct, busy_pct``: bars from
+    ``low_pct`` to ``high_pct`` of the row's height. ``events``: ``row, lane, color, uid, name,
+    start_ms, end_ms, dur_us, called_by, shapes``. ``colors`` in the order of the
     legend. The event with the uid ``selected`` is framed.
     """
     tops, bottom = _tops(rows)
@@ -98,7 +98,7 @@ def timeline_chart(
         y=pl.col("top") + pl.col("lane") * per_lane,
         y2=pl.col("top") + (pl.col("lane") + 0.9) * per_lane,
         name=shortened(pl.col("name"), _LONGEST_NAME),
-        edge=_edge(window_ms, colours, palette, selected),
+        edge=_edge(window_ms, colors, palette, selected),
     )
     scale = alt.Scale(domain=[0, bottom], reverse=True, nice=False)
     x_scale = alt.Scale(domain=list(window_ms), nice=False)
@@ -106,13 +106,13 @@ def timeline_chart(
     y_axis = _row_axis(rows, tops)
     x = alt.X("start_ms:Q", scale=x_scale, axis=x_axis)
     y = alt.Y("y:Q", scale=scale, axis=y_axis)
-    used = {*bins["colour"].unique(), *events["colour"].unique()}
-    shown = [name for name in colours if name in used]
-    hues = alt.Scale(domain=shown, range=[colours[name] for name in shown])
+    used = {*bins["color"].unique(), *events["color"].unique()}
+    shown = [name for name in colors if name in used]
+    hues = alt.Scale(domain=shown, range=[colors[name] for name in shown])
     legend = alt.Legend(
         orient="top", title=None, labelFontSize=12, columns=_LEGEND_COLUMNS, symbolStrokeWidth=0
     )
-    colour = alt.Color("colour:N", scale=hues, legend=legend)
+    color = alt.Color("color:N", scale=hues, legend=legend)
     bars = (
         alt.Chart(placed_bins.drop("top"))
         .mark_rect(clip=True, opacity=1, strokeWidth=_SEAM_PX)
@@ -121,8 +121,8 @@ def timeline_chart(
             x2="end_ms:Q",
             y=y,
             y2="y2:Q",
-            color=colour,
-            stroke=alt.Stroke("colour:N", scale=hues, legend=None),
+            color=color,
+            stroke=alt.Stroke("color:N", scale=hues, legend=None),
             tooltip=_BIN_TOOLTIP,
         )
         .add_params(alt.selection_interval(name=BRUSHED, encodings=["x"]))
@@ -135,7 +135,7 @@ def timeline_chart(
             x2="end_ms:Q",
             y=y,
             y2="y2:Q",
-            color=colour,
+            color=color,
             stroke=alt.Stroke("edge:N", scale=None),
             strokeWidth=alt.when(alt.datum.uid == selected)
             .then(alt.value(2.5))
@@ -144,12 +144,12 @@ def timeline_chart(
         )
         .add_params(alt.selection_point(name=CLICKED, fields=["uid"]))
     )
-    inks = {name: ink(colours[name]) for name in colours}
+    inks = {name: ink(colors[name]) for name in colors}
     named = placed.drop_nulls("label").select(
         "label",
         "label_ms",
         middle=(pl.col("y") + pl.col("y2")) / 2,
-        ink=pl.col("colour").replace_strict(inks, return_dtype=pl.String),
+        ink=pl.col("color").replace_strict(inks, return_dtype=pl.String),
     )
     names = (
         alt.Chart(named)
@@ -168,9 +168,9 @@ def timeline_chart(
 
 
 def _joined(bins: pl.DataFrame) -> pl.DataFrame:
-    """Bars with neighbours that look alike made one, so that there are fewer to draw."""
-    look = ("row", "colour", "word", "low_pct", "high_pct")
-    ordered = bins.sort("row", "colour", "start_ms").with_columns(
+    """Bars with neighbors that look alike made one, so that there are fewer to draw."""
+    look = ("row", "color", "word", "low_pct", "high_pct")
+    ordered = bins.sort("row", "color", "start_ms").with_columns(
         pl.col("low_pct", "high_pct").round(1), length=pl.col("end_ms") - pl.col("start_ms")
     )
     is_other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in look)
@@ -230,11 +230,11 @@ def _label(window_ms: tuple[float, float]) -> list[pl.Expr]:
 
 def _edge(
     window_ms: tuple[float, float],
-    colours: Mapping[str, str],
+    colors: Mapping[str, str],
     palette: Palette,
     selected: int | None,
 ) -> pl.Expr:
-    """The stroke of an event: it parts wide ones from their neighbours, and lets narrow ones be
+    """The stroke of an event: it parts wide ones from their neighbors, and lets narrow ones be
     seen."""
     is_wide = pl.col("end_ms") - pl.col("start_ms") > _WIDE * (window_ms[1] - window_ms[0])
     return (
@@ -242,5 +242,5 @@ def _edge(
         .then(pl.lit(palette.text))
         .when(is_wide)
         .then(pl.lit(palette.background))
-        .otherwise(pl.col("colour").replace_strict(colours, return_dtype=pl.String))
+        .otherwise(pl.col("color").replace_strict(colors, return_dtype=pl.String))
     )

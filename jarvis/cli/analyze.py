@@ -39,8 +39,8 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
     """The command with its options."""
     command = commands.add_parser(
         "analyze",
-        help="analyse a trace: report, findings and advice in a folder",
-        description="Analyse a trace and write a run directory: the performance report, the data "
+        help="analyze a trace: report, findings and advice in a folder",
+        description="Analyze a trace and write a run directory: the performance report, the data "
         "and findings of each category, and the reports for stakeholders (fair) and for those who "
         "audit them (rough).",
     )
@@ -48,7 +48,7 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
     options = add_options(
         command,
         [field.name for field in fields(AnalysisRequest)],
-        reference="run directory, or id of a kept analysis, to compare with: adds the comparative "
+        reference="run directory or id of a stored analysis to compare with: adds the comparative "
         "reports (`jarvis compare` takes traces too)",
     )
     completed_by(options["reference"], complete_run)

@@ -23,7 +23,7 @@ def add_audit(commands: "Commands[argparse.ArgumentParser]") -> None:
         description="The audit log of this server, the newest line first. Times are UTC.",
     )
     command.add_argument("--person", metavar="PART", help="whose name has this part")
-    command.add_argument("--action", metavar="ACTION", help="like analyse, export or remove")
+    command.add_argument("--action", metavar="ACTION", help="like analyze, export or remove")
     command.add_argument("--subject", metavar="PART", help="done to what has this in id or title")
     command.add_argument("--since", metavar="AGE", type=age_s, help="not older than 12h, 7d, 2w")
     command.add_argument(

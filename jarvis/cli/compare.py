@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SIDE_HELP = (
     "a trace, a performance report (workbook, or folder or zip of CSV files), a run directory, or "
-    "the id of a kept analysis"
+    "the id of a stored analysis"
 )
 DESCRIPTION = """\
 Compare a target with a reference. Without an output option: comparison.xlsx with the sheets of

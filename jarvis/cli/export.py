@@ -13,7 +13,7 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "export",
         help="write an analysis in another format",
-        description="Write an analysed trace in one format: the whole run as JSON, or the report "
+        description="Write an analyzed trace in one format: the whole run as JSON, or the report "
         "as one HTML file with charts (`--format html`).",
     )
     add_run(command)

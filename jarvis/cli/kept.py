@@ -50,14 +50,14 @@ def add_remove(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _add_ids(command: argparse.ArgumentParser) -> None:
-    ids = command.add_argument("ids", metavar="ID", nargs="+", help="id of a kept analysis")
+    ids = command.add_argument("ids", metavar="ID", nargs="+", help="id of a stored analysis")
     completed_by(ids, complete_stored)
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from jarvis.server.storage.catalogue import read_catalogue
+    from jarvis.server.storage.catalog import read_catalog
 
-    catalogue = read_catalogue()
+    catalog = read_catalog()
     rows = [
         {
             "id": entry.id,
@@ -73,11 +73,11 @@ def _list(arguments: argparse.Namespace) -> int:
             "source": entry.source,
             "reference": entry.manifest.reference,
         }
-        for entry in catalogue.entries
+        for entry in catalog.entries
     ]
-    print_result(arguments, {"analyses": rows, "unreadable": catalogue.broken}, _listed(rows))
-    if catalogue.broken:
-        warn([f"{', '.join(catalogue.broken)}: of another version, or damaged"])
+    print_result(arguments, {"analyses": rows, "unreadable": catalog.broken}, _listed(rows))
+    if catalog.broken:
+        warn([f"{', '.join(catalog.broken)}: of another version, or damaged"])
     return ExitCode.OK
 
 
@@ -97,7 +97,7 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _pin(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, pin_analysis
-    from jarvis.server.storage.catalogue import stored_row
+    from jarvis.server.storage.catalog import stored_row
 
     for analysis_id in arguments.ids:
         stored_row(analysis_id)

@@ -24,7 +24,7 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "prune",
         help="make room: old analyses, and uploads and copies that nothing needs",
-        description="Remove what nothing needs: uploads that no kept analysis was made of and no "
+        description="Remove what nothing needs: uploads that no stored analysis was made of and no "
         "job works with, copies of traces whose file is gone, what was left half made, jobs that "
         "ended long ago (JARVIS_KEEP_JOBS_DAYS) with what they exported. With a limit, also "
         "exports, copies and analyses beyond it, the oldest first. Pinned analyses always stay. No "

@@ -1,4 +1,4 @@
-"""``jarvis push``: a trace of this machine is analysed on a server."""
+"""``jarvis push``: a trace of this machine is analyzed on a server."""
 
 import argparse
 import os
@@ -32,8 +32,8 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
     """The command with its options."""
     command = commands.add_parser(
         "push",
-        help="send a trace to a server and have it analysed there",
-        description="Send a trace to a server of `jarvis serve` and have it analysed there. The "
+        help="send a trace to a server and have it analyzed there",
+        description="Send a trace to a server of `jarvis serve` and have it analyzed there. The "
         "file is sent as it is read, and goes on where a connection breaks. Prints the link to "
         "the job, or with --wait to the analysis.",
     )
@@ -74,7 +74,7 @@ def _push(arguments: argparse.Namespace) -> int:
             job = _wait(remote, job)
         link = remote.link(job["page"])
     if job["is_reused"]:
-        note(["this trace was analysed with these options before"])
+        note(["this trace was analyzed with these options before"])
     result = {
         "link": link,
         "job": job["id"],

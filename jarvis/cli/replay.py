@@ -20,7 +20,7 @@ def add_replay(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "replay",
         help="package operators of an analysis, to be timed elsewhere",
-        description="List which operators of an analysed trace can be replayed, or package those "
+        description="List which operators of an analyzed trace can be replayed, or package those "
         "that --op and --uid name: one zip with their recorded calls and a program that times them "
         "with torch. Calls that cannot be replayed are named with the reason.",
     )

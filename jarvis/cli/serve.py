@@ -32,7 +32,7 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=Path,
         help=f"where analyses are kept (default: {HOME_VARIABLE}, else ~/.jarvis)",
     )
-    add_flag(command, "with_sample", action="store_true", help="analyse the simulated sample first")
+    add_flag(command, "with_sample", action="store_true", help="analyze the simulated sample first")
     add_flag(
         command,
         "job_slots",

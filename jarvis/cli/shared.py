@@ -152,16 +152,16 @@ def print_result(
 
 
 def stored_folder(given: str) -> Path | None:
-    """The folder of a kept analysis that ``given`` is the id of, fetched where it is shared."""
+    """The folder of a stored analysis that ``given`` is the id of, fetched where it is shared."""
     if any(os.environ.get(name) for name in (ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE)):
-        from jarvis.server.storage.catalogue import is_stored  # slow to import
+        from jarvis.server.storage.catalog import is_stored  # slow to import
 
         is_stored(given)
     return stored_run_dir(given)
 
 
 def run_directory(given: str) -> Path:
-    """The run directory that a path or the id of a kept analysis names.
+    """The run directory that a path or the id of a stored analysis names.
 
     Raises UnknownRunError where it names neither, NotARunError for another folder.
     """

@@ -27,7 +27,7 @@ MESSAGES = MessageTable(
         "call": "`{arguments}`",
         "call.at": "the call at {place:name}",
         "algorithmic.fusible": "Let a compiler or a fused operator run {name} together with its "
-        "neighbours, so that its result is not written and read again.",
+        "neighbors, so that its result is not written and read again.",
         "algorithmic.slower": "Another layout, type, padded size or backend can select another "
         "kernel of the target for {name}: try it first for {call}.",
         "algorithmic.fused": "Run the work at {place:name} as the reference does, in "

@@ -22,7 +22,7 @@ from jarvis.text.messages import Message
 SLOWER_THAN_HARDWARE, FUSED_ON_REFERENCE = "slower_than_hardware", "fused_on_reference"
 
 FUSED_CATEGORIES = ("elementwise", "reduce", "batchnorm")
-"""Categories of operators that fusion with their neighbours relieves of memory traffic."""
+"""Categories of operators that fusion with their neighbors relieves of memory traffic."""
 
 MAX_LAUNCHES, MAX_SAVED_LAUNCHES = 30, 15
 """Beyond so many launches of a call on the target, or so many more than on the reference, fusion

@@ -46,12 +46,12 @@ class NotAProfilerTraceError(TraceError):
 
 
 class EmptyTraceError(TraceError):
-    """The trace holds no event that could be analysed."""
+    """The trace holds no event that could be analyzed."""
 
     def __init__(self, path: Path | str, *, is_cut: bool = False) -> None:
         if is_cut:
             super().__init__(
-                f"{path} ends before the first event that could be analysed. "
+                f"{path} ends before the first event that could be analyzed. "
                 "Copy or export the trace again, whole."
             )
             return
@@ -142,12 +142,12 @@ class NotARunError(RunError):
 
 
 class UnknownRunError(RunError):
-    """No run directory has this path, and no kept analysis this id."""
+    """No run directory has this path, and no stored analysis this id."""
 
     def __init__(self, given: str) -> None:
         super().__init__(
             f"There is no analysis {given[:200]!r}: it is neither a run directory nor the id of a "
-            "kept analysis. Make one with `jarvis analyze TRACE`, or with `--id` to keep it."
+            "stored analysis. Make one with `jarvis analyze TRACE`, or with `--id` to keep it."
         )
 
 
@@ -157,7 +157,7 @@ class UnknownReferenceError(RunError):
     def __init__(self, given: str) -> None:
         super().__init__(
             f"There is no reference {given[:200]!r}: it was removed, comes from another server, or "
-            "is no folder. Load it (`jarvis archive load FILE`), or analyse the trace with another "
+            "is no folder. Load it (`jarvis archive load FILE`), or analyze the trace with another "
             "reference or with none."
         )
 
@@ -168,7 +168,7 @@ class RunVersionError(RunError):
     def __init__(self, found: int, expected: int) -> None:
         super().__init__(
             f"This analysis was written with layout {found}, this Jarvis reads layout {expected}. "
-            "Analyse the trace again: links to it stay as they are."
+            "Analyze the trace again: links to it stay as they are."
         )
 
 
@@ -177,7 +177,7 @@ class NotReprojectableError(RunError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"This analysis cannot be judged anew from what it stores: {reason}. Analyse the trace "
+            f"This analysis cannot be judged anew from what it stores: {reason}. Analyze the trace "
             "again, with the other hardware or target."
         )
 
@@ -195,7 +195,7 @@ class OutdatedRunError(RunError):
     def __init__(self, lacks: str, made_by: str) -> None:
         super().__init__(
             f"This analysis was made by an earlier Jarvis ({made_by}) and does not hold {lacks}. "
-            "Analyse the trace again: links to it stay as they are."
+            "Analyze the trace again: links to it stay as they are."
         )
 
 

@@ -72,7 +72,7 @@ def analyses_dir() -> Path:
 
 
 def stored_run_dir(given: str) -> Path | None:
-    """The folder of a kept analysis that ``given`` is the id of; None where it is none."""
+    """The folder of a stored analysis that ``given`` is the id of; None where it is none."""
     root = analyses_dir() / given
     is_name = Path(given).name == given and given not in ("", ".", "..")
     return root if is_name and root.is_dir() else None
@@ -168,7 +168,7 @@ class RunPaths:
 
     @property
     def manifest(self) -> Path:
-        """What was analysed, with which options, and how each analysis ended."""
+        """What was analyzed, with which options, and how each analysis ended."""
         return self.root / "manifest.json"
 
     @property

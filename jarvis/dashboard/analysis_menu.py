@@ -23,7 +23,7 @@ from jarvis.server.actions import (
 from jarvis.server.database import Visibility
 from jarvis.server.settings import settings
 from jarvis.server.storage.analysis_rows import AnalysisRow
-from jarvis.server.storage.catalogue import name_of
+from jarvis.server.storage.catalog import name_of
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 
@@ -37,7 +37,7 @@ def show_analysis_menu(now: Opened) -> None:
     """A popover of the sidebar, about the open analysis."""
     # Another analysis has a popover of its own: after a removal none stands open.
     popover = st.popover(
-        "Keep or remove",
+        "Manage analysis",
         icon=":material/inventory_2:",
         width="stretch",
         key=popover_key(now.id),
@@ -69,7 +69,7 @@ def _actions(now: Opened, row: AnalysisRow) -> None:
         args=(now.id, has_pin),
         width="stretch",
         disabled=foreign is not None,
-        help=foreign or "A pinned analysis is not removed, neither here nor when room is made.",
+        help=foreign or "Pinned analyses are never deleted.",
     )
     missing = missing_role()
     st.download_button(

@@ -33,7 +33,7 @@ def show_failure(error: Exception, part: str) -> None:
         log.error("a page met an error of the system", exc_info=error)
         sentence = (
             f"The server could not read or write a file: {error.strerror or error}. An admin "
-            "should see to its disk; then load the page again."
+            "should check its disk space; then reload the page."
         )
     else:
         number = secrets.token_hex(4)

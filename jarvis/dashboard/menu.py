@@ -12,12 +12,12 @@ from jarvis.dashboard.pages.system import page as system
 from jarvis.dashboard.plugin_pages import added_pages
 from jarvis.dashboard.session import navigation
 from jarvis.server.settings import settings
-from jarvis.server.storage.catalogue import Catalogue
+from jarvis.server.storage.catalog import Catalog
 
 Menu = dict[str, list[StreamlitPage]]
 
 
-def menu(catalogue: Catalogue) -> Menu:
+def menu(catalog: Catalog) -> Menu:
     """The sections of the menu with their pages, also those that the kept analyses brought."""
     return {
         "": [
@@ -25,11 +25,11 @@ def menu(catalogue: Catalogue) -> Menu:
             st.Page(_to_ingest, title="Ingest", url_path="ingest", visibility="hidden"),
             _file_page("overview", "Overview", "dashboard"),
         ],
-        "Kernels": [*_analysis_pages("compute"), *added_pages("compute", catalogue)],
+        "Kernels": [*_analysis_pages("compute"), *added_pages("compute", catalog)],
         "System": [
             *_analysis_pages("system"),
             *_analysis_pages("fusion"),
-            *added_pages("system", catalogue),
+            *added_pages("system", catalog),
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
         ],

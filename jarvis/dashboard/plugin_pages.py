@@ -14,21 +14,21 @@ from jarvis.dashboard.pages.system import page as system
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import opened
 from jarvis.findings import Tier
-from jarvis.server.storage.catalogue import Catalogue
+from jarvis.server.storage.catalog import Catalog
 
 _ICON = ":material/extension:"
 """In place of an icon that there is not."""
 
 
-def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
+def added_pages(tier: Tier, catalog: Catalog) -> list[StreamlitPage]:
     """A page for each analysis that was added to a kept run, shown where it is in the open one.
 
     The others are there too, so that the address of one holds while another run is opened.
     """
-    shown = _cards_of(catalogue, sidebar.named_now(catalogue))
+    shown = _cards_of(catalog, sidebar.named_now(catalog))
     all_cards = {
         card.key: card
-        for entry in reversed(catalogue.entries)
+        for entry in reversed(catalog.entries)
         for card in entry.manifest.added_analyses
     }
     known = load_analyses()
@@ -39,8 +39,8 @@ def added_pages(tier: Tier, catalogue: Catalogue) -> list[StreamlitPage]:
     ]
 
 
-def _cards_of(catalogue: Catalogue, analysis_id: str | None) -> dict[str, AnalysisManifest]:
-    manifests = (entry.manifest for entry in catalogue.entries if entry.id == analysis_id)
+def _cards_of(catalog: Catalog, analysis_id: str | None) -> dict[str, AnalysisManifest]:
+    manifests = (entry.manifest for entry in catalog.entries if entry.id == analysis_id)
     return {card.key: card for manifest in manifests for card in manifest.added_analyses}
 
 

@@ -12,9 +12,9 @@ from jarvis.dashboard.isolation import show_failure
 from jarvis.dashboard.menu import menu
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.browser_history import install_history_patch
-from jarvis.dashboard.session.current_user import visible_catalogue
+from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.widgets.job_chip import job_chip
-from jarvis.server.storage.catalogue import Catalogue
+from jarvis.server.storage.catalog import Catalog
 
 # Streamlit loads it when it first needs it, and Altair, in the thread of another visitor, uses it
 # before it is complete.
@@ -37,35 +37,35 @@ def main() -> None:
         _draw_page()
     except Exception as error:  # of the database, mostly: no page can do without it
         show_failure(error, "This page")
-        st.caption("Reload the page when this is mended: it stays as its address says.")
+        st.caption("Reload once this is fixed; your view is kept in the URL.")
 
 
 def _draw_page() -> None:
     login.gate()
-    catalogue = visible_catalogue()
-    sections = menu(catalogue)
+    catalog = visible_catalog()
+    sections = menu(catalog)
     navigation.remember(page for pages in sections.values() for page in pages)
     page = st.navigation(sections, expanded=True)
     if (parameters := links.renamed()) is not None:
         st.switch_page(page, query_params=parameters)
-    draw(page.run, page.url_path, catalogue)
+    draw(page.run, page.url_path, catalog)
     install_history_patch()
 
 
-def draw(body: Callable[[], None], url_path: str, catalogue: Catalogue) -> None:
+def draw(body: Callable[[], None], url_path: str, catalog: Catalog) -> None:
     """Draw a page with the sidebar beside it; what it raises becomes a sentence."""
     links.begin_page()
     show_removal_notice()
     with st.sidebar:
         jobs_slot = st.container()
-        sidebar.choose_analysis(catalogue)
+        sidebar.choose_analysis(catalog)
         link_slot, keeping_slot, facts_slot = st.container(), st.container(), st.container()
     try:
         body()
         with facts_slot:
-            sidebar.describe_analysis(catalogue)
+            sidebar.describe_analysis(catalog)
         with keeping_slot:
-            sidebar.manage_analysis(catalogue)
+            sidebar.manage_analysis(catalog)
     except Exception as error:
         show_failure(error, "This page")
         next_steps()
@@ -77,28 +77,28 @@ def draw(body: Callable[[], None], url_path: str, catalogue: Catalogue) -> None:
         login.user_line()
 
 
-def _logo(colours: Palette) -> str:
+def _logo(colors: Palette) -> str:
     """The mark, and the name."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 118 32" width="118" height="32">'
-        f"{_mark(colours)}"
+        f"{_mark(colors)}"
         f'<text x="42" y="24" font-family="Source Sans, sans-serif" font-size="23" '
-        f'font-weight="700" fill="{colours.text}">Jarvis</text></svg>'
+        f'font-weight="700" fill="{colors.text}">Jarvis</text></svg>'
     )
 
 
-def _tab_icon(colours: Palette) -> str:
+def _tab_icon(colors: Palette) -> str:
     """The mark, square. A named icon would be fetched from elsewhere by every browser."""
     svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 36 36" width="64" height="64">'
-    return f"{svg}{_mark(colours)}</svg>"
+    return f"{svg}{_mark(colors)}</svg>"
 
 
-def _mark(colours: Palette) -> str:
+def _mark(colors: Palette) -> str:
     """A roofline with an operation below it."""
     return (
-        f'<path d="M3 28 L16 8 H33" fill="none" stroke="{colours.primary}" stroke-width="3.4" '
+        f'<path d="M3 28 L16 8 H33" fill="none" stroke="{colors.primary}" stroke-width="3.4" '
         'stroke-linecap="round" stroke-linejoin="round"/>'
-        f'<circle cx="25" cy="19" r="4" fill="{colours.below_threshold}"/>'
+        f'<circle cx="25" cy="19" r="4" fill="{colors.below_threshold}"/>'
     )
 
 
@@ -106,4 +106,4 @@ def next_steps() -> None:
     """Where to go from a page that cannot be shown."""
     if state.current_id() is not None:
         st.caption("Choose another analysis in the sidebar, or start a new one.")
-    navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+    navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")

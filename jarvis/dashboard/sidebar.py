@@ -8,7 +8,7 @@ from jarvis.charts import peak_words
 from jarvis.dashboard.analysis_menu import show_analysis_menu
 from jarvis.dashboard.session import links, state
 from jarvis.run import Run
-from jarvis.server.storage.catalogue import Catalogue, name_of
+from jarvis.server.storage.catalog import Catalog, name_of
 from jarvis.text.format import tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
 
@@ -17,16 +17,16 @@ _SEEN = "_analysis_parameter"
 _KEPT_LINES = 256
 
 
-def named_now(catalogue: Catalogue) -> str | None:
+def named_now(catalog: Catalog) -> str | None:
     """The id that ``choose_analysis`` will settle on, asked for before it."""
     requested = st.query_params.get(links.ANALYSIS)
     if requested is not None and requested != st.session_state.get(_SEEN):
         return requested
     chosen: str | None = st.session_state.get(_CHOICE) or state.current_id()
-    return chosen or next((entry.id for entry in catalogue.entries), None)
+    return chosen or next((entry.id for entry in catalog.entries), None)
 
 
-def choose_analysis(catalogue: Catalogue) -> None:
+def choose_analysis(catalog: Catalog) -> None:
     """Settle which analysis is open: the URL's where it changed, else the one chosen here.
 
     Without either it is the newest. A click in the menu drops the URL's parameters, so the
@@ -34,7 +34,7 @@ def choose_analysis(catalogue: Catalogue) -> None:
     """
     # Labels must differ: the browser answers with a label, not with a position. The id comes first
     # because the box is narrow and cuts what does not fit.
-    titles = {entry.id: f"{entry.id} · {entry.title}" for entry in catalogue.entries}
+    titles = {entry.id: f"{entry.id} · {entry.title}" for entry in catalog.entries}
     requested = st.query_params.get(links.ANALYSIS)
     is_elsewhere = requested is not None and requested != st.session_state.get(_SEEN)
     made = state.take_next()
@@ -64,9 +64,9 @@ def choose_analysis(catalogue: Catalogue) -> None:
         st.session_state[_SEEN] = current
 
 
-def describe_analysis(catalogue: Catalogue) -> None:
+def describe_analysis(catalog: Catalog) -> None:
     """The peaks that efficiencies stand against, where the trace comes from, what did not load."""
-    entry = next((each for each in catalogue.entries if each.id == state.current_id()), None)
+    entry = next((each for each in catalog.entries if each.id == state.current_id()), None)
     if entry is not None:
         now = state.opened()
         run = now.run
@@ -88,9 +88,9 @@ def describe_analysis(catalogue: Catalogue) -> None:
         st.warning(escape(f"The analysis {name} of another package cannot be used: {reason}"))
 
 
-def manage_analysis(catalogue: Catalogue) -> None:
+def manage_analysis(catalog: Catalog) -> None:
     """What can be done with the open analysis as a whole."""
-    if state.current_id() in {entry.id for entry in catalogue.entries}:
+    if state.current_id() in {entry.id for entry in catalog.entries}:
         show_analysis_menu(state.opened())
 
 

@@ -199,7 +199,7 @@ def convolution(op: OpSignature) -> OpCost:
 def convolution_backward(op: OpSignature) -> OpCost:
     """Flops 2 prod(out) prod(w[1:]) + 2 prod(w) N prod(out spatial); bytes 2 (x + w + out).
 
-    ``exact_flops`` and ``exact_bytes`` honour output_mask: which gradients are computed.
+    ``exact_flops`` and ``exact_bytes`` honor output_mask: which gradients are computed.
     """
     call = replace(_convolution(op, 1, 4), bias=optional_tensor(op, 3).shape or [])
     mask = flags(op, 10) or [True, True, False]

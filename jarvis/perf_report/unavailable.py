@@ -27,4 +27,4 @@ def unavailable_reason(absent: Mapping[str, str], tables: Iterable[str]) -> str 
     things = list(dict.fromkeys(absent[table] for table in tables if table in absent))
     if not things:
         return None
-    return f"Not in a TraceLens report: {', '.join(things)}. Analyse the trace itself to see this."
+    return f"Not in a TraceLens report: {', '.join(things)}. Analyze the trace itself to see this."

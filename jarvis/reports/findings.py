@@ -166,7 +166,7 @@ def no_data(result: AnalysisResult) -> str:
         return result.error
     if result.tier == "compute":
         return f"No {result.title} operations found in the trace."
-    return "The trace holds no GPU work to analyse."
+    return "The trace holds no GPU work to analyze."
 
 
 REPORTER = FindingsReporter()

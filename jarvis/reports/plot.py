@@ -14,7 +14,7 @@ from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 
 REST = "not computing"
-"""The part of the wall time that is no compute, in grey."""
+"""The part of the wall time that is no compute, in gray."""
 
 SCALE = 2.0
 """Pixels of the file for each of the drawing, so that it stays sharp."""

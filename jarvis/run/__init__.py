@@ -1,4 +1,4 @@
-"""Runs: one analysed trace, in memory and as a directory."""
+"""Runs: one analyzed trace, in memory and as a directory."""
 
 from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.run.manifest import (

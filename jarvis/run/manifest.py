@@ -1,4 +1,4 @@
-"""The manifest of a run: what was analysed, against what, with which options, and how it ended."""
+"""The manifest of a run: what was analyzed, against what, with which options, and how it ended."""
 
 import hashlib
 from dataclasses import fields

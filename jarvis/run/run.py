@@ -1,4 +1,4 @@
-"""A run: manifest, tables and results of one analysed trace, in memory or on disk."""
+"""A run: manifest, tables and results of one analyzed trace, in memory or on disk."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -87,7 +87,7 @@ class StoredCallPaths(Mapping[str, Mapping[int, CallPath]]):
 
 @dataclass(frozen=True)
 class Run:
-    """One analysed trace. Immutable: whoever changes a table makes a new one.
+    """One analyzed trace. Immutable: whoever changes a table makes a new one.
 
     ``results`` are the analyses' by key, in page order; ``root`` is the run directory that it was
     loaded from.
@@ -182,7 +182,7 @@ class Run:
 
 
 def open_reference(reference: str) -> Run:
-    """The run that ``Options.reference`` names: by the id of a kept analysis, or by its path.
+    """The run that ``Options.reference`` names: by the id of a stored analysis, or by its path.
 
     Raises UnknownReferenceError where there is none, NotARunError or RunVersionError.
     """

@@ -29,7 +29,7 @@ HOST_LABELS: Mapping[str, str] = {
     HostCall.ANNOTATION: "Annotation",
 }
 NAMED_CATEGORIES = 4
-"""Categories with a colour of their own: as many as can be told apart beside the other kinds."""
+"""Categories with a color of their own: as many as can be told apart beside the other kinds."""
 
 MAX_BINS = 1200
 MAX_GPU_SLICES = 4000
@@ -127,7 +127,7 @@ class Timeline:
 
     @cached_property
     def whats(self) -> tuple[str, ...]:
-        """What GPU work is told apart by colour: the categories with most time first."""
+        """What GPU work is told apart by color: the categories with most time first."""
         return (
             *dict.fromkeys(self._category_words.values()),
             OTHER_WORK,

@@ -67,7 +67,7 @@ def _transpose(s: Session, tensor: SampleTensor) -> None:
 def batch_norm(
     s: Session, image: SampleTensor, weight: SampleTensor, bias: SampleTensor
 ) -> SampleTensor:
-    """Batch normalisation in training: statistics of each channel over batch and pixels."""
+    """Batch normalization in training: statistics of each channel over batch and pixels."""
     channel = SampleTensor((image.shape[1],), FP32)
     inputs = (image, weight, bias, weight, bias, True, 0.1, 1e-5)
 

@@ -1,7 +1,7 @@
 """The model of the sample: a small vision-language transformer, module by module.
 
 Some of it is slow on purpose, as models are: one attention block is not fused, an RMS
-normalisation is written out, the images stay in NCHW order, the window attention consists of
+normalization is written out, the images stay in NCHW order, the window attention consists of
 thousands of tiny products, a score head is a tall and narrow product, and the vocabulary has one
 token more than a round number.
 """
@@ -181,7 +181,7 @@ class Attention(Layer):
 
 
 class TransformerBlock(Layer):
-    """Attention and feed-forward part, each normalised before and added after."""
+    """Attention and feed-forward part, each normalized before and added after."""
 
     source = "model.py(97)"
 
@@ -249,7 +249,7 @@ class ImageBlock(Layer):
         self.layers = [(Conv2d(build, shape), BatchNorm2d(build, shape[1])) for shape in shapes]
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """Three convolutions, each normalised."""
+        """Three convolutions, each normalized."""
         image = tensor
         inside = image
         for conv, norm in self.layers:

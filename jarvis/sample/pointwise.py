@@ -1,4 +1,4 @@
-"""Operators limited by memory: elementwise, reductions, softmax, normalisation, embedding.
+"""Operators limited by memory: elementwise, reductions, softmax, normalization, embedding.
 
 Each function is one forward operator with its launches; what autograd runs later is given to
 ``Session.node``. Shapes in comments: T tokens, H features.
@@ -164,7 +164,7 @@ def softmax(s: Session, scores: SampleTensor) -> SampleTensor:
 def layer_norm(
     s: Session, tensor: SampleTensor, weight: SampleTensor, bias: SampleTensor
 ) -> SampleTensor:
-    """Layer normalisation over the last dimension."""
+    """Layer normalization over the last dimension."""
     rows = SampleTensor((*tensor.shape[:-1], 1), FP32)
     shape, epsilon = (tensor.shape[-1],), 1e-5
     kernel = "void at::native::(anonymous namespace)::"
@@ -189,7 +189,7 @@ def layer_norm(
 
 
 def rms_norm(s: Session, tensor: SampleTensor, weight: SampleTensor) -> SampleTensor:
-    """RMS normalisation written out: x * rsqrt(mean(x ** 2) + epsilon) * weight."""
+    """RMS normalization written out: x * rsqrt(mean(x ** 2) + epsilon) * weight."""
     rows = SampleTensor((*tensor.shape[:-1], 1))
     epsilon = 1e-6
 

@@ -42,7 +42,7 @@ __all__ = [
     "columns",
     "conform",
     "label",
-    "labelled",
+    "labeled",
     "schemas_markdown",
 ]
 
@@ -110,7 +110,7 @@ def label(table: str, name: str) -> str:
     return column(table, name).label
 
 
-def labelled(frame: pl.DataFrame, table: str) -> pl.DataFrame:
+def labeled(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     """The frame under its labels, columns in their order."""
     return frame.rename({name: label(table, name) for name in frame.columns})
 
@@ -179,7 +179,7 @@ _ABOUT = {
     "roofline_calls": "The calls behind the rooflines of `unified_perf_summary` and the roofline "
     "sheets, for the same purpose; those without FLOPs, bytes or a precision have none.",
     "perf_model_failures": "Operators that a perf model should price but could not.",
-    "fusion_chains": "Neighbouring operators that one kernel could replace, found in the call tree "
+    "fusion_chains": "Neighboring operators that one kernel could replace, found in the call tree "
     "by module, function or shape. That shapes fit is evidence that data flows, not proof; whether "
     "something else reads an intermediate result cannot be seen.",
     "fusion_steps": "The operations at each position of the chains.",

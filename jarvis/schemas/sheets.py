@@ -115,7 +115,7 @@ def _roofline_metrics(suffix: str) -> tuple[Column, ...]:
             "data_moved_mb",
             f"Data Moved (MB){suffix}",
             "MiB",
-            "least memory traffic of one call by its perf model; not measured",
+            "minimum memory traffic of one call by its perf model; not measured",
         ),
         number("flops_per_byte", f"FLOPS/Byte{suffix}", "FLOP/byte", "arithmetic intensity"),
     )

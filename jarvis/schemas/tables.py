@@ -58,7 +58,7 @@ OPERATIONS = (
         "bytes",
         "Bytes",
         "bytes",
-        "least memory traffic of one call: each input read and each output written once; not "
+        "minimum memory traffic of one call: each input read and each output written once; not "
         "measured, a cache may make the real one smaller or larger",
         ",.0f",
     ),
@@ -362,7 +362,7 @@ _STEP = (
     text("kernel", "Kernel", "longest kernel of the step's first call"),
     count("calls", "Calls", "calls of this operation at this position"),
     number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over these calls"),
-    number("bytes", "Bytes", "bytes", "least memory traffic of one call", ",.0f"),
+    number("bytes", "Bytes", "bytes", "minimum memory traffic of one call", ",.0f"),
 )
 FUSION_CHAINS = (
     Column("chain", "Chain", INTEGER, meaning="number of the chain, most time first"),
@@ -381,7 +381,7 @@ FUSION_CHAINS = (
     number("attention_time_us", "Before attention (µs)", "µs", "kernel time of these instances"),
     number("modelled_pct", "Modelled (%)", "%", "share of that time whose memory traffic is known"),
     number(
-        "step_bytes", "Bytes now", "bytes", "least memory traffic of all steps together", ",.0f"
+        "step_bytes", "Bytes now", "bytes", "minimum memory traffic of all steps together", ",.0f"
     ),
     number(
         "fused_bytes",

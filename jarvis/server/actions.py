@@ -34,7 +34,7 @@ from jarvis.server.jobs.workers.single_job import run_single_job
 from jarvis.server.storage import custom_hardware, pins, removal
 from jarvis.server.storage.analysis_rows import AnalysisRow, stored_rows
 from jarvis.server.storage.archive import save_archive
-from jarvis.server.storage.catalogue import (
+from jarvis.server.storage.catalog import (
     analysis_root,
     named_rows,
     seen_row,

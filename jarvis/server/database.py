@@ -220,7 +220,7 @@ ANALYSES = Table(
     Column("manifest", Text, nullable=False),
     Index("analyses_by_trace", "trace_sha256"),
 )
-"""One row for each kept analysis; ``version`` changes when it is made again, so that a copy of it
+"""One row for each stored analysis; ``version`` changes when it is made again, so that a copy of it
 elsewhere is known to be old; ``written_ns`` is when its manifest was written in the home of this
 server, so that a folder that has changed is known. The manifest is last: SQLite reads a row up to
 the last column that is asked for."""

@@ -95,12 +95,12 @@ def _quoted(value: object) -> str:
 
 
 def _without_what_says_nothing(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """What is not known; and the web server's lines as it would colour them."""
+    """What is not known; and the web server's lines as it would color them."""
     return {k: v for k, v in event.items() if v is not None and k != "color_message"}
 
 
 def _on_one_line(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Control characters as escapes: a name in a message begins no line and colours nothing."""
+    """Control characters as escapes: a name in a message begins no line and colors nothing."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = escaped(value)

@@ -92,13 +92,11 @@ class Oidc(_Section):
     scopes: str = Field("openid email profile", description="what it is asked to tell")
     user_claim: str = Field("email", description="the claim with a person's name")
     groups_claim: str = Field("groups", description="the claim with a person's groups")
-    session_hours: float = Field(
-        12.0, gt=0, allow_inf_nan=False, description="a login counts for so long"
-    )
+    session_hours: float = Field(12.0, gt=0, allow_inf_nan=False, description="session lifetime")
 
 
 class Target(_Section):
-    """A machine that can analyse traces of its own disks."""
+    """A machine that can analyze traces of its own disks."""
 
     host: str = Field(description="what ssh is to connect to, as in ~/.ssh/config")
     container: str | None = Field(None, description="the container there that has jarvis")

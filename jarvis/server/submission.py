@@ -1,4 +1,4 @@
-"""Analyse a trace and keep the result under its id; what is kept already is not made again."""
+"""Analyze a trace and keep the result under its id; what is kept already is not made again."""
 
 import shutil
 from collections.abc import Callable
@@ -39,7 +39,7 @@ from jarvis.server.storage.analysis_rows import (
     stored_rows,
 )
 from jarvis.server.storage.artifacts import store_analysis
-from jarvis.server.storage.catalogue import analysis_root, is_stored
+from jarvis.server.storage.catalog import analysis_root, is_stored
 from jarvis.server.storage.storage_keys import FilePath
 
 
@@ -48,7 +48,7 @@ class CopyError(JarvisError):
 
     def __init__(self, folder: Path, error: OSError) -> None:
         super().__init__(
-            f"The trace was analysed, but the run could not be written to {folder}: "
+            f"The trace was analyzed, but the run could not be written to {folder}: "
             f"{error.strerror or error}. Choose another output folder."
         )
 
@@ -66,7 +66,7 @@ class Submission(AnalysisRequest):
 
 @dataclass(frozen=True, slots=True)
 class StoredAnalysis:
-    """A kept analysis; ``is_reused`` where it was there before."""
+    """A stored analysis; ``is_reused`` where it was there before."""
 
     id: str
     root: Path
@@ -80,7 +80,7 @@ def submit(
     again: bool = False,
     opened: Path | None = None,
 ) -> StoredAnalysis:
-    """Analyse and keep; the same trace with the same options is analysed once, unless ``again``.
+    """Analyze and keep; the same trace with the same options is analyzed once, unless ``again``.
 
     ``opened`` is another name of the trace, by which it is read. Raises what ``analyze`` raises,
     PrivateAnalysisError and OthersAnalysisError, OutputFolderError where ``copy_to`` is taken, and
@@ -121,7 +121,7 @@ def resubmit(
     *,
     arch_json: Path | None = None,
 ) -> StoredAnalysis:
-    """Judge a kept analysis against other hardware, from what it stores, and keep that as well.
+    """Judge a stored analysis against other hardware, from what it stores, and keep that as well.
 
     Raises UnknownAnalysisError, and what ``reproject`` raises.
     """

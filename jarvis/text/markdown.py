@@ -16,7 +16,7 @@ NAME_LENGTH = 75
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 # A bracket is special only where a link, an image or a definition could follow from it.
 _SPECIAL = re.compile(r"[\\`*<>|$~&@]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-# Addresses and the short names of icons and colours: some renderers look for them in text whose
+# Addresses and the short names of icons and colors: some renderers look for them in text whose
 # escapes are undone already, so that only a code span keeps them apart.
 _SOUGHT_IN_TEXT = re.compile(
     r"(?<=[A-Za-z]):(?=//)|(?<=www)\.|(?<=[\w.+-])\\@(?=[\w-]+\.)"

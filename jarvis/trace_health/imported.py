@@ -11,7 +11,7 @@ from jarvis.tracelens.imported import ImportedReport
 COMPLETE_PCT = 99.0
 """With less of the launched GPU time in operations, every reader is warned."""
 
-_ANALYSE_TRACE = "Analyse the trace itself to see this."
+_ANALYSE_TRACE = "Analyze the trace itself to see this."
 
 
 def report_facts(report: ImportedReport) -> Iterator[Fact]:
@@ -127,7 +127,7 @@ def _kernels(report: ImportedReport) -> Fact:
         "rows",
         Severity.WARNING,
         "Their kernels and libraries are not known; a workbook cuts long cells.",
-        "Give the folder of CSV files, or analyse the trace itself.",
+        "Give the folder of CSV files, or analyze the trace itself.",
     )
 
 
@@ -139,5 +139,5 @@ def _recompute() -> Fact:
         severity=Severity.NOTE,
         affects="The parts of both are added up; where they overlap in time, busy time is too long "
         "and idle time too short.",
-        remedy="Make the report without telling recomputed work apart, or analyse the trace.",
+        remedy="Make the report without telling recomputed work apart, or analyze the trace.",
     )

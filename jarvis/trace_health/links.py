@@ -165,7 +165,7 @@ def _basis(trace: Trace) -> Fact:
             remedy="Export the trace with the profiler's own `export_chrome_trace`.",
         )
     ids = _linking_id(trace)
-    shares = " A kernel may stand at a neighbouring call of its operation."
+    shares = " A kernel may stand at a neighboring call of its operation."
     return Fact(
         key,
         title,
@@ -204,5 +204,5 @@ def _shared_ids(trace: Trace) -> Fact:
         "counts at each."
         if twice
         else "No GPU event is claimed twice.",
-        "Analyse the trace of each process by itself.",
+        "Analyze the trace of each process by itself.",
     )

@@ -101,7 +101,7 @@ def _overlaps(trace: Trace) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(dropped, 'host event')} ({percent(share_pct)}) overlap their neighbours and "
+        f"{counted(dropped, 'host event')} ({percent(share_pct)}) overlap their neighbors and "
         "have no "
         "place in the call tree.",
         float(dropped),
@@ -183,7 +183,7 @@ def _processes(trace: Trace) -> Fact:
             Severity.WARNING,
             "The timeline counts their GPUs together, and ids that several ranks use can link "
             "work to the wrong one.",
-            "Analyse the trace of each rank by itself.",
+            "Analyze the trace of each rank by itself.",
         )
     if gpus > 1:
         return Fact(

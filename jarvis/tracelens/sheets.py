@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.schemas import TABLES, labelled
+from jarvis.schemas import TABLES, labeled
 from jarvis.tracelens.overlap import OVERLAP_SUFFIX
 
 ALWAYS = "gpu_timeline"
@@ -17,7 +17,7 @@ def sheets(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     Lists become Python text with plain numbers, truth values the words True and False.
     """
     return {
-        name: labelled(_flat(_with_call_stacks(tables[name])), schema_of(name))
+        name: labeled(_flat(_with_call_stacks(tables[name])), schema_of(name))
         for name in sheet_names(tables)
     }
 

@@ -15,7 +15,7 @@ GEMM_KERNEL = "Cijk_Alik_Bljk_BBS_BH_MT256x128x64_MI16x16x1"
 COPY_KERNEL = "void at::native::elementwise_kernel_copy<4>"
 
 
-def analysed(built: TraceBuilder, key: str) -> AnalysisResult:
+def analyzed(built: TraceBuilder, key: str) -> AnalysisResult:
     report = PerfReport(built.read(), MI300X)
     analyses = {key: load_analyses()[key]}
     slices = divide(report, load_analyses())
@@ -33,13 +33,13 @@ def bmm(batch: int, us: float) -> TraceBuilder:
 
 def test_tiny_batched_products_far_from_their_roofline() -> None:
     # 37632 products move 81 MB: 15.2 µs at 5.3 TB/s
-    result = analysed(bmm(37632, us=13_710), "gemm")
+    result = analyzed(bmm(37632, us=13_710), "gemm")
     finding = named(result, "low_efficiency")
     assert finding.title.endswith("(tiny batched)")
     assert "37632 products of M=8, N=8, K=64" in finding.issue
     assert "tile 256x128x64" in finding.kernel
     assert "times its roofline time" in finding.hypothesis
-    near_miss = named(analysed(bmm(999, us=300), "gemm"), "low_efficiency")
+    near_miss = named(analyzed(bmm(999, us=300), "gemm"), "low_efficiency")
     assert "tiny batched" not in near_miss.title
 
 
@@ -47,7 +47,7 @@ def test_a_product_at_its_peak_has_nothing_to_fix() -> None:
     # 2 * 4096^3 flops at 708 TFLOPS/s are 194 µs
     def product(us: float) -> AnalysisResult:
         built = trace("AMD Instinct MI300X").op("aten::mm", [[4096, 4096], [4096, 4096]])
-        return analysed(built.launches(GEMM_KERNEL, us=us), "gemm")
+        return analyzed(built.launches(GEMM_KERNEL, us=us), "gemm")
 
     (finding,) = worded(product(220).findings)
     assert finding.check == "nothing_to_fix"
@@ -73,22 +73,22 @@ def attention(module_of_copies: str = "Attention_0", us_of_copies: float = 40) -
 
 
 def test_copies_in_the_module_of_an_attention_call() -> None:
-    result = analysed(attention(), "sdpa_fwd")
+    result = analyzed(attention(), "sdpa_fwd")
     finding = named(result, "contiguous_copies")
     assert finding.impact.saved_ms.high == pytest.approx(0.12)
     assert "3 copies of [16,16,559,64]" in finding.issue
     assert len(finding.shared_uids) == 1
     assert named(result, "low_efficiency").title.endswith("(N 512-1023)")
-    elsewhere = analysed(attention(module_of_copies="Mlp_0"), "sdpa_fwd")
+    elsewhere = analyzed(attention(module_of_copies="Mlp_0"), "sdpa_fwd")
     assert not named(elsewhere, "contiguous_copies")
-    assert not named(analysed(attention(us_of_copies=4), "sdpa_fwd"), "contiguous_copies")
+    assert not named(analyzed(attention(us_of_copies=4), "sdpa_fwd"), "contiguous_copies")
 
 
 def test_kernels_of_a_graph_are_named_with_counts_and_times() -> None:
     built = trace("AMD Instinct MI300X").op("aten::mm", [[8, 8], [8, 8]])
     built.launches(GEMM_KERNEL, us=5.0).up()
     built.graph(*[(GEMM_KERNEL, 60.0)] * 4, call="hipGraphLaunch")
-    finding = named(analysed(built, "gemm"), "no_perf_model")
+    finding = named(analyzed(built, "gemm"), "no_perf_model")
     assert "replayed from a GPU graph" in finding.issue
     assert "4 launches" in finding.kernel
     assert "60.0 µs each" in finding.kernel
@@ -98,7 +98,7 @@ def test_kernels_of_a_graph_are_named_with_counts_and_times() -> None:
 def test_work_of_an_unknown_operator_is_found_by_its_kernel() -> None:
     def unknown(kernel: str) -> AnalysisResult:
         built = trace("AMD Instinct MI300X").op("mylib::project", [[64, 64], [64, 64]])
-        return analysed(built.launches(kernel, us=100.0), "other")
+        return analyzed(built.launches(kernel, us=100.0), "other")
 
     assert named(unknown(GEMM_KERNEL), "miscategorised").title.startswith("Looks like GEMM")
     assert not named(unknown("my_kernel"), "miscategorised")

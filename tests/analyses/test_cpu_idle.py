@@ -275,7 +275,7 @@ def test_recorded_python_frames_need_no_second_recording() -> None:
     assert "with_stack" in unnamed.capture
 
 
-def analysed(read: Trace, key: str = KEY) -> AnalysisResult:
+def analyzed(read: Trace, key: str = KEY) -> AnalysisResult:
     report = TraceLensReport(read, None)
     analyses = {key: load_analyses()[key]}
     return run_analyses(report, analyses, divide(report, load_analyses()))[key].result
@@ -285,7 +285,7 @@ def test_from_a_trace_to_the_finding() -> None:
     builder = trace().op("aten::mul").launches("mul_kernel", us=10).up()
     builder.op(LOADER, us=5000)
     builder.op("aten::mul").launches("mul_kernel", us=10)
-    result = analysed(builder.read())
+    result = analyzed(builder.read())
     (loading,) = worded(result.findings)
     assert loading.title == "The GPU idles: data loading"
     assert LOADER in loading.issue
@@ -309,7 +309,7 @@ def test_from_a_trace_to_the_finding() -> None:
 def test_the_cause_in_real_traces(
     reference_root: Path, name: str, title: str, least_pct: float
 ) -> None:
-    result = analysed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
+    result = analyzed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
     found = Worded(result.findings[0])
     assert found.title == title
     assert found.evidence["Idle (% of GPU wall time)"] > least_pct
@@ -317,5 +317,5 @@ def test_the_cause_in_real_traces(
 
 def test_exposed_communication_is_no_idle_time(reference_root: Path) -> None:
     read = read_trace(reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz")
-    assert not analysed(read).findings
-    assert analysed(read, "multi_kernel").findings[0].check == "exposed_communication"
+    assert not analyzed(read).findings
+    assert analyzed(read, "multi_kernel").findings[0].check == "exposed_communication"

@@ -1,4 +1,4 @@
-"""Elementwise: classes, access, neighbours, and the bandwidth baseline it is judged against."""
+"""Elementwise: classes, access, neighbors, and the bandwidth baseline it is judged against."""
 
 from dataclasses import replace
 
@@ -117,7 +117,7 @@ def test_the_general_kernel_is_told_by_its_name(kernels: list, is_said: bool) ->
     assert ("general path" in (card.hypothesis or "")) is is_said
 
 
-def test_neighbours_of_the_same_module_are_what_to_fuse_with() -> None:
+def test_neighbors_of_the_same_module_are_what_to_fuse_with() -> None:
     norm = {"module_path": ["Model_0", "RMSNorm_1"]}
     rows = [
         row("aten::mul", **norm),
@@ -132,7 +132,7 @@ def test_neighbours_of_the_same_module_are_what_to_fuse_with() -> None:
     assert "kernel fusion analysis" in card.algorithmic
 
 
-def test_without_a_place_no_neighbours_are_invented() -> None:
+def test_without_a_place_no_neighbors_are_invented() -> None:
     (first, second) = cards(low_efficiency, row("aten::mul"), row("aten::pow"))
     assert "Fuse `aten::mul` into what makes its input" in first.algorithmic
     assert "aten::mul" not in second.algorithmic
@@ -167,7 +167,7 @@ def test_only_tiny_tensors_are_gathered(name: str, values: dict, pattern: str | 
     assert ("multi-tensor" in card.kernel) is (pattern is not None)
 
 
-def test_tiny_tensors_with_neighbours_are_fused() -> None:
+def test_tiny_tensors_with_neighbors_are_fused() -> None:
     place = {"module_path": ["RMSNorm_1"], "roofline_time_us": 0.1, "bytes": 24.0}
     rows = [
         row(name, 0.1, time_us=800.0, count=200, **place) for name in ("aten::add", "aten::mul")

@@ -35,13 +35,13 @@ def layers(us_of_gemm: float = 100, device: str = "AMD Instinct MI300X") -> Trac
     return built
 
 
-def analysed(built: TraceBuilder, folder: Path) -> Run:
+def analyzed(built: TraceBuilder, folder: Path) -> Run:
     return analyze(built.write(folder / "trace.json"), output_dir=folder / "run")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return analysed(layers(), tmp_path_factory.mktemp("epilogues"))
+    return analyzed(layers(), tmp_path_factory.mktemp("epilogues"))
 
 
 def findings(run: Run) -> dict[str, Worded]:
@@ -109,12 +109,12 @@ def test_the_metrics_tell_the_two_kinds_apart(run: Run) -> None:
 
 
 def test_a_small_share_of_the_time_is_no_finding(tmp_path: Path) -> None:
-    run = analysed(layers(us_of_gemm=10_000), tmp_path)
+    run = analyzed(layers(us_of_gemm=10_000), tmp_path)
     assert findings(run) == {}
     assert run.table("fusion_chains").height == 2
 
 
 def test_without_known_hardware_there_is_time_but_no_saving(tmp_path: Path) -> None:
-    silu = findings(analysed(layers(device="Unknown GPU"), tmp_path))["aten::silu"]
+    silu = findings(analyzed(layers(device="Unknown GPU"), tmp_path))["aten::silu"]
     assert silu.impact is None
     assert "hardware is not known" in (silu.caveat or "")

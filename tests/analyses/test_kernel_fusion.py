@@ -55,7 +55,7 @@ def layers(
     return built
 
 
-def analysed(built: TraceBuilder, folder: Path) -> Run:
+def analyzed(built: TraceBuilder, folder: Path) -> Run:
     return analyze(built.write(folder / "trace.json"), output_dir=folder / "run")
 
 
@@ -66,7 +66,7 @@ def findings(run: Run) -> list[Worded]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return analysed(layers(4), tmp_path_factory.mktemp("fusion"))
+    return analyzed(layers(4), tmp_path_factory.mktemp("fusion"))
 
 
 def test_the_finding_names_kernels_instances_and_the_real_sum(run: Run) -> None:
@@ -144,7 +144,7 @@ def attention_layers(count: int) -> TraceBuilder:
 
 
 def test_attention_names_the_chain_whose_result_it_reads(tmp_path: Path) -> None:
-    (note,) = analysed(attention_layers(3), tmp_path).results["sdpa_fwd"].notes
+    (note,) = analyzed(attention_layers(3), tmp_path).results["sdpa_fwd"].notes
     assert to_text(note).startswith(
         "`RMSNorm` (8 kernels, 6 instances, 0.900 ms in all) makes what attention"
     )
@@ -156,7 +156,7 @@ def test_a_chain_in_front_of_a_product_is_none_of_attention(run: Run) -> None:
 
 
 def test_the_metrics_count_what_is_too_small_for_a_finding(tmp_path: Path) -> None:
-    run = analysed(layers(1, us_of_gemm=20_000), tmp_path)
+    run = analyzed(layers(1, us_of_gemm=20_000), tmp_path)
     assert findings(run) == []
     text = (tmp_path / "run" / "category_data" / "kernel_fusion_metrics.json").read_text()
     metrics = json.loads(text)
@@ -175,7 +175,7 @@ def test_the_metrics_have_the_keys_that_other_tools_read(run: Run) -> None:
 
 
 def test_without_known_hardware_a_chain_has_its_time_and_no_saving(tmp_path: Path) -> None:
-    (finding,) = findings(analysed(layers(4, "Unknown GPU"), tmp_path))
+    (finding,) = findings(analyzed(layers(4, "Unknown GPU"), tmp_path))
     assert finding.impact is None
     assert finding.evidence["Instances"] == 4
     assert "hardware is not known" in (finding.caveat or "")
@@ -189,7 +189,7 @@ def test_many_tiny_kernels_gain_no_more_than_launches_allow(tmp_path: Path) -> N
         for name in ("exp", "mul", "neg"):
             built.child(f"aten::{name}", [small, small]).launches(ELEMENTWISE, us=3).up()
         built.up()
-    (finding,) = findings(analysed(built, tmp_path))
+    (finding,) = findings(analyzed(built, tmp_path))
     assert finding.impact is not None
     assert finding.impact.saved_ms.high == pytest.approx((9 - KERNEL_FLOOR_US) * 100 / 1000)
     assert finding.impact.saved_ms.mid == pytest.approx((9 - 3) * 100 / 1000)
@@ -202,7 +202,7 @@ def test_a_sum_that_is_normalized_is_still_written(tmp_path: Path) -> None:
         built.op("aten::add", [X, X, []]).launches(ELEMENTWISE, us=40)
         built.op("aten::layer_norm", [X, [], [WIDTH], [WIDTH], [], []])
         built.launches("vectorized_layer_norm_kernel", us=40)
-    (finding,) = findings(analysed(built, tmp_path))
+    (finding,) = findings(analyzed(built, tmp_path))
     moved_mb = 10 * (2 * ROWS * WIDTH + ROWS * WIDTH + 2 * WIDTH + ROWS * WIDTH) * 2 / 1e6
     assert finding.evidence["Memory traffic when fused, all instances (MB)"] == pytest.approx(
         moved_mb
@@ -218,6 +218,6 @@ def test_a_kernel_counts_once_whatever_shapes_the_instances_have(tmp_path: Path)
         for name in ("exp", "neg"):
             built.child(f"aten::{name}", [shape]).launches(ELEMENTWISE, us=90).up()
         built.up()
-    metrics = analysed(built, tmp_path).results["kernel_fusion"].metrics
+    metrics = analyzed(built, tmp_path).results["kernel_fusion"].metrics
     (estimate,) = metrics["impact_estimates"]  # type: ignore[misc]
     assert estimate["kernel_count"] == estimate["modeled_kernel_count"] == 2  # type: ignore[index, call-overload]

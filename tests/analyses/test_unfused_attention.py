@@ -15,7 +15,7 @@ from tests.worded import Worded, worded
 GROUP_MS = 3 * (100 + 10 + 20 + 30 + 5 + 90) / 1000
 
 
-def analysed(built: TraceBuilder, folder: Path, device: str = "AMD Instinct MI300X") -> Run:
+def analyzed(built: TraceBuilder, folder: Path, device: str = "AMD Instinct MI300X") -> Run:
     built.header["deviceProperties"][0]["name"] = device
     return analyze(built.write(folder / "trace.json"), output_dir=folder / "run")
 
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(folder: Path) -> Run:
-    return analysed(layers(3), folder)
+    return analyzed(layers(3), folder)
 
 
 def test_the_category_has_a_result_without_any_fused_operator(run: Run) -> None:
@@ -89,7 +89,7 @@ def test_products_of_one_shape_around_it_have_advice_of_their_own(run: Run) -> N
 
 
 def test_without_known_hardware_the_middle_has_no_model(tmp_path: Path) -> None:
-    (finding,) = findings(analysed(layers(3), tmp_path, "Unknown GPU"))
+    (finding,) = findings(analyzed(layers(3), tmp_path, "Unknown GPU"))
     assert finding.impact is not None
     assert finding.impact.saved_ms.mid == pytest.approx(GROUP_MS * (1 - 30**-0.5))
     assert "no model" in (finding.caveat or "")
@@ -99,4 +99,4 @@ def test_without_known_hardware_the_middle_has_no_model(tmp_path: Path) -> None:
 def test_near_misses_give_no_finding(near_miss: object, tmp_path: Path) -> None:
     built = trace().python("run.py(1): main")
     near_miss(built)  # type: ignore[operator]
-    assert findings(analysed(built, tmp_path)) == []
+    assert findings(analyzed(built, tmp_path)) == []

@@ -239,7 +239,7 @@ FIXED: dict[tuple[str, str], float] = {
     ("unfused_attention", "most_pct"): 30,
     ("cpu_idle.issue.short_kernels", "limit_us"): 10,
     ("gemm_shapes.slow_batch", "tiny_slowdown"): 5,
-    ("elementwise.chain", "more_neighbours"): 0,
+    ("elementwise.chain", "more_neighbors"): 0,
 }
 """Documented thresholds, by the beginning of the id of the message."""
 
@@ -248,7 +248,7 @@ TEXTS = ("title", "issue", "algorithmic", "kernel", "hypothesis", "caveat", "ver
 """The fields of a finding that hold sentences."""
 
 NAMES = (
-    *("name", "names", "kernel", "kernels", "main_kernel", "helpers", "neighbours", "operators"),
+    *("name", "names", "kernel", "kernels", "main_kernel", "helpers", "neighbors", "operators"),
     *("product", "step", "operator", "place", "called_from", "site", "first", "library"),
 )
 """Values that are names of the trace."""

@@ -15,7 +15,7 @@ ROOT = re.compile(r"call_tree_root=(\d+)")
 
 @pytest.fixture(scope="module")
 def call_tree_url(server: Server) -> str:
-    """The call tree of the analysed sample."""
+    """The call tree of the analyzed sample."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(server.home))
         analysis_id = submit(Submission(sample_trace())).id

@@ -20,7 +20,7 @@ def test_a_cold_link_leads_to_an_analysis_on_another_gpu_and_back(
     page = browser.new_page(viewport=VIEWPORT)
     page.goto(f"{server.url}/hardware?analysis={analysis}&hardware_gpu=H100%20SXM")
     settled(page)
-    page.get_by_role("button", name="Judge against H100 SXM").click()
+    page.get_by_role("button", name="Re-project onto H100 SXM").click()
     link = page.get_by_role("link", name="Open the analysis against H100 SXM")
     link.wait_for()
     settled(page)
@@ -34,5 +34,5 @@ def test_a_cold_link_leads_to_an_analysis_on_another_gpu_and_back(
     settled(page)
     assert f"analysis={analysis}" in page.url
     assert "hardware_gpu=H100" in page.url
-    expect(page.get_by_role("button", name="Judge against H100 SXM")).to_be_visible()
+    expect(page.get_by_role("button", name="Re-project onto H100 SXM")).to_be_visible()
     page.close()

@@ -20,7 +20,7 @@ def page(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
-def test_an_upload_is_analysed_across_refresh_restart_and_viewers(
+def test_an_upload_is_analyzed_across_refresh_restart_and_viewers(
     server: Server, browser: Browser, page: Page, tmp_path: Path
 ) -> None:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
@@ -47,7 +47,7 @@ def test_an_upload_is_analysed_across_refresh_restart_and_viewers(
     second = browser.new_page(viewport=VIEWPORT)  # type: ignore[arg-type]
     second.goto(f"{server.url}/jobs?job={job}")
     settled(second)
-    title = second.locator("strong").get_by_text("Analyse uploaded.json")
+    title = second.locator("strong").get_by_text("Analyze uploaded.json")
     expect(title).to_be_visible(**SLOW)
     expect(second.get_by_role("link", name="Open the overview")).to_be_visible()
     assert second.get_by_test_id("stException").count() == 0

@@ -20,7 +20,7 @@ FIRST_ROW = {"x": 15, "y": 52}
 
 @pytest.fixture(scope="module")
 def timeline_url(server: Server) -> str:
-    """The timeline of the analysed sample."""
+    """The timeline of the analyzed sample."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(server.home))
         analysis_id = submit(Submission(sample_trace())).id

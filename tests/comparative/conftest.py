@@ -1,4 +1,4 @@
-"""The recorded pairs: a target analysed with its reference, and the reports of the comparison."""
+"""The recorded pairs: a target analyzed with its reference, and the reports of the comparison."""
 
 from collections.abc import Callable
 from pathlib import Path

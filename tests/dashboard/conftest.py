@@ -1,4 +1,4 @@
-"""One analysed sample for all dashboard tests, and pages drawn without a browser."""
+"""One analyzed sample for all dashboard tests, and pages drawn without a browser."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from jarvis.dashboard import MAIN
 from jarvis.dashboard.isolation import show_failure
 from jarvis.run import Run
 from jarvis.server.ingest.intake import sample_trace
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 
 SECONDS = 30
@@ -27,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sample_id(home: Path) -> str:
-    """The id of the analysed sample."""
+    """The id of the analyzed sample."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
         return submit(Submission(sample_trace(), model_name="Sample model")).id
@@ -78,13 +78,13 @@ def _registered_page(key: str) -> None:
     from jarvis.dashboard.pages.category import page as category
     from jarvis.dashboard.pages.system import page as system
     from jarvis.dashboard.session import navigation
-    from jarvis.server.storage.catalogue import read_catalogue
+    from jarvis.server.storage.catalog import read_catalog
 
-    catalogue = read_catalogue()
-    navigation.remember(page for pages in menu(catalogue).values() for page in pages)
+    catalog = read_catalog()
+    navigation.remember(page for pages in menu(catalog).values() for page in pages)
     analysis = load_analyses()[key]
     render = category.render if analysis.tier == "compute" else system.render
-    shell.draw(partial(render, analysis), key, catalogue)
+    shell.draw(partial(render, analysis), key, catalog)
 
 
 @pytest.fixture

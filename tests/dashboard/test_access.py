@@ -19,7 +19,7 @@ from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trac
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from jarvis.server.storage.analysis_rows import stored_for
-from jarvis.server.storage.catalogue import stored_row
+from jarvis.server.storage.catalog import stored_row
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS
@@ -139,17 +139,17 @@ def test_a_reference_that_is_private_is_none(ids: dict[str, Any]) -> None:
 
 def test_viewers_look_and_are_told_why_they_cannot_do_more(ids: dict[str, Any]) -> None:
     page = visit("ingest", VIC)
-    (analyse,) = [button for button in page.button if button.label == "Analyse"]
-    assert analyse.disabled
+    (analyze,) = [button for button in page.button if button.label == "Analyze"]
+    assert analyze.disabled
     assert "This needs the role editor; yours is viewer" in words(page)
     report = visit("report", VIC, analysis=ids["shared"])
     made = [button for button in report.button if button.key.startswith("report_make_")]
     assert made
     assert all(button.disabled and "role editor" in button.help for button in made)
     hardware = visit("hardware", VIC, analysis=ids["shared"])
-    judged = [button for button in hardware.button if button.label.startswith("Judge against")]
+    judged = [button for button in hardware.button if button.label.startswith("Re-project onto")]
     assert all(button.disabled for button in judged)
-    assert "cannot be described by you" in words(hardware)
+    assert "do not have permission to add GPUs" in words(hardware)
 
 
 def _opened(name: str, person: str, analysis: str) -> AppTest:
@@ -205,7 +205,7 @@ def test_a_job_of_somebody_else_is_looked_at_only(ids: dict[str, Any]) -> None:
     try:
         button = visit("jobs", BOB, job=job.id).button(key=f"_cancel_{job.id}")
         assert button.disabled
-        assert "Only who asked for it" in button.help
+        assert "Only the owner or an admin" in button.help
     finally:
         queue.cancel(engine, job.id)
 

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.pipeline import analyze
 from jarvis.run import Run
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS
@@ -66,12 +66,12 @@ def _added_page(key: str) -> None:
     from jarvis.dashboard import plugin_pages, shell
     from jarvis.dashboard.menu import menu
     from jarvis.dashboard.session import navigation
-    from jarvis.server.storage.catalogue import read_catalogue
+    from jarvis.server.storage.catalog import read_catalog
 
-    catalogue = read_catalogue()
-    sections = menu(catalogue)
+    catalog = read_catalog()
+    sections = menu(catalog)
     navigation.remember(page for pages in sections.values() for page in pages)
-    shell.draw(partial(plugin_pages.render, key), key, catalogue)
+    shell.draw(partial(plugin_pages.render, key), key, catalog)
 
 
 def _menu() -> None:
@@ -79,11 +79,11 @@ def _menu() -> None:
     import streamlit as st
 
     from jarvis.dashboard.menu import menu
-    from jarvis.server.storage.catalogue import read_catalogue
+    from jarvis.server.storage.catalog import read_catalog
 
     shown = {
         section: [page.title for page in pages if page.visibility == "visible"]
-        for section, pages in menu(read_catalogue()).items()
+        for section, pages in menu(read_catalog()).items()
     }
     st.json(shown)
 
@@ -172,7 +172,7 @@ def test_rows_of_other_pages_lead_to_the_page(added_id: str, home: Path) -> None
 def test_a_run_is_the_same_in_a_process_that_never_saw_the_file(
     added_id: str, sample_run: Run, tmp_path: Path
 ) -> None:
-    """The sample is analysed after the extension was loaded: nothing of it is left."""
+    """The sample is analyzed after the extension was loaded: nothing of it is left."""
     source = Path(sample_run.manifest.trace.path)
     again = analyze(source, model_name="Sample model", output_dir=tmp_path / "run")
     assert again.results == sample_run.results

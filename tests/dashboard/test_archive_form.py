@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.pages.ingest.archive_form import PARAMETER
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin
 from jarvis.server.storage.removal import remove_analysis
 from tests.dashboard.conftest import Draw
@@ -49,7 +49,7 @@ def test_an_analysis_is_loaded_once_under_its_id(
     assert not page.exception
     assert f"{sample_id} is loaded." in words(page)
     assert "It was pinned on the other server." in words(page)
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert (entry.id, entry.loaded_by) == (sample_id, "")
     assert not is_pinned(sample_id)
     assert page.dataframe[0].value["made_on"].to_list() == ["file"]
@@ -103,7 +103,7 @@ def test_a_refusal_is_the_sentence_of_the_command(
     assert not page.exception
     (error,) = page.error
     assert error.value.replace("\\", "").startswith(str(refused.value))
-    assert read_catalogue().entries == ()
+    assert read_catalog().entries == ()
 
 
 def test_without_an_upload_there_is_nothing_to_load(filed: Draw, archive: bytes) -> None:

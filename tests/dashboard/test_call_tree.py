@@ -17,7 +17,7 @@ from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import Draw
 
 
-def analysed(home: Path, folder: Path, builder: TraceBuilder) -> str:
+def analyzed(home: Path, folder: Path, builder: TraceBuilder) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
         return submit(Submission(builder.write(folder / "trace.json"))).id
@@ -175,7 +175,7 @@ def test_without_stacks_operators_stand_alone_and_the_page_says_so(
     filed: Draw, home: Path, tmp_path: Path
 ) -> None:
     builder = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm", us=12)
-    page = filed("call_tree", analysis=analysed(home, tmp_path, builder))
+    page = filed("call_tree", analysis=analyzed(home, tmp_path, builder))
     assert not page.exception
     assert any("no Python stacks" in caption.value for caption in page.caption)
     assert page.dataframe[0].value["label"].to_list() == ["aten::mm"]
@@ -184,7 +184,7 @@ def test_without_stacks_operators_stand_alone_and_the_page_says_so(
 
 def test_without_gpu_work_there_is_a_next_step(filed: Draw, home: Path, tmp_path: Path) -> None:
     builder = trace().op("aten::mm", [[64, 32], [32, 16]])
-    page = filed("call_tree", analysis=analysed(home, tmp_path, builder))
+    page = filed("call_tree", analysis=analyzed(home, tmp_path, builder))
     assert not page.exception
     assert any("No GPU work is recorded" in note.value for note in page.info)
 
@@ -193,7 +193,7 @@ def test_an_analysis_from_before_this_page_says_so(
     filed: Draw, home: Path, tmp_path: Path, sample_run: Run
 ) -> None:
     builder = trace().op("aten::mm", [[32, 32], [32, 16]]).launches("gemm", us=12)
-    analysis_id = analysed(home, tmp_path, builder)
+    analysis_id = analyzed(home, tmp_path, builder)
     manifest = home / "analyses" / analysis_id / "manifest.json"
     content = json.loads(manifest.read_text())
     content["tables"] = [name for name in content["tables"] if not name.startswith("call_tree")]

@@ -17,7 +17,7 @@ from jarvis.run import Run
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Compare, job_file, request_of
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from tests.builders import trace
@@ -29,7 +29,7 @@ H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
 MEMORY_RATIO = 3350 / 5300
 
 
-def analysed(path: Path, device: str, add: float, mul: float, mm: float, own: str) -> str:
+def analyzed(path: Path, device: str, add: float, mul: float, mm: float, own: str) -> str:
     """The id of a trace with three operations that both sides have, and one of its own."""
     built = trace(device=device)
     for name, dims, us in (
@@ -49,8 +49,8 @@ def pair(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str
     folder = tmp_path_factory.mktemp("pair")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
-        reference = analysed(folder / "reference.json", H100, 150, 150, 200, "aten::tanh")
-        target = analysed(folder / "target.json", MI300X, 240, 118, 270, "aten::relu")
+        reference = analyzed(folder / "reference.json", H100, 150, 150, 200, "aten::tanh")
+        target = analyzed(folder / "target.json", MI300X, 240, 118, 270, "aten::relu")
     return target, reference
 
 
@@ -223,7 +223,7 @@ def test_a_server_with_one_analysis_says_how_to_add_another(
     filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
-    only = analysed(tmp_path / "t.json", MI300X, 10, 10, 10, "aten::relu")
+    only = analyzed(tmp_path / "t.json", MI300X, 10, 10, 10, "aten::relu")
     for reference in ({}, {"reference": "removed"}):
         page = filed("compare", analysis=only, **reference)
         assert not page.exception
@@ -246,10 +246,10 @@ def test_other_models_and_little_in_common_are_warned_of(
 def test_a_side_without_hardware_says_what_that_hides(
     filed: Draw, pair: tuple[str, str], tmp_path: Path
 ) -> None:
-    unknown = analysed(tmp_path / "unknown.json", "Homebrew 9000", 150, 150, 200, "aten::tanh")
+    unknown = analyzed(tmp_path / "unknown.json", "Homebrew 9000", 150, 150, 200, "aten::tanh")
     page = drawn(filed, (pair[0], unknown), compare_against="expected")
     assert "GPU of the reference is not described" in said(page)
-    assert "Nothing is expected of these operations" in said(page)
+    assert "No expected ratio is available for these operations" in said(page)
     assert figures(page)["Not explained"] == "—"
 
 
@@ -283,7 +283,7 @@ def test_every_view_has_its_rows(
     page = drawn(filed, pair, compare_view=key)
     assert link(page)["compare_view"] == key
     if rows.is_empty():
-        assert "There are none in these two analyses" in said(page)
+        assert "These two analyses have none" in said(page)
         return
     shown = next(d.value for d in page.dataframe if view.names[0] in d.value.columns)
     assert len(shown) == rows.height

@@ -62,7 +62,7 @@ def test_the_panel_sets_the_other_tools_beside_ours(
     filed: Draw, sample_id: str, sample_run: Run
 ) -> None:
     page = filed("overview", analysis=sample_id, overview_definition=Quantity.COMPUTE)
-    fold = next(e for e in page.expander if e.label == "Why another tool says otherwise")
+    fold = next(e for e in page.expander if e.label == "Why other tools report other figures")
     assert fold.proto.expanded
     (table,) = [m.value for m in fold.markdown if m.value.startswith("| Tool")]
     ours = milliseconds(sample_run.manifest.totals.compute_time_ms).replace(

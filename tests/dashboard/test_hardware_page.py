@@ -52,7 +52,7 @@ def test_the_preset_of_the_open_analysis_is_marked_and_shown(filed: Draw, sample
     assert "ROCm blog" in str(figures(page)["bf16 matrix (TFLOPS/s)"]["source"])
 
 
-def test_without_an_analysis_the_catalogue_is_there(
+def test_without_an_analysis_the_catalog_is_there(
     filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
@@ -146,7 +146,7 @@ def test_what_cannot_be_kept_is_said(
 def test_a_description_as_a_file_is_kept(filed: Draw, sample_id: str) -> None:
     page = filed("hardware", analysis=sample_id)
     page.file_uploader[0].upload("x100.json", json.dumps(ARCH).encode()).run()
-    next(b for b in page.button if b.label == "Keep this GPU").click().run()
+    next(b for b in page.button if b.label == "Add this GPU").click().run()
     assert not page.exception
     assert load_hardware().get("X100").to_arch_json() == ARCH
 
@@ -181,10 +181,10 @@ def test_the_open_analysis_is_judged_against_another_preset(
     filed: Draw, sample_id: str, sample_run: Run
 ) -> None:
     page = filed("hardware", analysis=sample_id, hardware_gpu="H100 SXM")
-    next(b for b in page.button if b.label == "Judge against H100 SXM").click().run()
+    next(b for b in page.button if b.label == "Re-project onto H100 SXM").click().run()
     assert not page.exception
     assert not page.error
-    assert "Judged anew" in page.success[0].value
+    assert "Re-projected" in page.success[0].value
     asked = submit(Submission(sample_trace(), platform="H100 SXM", model_name="Sample model"))
     assert asked.is_reused, "the same choice from the trace has the same id"
     run = Run.load(asked.root)

@@ -9,7 +9,7 @@ from jarvis.analyses import load_analyses
 from jarvis.reports.reading import is_report, read_report
 from jarvis.reports.xlsx import write_workbook
 from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trace, store_upload
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission, resubmit, submit
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
@@ -70,7 +70,7 @@ def test_a_kept_report_is_reused_and_judged_anew(report_id: str, reference_root:
     assert analysis_root(other.id).is_dir()
 
 
-def test_a_report_is_analysed_from_the_ingest_page(
+def test_a_report_is_analyzed_from_the_ingest_page(
     reference_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filed: Draw
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
@@ -83,10 +83,10 @@ def test_a_report_is_analysed_from_the_ingest_page(
     assert any("performance report of 3.91 ms on the GPU" in caption for caption in captions)
     assert "The report does not name its GPU: choose it." in captions
     page.selectbox(key="ingest_platform").set_value("H100 SXM").run()
-    next(button for button in page.button if button.label == "Analyse").click().run()
+    next(button for button in page.button if button.label == "Analyze").click().run()
     assert not page.exception
     assert not page.error
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert entry.manifest.trace.form == "report"
     assert entry.gpu == "H100 SXM"
 

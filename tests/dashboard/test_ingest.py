@@ -11,7 +11,7 @@ from jarvis.server.database import database
 from jarvis.server.ingest.intake import ROOTS_VARIABLE
 from jarvis.server.ingest.uploads import create
 from jarvis.server.jobs import queue
-from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.storage.catalog import read_catalog
 from tests.builders import trace
 from tests.dashboard.conftest import SECONDS, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
@@ -26,8 +26,8 @@ def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def analyse(page: AppTest) -> AppTest:
-    return next(b for b in page.button if b.label == "Analyse").click().run()
+def analyze(page: AppTest) -> AppTest:
+    return next(b for b in page.button if b.label == "Analyze").click().run()
 
 
 def small_trace(folder: Path, device: str = "AMD Instinct MI300X VF") -> Path:
@@ -36,16 +36,16 @@ def small_trace(folder: Path, device: str = "AMD Instinct MI300X VF") -> Path:
 
 
 def test_the_sample_becomes_an_analysis_with_its_steps(filed: Draw, fresh_home: Path) -> None:
-    page = analyse(filed("ingest", ingest_source="sample"))
+    page = analyze(filed("ingest", ingest_source="sample"))
     assert not page.exception
     assert not page.error
     assert [s.label.split(" · ")[0] for s in page.get("status")][:2] == [
         "Read the trace",
         "Match the hardware",
     ]
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert entry.manifest.trace.origin == "simulated"
-    assert "Analysed in" in page.success[0].value
+    assert "Analyzed in" in page.success[0].value
     assert entry.id in page.dataframe[0].value["id"].to_list()
 
 
@@ -56,8 +56,8 @@ def test_an_upload_brings_its_gpu_and_keeps_the_names(filed: Draw, fresh_home: P
     assert any("AMD Instinct MI300X VF" in c.value for c in page.main.caption)
     page.text_input(key="ingest_model").set_value("Tiny")
     page.text_input(key="ingest_folder").set_value("copy")
-    analyse(page)
-    (entry,) = read_catalogue().entries
+    analyze(page)
+    (entry,) = read_catalog().entries
     assert entry.manifest.model_name == "Tiny"
     assert entry.manifest.options.platform is None
     assert Run.load(fresh_home / "copy").manifest == entry.manifest
@@ -83,7 +83,7 @@ def test_a_link_to_an_upload_that_is_gone_half_or_of_somebody_else_is_corrected(
         assert not page.exception
         assert "no such upload" in page.warning[0].value
         assert "ingest_upload" not in page.query_params
-        assert next(b for b in page.button if b.label == "Analyse").disabled
+        assert next(b for b in page.button if b.label == "Analyze").disabled
 
 
 def test_the_gpu_can_be_changed_and_the_disagreement_is_kept(filed: Draw, fresh_home: Path) -> None:
@@ -92,8 +92,8 @@ def test_the_gpu_can_be_changed_and_the_disagreement_is_kept(filed: Draw, fresh_
     page.selectbox(key="ingest_platform").set_value("MI325X").run()
     figures = [m.value for m in page.metric]
     assert "6.00 TB/s" in figures
-    analyse(page)
-    (entry,) = read_catalogue().entries
+    analyze(page)
+    (entry,) = read_catalog().entries
     assert entry.manifest.hardware is not None
     assert entry.manifest.hardware.name == "MI325X"
     assert "MI300X VF" in (entry.manifest.platform_warning or "")
@@ -115,18 +115,18 @@ def test_an_unknown_gpu_is_asked_for_and_may_stay_unknown(filed: Draw, fresh_hom
     page = filed("ingest", ingest_source="server path", ingest_path="small.json")
     assert page.selectbox(key="ingest_platform").value is None
     assert any("Homebrew 9000, which is not described" in c.value for c in page.main.caption)
-    analyse(page)
-    (entry,) = read_catalogue().entries
+    analyze(page)
+    (entry,) = read_catalog().entries
     assert entry.manifest.hardware is None
 
 
 def test_the_menu_leads_to_the_analysis_that_was_just_made(filed: Draw, fresh_home: Path) -> None:
     small_trace(fresh_home)
-    page = analyse(filed("ingest", ingest_source="sample"))
+    page = analyze(filed("ingest", ingest_source="sample"))
     sample = page.run().selectbox(key="analysis_choice").value
     page.segmented_control(key="ingest_source").set_value("server path").run()
     page.text_input(key="ingest_path").set_value("small.json").run()
-    analyse(page).run()
+    analyze(page).run()
     opened = page.selectbox(key="analysis_choice").value
     assert opened != sample
     assert page.query_params["analysis"] == opened
@@ -158,7 +158,7 @@ def test_what_is_no_trace_is_refused_with_a_sentence(
     assert said in page.error[0].value
     assert page.text_input(key="ingest_path").value == path
     assert page.text_input(key="ingest_model").value == "Kept name"
-    assert next(b for b in page.button if b.label == "Analyse").disabled
+    assert next(b for b in page.button if b.label == "Analyze").disabled
 
 
 def test_a_taken_output_folder_is_refused_and_the_form_stays(filed: Draw, fresh_home: Path) -> None:
@@ -168,24 +168,24 @@ def test_a_taken_output_folder_is_refused_and_the_form_stays(filed: Draw, fresh_
     page = filed(
         "ingest", ingest_source="server path", ingest_path="small.json", ingest_folder="taken"
     )
-    analyse(page)
+    analyze(page)
     assert "already holds" in page.error[0].value
     assert page.text_input(key="ingest_folder").value == "taken"
-    assert not read_catalogue().entries
+    assert not read_catalog().entries
 
 
 def test_the_same_trace_again_is_reused_and_can_be_made_anew(filed: Draw, fresh_home: Path) -> None:
     small_trace(fresh_home)
-    page = analyse(filed("ingest", ingest_source="server path", ingest_path="small.json"))
-    analyse(page)
-    assert any("analysed with these options before" in note.value for note in page.info)
+    page = analyze(filed("ingest", ingest_source="server path", ingest_path="small.json"))
+    analyze(page)
+    assert any("Already analyzed with these options" in note.value for note in page.info)
     old = outdated(database(), queue.find(database(), page.query_params["ingest_job"]))
     linked = filed("ingest", ingest_job=old.id)
     assert not linked.exception
-    assert "Analyse again" not in [button.label for button in linked.button]
-    next(b for b in page.button if b.label == "Analyse again").click().run()
-    assert "Analysed in" in page.success[0].value
-    assert len(read_catalogue().entries) == 1
+    assert "Analyze again" not in [button.label for button in linked.button]
+    next(b for b in page.button if b.label == "Analyze again").click().run()
+    assert "Analyzed in" in page.success[0].value
+    assert len(read_catalog().entries) == 1
 
 
 def test_a_reference_is_an_analysis_of_its_own_that_the_manifest_names(
@@ -201,8 +201,8 @@ def test_a_reference_is_an_analysis_of_its_own_that_the_manifest_names(
         ingest_reference_source="server path",
         ingest_reference_path="reference.json",
     )
-    analyse(page)
-    by_name = {entry.manifest.trace.file_name: entry for entry in read_catalogue().entries}
+    analyze(page)
+    by_name = {entry.manifest.trace.file_name: entry for entry in read_catalog().entries}
     assert by_name["small.json"].manifest.reference == by_name["reference.json"].id
     assert by_name["reference.json"].manifest.reference is None
 
@@ -210,11 +210,11 @@ def test_a_reference_is_an_analysis_of_its_own_that_the_manifest_names(
 def test_the_sidebar_names_a_new_analysis_at_once(filed: Draw, fresh_home: Path) -> None:
     first = small_trace(fresh_home)
     parameters = {"ingest_source": "server path", "ingest_path": first.name}
-    analyse(filed("ingest", **parameters))
-    (old,) = read_catalogue().entries
+    analyze(filed("ingest", **parameters))
+    (old,) = read_catalog().entries
     small_trace(fresh_home, device="AMD Instinct MI325X")
-    page = analyse(filed("ingest", **parameters, analysis=old.id))
-    new = next(e for e in read_catalogue().entries if e.id != old.id)
+    page = analyze(filed("ingest", **parameters, analysis=old.id))
+    new = next(e for e in read_catalog().entries if e.id != old.id)
     assert page.sidebar.selectbox[0].value == new.id
     assert any(new.id in caption.value for caption in page.sidebar.caption)
     assert page.get("status")

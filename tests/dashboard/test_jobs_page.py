@@ -29,7 +29,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
 @pytest.fixture
 def queue(engine: Engine) -> Queue:
     def submit(name: str) -> Job:
-        new = NewJob(JobKind.ANALYZE, f"Analyse {name}", {"submission": {"trace": name}})
+        new = NewJob(JobKind.ANALYZE, f"Analyze {name}", {"submission": {"trace": name}})
         return job_queue.submit(engine, new, "ann@example.com")
 
     return submit
@@ -48,7 +48,7 @@ def run(engine: Engine, job: Job) -> Headway:
 def test_without_jobs_the_page_says_how_to_get_one(filed: Draw, engine: Engine) -> None:
     page = filed("jobs")
     assert not page.exception
-    assert "No job yet" in page.info[0].value
+    assert "No jobs yet" in page.info[0].value
 
 
 def test_every_state_has_its_row_and_its_progress(
@@ -138,7 +138,7 @@ def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
 ) -> None:
     job = queue("later.json")
     page = filed("jobs", job=job.id)
-    assert "no worker is at work" in page.warning[0].value
+    assert "no worker is running" in page.warning[0].value
     claims.beat(engine, "w", 0, {})
     assert "Dask cluster" in filed("jobs", job=job.id).warning[0].value
     claims.beat(engine, "w", 1, {})

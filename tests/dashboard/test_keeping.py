@@ -12,7 +12,7 @@ from jarvis.run import read_manifest
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin
 from jarvis.server.storage.removal import remove_analysis
 from tests.dashboard.conftest import Draw
@@ -80,7 +80,7 @@ def test_an_analysis_is_removed_after_a_question(keep: Keep, managed: Managed) -
     page.button(key="keeping_remove").click().run()
     page.button(key="keeping_sure").click().run()
     assert not page.exception
-    assert [entry.id for entry in read_catalogue().entries] == [other]
+    assert [entry.id for entry in read_catalog().entries] == [other]
     assert f"({mine}) is removed" in words(page)
     assert page.title[0].value.endswith("Ingest")
     assert page.selectbox(key="analysis_choice").value == other
@@ -93,8 +93,8 @@ def test_the_last_analysis_can_be_removed(keep: Keep, managed: Managed) -> None:
     page.button(key="keeping_remove").click().run()
     page.button(key="keeping_sure").click().run()
     assert not page.exception
-    assert read_catalogue().entries == ()
-    assert "None yet" in words(page)
+    assert read_catalog().entries == ()
+    assert "No analyses yet" in words(page)
 
 
 def test_what_a_job_works_with_is_not_removed_and_the_page_says_why(

@@ -11,23 +11,23 @@ from tests.builders import TraceBuilder
 from tests.dashboard.conftest import Draw
 from tests.perf_report.test_attention_groups import layers as attention_layers
 
-Analysed = Callable[[TraceBuilder], str]
+Analyzed = Callable[[TraceBuilder], str]
 
 
 @pytest.fixture
-def analysed(home: Path, tmp_path: Path) -> Analysed:
+def analyzed(home: Path, tmp_path: Path) -> Analyzed:
     """Analyses a built trace and gives its id."""
 
-    def analyse(built: TraceBuilder) -> str:
+    def analyze(built: TraceBuilder) -> str:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JARVIS_HOME", str(home))
             return submit(Submission(built.write(tmp_path / "trace.json"))).id
 
-    return analyse
+    return analyze
 
 
-def test_the_page_counts_chains_and_lists_their_steps(registered: Draw, analysed: Analysed) -> None:
-    page = registered("kernel_fusion", analysed(normalized_layers(4)))
+def test_the_page_counts_chains_and_lists_their_steps(registered: Draw, analyzed: Analyzed) -> None:
+    page = registered("kernel_fusion", analyzed(normalized_layers(4)))
     assert not page.exception
     assert [metric.value for metric in page.metric][:2] == ["1", "0.460 ms"]
     chains, steps = page.dataframe[0].value, page.dataframe[1].value
@@ -38,18 +38,18 @@ def test_the_page_counts_chains_and_lists_their_steps(registered: Draw, analysed
 
 
 def test_the_page_of_a_category_that_a_chain_stands_in_for_says_so(
-    registered: Draw, analysed: Analysed
+    registered: Draw, analyzed: Analyzed
 ) -> None:
-    page = registered("batchnorm", analysed(normalized_layers(4)))
+    page = registered("batchnorm", analyzed(normalized_layers(4)))
     assert not page.exception
     assert any("normalization by the root mean square" in info.value for info in page.info)
 
 
 def test_the_attention_page_shows_unfused_attention_without_rows_of_its_own(
-    registered: Draw, analysed: Analysed
+    registered: Draw, analyzed: Analyzed
 ) -> None:
     built = attention_layers(3)
     built.header["deviceProperties"][0]["name"] = "AMD Instinct MI300X"
-    page = registered("sdpa_fwd", analysed(built))
+    page = registered("sdpa_fwd", analyzed(built))
     assert not page.exception
     assert any("Unfused attention in `SelfAttention`" in e.label for e in page.expander)

@@ -130,7 +130,7 @@ def test_an_analysis_in_an_older_layout_asks_to_be_made_again(filed: Draw, older
     assert not page.exception
     (said,) = [error.value for error in page.error]
     assert f"layout {SCHEMA_VERSION - 1}" in said
-    assert "Analyse the trace again" in said
+    assert "Analyze the trace again" in said
 
 
 def test_an_analysis_without_a_table_asks_to_be_made_again(filed: Draw, older: Path) -> None:
@@ -140,4 +140,4 @@ def test_an_analysis_without_a_table_asks_to_be_made_again(filed: Draw, older: P
     assert not page.exception
     (said,) = [error.value for error in page.error]
     assert "does not hold the table gpu_work" in said
-    assert "Analyse the trace again" in said
+    assert "Analyze the trace again" in said

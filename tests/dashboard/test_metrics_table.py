@@ -19,7 +19,7 @@ COPIES = 60
 
 @pytest.fixture(scope="module")
 def many(home: Path, sample_id: str) -> pl.DataFrame:
-    """A kept analysis with some hundreds of GEMM rows, most time first."""
+    """A stored analysis with some hundreds of GEMM rows, most time first."""
     root = home / "analyses" / MANY
     shutil.copytree(home / "analyses" / sample_id, root)
     run = Run.load(root)

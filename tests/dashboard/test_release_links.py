@@ -20,7 +20,7 @@ from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import links
 from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from tests.dashboard.conftest import Draw
 from tests.dashboard.linked_trace import TRACE, keep_linked
 

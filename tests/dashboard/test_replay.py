@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.replay import offers, select
 from jarvis.run import Run
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import Draw

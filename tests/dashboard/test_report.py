@@ -16,7 +16,7 @@ from jarvis.run import Run
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export, job_file
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.conftest import Draw

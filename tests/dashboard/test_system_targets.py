@@ -7,7 +7,7 @@ import pytest
 
 from jarvis.analyses import load_analyses
 from jarvis.run import Run
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from tests.builders import trace

@@ -16,7 +16,7 @@ SETTINGS = tomllib.loads((resource(".streamlit") / "config.toml").read_text())
 
 
 @pytest.mark.parametrize("name", ["light", "dark"])
-def test_the_theme_has_the_colours_of_the_charts(name: str) -> None:
+def test_the_theme_has_the_colors_of_the_charts(name: str) -> None:
     theme, palette = SETTINGS["theme"][name], PALETTES[name]
     assert theme["primaryColor"] == palette.primary
     assert theme["backgroundColor"] == palette.background
@@ -26,8 +26,8 @@ def test_the_theme_has_the_colours_of_the_charts(name: str) -> None:
     assert tuple(theme["chartCategoricalColors"]) == palette.categorical
 
 
-def _luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def _luminance(color: str) -> float:
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
@@ -38,12 +38,12 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["light", "dark"])
-def test_colours_can_be_read_on_their_background(name: str) -> None:
+def test_colors_can_be_read_on_their_background(name: str) -> None:
     palette = PALETTES[name]
     assert contrast(palette.text, palette.background) > 7
     assert contrast(palette.muted, palette.background) > 4.5
-    for colour in (*palette.states[:3], palette.saving):
-        assert contrast(colour, palette.background) > 3
+    for color in (*palette.states[:3], palette.saving):
+        assert contrast(color, palette.background) > 3
 
 
 def test_the_badge_that_stands_out_can_be_read() -> None:

@@ -150,13 +150,13 @@ def test_an_event_leads_to_its_operation_and_back(
     assert parse_qs(back.query_string)["gemm_op"] == [str(row["uid"])]
 
 
-def analysed(built: TraceBuilder, folder: Path) -> str:
+def analyzed(built: TraceBuilder, folder: Path) -> str:
     path = built.write(folder / "t.json")
     return submit(Submission(path)).id
 
 
 def test_a_trace_without_gpu_work_shows_the_host(filed: Draw, tmp_path: Path) -> None:
-    only_host = analysed(trace().op("aten::add", [[4]], us=9.0), tmp_path)
+    only_host = analyzed(trace().op("aten::add", [[4]], us=9.0), tmp_path)
     page = filed("timeline", analysis=only_host)
     assert not page.exception
     assert any("no GPU work" in note.value for note in page.info)
@@ -167,7 +167,7 @@ def test_a_trace_without_host_calls_shows_the_gpu(filed: Draw, tmp_path: Path) -
     built = trace()
     gpu = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.0}
     built.events.append({**gpu, "args": {"device": 0, "stream": 7}})
-    page = filed("timeline", analysis=analysed(built, tmp_path))
+    page = filed("timeline", analysis=analyzed(built, tmp_path))
     assert not page.exception
     assert any("No host calls" in note.value for note in page.info)
     assert "compute 100.0%" in said(page)

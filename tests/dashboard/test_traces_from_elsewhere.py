@@ -1,4 +1,4 @@
-"""The ingest page: traces from addresses, and traces that are analysed on another machine."""
+"""The ingest page: traces from addresses, and traces that are analyzed on another machine."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.run import SCHEMA_VERSION
 from jarvis.server.storage.archive import save_archive
-from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.storage.catalog import read_catalog
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
@@ -26,7 +26,7 @@ analyze) echo "$@" > "$0.asked" ;;
 archive) cp "$0.zip" "$5" ;;
 esac
 """
-"""Plays the Jarvis there: what it sends back is the analysed sample."""
+"""Plays the Jarvis there: what it sends back is the analyzed sample."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_without_settings_the_page_says_which_to_set(filed: Draw) -> None:
     assert "JARVIS_INGEST_HOSTS" in page.info[0].value
     page = filed("ingest", ingest_source="remote")
     assert "JARVIS_TARGETS" in page.info[0].value
-    assert next(b for b in page.button if b.label == "Analyse").disabled
+    assert next(b for b in page.button if b.label == "Analyze").disabled
 
 
 def test_people_read_url_and_links_say_address(filed: Draw) -> None:
@@ -77,7 +77,7 @@ def test_people_read_url_and_links_say_address(filed: Draw) -> None:
     assert "ingest_source" not in wrong.query_params
 
 
-def test_a_trace_of_an_address_is_described_and_analysed(filed: Draw, server: FileServer) -> None:
+def test_a_trace_of_an_address_is_described_and_analyzed(filed: Draw, server: FileServer) -> None:
     page = filed("ingest", ingest_source="address")
     typed = f"http://127.0.0.1:{server.port}/small.json"
     assert page.text_input(key="ingest_url").label == "URL"
@@ -89,8 +89,8 @@ def test_a_trace_of_an_address_is_described_and_analysed(filed: Draw, server: Fi
     assert page.query_params["ingest_url"] == typed
     assert "secret" not in str(page.query_params)
     job = page.query_params["ingest_fetch_job"]
-    page = press(page, "Analyse")
-    (entry,) = read_catalogue().entries
+    page = press(page, "Analyze")
+    (entry,) = read_catalog().entries
     assert entry.manifest.trace.file_name == "small.json"
     linked = filed("ingest", ingest_source="address", ingest_url=typed, ingest_fetch_job=job)
     assert linked.text_input(key="ingest_url").value == typed
@@ -120,7 +120,7 @@ def test_an_address_that_is_not_allowed_is_refused_with_a_sentence(
     assert any(button.label == "Retry" for button in page.button)
 
 
-def test_a_trace_is_analysed_on_another_machine(
+def test_a_trace_is_analyzed_on_another_machine(
     filed: Draw, home: Path, sample_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_archive(home / "analyses" / sample_id, tmp_path / "jarvis.zip")
@@ -141,14 +141,14 @@ def test_a_trace_is_analysed_on_another_machine(
     )
     assert page.selectbox(key="ingest_target").value == "lab"
     assert page.selectbox(key="ingest_remote_platform").value == "MI325X"
-    page = press(page, "Analyse")
+    page = press(page, "Analyze")
     assert not page.error
     asked = (tmp_path / "jarvis.asked").read_text()
     assert "--platform=MI325X --preset=reference --model=Far away" in asked
     assert f" {tmp_path}/far.json " in asked
-    assert [entry.id for entry in read_catalogue().entries] == [sample_id]
+    assert [entry.id for entry in read_catalog().entries] == [sample_id]
     assert "on lab" in page.success[0].value
     assert page.dataframe[0].value["made_on"].to_list() == ["lab"]
     page.text_input(key="ingest_remote_path").set_value("/etc/shadow.json").run()
-    page = press(page, "Analyse")
+    page = press(page, "Analyze")
     assert "in the folders of lab that may be read" in page.error[0].value

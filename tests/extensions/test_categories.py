@@ -71,13 +71,13 @@ SLOW = '''
 '''
 
 
-def analysed(write: Write, tmp_path: Path, text: str) -> Run:
+def analyzed(write: Write, tmp_path: Path, text: str) -> Run:
     source = scans().write(tmp_path / "trace.json")
     return analyze(source, output_dir=tmp_path / "run", extension_file=write(text))
 
 
 def test_a_category_of_a_file_claims_checks_and_writes(write: Write, tmp_path: Path) -> None:
-    run = analysed(write, tmp_path, SCAN + SLOW)
+    run = analyzed(write, tmp_path, SCAN + SLOW)
     assert run.manifest.extension_failures == ()
     result = run.results["scans"]
     assert (result.status, result.row_count, result.metrics) == (Status.OK, 2, {"scans": 2})
@@ -98,7 +98,7 @@ def test_a_category_of_a_file_claims_checks_and_writes(write: Write, tmp_path: P
 
 
 def test_a_run_has_the_page_without_the_code(write: Write, tmp_path: Path) -> None:
-    analysed(write, tmp_path, SCAN + SLOW)
+    analyzed(write, tmp_path, SCAN + SLOW)
     loaded = Run.load(tmp_path / "run")
     analysis = loaded.analyses["scans"]
     assert (analysis.title, analysis.icon, analysis.tier) == (
@@ -190,7 +190,7 @@ def test_a_system_analysis_reads_the_tables_that_it_names(write: Write, tmp_path
             )
         }
     '''
-    run = analysed(write, tmp_path, text)
+    run = analyzed(write, tmp_path, text)
     assert run.results["gaps"].tier == "system"
     assert [to_text(finding.title) for finding in run.results["gaps"].findings] == ["3 events"]
     assert run.manifest.extension_notes == (
@@ -308,7 +308,7 @@ def test_a_category_that_fails_leaves_the_others_alone(write: Write, what: str) 
 
 def test_a_fault_names_the_line_of_the_file(write: Write, tmp_path: Path) -> None:
     text = dedent(SCAN + SLOW).replace("for row in", "1 / 0\n    for row in")
-    run = analysed(write, tmp_path, text)
+    run = analyzed(write, tmp_path, text)
     line = 1 + text.splitlines().index("    1 / 0")
     assert f"mine.py, line {line}: ZeroDivisionError" in (run.results["scans"].error or "")
     assert set(run.category_operations("scans")["name"]) == {"mylib::scan", "mylib::peek"}
@@ -320,7 +320,7 @@ def test_values_of_jarvis_stay_its_own(write: Write, tmp_path: Path) -> None:
     text = (SCAN + SLOW).replace(
         "scan_rows=rows", "kernel_time_us=rows['uid'] * 0.0, scan_rows=rows"
     )
-    run = analysed(write, tmp_path, text)
+    run = analyzed(write, tmp_path, text)
     assert run.results["scans"].gpu_time_ms == pytest.approx(0.021)
 
 
@@ -360,7 +360,7 @@ def test_the_run_of_a_package_has_its_page_without_it(
     exec(dedent(SLOW), names)
     packages.append(Point("scans", names["ANALYSES"]["scans"]))
     load_registry.cache_clear()
-    analysed(write, tmp_path, SCAN)
+    analyzed(write, tmp_path, SCAN)
     packages.clear()
     load_registry.cache_clear()
     assert "scans" not in load_analyses()

@@ -16,7 +16,7 @@ from jarvis.pipeline import STEPS
 from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Job
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from tests.server.working import (
     HELD_WORKER,
     ended,

@@ -9,7 +9,7 @@ from jarvis.server.database import JobState
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission
 from tests.browser.conftest import Server
 from tests.server.working import is_done, wait_for

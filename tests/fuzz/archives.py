@@ -19,7 +19,7 @@ import polars as pl
 from jarvis.cli import main as jarvis
 from jarvis.run import Run
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
-from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.storage.pins import is_pinned
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
@@ -216,7 +216,7 @@ def seed_members(folder: Path) -> Members:
 
 def use(loaded: str, honest: Path, folder: Path) -> None:
     """Use a loaded analysis as later commands do; raise where one of them does, or refuses it."""
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert (entry.id, entry.loaded_by, is_pinned(loaded)) == (loaded, "", False)
     run = Run.load(entry.root)
     for name in run.manifest.tables:

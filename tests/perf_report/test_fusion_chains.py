@@ -135,7 +135,7 @@ def test_a_python_function_bounds_a_chain_and_its_helpers_belong_to_it() -> None
     assert not row["has_data_flow"]  # the halves are views, which no shape proves
 
 
-def test_without_stacks_neighbours_whose_shapes_fit_are_a_chain() -> None:
+def test_without_stacks_neighbors_whose_shapes_fit_are_a_chain() -> None:
     built = trace()
     for _ in range(3):
         built.op("aten::mm", [[512, 64], [64, 64]]).launches("Cijk_gemm", us=50).up()
@@ -170,7 +170,7 @@ def test_the_same_operator_on_many_tensors_is_no_chain(frame: str | None) -> Non
     assert chains(built).is_empty()
 
 
-def test_neighbours_of_other_shapes_are_no_chain() -> None:
+def test_neighbors_of_other_shapes_are_no_chain() -> None:
     built = trace()
     built.python("run.py(1): main")
     product(built)

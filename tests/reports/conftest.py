@@ -17,7 +17,7 @@ HOSTILE = (
 
 
 @dataclass(frozen=True)
-class Analysed:
+class Analyzed:
     """A run and the directory that holds it."""
 
     run: Run
@@ -34,16 +34,16 @@ class Analysed:
 
 
 @pytest.fixture(scope="session")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
     folder = tmp_path_factory.mktemp("sample")
     run = analyze(
         write_sample(folder / "sample.json.gz"), model_name="Tiny", output_dir=folder / "r"
     )
-    return Analysed(run, folder / "r")
+    return Analyzed(run, folder / "r")
 
 
 @pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
     folder = tmp_path_factory.mktemp("hostile")
     builder = trace(device=HOSTILE).python(f"nn.Module: {HOSTILE}_0")
     for name in ("aten::mm", HOSTILE, f"aten::convolution{HOSTILE}"):
@@ -55,4 +55,4 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
         builder.launches("Memcpy DtoH (Device -> Pageable)", us=900.0, cat="gpu_memcpy", bytes=64)
     path = builder.write(folder / "a`b|<i>.json")
     run = analyze(path, platform="MI300X", model_name=HOSTILE, output_dir=folder / "r")
-    return Analysed(run, folder / "r")
+    return Analyzed(run, folder / "r")

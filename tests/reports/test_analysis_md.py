@@ -22,7 +22,7 @@ from jarvis.run import Preparation, Run
 from jarvis.run.priorities import priority_data
 from jarvis.run.recommended import Recommended
 from tests.builders import trace
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import changed, headings, section
 
 PARTS = [
@@ -49,8 +49,8 @@ RUNS = ("sample", "hostile")
 
 
 @pytest.fixture(params=RUNS)
-def analysed(request: pytest.FixtureRequest) -> Analysed:
-    found: Analysed = request.getfixturevalue(request.param)
+def analyzed(request: pytest.FixtureRequest) -> Analyzed:
+    found: Analyzed = request.getfixturevalue(request.param)
     return found
 
 
@@ -90,13 +90,13 @@ def subsection(text: str, title: str) -> str:
     return detailed[detailed.index(f"\n### {title}\n") :].split("\n### ")[1]
 
 
-def loaded(analysed: Analysed, path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((analysed.root / path).read_text(encoding="utf-8"))
+def loaded(analyzed: Analyzed, path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((analyzed.root / path).read_text(encoding="utf-8"))
     return content
 
 
-def metrics(analysed: Analysed, key: str) -> dict[str, Any]:
-    return loaded(analysed, RunPaths(Path()).metrics(key))
+def metrics(analyzed: Analyzed, key: str) -> dict[str, Any]:
+    return loaded(analyzed, RunPaths(Path()).metrics(key))
 
 
 def finding_of(result: AnalysisResult, row: dict[str, Any], **values: Any) -> Finding:
@@ -121,22 +121,22 @@ def with_findings(run: Run, key: str, *findings: Finding, **others: AnalysisResu
     return changed(run, results={**quiet, key: result, **others})
 
 
-def test_the_parts_are_there_in_their_order(analysed: Analysed) -> None:
-    text = analysed.text("analysis.md")
+def test_the_parts_are_there_in_their_order(analyzed: Analyzed) -> None:
+    text = analyzed.text("analysis.md")
     assert [title for title in headings(text, 2) if title != "Warnings"] == PARTS
     assert headings(section(text, "Detailed Analysis"), 3) == list(INSIGHTS.values())
     assert headings(section(text, "Appendix"), 3) == ["Model Architecture", "Hardware Reference"]
     assert not re.search(r"<(?:Brief Title|Library|[Pp]latform|[Mm]odel|architecture|scale)>", text)
 
 
-def test_the_metrics_are_those_of_the_gpu_timeline(analysed: Analysed) -> None:
-    header, rows = rows_of(section(analysed.text("analysis.md"), "Executive Summary"))
+def test_the_metrics_are_those_of_the_gpu_timeline(analyzed: Analyzed) -> None:
+    header, rows = rows_of(section(analyzed.text("analysis.md"), "Executive Summary"))
     assert header == ["Metric", "Value"]
     assert [name for name, _ in rows] == [
         *("Total Time", "Compute %", "Idle %"),
         *("Exposed Communication %", "Top Bottleneck Category"),
     ]
-    with (RunPaths(analysed.root).perf_report_csvs / "gpu_timeline.csv").open() as file:
+    with (RunPaths(analyzed.root).perf_report_csvs / "gpu_timeline.csv").open() as file:
         timeline = {row["type"]: row for row in csv.DictReader(file)}
     values = dict(rows)
     assert float(values["Total Time"].removesuffix(" ms")) == pytest.approx(
@@ -151,20 +151,20 @@ def test_the_metrics_are_those_of_the_gpu_timeline(analysed: Analysed) -> None:
         assert float(values[name].removesuffix("%")) == pytest.approx(expected, abs=0.006)
 
 
-def test_the_top_bottleneck_is_the_category_with_most_time(analysed: Analysed) -> None:
-    compute = [r for r in analysed.run.results.values() if r.tier == "compute"]
+def test_the_top_bottleneck_is_the_category_with_most_time(analyzed: Analyzed) -> None:
+    compute = [r for r in analyzed.run.results.values() if r.tier == "compute"]
     top = max(compute, key=lambda result: result.gpu_time_ms)
     row = f"| Top Bottleneck Category | {top.title} ({top.percent_of_compute:.2f}%) |"
-    assert row in analysed.text("analysis.md")
-    _, rows = rows_of(section(analysed.text("analysis.md"), "Compute Kernel Optimizations"))
+    assert row in analyzed.text("analysis.md")
+    _, rows = rows_of(section(analyzed.text("analysis.md"), "Compute Kernel Optimizations"))
     times = [float(row[2]) for row in rows]
     assert times == sorted(times, reverse=True)
     assert rows[0][1] == top.title
 
 
-def test_the_report_agrees_with_the_priorities(analysed: Analysed) -> None:
-    data = loaded(analysed, Path("priority_data.json"))
-    compute = section(analysed.text("analysis.md"), "Compute Kernel Optimizations")
+def test_the_report_agrees_with_the_priorities(analyzed: Analyzed) -> None:
+    data = loaded(analyzed, Path("priority_data.json"))
+    compute = section(analyzed.text("analysis.md"), "Compute Kernel Optimizations")
     found = items(compute)
     assert len(found) == len(data["findings"]) > 0
     for (_, text), finding in zip(found, data["findings"], strict=True):
@@ -184,15 +184,15 @@ def test_the_report_agrees_with_the_priorities(analysed: Analysed) -> None:
         assert row[4].endswith(f"<!-- top-ops-row low={written[0]} high={written[1]} -->")
 
 
-def test_the_priorities_are_sorted_ranked_and_summed(analysed: Analysed) -> None:
-    data = loaded(analysed, Path("priority_data.json"))
-    assert data == loaded(analysed, Path("category_data") / "priority_data.json")
+def test_the_priorities_are_sorted_ranked_and_summed(analyzed: Analyzed) -> None:
+    data = loaded(analyzed, Path("priority_data.json"))
+    assert data == loaded(analyzed, Path("category_data") / "priority_data.json")
     findings, priorities = data["findings"], data["priorities"]
     scores = [f["impact_score"] for f in findings if f["impact_score"] is not None]
     assert scores == sorted(scores, reverse=True)
     assert [f["global_rank"] for f in findings] == list(range(1, len(findings) + 1))
     assert [p["rank"] for p in priorities] == list(range(1, len(priorities) + 1))
-    assert data["baseline_ms"] == analysed.run.manifest.totals.total_time_ms
+    assert data["baseline_ms"] == analyzed.run.manifest.totals.total_time_ms
     for priority in priorities:
         mine = [f for f in findings if f["category"] == priority["category"]]
         summed = [f for f in mine if f["impact_score"] and f["estimate_method"] != "heuristic"]
@@ -206,7 +206,7 @@ def test_the_priorities_are_sorted_ranked_and_summed(analysed: Analysed) -> None
         assert ranks == list(range(1, len(ranks) + 1))
 
 
-def test_no_large_category_is_missing_from_the_priorities(sample: Analysed) -> None:
+def test_no_large_category_is_missing_from_the_priorities(sample: Analyzed) -> None:
     gemm = sample.run.results["gemm"]
     row = sample.run.category_operations("gemm").row(0, named=True)
     heuristic = modelled_impact(1.0, 50.0, 80.0, compute_ms=10.0, total_ms=20.0).model_copy(
@@ -222,7 +222,7 @@ def test_no_large_category_is_missing_from_the_priorities(sample: Analysed) -> N
     assert "> **Warning — estimated:** the scores come from experience" in report
 
 
-def test_the_scores_follow_from_the_rows(sample: Analysed) -> None:
+def test_the_scores_follow_from_the_rows(sample: Analyzed) -> None:
     """Low, middle and high are 75%, 87.5% and 100% of the gap to the roofline of wall time."""
     wall_us = 1000 * sample.run.manifest.totals.total_time_ms
     checked = 0
@@ -253,8 +253,8 @@ def test_the_scores_follow_from_the_rows(sample: Analysed) -> None:
 
 
 @pytest.mark.parametrize("tier", INSIGHTS)
-def test_each_tier_has_numbers_icons_and_anchors_of_its_own(analysed: Analysed, tier: str) -> None:
-    text = analysed.text("analysis.md")
+def test_each_tier_has_numbers_icons_and_anchors_of_its_own(analyzed: Analyzed, tier: str) -> None:
+    text = analyzed.text("analysis.md")
     title = dict(zip(INSIGHTS, PARTS[1:4], strict=True))[tier]
     cards, blocks = items(section(text, title)), items(subsection(text, INSIGHTS[tier]), 4)
     assert [number for number, _ in cards] == list(range(1, len(cards) + 1))
@@ -272,8 +272,8 @@ def test_each_tier_has_numbers_icons_and_anchors_of_its_own(analysed: Analysed, 
     assert ranks == [number for number, _ in cards]
 
 
-def test_cards_have_their_labels_and_the_scores_of_their_details(analysed: Analysed) -> None:
-    text = analysed.text("analysis.md")
+def test_cards_have_their_labels_and_the_scores_of_their_details(analyzed: Analyzed) -> None:
+    text = analyzed.text("analysis.md")
     for title, insights in zip(PARTS[1:4], INSIGHTS.values(), strict=True):
         blocks = items(subsection(text, insights), 4)
         for (_, card), (_, block) in zip(items(section(text, title)), blocks, strict=True):
@@ -298,8 +298,8 @@ def test_cards_have_their_labels_and_the_scores_of_their_details(analysed: Analy
                 assert block.count(line) == 1
 
 
-def test_every_marker_is_closed_and_whole(analysed: Analysed) -> None:
-    for name, text in analysed.markdown().items():
+def test_every_marker_is_closed_and_whole(analyzed: Analyzed) -> None:
+    for name, text in analyzed.markdown().items():
         assert text.count("<!-- impact-begin ") == text.count("<!-- impact-end -->"), name
         assert len(markers(text)) == text.count("<!-- impact-begin "), name
         for marker in markers(text):
@@ -308,12 +308,12 @@ def test_every_marker_is_closed_and_whole(analysed: Analysed) -> None:
             assert len({value == "null" for value in values}) <= 1, name
 
 
-def test_cells_are_those_of_the_metrics_letter_by_letter(analysed: Analysed) -> None:
+def test_cells_are_those_of_the_metrics_letter_by_letter(analyzed: Analyzed) -> None:
     """A naive tool splits rows at ``|`` and compares the texts."""
-    files = {"analysis.md": "", **{n: n for n in analysed.markdown() if "category_fi" in n}}
+    files = {"analysis.md": "", **{n: n for n in analyzed.markdown() if "category_fi" in n}}
     operations = {
-        key: {op["ex_uid"]: op for op in metrics(analysed, key).get("operations", ())}
-        for key, result in analysed.run.results.items()
+        key: {op["ex_uid"]: op for op in metrics(analyzed, key).get("operations", ())}
+        for key, result in analyzed.run.results.items()
         if result.tier == "compute"
     }
     known = [op for rows in operations.values() for op in rows.values()]
@@ -327,7 +327,7 @@ def test_cells_are_those_of_the_metrics_letter_by_letter(analysed: Analysed) -> 
     }
     checked = 0
     for name in files:
-        for tier, _, block in candidates(analysed.text(name)):
+        for tier, _, block in candidates(analyzed.text(name)):
             header, rows = rows_of(block[block.index("**Data:**") :])
             if tier != "compute":
                 assert header != COLUMNS
@@ -350,7 +350,7 @@ def test_cells_are_those_of_the_metrics_letter_by_letter(analysed: Analysed) -> 
 
 
 def test_rows_of_other_categories_are_in_the_metrics_of_a_finding_that_shares_them(
-    sample: Analysed, tmp_path: Path
+    sample: Analyzed, tmp_path: Path
 ) -> None:
     row = sample.run.category_operations("elementwise").row(0, named=True)
     finding = finding_of(sample.run.results["gemm"], row, operations=(), shared_uids=(row["uid"],))
@@ -370,7 +370,7 @@ def test_rows_of_other_categories_are_in_the_metrics_of_a_finding_that_shares_th
     assert cells[0][3] == shared["kernel_name_trunc"]
 
 
-def test_a_finding_s_rows_are_all_in_its_table(sample: Analysed) -> None:
+def test_a_finding_s_rows_are_all_in_its_table(sample: Analyzed) -> None:
     data = loaded(sample, Path("priority_data.json"))
     blocks = [b for tier, _, b in candidates(sample.text("analysis.md")) if tier == "compute"]
     for finding, block in zip(data["findings"], blocks, strict=True):
@@ -381,13 +381,13 @@ def test_a_finding_s_rows_are_all_in_its_table(sample: Analysed) -> None:
         assert total == pytest.approx(finding["time_ms"], abs=0.0006 * len(rows))
 
 
-def test_the_end_of_every_findings_file(analysed: Analysed) -> None:
+def test_the_end_of_every_findings_file(analyzed: Analyzed) -> None:
     seen = 0
-    for key, result in analysed.run.results.items():
-        text = analysed.text(str(RunPaths(Path()).findings(key, result.tier)))
+    for key, result in analyzed.run.results.items():
+        text = analyzed.text(str(RunPaths(Path()).findings(key, result.tier)))
         found = headings(text, 2)
         assert found.index("Recommendations") < found.index("Detailed Analysis") == len(found) - 1
-        entries = metrics(analysed, key)["category_findings"]
+        entries = metrics(analyzed, key)["category_findings"]
         cards, blocks = items(section(text, "Recommendations")), candidates(text)
         assert len(cards) == len(blocks) == len(entries), key
         assert len(markers(text)) == sum(2 if e["impact"] else 1 for e in entries), key
@@ -406,7 +406,7 @@ def test_the_end_of_every_findings_file(analysed: Analysed) -> None:
     assert seen
 
 
-def test_items_of_the_system_are_numbered_through_its_files(hostile: Analysed) -> None:
+def test_items_of_the_system_are_numbered_through_its_files(hostile: Analyzed) -> None:
     texts = [
         hostile.text(str(RunPaths(Path()).findings(key, "system")))
         for key, result in hostile.run.results.items()
@@ -417,7 +417,7 @@ def test_items_of_the_system_are_numbered_through_its_files(hostile: Analysed) -
     assert numbers
 
 
-def test_idle_time_comes_first_in_the_system_tier(sample: Analysed) -> None:
+def test_idle_time_comes_first_in_the_system_tier(sample: Analyzed) -> None:
     idle, copies = (sample.run.results[key] for key in ("cpu_idle", "multi_kernel"))
     findings = {
         result.key: finding_of(
@@ -470,7 +470,7 @@ def fusion_of(run: Run, **values: Any) -> tuple[Finding, dict[str, Any]]:
     return finding, chain
 
 
-def test_fusion_is_ordered_by_confidence_and_says_what_the_models_cover(sample: Analysed) -> None:
+def test_fusion_is_ordered_by_confidence_and_says_what_the_models_cover(sample: Analyzed) -> None:
     low, high = (
         fusion_of(
             sample.run, name=name, confidence=confidence, saved_ms=saved_ms, instances=instances
@@ -504,7 +504,7 @@ def test_fusion_is_ordered_by_confidence_and_says_what_the_models_cover(sample: 
     )
 
 
-def test_sections_without_findings_say_so(sample: Analysed) -> None:
+def test_sections_without_findings_say_so(sample: Analyzed) -> None:
     run = with_findings(sample.run, "gemm")
     text = analysis_markdown(run, sample.root)
     compute = section(text, "Compute Kernel Optimizations")
@@ -518,7 +518,7 @@ def test_sections_without_findings_say_so(sample: Analysed) -> None:
     assert not candidates(text)
 
 
-def test_low_priorities_get_no_item(sample: Analysed) -> None:
+def test_low_priorities_get_no_item(sample: Analyzed) -> None:
     gemm = sample.run.results["gemm"]
     row = sample.run.category_operations("gemm").row(0, named=True)
     impact = modelled_impact(1.0, 50.0, 80.0, compute_ms=10.0, total_ms=20.0)
@@ -533,7 +533,7 @@ def test_low_priorities_get_no_item(sample: Analysed) -> None:
     assert priority_data(Recommended(run))["findings"] == []
 
 
-def test_a_bound_of_the_trace_is_its_own_score(sample: Analysed) -> None:
+def test_a_bound_of_the_trace_is_its_own_score(sample: Analyzed) -> None:
     gemm = sample.run.results["gemm"]
     row = sample.run.category_operations("gemm").row(0, named=True)
     impact = bounded_impact(2.0, 1.0, low_ms=0.2, compute_ms=10.0, total_ms=20.0)
@@ -544,7 +544,7 @@ def test_a_bound_of_the_trace_is_its_own_score(sample: Analysed) -> None:
     assert found["estimate_method"] == "quantified"
 
 
-def test_a_library_ends_the_heading_and_nothing_else_does(sample: Analysed) -> None:
+def test_a_library_ends_the_heading_and_nothing_else_does(sample: Analyzed) -> None:
     """Tools take what stands in parentheses at the end of a heading as the library."""
     gemm = sample.run.results["gemm"]
     rows = sample.run.category_operations("gemm")
@@ -558,7 +558,7 @@ def test_a_library_ends_the_heading_and_nothing_else_does(sample: Analysed) -> N
     assert "### 🔴 P1: Slow, tiny\n" in analysis_markdown(run, sample.root)
 
 
-def test_a_failed_analysis_is_excluded_and_told(sample: Analysed) -> None:
+def test_a_failed_analysis_is_excluded_and_told(sample: Analyzed) -> None:
     failed = sample.run.results["gemm"].model_copy(
         update={"status": Status.ERROR, "error": "ValueError: a|b <c>", "findings": ()}
     )
@@ -570,7 +570,7 @@ def test_a_failed_analysis_is_excluded_and_told(sample: Analysed) -> None:
     assert "category=gemm" not in text
 
 
-def test_times_that_differ_much_are_warned_of(sample: Analysed) -> None:
+def test_times_that_differ_much_are_warned_of(sample: Analyzed) -> None:
     gemm = sample.run.results["gemm"]
     row = sample.run.category_operations("gemm").row(0, named=True)
     doubted = finding_of(gemm, row, check="high_variance", priority=Priority.LOW)
@@ -580,7 +580,7 @@ def test_times_that_differ_much_are_warned_of(sample: Analysed) -> None:
     assert f"| `{row['name']}` | GEMM | " in warnings
 
 
-def test_the_model_and_the_hardware_are_in_the_appendix(sample: Analysed) -> None:
+def test_the_model_and_the_hardware_are_in_the_appendix(sample: Analyzed) -> None:
     model = loaded(sample, Path("metadata") / "model_info.json")
     assert set(model) == {"model", "architecture", "scale", "precision"}
     assert all(model.values())
@@ -596,7 +596,7 @@ def test_the_model_and_the_hardware_are_in_the_appendix(sample: Analysed) -> Non
     )
 
 
-def test_the_title_names_the_model_of_the_user_else_of_the_trace(sample: Analysed) -> None:
+def test_the_title_names_the_model_of_the_user_else_of_the_trace(sample: Analyzed) -> None:
     assert sample.text("analysis.md").startswith("# Tiny - MI300X Standalone Analysis\n")
     model = loaded(sample, Path("metadata") / "model_info.json")["model"]
     unnamed = analysis_markdown(changed(sample.run, model_name=None), sample.root)
@@ -616,7 +616,7 @@ def test_a_trace_without_hardware_and_operators(tmp_path: Path) -> None:
     assert run.manifest.hardware is None
 
 
-def test_the_operations_of_a_category_carry_what_tools_join_on(sample: Analysed) -> None:
+def test_the_operations_of_a_category_carry_what_tools_join_on(sample: Analyzed) -> None:
     operations = metrics(sample, "gemm")["operations"]
     first = operations[0]
     assert re.fullmatch(r"\(\d+(,\d+)*,?\) \w+(<br>\(\d+(,\d+)*,?\) \w+)*", first["args"])
@@ -632,7 +632,7 @@ def test_the_operations_of_a_category_carry_what_tools_join_on(sample: Analysed)
             assert len(op["kernel_name_trunc"]) <= 75 or "&" in op["kernel_name_trunc"]
 
 
-def test_numbers_above_the_peak_are_marked(sample: Analysed) -> None:
+def test_numbers_above_the_peak_are_marked(sample: Analyzed) -> None:
     gemm = sample.run.results["gemm"]
     rows = sample.run.category_operations("gemm").with_columns(pct_roofline=132.0, bound=None)
     row = rows.row(0, named=True)
@@ -642,7 +642,7 @@ def test_numbers_above_the_peak_are_marked(sample: Analysed) -> None:
     assert re.search(r"\| 132\.00% of [\d.]+ TB/s ⚠ anomaly \| — \|", text)
 
 
-def test_items_keep_their_details_where_a_finding_covers_another(sample: Analysed) -> None:
+def test_items_keep_their_details_where_a_finding_covers_another(sample: Analyzed) -> None:
     """The rank of a finding may depend on those of other categories."""
     gemm = sample.run.results["gemm"]
     rows = sample.run.category_operations("gemm")

@@ -5,7 +5,7 @@ from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.text.markdown import Markdown
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 
 def part(text: str, heading: str) -> str:
@@ -14,7 +14,7 @@ def part(text: str, heading: str) -> str:
     return text.partition(f"{heading}\n")[2].partition(f"\n{level} ")[0]
 
 
-def test_a_finding_left_out_has_no_card_and_stands_in_the_appendix(sample: Analysed) -> None:
+def test_a_finding_left_out_has_no_card_and_stands_in_the_appendix(sample: Analyzed) -> None:
     first, second, *_ = recommendations(sample.run)
     text = fair_markdown(sample.run, sample.root, Edits(frozenset({first.number})))
     cards = part(text, "## Recommendations")
@@ -28,7 +28,7 @@ def test_a_finding_left_out_has_no_card_and_stands_in_the_appendix(sample: Analy
 
 
 def test_a_report_without_its_urgent_findings_does_not_say_that_there_are_none(
-    sample: Analysed,
+    sample: Analyzed,
 ) -> None:
     urgent = {
         r.number for r in recommendations(sample.run) if r.finding.priority is not Priority.LOW
@@ -41,7 +41,7 @@ def test_a_report_without_its_urgent_findings_does_not_say_that_there_are_none(
 
 
 def test_a_summary_of_the_author_takes_the_place_of_ours_and_is_said_to_be_theirs(
-    sample: Analysed,
+    sample: Analyzed,
 ) -> None:
     ours = part(fair_markdown(sample.run, sample.root), "## Executive Summary")
     assert "author" not in ours

@@ -10,7 +10,7 @@ from jarvis import cli, reports
 from jarvis.reports import Reporter, load_formats, load_reporters, write_reports
 from jarvis.run import Run
 from tests.extensions.conftest import Point
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 
 class Slides(Reporter):
@@ -51,7 +51,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
 
 
 def test_a_format_of_a_package_is_written_on_demand(
-    install: Install, sample: Analysed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    install: Install, sample: Analyzed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(slides=Slides())
     out = tmp_path / "slides.txt"
@@ -61,7 +61,7 @@ def test_a_format_of_a_package_is_written_on_demand(
     assert out.read_text(encoding="utf-8") == f"{len(sample.run.results)} analyses"
 
 
-def test_run_directories_do_not_get_it(install: Install, sample: Analysed, tmp_path: Path) -> None:
+def test_run_directories_do_not_get_it(install: Install, sample: Analyzed, tmp_path: Path) -> None:
     install(slides=Slides())
     assert "slides" in load_reporters()
     write_reports(Run.load(sample.root), tmp_path)
@@ -79,7 +79,7 @@ def test_run_directories_do_not_get_it(install: Install, sample: Analysed, tmp_p
 )
 def test_one_that_fails_is_a_sentence_and_leaves_nothing(
     install: Install,
-    sample: Analysed,
+    sample: Analyzed,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     format_: object,

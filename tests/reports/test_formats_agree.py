@@ -14,7 +14,7 @@ from jarvis.reports.edits import UNEDITED
 from jarvis.reports.html import html_document
 from jarvis.text.messages import to_text
 from tests.layout.markdown import Part, plain
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 Rows = list[list[str]]
 
@@ -68,7 +68,7 @@ def differing(document: str, report: str) -> list[Rows]:
     return [found for found in Tables(document).found if not any(t == found for t in known)]
 
 
-def test_the_document_has_the_tables_of_the_report(sample: Analysed) -> None:
+def test_the_document_has_the_tables_of_the_report(sample: Analyzed) -> None:
     document = html_document(sample.run, sample.root, UNEDITED)
     report = sample.text("standalone_analysis_fair.md")
     assert (
@@ -81,7 +81,7 @@ def test_the_document_has_the_tables_of_the_report(sample: Analysed) -> None:
     assert differing(wrong, report) != []
 
 
-def test_both_have_the_sentences_of_the_findings(sample: Analysed) -> None:
+def test_both_have_the_sentences_of_the_findings(sample: Analyzed) -> None:
     text = flat(Tables(html_document(sample.run, sample.root, UNEDITED)).text)
     report = flat(plain(sample.text("standalone_analysis_fair.md")))
     count = 0
@@ -96,7 +96,7 @@ def test_both_have_the_sentences_of_the_findings(sample: Analysed) -> None:
     assert count > 50
 
 
-def test_the_workbook_has_the_cells_of_the_sheets(sample: Analysed) -> None:
+def test_the_workbook_has_the_cells_of_the_sheets(sample: Analyzed) -> None:
     book = openpyxl.load_workbook(sample.root / "perf_report.xlsx", read_only=True)
     for name in book.sheetnames:
         written = cells_of(sample.root / "perf_report_csvs" / f"{name}.csv")

@@ -11,7 +11,7 @@ from jarvis.reports.fair import fair_markdown
 from jarvis.reports.health import health_line, health_of, health_table
 from jarvis.trace_health import Fact, Severity
 from tests.builders import trace
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 
 def test_the_line_counts_by_severity() -> None:
@@ -27,7 +27,7 @@ def test_the_table_quotes_names_and_says_what_to_do() -> None:
     )
 
 
-def test_the_report_for_auditors_tells_every_fact(sample: Analysed) -> None:
+def test_the_report_for_auditors_tells_every_fact(sample: Analyzed) -> None:
     facts = health_of(sample.run)
     rough = sample.text("standalone_analysis_rough.md")
     assert {fact.key for fact in facts} >= {"linked_gpu_time", "graph_replay", "steps", "repairs"}
@@ -37,7 +37,7 @@ def test_the_report_for_auditors_tells_every_fact(sample: Analysed) -> None:
     assert "Trace health: " in rough
 
 
-def test_stakeholders_read_each_odd_fact_once_and_what_to_do(sample: Analysed) -> None:
+def test_stakeholders_read_each_odd_fact_once_and_what_to_do(sample: Analyzed) -> None:
     facts = [
         Fact(kind, kind, f"Fact {kind}.", 1.0, "", kind, f"Affects {kind}.", f"Mend {kind}.")
         for kind in Severity

@@ -23,7 +23,7 @@ from jarvis.reports.replays import NOT_BUILT
 from jarvis.run import Run
 from jarvis.text.format import milliseconds
 from jarvis.text.markdown import Markdown
-from tests.reports.conftest import HOSTILE, Analysed
+from tests.reports.conftest import HOSTILE, Analyzed
 
 VOID = {"meta"}
 
@@ -62,12 +62,12 @@ def drawings(text: str) -> list[ElementTree.Element]:
 
 
 @pytest.fixture(scope="module")
-def sample_text(sample: Analysed) -> str:
+def sample_text(sample: Analyzed) -> str:
     return html_document(sample.run, sample.root)
 
 
 @pytest.fixture(scope="module")
-def hostile_text(hostile: Analysed) -> str:
+def hostile_text(hostile: Analyzed) -> str:
     return html_document(hostile.run, hostile.root)
 
 
@@ -97,7 +97,7 @@ def test_what_a_trace_says_is_shown_letter_by_letter(hostile_text: str) -> None:
 
 
 def test_the_document_has_every_card_and_a_roofline_for_each_category_with_rates(
-    sample: Analysed, sample_text: str
+    sample: Analyzed, sample_text: str
 ) -> None:
     words = " ".join("".join(Outline(sample_text).words).split())
     for found in details_of(sample.run):
@@ -114,7 +114,7 @@ def test_the_document_has_every_card_and_a_roofline_for_each_category_with_rates
 
 @pytest.mark.parametrize("name", ["html", "fair"])
 def test_a_report_written_elsewhere_knows_the_replay_packages_of_its_run(
-    hostile: Analysed, tmp_path: Path, name: str
+    hostile: Analyzed, tmp_path: Path, name: str
 ) -> None:
     index = json.loads(RunPaths(hostile.root).replay_index.read_bytes())
     assert index["operations"]
@@ -126,7 +126,7 @@ def test_a_report_written_elsewhere_knows_the_replay_packages_of_its_run(
 
 
 def test_the_same_run_gives_the_same_document(
-    sample: Analysed, sample_text: str, tmp_path: Path
+    sample: Analyzed, sample_text: str, tmp_path: Path
 ) -> None:
     assert html_document(sample.run, sample.root) == sample_text
     load_reporters()["html"].render(sample.run, tmp_path / "report.html")
@@ -134,7 +134,7 @@ def test_the_same_run_gives_the_same_document(
 
 
 def test_a_finding_left_out_takes_its_saving_along_and_stands_in_the_appendix(
-    sample: Analysed,
+    sample: Analyzed,
 ) -> None:
     first = recommendations(sample.run)[0]
     text = html_document(sample.run, sample.root, Edits(frozenset({first.number})))
@@ -147,7 +147,7 @@ def test_a_finding_left_out_takes_its_saving_along_and_stands_in_the_appendix(
 
 
 def test_a_summary_of_the_author_is_formatted_but_cannot_bring_tags_or_addresses(
-    sample: Analysed,
+    sample: Analyzed,
 ) -> None:
     words = "Fuse **norms**.\n\n- first <script>x</script>\n- ![i](http://e.example/i.png)"
     text = html_document(sample.run, sample.root, Edits(summary=Markdown(words)))
@@ -159,7 +159,7 @@ def test_a_summary_of_the_author_is_formatted_but_cannot_bring_tags_or_addresses
     assert "The author of this report wrote the summary." in text
 
 
-def test_a_run_without_gpu_time_has_a_document_without_drawings(sample: Analysed) -> None:
+def test_a_run_without_gpu_time_has_a_document_without_drawings(sample: Analyzed) -> None:
     totals = replace(sample.run.manifest.totals, total_time_ms=0.0)
     manifest = sample.run.manifest.model_copy(update={"totals": totals})
     empty = sample.run.table("operations").clear()
@@ -173,7 +173,7 @@ def test_a_run_without_gpu_time_has_a_document_without_drawings(sample: Analysed
     assert "No analysis found operations" in text
 
 
-def test_without_a_known_efficiency_no_saving_is_drawn(sample: Analysed) -> None:
+def test_without_a_known_efficiency_no_saving_is_drawn(sample: Analyzed) -> None:
     operations = sample.run.table("operations")
     unknown = operations.with_columns(pct_roofline=pl.lit(None, dtype=pl.Float64))
     run = replace(sample.run, tables={**sample.run.tables, "operations": unknown})
@@ -191,7 +191,7 @@ def test_ids_of_one_drawing_are_not_those_of_another(sample_text: str) -> None:
 
 
 def test_one_process_draws_all_charts_of_a_document(
-    sample: Analysed, sample_text: str, monkeypatch: pytest.MonkeyPatch
+    sample: Analyzed, sample_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, started = subprocess.run, []
 
@@ -205,7 +205,7 @@ def test_one_process_draws_all_charts_of_a_document(
     assert len(drawings(sample_text)) > 3
 
 
-def test_each_point_of_a_roofline_says_what_it_is(sample: Analysed, sample_text: str) -> None:
+def test_each_point_of_a_roofline_says_what_it_is(sample: Analyzed, sample_text: str) -> None:
     rows = sample.run.category_operations("gemm").filter(pl.col("tb_per_s") > 0)
     titles = [title.text or "" for d in drawings(sample_text) for title in d.iter("title")]
     for name, arguments in rows["name", "arguments"].iter_rows():

@@ -10,7 +10,7 @@ from jarvis.reports.sections import kernel_without_operator, operation_line
 from jarvis.validation import is_valid, validate
 from tests.builders import trace
 from tests.layout import checks as layout
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import section
 
 GEMM = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x32x64_MI16x16x1_SN_LDSB1"
@@ -18,14 +18,14 @@ NORM = "_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256E"
 
 
 @pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
     root = tmp_path_factory.mktemp("replayed")
     built = trace("AMD Instinct MI300X").graph((GEMM, 900), (NORM, 400))
     run = analyze(built.write(root / "trace.json"), output_dir=root / "run")
-    return Analysed(run, root / "run")
+    return Analyzed(run, root / "run")
 
 
-def test_one_reason_is_one_card(replayed: Analysed) -> None:
+def test_one_reason_is_one_card(replayed: Analyzed) -> None:
     fair = replayed.text("standalone_analysis_fair.md")
     cards = section(fair, "Recommendations")
     assert cards.count("No perf model: kernels replayed from a GPU graph") == 1
@@ -35,12 +35,12 @@ def test_one_reason_is_one_card(replayed: Analysed) -> None:
     assert ", [Normalization](#p2-no-perf-model-normalization-" in cards
 
 
-def test_joined_cards_pass_the_checks(replayed: Analysed) -> None:
+def test_joined_cards_pass_the_checks(replayed: Analyzed) -> None:
     assert is_valid(validate(replayed.root))
     assert layout.problems(replayed.root) == {}
 
 
-def test_kernels_without_operators_have_their_own_names(replayed: Analysed) -> None:
+def test_kernels_without_operators_have_their_own_names(replayed: Analyzed) -> None:
     fair = replayed.text("standalone_analysis_fair.md")
     assert f"- **Operation**: `{GEMM}` (1 launch), `{NORM}` (1 launch)" in fair
     assert f"| 1 | `{GEMM}` | 1 | 0.900 | 100.0% |" in fair
@@ -48,7 +48,7 @@ def test_kernels_without_operators_have_their_own_names(replayed: Analysed) -> N
     assert "What these operations run" not in fair
 
 
-def test_different_reasons_stay_apart(sample: Analysed) -> None:
+def test_different_reasons_stay_apart(sample: Analyzed) -> None:
     details = [d for d in details_of(sample.run) if d.finding.priority is not Priority.LOW]
     cards = joined(details)
     assert [card.parts for card in cards] == [(detail,) for detail in details]

@@ -22,7 +22,7 @@ from jarvis.run import PerfModelFailure, Run
 from jarvis.run.recommended import Recommended
 from jarvis.trace_health import Fact, Severity
 from tests.builders import trace
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 KEYS = ("gemm", "cpu_idle")
 PARSER = MarkdownIt("commonmark").enable("table")
@@ -64,12 +64,12 @@ def anchors(markdown: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def fair(sample: Analysed) -> str:
+def fair(sample: Analyzed) -> str:
     return sample.text("standalone_analysis_fair.md")
 
 
 @pytest.fixture(scope="module")
-def rough(sample: Analysed) -> str:
+def rough(sample: Analyzed) -> str:
     return sample.text("standalone_analysis_rough.md")
 
 
@@ -82,7 +82,7 @@ def test_title_and_sections_of_the_fair_report(fair: str) -> None:
     assert headings(section(fair, "Appendix"), 3) == appendix
 
 
-def test_the_executive_summary_is_short_and_says_what_matters(fair: str, sample: Analysed) -> None:
+def test_the_executive_summary_is_short_and_says_what_matters(fair: str, sample: Analyzed) -> None:
     summary = section(fair, "Executive Summary")
     lines = [line for line in summary.splitlines() if line.strip()][1:]
     assert len(lines) <= 20
@@ -121,7 +121,7 @@ def test_every_link_leads_somewhere(fair: str) -> None:
     assert set(links) <= set(found)
 
 
-def test_detailed_analysis_names_shares_and_projections(fair: str, sample: Analysed) -> None:
+def test_detailed_analysis_names_shares_and_projections(fair: str, sample: Analyzed) -> None:
     details = section(fair, "Detailed Analysis")
     numbered = headings(details, 3)
     compute = [r for r in sample.run.results.values() if r.tier == "compute" and r.row_count]
@@ -141,7 +141,7 @@ def test_projections_follow_the_formula(fair: str) -> None:
             assert ms1 * t1 == pytest.approx(ms2 * t2, rel=0.01)
 
 
-def test_impacts_stay_within_what_they_concern(sample: Analysed) -> None:
+def test_impacts_stay_within_what_they_concern(sample: Analyzed) -> None:
     totals = sample.run.manifest.totals
     for detail in details_of(sample.run):
         if impact := detail.finding.impact:
@@ -149,7 +149,7 @@ def test_impacts_stay_within_what_they_concern(sample: Analysed) -> None:
             assert impact.saved_ms.high <= totals.total_time_ms + 1e-9
 
 
-def test_the_hardware_is_printed_with_its_sources(fair: str, sample: Analysed) -> None:
+def test_the_hardware_is_printed_with_its_sources(fair: str, sample: Analyzed) -> None:
     hardware = sample.run.manifest.hardware
     assert hardware is not None
     reference = fair[fair.index("### Hardware Reference") :]
@@ -172,7 +172,7 @@ def test_sections_of_the_rough_report(rough: str) -> None:
     assert "nn.Module" in section(rough, "Tree Analysis")
 
 
-def test_findings_of_a_category(sample: Analysed) -> None:
+def test_findings_of_a_category(sample: Analyzed) -> None:
     text = sample.text("category_findings/gemm_findings.md")
     assert text.startswith("# GEMM Analysis Summary\n")
     wanted = ["Overview", "Operations Breakdown", "Key Bottlenecks", "Additional Notes"]
@@ -186,7 +186,7 @@ def test_findings_of_a_category(sample: Analysed) -> None:
         assert bottlenecks.count(f"- **{label}:**") == len(result.findings)
 
 
-def test_findings_of_the_system(hostile: Analysed) -> None:
+def test_findings_of_the_system(hostile: Analyzed) -> None:
     text = hostile.text("system_findings/multi_kernel_findings.md")
     assert "- **Status**: SUCCESS" in text
     assert "- **Analysis Tier**: System-Level" in text
@@ -203,14 +203,14 @@ def test_findings_of_the_system(hostile: Analysed) -> None:
     assert "Likely cause (hypothesis)" in text
 
 
-def test_a_category_without_operations_says_so(sample: Analysed) -> None:
+def test_a_category_without_operations_says_so(sample: Analyzed) -> None:
     text = sample.text("category_findings/moe_fused_findings.md")
     assert "- **Status**: NO_DATA" in text
     assert "No MoE operations found in the trace." in text
     assert headings(text, 2) == ["Recommendations", "Detailed Analysis"]
 
 
-def test_a_failed_analysis_is_told_and_left_out(sample: Analysed) -> None:
+def test_a_failed_analysis_is_told_and_left_out(sample: Analyzed) -> None:
     failed = AnalysisResult(
         key="gemm",
         title="GEMM",
@@ -229,7 +229,7 @@ def test_a_failed_analysis_is_told_and_left_out(sample: Analysed) -> None:
     assert "Traceback\n```\n" in rough_markdown(run)
 
 
-def test_without_hardware_nothing_is_invented(sample: Analysed) -> None:
+def test_without_hardware_nothing_is_invented(sample: Analyzed) -> None:
     run = changed(sample.run, hardware=None, model_name=None, platform_warning="Unknown GPU.")
     fair = fair_markdown(run, sample.root)
     assert fair.startswith("# sample - Hardware not known Standalone Analysis\n")
@@ -239,7 +239,7 @@ def test_without_hardware_nothing_is_invented(sample: Analysed) -> None:
     assert "not known" in section(fair, "Warnings")
 
 
-def test_efficiencies_above_the_peak_are_marked(sample: Analysed) -> None:
+def test_efficiencies_above_the_peak_are_marked(sample: Analyzed) -> None:
     rows = sample.run.category_operations("gemm").with_columns(pct_roofline=pl.lit(132.0))
     run = Run(
         sample.run.manifest,
@@ -255,7 +255,7 @@ def test_efficiencies_above_the_peak_are_marked(sample: Analysed) -> None:
     assert all("132.0% ⚠ anomaly" in line for line in shown)
 
 
-def test_low_priorities_get_a_line_and_no_card(sample: Analysed) -> None:
+def test_low_priorities_get_a_line_and_no_card(sample: Analyzed) -> None:
     row = sample.run.category_operations("reduce").row(0, named=True)
     finding = Finding(
         check="low_efficiency",
@@ -306,7 +306,7 @@ def uids_of(run: Run, key: str) -> list[int]:
     return run.category_operations(key)["uid"].to_list()
 
 
-def test_a_card_says_with_which_others_its_saving_does_not_add_up(sample: Analysed) -> None:
+def test_a_card_says_with_which_others_its_saving_does_not_add_up(sample: Analyzed) -> None:
     first, second, *_ = uids_of(sample.run, "elementwise")
     gemm = uids_of(sample.run, "gemm")[0]
     run = with_findings(
@@ -330,7 +330,7 @@ def test_a_card_says_with_which_others_its_saving_does_not_add_up(sample: Analys
     assert "add up to 5.00 ms (" in section(fair, "Executive Summary")
 
 
-def test_findings_say_their_efficiency_and_what_they_overlap_with(sample: Analysed) -> None:
+def test_findings_say_their_efficiency_and_what_they_overlap_with(sample: Analyzed) -> None:
     uid = uids_of(sample.run, "gemm")[0]
     bases = {"compute_ms": 10.0, "total_ms": 20.0}
     small = bounded_impact(2.0, 1.0, efficiency_pct=4.6, **bases)
@@ -350,14 +350,14 @@ def test_findings_say_their_efficiency_and_what_they_overlap_with(sample: Analys
     assert idle.count("   - Overlap: shares time with P") == 2
 
 
-def test_findings_that_save_nothing_known_overlap_with_nothing(sample: Analysed) -> None:
+def test_findings_that_save_nothing_known_overlap_with_nothing(sample: Analyzed) -> None:
     uid = uids_of(sample.run, "gemm")[0]
     unknown = finding("gemm", uid, saved_ms=1.0, impact=None)
     run = with_findings(sample.run, unknown, finding("gemm", uid, saved_ms=2.0))
     assert "**Overlap**" not in fair_markdown(run, sample.root)
 
 
-def test_system_numbers_begin_with_what_the_gpu_waits_for(sample: Analysed) -> None:
+def test_system_numbers_begin_with_what_the_gpu_waits_for(sample: Analyzed) -> None:
     run = with_findings(
         sample.run,
         finding("multi_kernel", saved_ms=5.0, priority=Priority.CRITICAL),
@@ -374,7 +374,7 @@ def test_system_numbers_begin_with_what_the_gpu_waits_for(sample: Analysed) -> N
     ]
 
 
-def test_details_begin_with_the_system_level(sample: Analysed) -> None:
+def test_details_begin_with_the_system_level(sample: Analyzed) -> None:
     fair = fair_markdown(with_findings(sample.run), sample.root)
     titles = headings(section(fair, "Detailed Analysis"), 3)
     assert [title.split(". ")[1] for title in titles[:3]] == [
@@ -385,7 +385,7 @@ def test_details_begin_with_the_system_level(sample: Analysed) -> None:
     assert titles[3].endswith("% of compute)")
 
 
-def test_no_table_stands_twice_nor_what_the_summary_says(sample: Analysed) -> None:
+def test_no_table_stands_twice_nor_what_the_summary_says(sample: Analyzed) -> None:
     fair = sample.text("standalone_analysis_fair.md")
     tables = re.findall(r"(?:^\|.*\n)+", fair, re.MULTILINE)
     assert len(tables) > 10
@@ -396,7 +396,7 @@ def test_no_table_stands_twice_nor_what_the_summary_says(sample: Analysed) -> No
     assert all(fair.count(sentence) == 1 for sentence in told)
 
 
-def test_the_table_of_kernels_refers_to_rows_and_repeats_none(sample: Analysed) -> None:
+def test_the_table_of_kernels_refers_to_rows_and_repeats_none(sample: Analyzed) -> None:
     details = section(sample.text("standalone_analysis_fair.md"), "Detailed Analysis")
     gemm = details[details.index(". GEMM (") :].split("\n### ")[0]
     operations = re.findall(r"^\| (\d+) \| `aten::", gemm, re.MULTILINE)
@@ -410,7 +410,7 @@ def test_the_table_of_kernels_refers_to_rows_and_repeats_none(sample: Analysed) 
         assert sum(shares) == pytest.approx(100.0, abs=0.5)
 
 
-def test_what_is_not_in_the_trace_is_said(sample: Analysed) -> None:
+def test_what_is_not_in_the_trace_is_said(sample: Analyzed) -> None:
     absent = [r for r in sample.run.results.values() if r.status is Status.NO_DATA]
     assert absent
     said = sample.text("standalone_analysis_fair.md").split(". Not in this trace")[1]
@@ -418,21 +418,21 @@ def test_what_is_not_in_the_trace_is_said(sample: Analysed) -> None:
         assert result.title in said.split("## Appendix")[0]
 
 
-def test_an_analysis_without_findings_says_so(sample: Analysed) -> None:
+def test_an_analysis_without_findings_says_so(sample: Analyzed) -> None:
     details = section(fair_markdown(with_findings(sample.run), sample.root), "Detailed Analysis")
     parts = [part for part in details.split("\n### ")[1:] if "Not in this trace" not in part]
     assert parts
     assert all("Nothing to fix here" in part for part in parts)
 
 
-def test_what_to_capture_next_stands_with_the_details(sample: Analysed) -> None:
+def test_what_to_capture_next_stands_with_the_details(sample: Analyzed) -> None:
     uid = uids_of(sample.run, "gemm")[0]
     asking = finding("gemm", uid, saved_ms=1.0, capture="Record with `with_stack=True`.")
     fair = fair_markdown(with_findings(sample.run, asking), sample.root)
     assert "- **Capture next**: Record with `with_stack=True`." in fair
 
 
-def test_unsteady_times_are_a_warning(sample: Analysed) -> None:
+def test_unsteady_times_are_a_warning(sample: Analyzed) -> None:
     uid = uids_of(sample.run, "gemm")[0]
     unsteady = finding("gemm", uid, saved_ms=1.0, check="high_variance", issue="Times vary.")
     fair = fair_markdown(with_findings(sample.run, unsteady), sample.root)
@@ -442,7 +442,7 @@ def test_unsteady_times_are_a_warning(sample: Analysed) -> None:
     assert fair.count("Times vary.") == 1
 
 
-def test_targets_that_are_reached_promise_nothing(sample: Analysed) -> None:
+def test_targets_that_are_reached_promise_nothing(sample: Analyzed) -> None:
     uid = uids_of(sample.run, "gemm")[0]
     gain = modelled_impact(1.0, 60.0, 80.0, compute_ms=10.0, total_ms=20.0)
     fair = fair_markdown(
@@ -453,7 +453,7 @@ def test_targets_that_are_reached_promise_nothing(sample: Analysed) -> None:
 
 
 def test_no_projection_where_the_efficiency_alone_does_not_give_the_saving(
-    sample: Analysed,
+    sample: Analyzed,
 ) -> None:
     uid = uids_of(sample.run, "gemm")[0]
     gain = modelled_impact(1.0, 60.0, 80.0, compute_ms=10.0, total_ms=20.0)
@@ -480,7 +480,7 @@ def test_without_a_model_the_title_is_the_file_name(file_name: str, title: str) 
     assert trace_stem(file_name) == title
 
 
-def test_gaps_lead_to_questions(sample: Analysed) -> None:
+def test_gaps_lead_to_questions(sample: Analyzed) -> None:
     lacking = (
         Fact("operators", "", "The trace holds GPU events only.", severity=Severity.WARNING),
         Fact("stacks", "", "The trace holds no Python stacks.", severity=Severity.NOTE),
@@ -511,7 +511,7 @@ def test_gaps_lead_to_questions(sample: Analysed) -> None:
     assert all(gap.question.endswith("?") for gap in gaps)
 
 
-def test_no_name_becomes_markup(hostile: Analysed) -> None:
+def test_no_name_becomes_markup(hostile: Analyzed) -> None:
     assert hostile.run.results["gemm"].row_count
     for name, text in hostile.markdown().items():
         tokens = PARSER.parse(text)
@@ -531,13 +531,13 @@ def test_no_name_becomes_markup(hostile: Analysed) -> None:
         assert "# heading" not in [line.strip() for line in text.splitlines()], name
 
 
-def test_hostile_links_still_lead_somewhere(hostile: Analysed) -> None:
+def test_hostile_links_still_lead_somewhere(hostile: Analyzed) -> None:
     fair = hostile.text("standalone_analysis_fair.md")
     assert LINK.findall(fair)
     assert set(LINK.findall(fair)) <= set(anchors(fair))
 
 
-def test_tables_keep_their_columns(hostile: Analysed) -> None:
+def test_tables_keep_their_columns(hostile: Analyzed) -> None:
     for name, text in hostile.markdown().items():
         tokens = PARSER.parse(text)
         widths: list[int] = []
@@ -551,7 +551,7 @@ def test_tables_keep_their_columns(hostile: Analysed) -> None:
                 widths = []
 
 
-def test_the_summary_says_what_stands_beside_compute(hostile: Analysed, sample: Analysed) -> None:
+def test_the_summary_says_what_stands_beside_compute(hostile: Analyzed, sample: Analyzed) -> None:
     summary = section(hostile.text("standalone_analysis_fair.md"), "Executive Summary")
     assert re.search(r"look at .*(exposed communication|exposed copies) .*before single", summary)
     assert "look at idle" not in summary
@@ -560,7 +560,7 @@ def test_the_summary_says_what_stands_beside_compute(hostile: Analysed, sample: 
     )
 
 
-def test_system_findings_speak_of_both_directions_and_name_collectives(sample: Analysed) -> None:
+def test_system_findings_speak_of_both_directions_and_name_collectives(sample: Analyzed) -> None:
     text = sample.text("system_findings/multi_kernel_findings.md")
     copies = section(text, "Memory Copy Analysis")
     assert {h.split()[0] for h in headings(copies, 3)} >= {"D2H", "H2D"}

@@ -10,12 +10,12 @@ from jarvis.cli import main
 from jarvis.core.workspace import RunPaths
 from jarvis.reports import add_plots
 from jarvis.reports.plot import REST, time_parts
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 SHOWN = "![Wall time by category](perf_improvement.png)"
 
 
-def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analysed) -> None:
+def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analyzed) -> None:
     parts = dict(time_parts(sample.run).iter_rows())
     totals = sample.run.manifest.totals
     assert parts.pop(REST) == pytest.approx(totals.total_time_ms - totals.compute_time_ms)
@@ -24,7 +24,7 @@ def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analysed) -
     assert list(parts.values()) == sorted(parts.values(), reverse=True)
 
 
-def test_the_report_shows_the_image_that_stands_beside_it(sample: Analysed, tmp_path: Path) -> None:
+def test_the_report_shows_the_image_that_stands_beside_it(sample: Analyzed, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(sample.root, root)
     assert "![" not in sample.text("analysis.md")

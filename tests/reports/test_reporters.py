@@ -9,7 +9,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.replay import write_packages
 from jarvis.reports import load_reporters, write_reports
 from jarvis.run import Run
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 
 def test_the_formats() -> None:
@@ -34,7 +34,7 @@ def test_a_format_is_described_and_has_a_place(name: str) -> None:
     assert reporter.place(RunPaths(Path("r"))).parts[0] == "r"
 
 
-def test_the_same_run_gives_the_same_bytes(sample: Analysed, tmp_path: Path) -> None:
+def test_the_same_run_gives_the_same_bytes(sample: Analyzed, tmp_path: Path) -> None:
     run = Run.load(sample.root)
     write_packages(run, tmp_path)
     write_reports(run, tmp_path)
@@ -44,7 +44,7 @@ def test_the_same_run_gives_the_same_bytes(sample: Analysed, tmp_path: Path) -> 
         assert path.read_bytes() == (sample.root / path.relative_to(tmp_path)).read_bytes(), path
 
 
-def test_the_whole_run_as_json(sample: Analysed, tmp_path: Path) -> None:
+def test_the_whole_run_as_json(sample: Analyzed, tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     load_reporters()["json"].render(sample.run, out)
 
@@ -65,7 +65,7 @@ def test_the_whole_run_as_json(sample: Analysed, tmp_path: Path) -> None:
 
 
 def test_gpu_events_are_left_out_of_json_where_they_are_many(
-    sample: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample: Analyzed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = sample.run.table("gpu_work").height
     out = tmp_path / "run.json"
@@ -77,6 +77,6 @@ def test_gpu_events_are_left_out_of_json_where_they_are_many(
         assert ("gpu_work" in document["tables"]) is not is_left_out
 
 
-def test_reports_hold_no_path_of_this_machine(sample: Analysed) -> None:
+def test_reports_hold_no_path_of_this_machine(sample: Analyzed) -> None:
     for name, text in sample.markdown().items():
         assert str(sample.root.parent) not in text, name

@@ -6,7 +6,7 @@ import pytest
 
 from jarvis.run import Run
 from tests.recorded_runs import RecordedRun
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import LINK, anchors, section
 from tests.test_language import assert_neutral
 
@@ -14,31 +14,31 @@ TRACES = ("mi300-resnet-ddp-checkpoint", "sglang-qwen3-8b-decode", "mi210-gpu-on
 
 
 @pytest.fixture(scope="module", params=TRACES)
-def recorded(request: pytest.FixtureRequest, recorded_run: RecordedRun) -> Analysed:
+def recorded(request: pytest.FixtureRequest, recorded_run: RecordedRun) -> Analyzed:
     root = recorded_run(request.param)
-    return Analysed(Run.load(root), root)
+    return Analyzed(Run.load(root), root)
 
 
-def test_links_lead_somewhere(recorded: Analysed) -> None:
+def test_links_lead_somewhere(recorded: Analyzed) -> None:
     fair = recorded.text("standalone_analysis_fair.md")
     assert LINK.findall(fair)
     assert set(LINK.findall(fair)) <= set(anchors(fair))
 
 
-def test_words_are_neutral(recorded: Analysed) -> None:
+def test_words_are_neutral(recorded: Analyzed) -> None:
     for name, text in recorded.markdown().items():
         text = re.sub(r"### Hardware Reference.*?\n### ", "", text, flags=re.DOTALL)
         device = recorded.run.manifest.trace.device_name or ""
         assert_neutral(text.replace(device, ""), name)
 
 
-def test_the_summary_is_short(recorded: Analysed) -> None:
+def test_the_summary_is_short(recorded: Analyzed) -> None:
     summary = section(recorded.text("standalone_analysis_fair.md"), "Executive Summary")
     assert len([line for line in summary.splitlines() if line.strip()]) - 1 <= 20
 
 
 @pytest.mark.parametrize("recorded", TRACES[:1], indirect=True)
-def test_what_the_training_trace_shows(recorded: Analysed) -> None:
+def test_what_the_training_trace_shows(recorded: Analyzed) -> None:
     convolution = recorded.text("category_findings/convolution_findings.md")
     assert "41.9% of convolution time" in convolution
     assert "memory_format=torch.channels_last" in convolution
@@ -48,7 +48,7 @@ def test_what_the_training_trace_shows(recorded: Analysed) -> None:
 
 
 @pytest.mark.parametrize("recorded", TRACES[1:2], indirect=True)
-def test_what_a_trace_of_graph_replay_shows(recorded: Analysed) -> None:
+def test_what_a_trace_of_graph_replay_shows(recorded: Analyzed) -> None:
     fair = recorded.text("standalone_analysis_fair.md")
     assert "| 1 | `hipGraphLaunch` | GEMM and 4 more |" in fair
     assert "Record one step without GPU graphs" in fair
@@ -61,7 +61,7 @@ def test_what_a_trace_of_graph_replay_shows(recorded: Analysed) -> None:
 
 
 @pytest.mark.parametrize("recorded", TRACES[2:], indirect=True)
-def test_what_a_trace_without_operators_shows(recorded: Analysed) -> None:
+def test_what_a_trace_without_operators_shows(recorded: Analyzed) -> None:
     cards = section(recorded.text("standalone_analysis_fair.md"), "Recommendations")
     assert "Layout transposes take 0.822 ms" in cards
     assert "P3, P4 and P5 (Medium): No perf model: kernels without operators or shapes" in cards

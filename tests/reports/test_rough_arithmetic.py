@@ -5,11 +5,11 @@ import re
 from jarvis.findings import Priority
 from jarvis.impact import bounded_impact, modelled_impact
 from jarvis.reports.rough import rough_markdown
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import finding, uids_of, with_findings
 
 
-def test_the_rough_report_works_out_each_saving_and_priority(sample: Analysed) -> None:
+def test_the_rough_report_works_out_each_saving_and_priority(sample: Analyzed) -> None:
     uid = uids_of(sample.run, "gemm")[0]
     totals = sample.run.manifest.totals
     bases = {"compute_ms": totals.compute_time_ms, "total_ms": totals.total_time_ms}
@@ -36,7 +36,7 @@ def test_the_rough_report_works_out_each_saving_and_priority(sample: Analysed) -
     assert "Added up, 0.450 ms: P1, P2. The others" in rough
 
 
-def test_the_rough_report_joins_the_top_operations_with_their_rows(sample: Analysed) -> None:
+def test_the_rough_report_joins_the_top_operations_with_their_rows(sample: Analyzed) -> None:
     top = sample.run.manifest.top_operations[0]
     row = (
         sample.text("standalone_analysis_rough.md")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.xlsx import MAX_CELL, tab_name, write_workbook
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 FRAME = pl.DataFrame(
     {
@@ -114,7 +114,7 @@ def test_csv_nulls_are_empty(tmp_path: Path) -> None:
     assert rows[2]["ok"] == rows[2]["count"] == ""
 
 
-def test_every_sheet_of_a_run_is_written(sample: Analysed) -> None:
+def test_every_sheet_of_a_run_is_written(sample: Analyzed) -> None:
     sheets = sample.run.sheets()
     assert openpyxl.load_workbook(sample.root / "perf_report.xlsx").sheetnames == list(sheets)
     written = {path.stem for path in (sample.root / "perf_report_csvs").iterdir()}

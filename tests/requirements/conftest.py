@@ -6,7 +6,7 @@ import pytest
 
 from jarvis.pipeline import analyze
 from tests.builders import TraceBuilder, trace
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 
 SQUARE = [[4096, 4096], [4096, 4096]]
 HALF = ["c10::BFloat16", "c10::BFloat16"]
@@ -63,7 +63,7 @@ def busy_trace() -> TraceBuilder:
 
 
 @pytest.fixture(scope="session")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
     folder = tmp_path_factory.mktemp("busy")
     path = busy_trace().write(folder / "trace.json")
-    return Analysed(analyze(path, model_name="Tiny", output_dir=folder / "run"), folder / "run")
+    return Analyzed(analyze(path, model_name="Tiny", output_dir=folder / "run"), folder / "run")

@@ -22,7 +22,7 @@ from jarvis.pipeline import Step, analysis, analyze
 from jarvis.run.tree_data import read_tree_data
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.requirements.conftest import HALF, SQUARE, busy_trace
 
 ANALYSES = Path(__file__).parents[2] / "jarvis" / "analyses"
@@ -48,14 +48,14 @@ def value(cell: str) -> str | float:
         return cell
 
 
-def test_the_report_is_written_as_workbook_and_as_csvs(busy: Analysed) -> None:
+def test_the_report_is_written_as_workbook_and_as_csvs(busy: Analyzed) -> None:
     paths = RunPaths(busy.root)
     names = {path.stem for path in paths.perf_report_csvs.glob("*.csv")}
     assert names >= {"gpu_timeline", "ops_summary", "unified_perf_summary", "GEMM", "CONV_fwd"}
     assert set(openpyxl.load_workbook(paths.perf_report_xlsx).sheetnames) == names
 
 
-def test_each_category_has_its_files(busy: Analysed) -> None:
+def test_each_category_has_its_files(busy: Analyzed) -> None:
     for key in COMPUTE:
         for name in (
             f"category_data/{key}_ops.csv",
@@ -72,7 +72,7 @@ def test_each_category_has_its_files(busy: Analysed) -> None:
     assert (busy.root / "metadata/multi_kernel_metadata.json").is_file()
 
 
-def test_metadata_say_platform_utilization_and_options(busy: Analysed) -> None:
+def test_metadata_say_platform_utilization_and_options(busy: Analyzed) -> None:
     paths, totals = RunPaths(busy.root), busy.run.manifest.totals
     for key in (*COMPUTE, "multi_kernel"):
         found = loaded(paths.metadata(key))
@@ -90,7 +90,7 @@ def test_metadata_say_platform_utilization_and_options(busy: Analysed) -> None:
 
 
 def test_the_category_manifest_holds_utilization_categories_and_top_operations(
-    busy: Analysed,
+    busy: Analyzed,
 ) -> None:
     canonical = busy.root / "category_data" / "category_manifest.json"
     copy = busy.root / "category_manifest.json"
@@ -102,7 +102,7 @@ def test_the_category_manifest_holds_utilization_categories_and_top_operations(
     assert found["top_operations"][0]["category"] == "gemm"
 
 
-def test_the_top_operations_are_the_first_ten_of_the_summary_of_operators(busy: Analysed) -> None:
+def test_the_top_operations_are_the_first_ten_of_the_summary_of_operators(busy: Analyzed) -> None:
     summary = pl.read_csv(RunPaths(busy.root).perf_report_csvs / "ops_summary.csv")
     times = summary["total_direct_kernel_time_ms"].to_list()
     assert times == sorted(times, reverse=True)
@@ -116,7 +116,7 @@ def test_the_top_operations_are_the_first_ten_of_the_summary_of_operators(busy: 
     assert {operation.bound for operation in top} >= {"compute", "memory"}
 
 
-def test_a_category_file_has_its_rows_of_the_unified_sheet_and_no_others(busy: Analysed) -> None:
+def test_a_category_file_has_its_rows_of_the_unified_sheet_and_no_others(busy: Analyzed) -> None:
     paths = RunPaths(busy.root)
     sheet = cells(paths.perf_report_csvs / "unified_perf_summary.csv")
     unified = {row["ex_UID"]: row for row in sheet}
@@ -142,7 +142,7 @@ def test_a_category_file_has_its_rows_of_the_unified_sheet_and_no_others(busy: A
     assert sorted(seen) == sorted(unified)
 
 
-def test_what_has_no_model_stays_empty_in_the_files(busy: Analysed) -> None:
+def test_what_has_no_model_stays_empty_in_the_files(busy: Analyzed) -> None:
     paths = RunPaths(busy.root)
     (row,) = cells(paths.operations_csv("other"))
     assert row["name"] == "aten::item"
@@ -152,7 +152,7 @@ def test_what_has_no_model_stays_empty_in_the_files(busy: Analysed) -> None:
     assert entry["efficiency"]["efficiency_percent"] is None
 
 
-def test_tree_data_hold_chain_module_and_kernels(busy: Analysed) -> None:
+def test_tree_data_hold_chain_module_and_kernels(busy: Analyzed) -> None:
     (tree,) = read_tree_data(RunPaths(busy.root).tree_data("gemm").read_bytes()).values()
     assert [frame.name for frame in tree.parent_chain][:1] == ["train.py(3): step"]
     assert tree.nn_module_chain == ("Block_0",)
@@ -162,7 +162,7 @@ def test_tree_data_hold_chain_module_and_kernels(busy: Analysed) -> None:
     assert [kernel.dur_us for kernel in tree.kernels] == [2000.0]
 
 
-def test_metrics_of_matrix_products(busy: Analysed) -> None:
+def test_metrics_of_matrix_products(busy: Analyzed) -> None:
     found = loaded(RunPaths(busy.root).metrics("gemm"))
     assert found["status"] == "OK"
     assert found["average_efficiency_percent"] == pytest.approx(9.707, abs=0.001)
@@ -176,7 +176,7 @@ def test_metrics_of_matrix_products(busy: Analysed) -> None:
     assert "MT256x128x64" in entry["kernel_name"]
 
 
-def test_metrics_of_convolutions(busy: Analysed) -> None:
+def test_metrics_of_convolutions(busy: Analyzed) -> None:
     found = loaded(RunPaths(busy.root).metrics("convolution"))
     # 300 of 800 µs
     assert found["category_specific"]["transpose_overhead_percent"] == pytest.approx(37.5)

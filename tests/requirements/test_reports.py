@@ -11,33 +11,33 @@ from jarvis.reports.fair import fair_markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.rough import rough_markdown
 from tests.analyses.rows import totals
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import changed, finding, section, with_findings
 from tests.worded import Worded, worded
 
 
 @pytest.fixture(scope="module")
-def fair(busy: Analysed) -> str:
+def fair(busy: Analyzed) -> str:
     return busy.text("standalone_analysis_fair.md")
 
 
 @pytest.fixture(scope="module")
-def rough(busy: Analysed) -> str:
+def rough(busy: Analyzed) -> str:
     return busy.text("standalone_analysis_rough.md")
 
 
-def findings(busy: Analysed) -> list[Worded]:
+def findings(busy: Analyzed) -> list[Worded]:
     found = [f for result in busy.run.results.values() for f in worded(result.findings)]
     assert len(found) > 5
     return found
 
 
-def test_both_reports_stand_in_the_output_folder(busy: Analysed) -> None:
+def test_both_reports_stand_in_the_output_folder(busy: Analyzed) -> None:
     names = {path.name for path in busy.root.glob("standalone_analysis_*.md")}
     assert names == {"standalone_analysis_fair.md", "standalone_analysis_rough.md"}
 
 
-def test_the_report_for_auditors_has_the_whole_timeline(busy: Analysed, rough: str) -> None:
+def test_the_report_for_auditors_has_the_whole_timeline(busy: Analyzed, rough: str) -> None:
     times = busy.run.manifest.totals
     for name, time_ms, share in (
         ("Computation", times.compute_time_ms, times.compute_pct),
@@ -61,7 +61,7 @@ def test_the_steps_of_the_process_are_told_with_their_commands(rough: str) -> No
     assert "The arithmetic behind each saving and each priority:" in process
 
 
-def test_raw_tables_and_call_paths_are_there(busy: Analysed, rough: str) -> None:
+def test_raw_tables_and_call_paths_are_there(busy: Analyzed, rough: str) -> None:
     raw = section(rough, "Raw Data Exploration")
     assert "### gpu_timeline" in raw
     assert "### ops_summary" in raw
@@ -75,7 +75,7 @@ def test_raw_tables_and_call_paths_are_there(busy: Analysed, rough: str) -> None
 
 @pytest.mark.parametrize(("compute_ms", "is_said"), [(9.6, False), (9.4, True)])
 def test_below_95_percent_of_compute_the_rest_comes_first(
-    busy: Analysed, compute_ms: float, is_said: bool
+    busy: Analyzed, compute_ms: float, is_said: bool
 ) -> None:
     whole = totals(compute_ms, idle_ms=10.0 - compute_ms)
     run = with_findings(changed(busy.run, totals=whole), finding("cpu_idle", saved_ms=0.1))
@@ -83,7 +83,7 @@ def test_below_95_percent_of_compute_the_rest_comes_first(
     assert ("look at idle time before single kernels" in summary) is is_said
 
 
-def test_the_metrics_of_the_summary(busy: Analysed, fair: str) -> None:
+def test_the_metrics_of_the_summary(busy: Analyzed, fair: str) -> None:
     rows = dict(re.findall(r"^\| ([\w /]+) \| (.+) \|$", section(fair, "Executive Summary"), re.M))
     times = busy.run.manifest.totals
     assert rows["Total Compute Time"].startswith("6.80 ms of")
@@ -94,7 +94,7 @@ def test_the_metrics_of_the_summary(busy: Analysed, fair: str) -> None:
     assert rows["Flash Attention Usage"] == "No (no attention in the trace)"
 
 
-def test_the_table_of_top_operations(busy: Analysed, fair: str) -> None:
+def test_the_table_of_top_operations(busy: Analyzed, fair: str) -> None:
     summary = section(fair, "Executive Summary")
     assert "### Top Operations (where to optimize first)" in summary
     assert "| Rank | Operation | Category | Time (ms) | % of Total Compute |" in summary
@@ -102,7 +102,7 @@ def test_the_table_of_top_operations(busy: Analysed, fair: str) -> None:
     assert "| 2 | `aten::convolution` | Convolution | 1.60 | 23.5% |" in summary
 
 
-def test_every_finding_has_both_paths_and_says_counts_or_times(busy: Analysed) -> None:
+def test_every_finding_has_both_paths_and_says_counts_or_times(busy: Analyzed) -> None:
     for found in findings(busy):
         assert found.algorithmic, found.title
         assert found.kernel, found.title
@@ -111,7 +111,7 @@ def test_every_finding_has_both_paths_and_says_counts_or_times(busy: Analysed) -
         assert found.evidence, found.title
 
 
-def test_findings_of_operators_say_calls_efficiency_shape_kernel_and_tile(busy: Analysed) -> None:
+def test_findings_of_operators_say_calls_efficiency_shape_kernel_and_tile(busy: Analyzed) -> None:
     (product,) = (f for f in findings(busy) if f.title == "Low efficiency: `aten::mm`")
     evidence = product.evidence
     assert evidence["Calls"] == 2
@@ -125,7 +125,7 @@ def test_findings_of_operators_say_calls_efficiency_shape_kernel_and_tile(busy: 
     assert [reference.operation_count for reference in product.operations] == [2]
 
 
-def test_rates_are_compared_with_the_peak_that_bounds_them(busy: Analysed) -> None:
+def test_rates_are_compared_with_the_peak_that_bounds_them(busy: Analyzed) -> None:
     by_title = {f.title: f.evidence for f in findings(busy)}
     product, addition = (
         by_title["Low efficiency: `aten::mm`"],
@@ -139,7 +139,7 @@ def test_rates_are_compared_with_the_peak_that_bounds_them(busy: Analysed) -> No
 
 
 def test_findings_of_all_analyses_are_ranked_together_and_in_every_file(
-    busy: Analysed, fair: str
+    busy: Analyzed, fair: str
 ) -> None:
     ranked = recommendations(busy.run)
     assert [r.finding.priority.rank for r in ranked] == sorted(
@@ -153,7 +153,7 @@ def test_findings_of_all_analyses_are_ranked_together_and_in_every_file(
         assert f"{each.label} " in fair
 
 
-def test_a_card_names_operation_impact_and_its_details(busy: Analysed, fair: str) -> None:
+def test_a_card_names_operation_impact_and_its_details(busy: Analyzed, fair: str) -> None:
     cards = re.split(r"^### ", section(fair, "Recommendations"), flags=re.MULTILINE)[1:]
     first, gain = cards[0], details_of(busy.run)[0].finding.impact
     assert gain is not None
@@ -166,7 +166,7 @@ def test_a_card_names_operation_impact_and_its_details(busy: Analysed, fair: str
     assert "presence in the top operations, the efficiency gap and the share of compute" in basis
 
 
-def test_details_reuse_the_findings_of_their_category(busy: Analysed, fair: str) -> None:
+def test_details_reuse_the_findings_of_their_category(busy: Analyzed, fair: str) -> None:
     details = section(fair, "Detailed Analysis")
     for result in busy.run.results.values():
         for each in details_of(busy.run):
@@ -174,7 +174,7 @@ def test_details_reuse_the_findings_of_their_category(busy: Analysed, fair: str)
                 assert each.evidence in details
 
 
-def test_kernels_can_be_compared_between_shapes(busy: Analysed, fair: str) -> None:
+def test_kernels_can_be_compared_between_shapes(busy: Analyzed, fair: str) -> None:
     details = section(fair, "Detailed Analysis")
     part = details[details.index(". Convolution (") :].split("\n### ")[0]
     assert "| 1 | `igemm_fwd_gtcx3_nhwc_bf16` | 1 | 0.500 ms | 62.5% |" in part
@@ -195,7 +195,7 @@ def test_icons_of_the_priorities() -> None:
 
 
 def test_copies_from_the_host_are_judged_as_copies_and_not_as_slow_operators(
-    busy: Analysed,
+    busy: Analyzed,
 ) -> None:
     (row,) = (
         r
@@ -207,14 +207,14 @@ def test_copies_from_the_host_are_judged_as_copies_and_not_as_slow_operators(
     assert [f.title for f in about] == ["12 copies H2D"]
 
 
-def test_without_a_perf_model_nothing_is_estimated(busy: Analysed) -> None:
+def test_without_a_perf_model_nothing_is_estimated(busy: Analyzed) -> None:
     (unknown,) = (f for f in findings(busy) if f.check == "no_perf_model")
     assert unknown.impact is None
     assert "Efficiency (% of roofline)" not in unknown.evidence
     assert "No perf model: 1 row" in section(rough_markdown(busy.run), "TraceLens Gaps")
 
 
-def test_notes_of_the_products_count_quantized_and_unmodelled_rows(busy: Analysed) -> None:
+def test_notes_of_the_products_count_quantized_and_unmodelled_rows(busy: Analyzed) -> None:
     notes = section(busy.text("category_findings/gemm_findings.md"), "Additional Notes")
     assert "- Quantized count: 0" in notes
     assert "- Missing perf model count: 0" in notes

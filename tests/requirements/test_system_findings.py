@@ -18,7 +18,7 @@ from jarvis.reports.ranking import recommendations
 from jarvis.run.recommended import Recommended
 from tests.analyses.rows import operation, operations, system, totals
 from tests.analyses.test_multi_kernel import comm, copy, memory_copies_table
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import finding, section, with_findings
 from tests.requirements.conftest import COPIES
 from tests.worded import worded
@@ -28,16 +28,16 @@ TRAINING = {"operations": operations(operation("aten::mm", time_us=10.0, directi
 
 
 @pytest.fixture(scope="module")
-def text(busy: Analysed) -> str:
+def text(busy: Analyzed) -> str:
     return busy.text("system_findings/multi_kernel_findings.md")
 
 
-def metrics(busy: Analysed) -> dict[str, Any]:
+def metrics(busy: Analyzed) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(RunPaths(busy.root).metrics(KEY).read_text())
     return found
 
 
-def test_the_metrics_have_their_keys(busy: Analysed) -> None:
+def test_the_metrics_have_their_keys(busy: Analyzed) -> None:
     found = metrics(busy)
     assert found["status"] == "SUCCESS"
     assert set(found) >= {
@@ -52,7 +52,7 @@ def test_the_metrics_have_their_keys(busy: Analysed) -> None:
         assert pattern["description"]
 
 
-def test_prepared_data_hold_copies_communication_and_overlap(busy: Analysed) -> None:
+def test_prepared_data_hold_copies_communication_and_overlap(busy: Analyzed) -> None:
     data = json.loads(RunPaths(busy.root).system_data(KEY).read_text())
     directions = data["memcpy_summary"]["by_direction"]
     assert {name: entry["count"] for name, entry in directions.items()} == COPIES
@@ -61,7 +61,7 @@ def test_prepared_data_hold_copies_communication_and_overlap(busy: Analysed) -> 
     assert RunPaths(busy.root).metadata(KEY).is_file()
 
 
-def test_findings_are_about_the_system_and_about_no_single_kernel(busy: Analysed) -> None:
+def test_findings_are_about_the_system_and_about_no_single_kernel(busy: Analyzed) -> None:
     result = busy.run.results[KEY]
     assert result.tier == "system"
     assert result.findings
@@ -136,7 +136,7 @@ def test_each_symptom_has_its_usual_remedies() -> None:
             assert remedy in text
 
 
-def test_what_can_be_recovered_is_a_number(busy: Analysed) -> None:
+def test_what_can_be_recovered_is_a_number(busy: Analyzed) -> None:
     for card in busy.run.results[KEY].findings:
         assert card.impact is not None
         assert card.impact.saved_ms.high > 0
@@ -166,7 +166,7 @@ def test_blocking_and_overlap_are_told_with_their_times(text: str) -> None:
 
 
 def test_each_pattern_has_severity_evidence_impact_and_recommendation(
-    text: str, busy: Analysed
+    text: str, busy: Analyzed
 ) -> None:
     part = section(text, "Detected Patterns")
     patterns = re.findall(r"^\d+\. \*\*.+\*\* - ([A-Z]+)$", part, re.MULTILINE)
@@ -195,7 +195,7 @@ def test_technical_details_list_collectives_and_all_directions(text: str) -> Non
         )
 
 
-def test_collectives_are_told_with_types_and_sizes_of_one_rank_only(busy: Analysed) -> None:
+def test_collectives_are_told_with_types_and_sizes_of_one_rank_only(busy: Analyzed) -> None:
     findings = worded(busy.run.results[KEY].findings)
     card = next(f for f in findings if f.check == "exposed_communication")
     assert card.evidence["Largest by time"].startswith("1 x allreduce of 2.10 MB over 8 ranks")
@@ -205,7 +205,7 @@ def test_collectives_are_told_with_types_and_sizes_of_one_rank_only(busy: Analys
     assert "topology" in card.kernel
 
 
-def test_items_are_numbered_without_those_of_low_priority(busy: Analysed) -> None:
+def test_items_are_numbered_without_those_of_low_priority(busy: Analyzed) -> None:
     run = with_findings(
         busy.run,
         finding("cpu_idle", saved_ms=1.0, priority=Priority.LOW),
@@ -220,7 +220,7 @@ def test_items_are_numbered_without_those_of_low_priority(busy: Analysed) -> Non
     ]
 
 
-def test_a_pattern_of_low_priority_sends_nobody_to_an_item(busy: Analysed) -> None:
+def test_a_pattern_of_low_priority_sends_nobody_to_an_item(busy: Analyzed) -> None:
     run = with_findings(busy.run, finding("cpu_idle", saved_ms=1.0, priority=Priority.LOW))
     text = findings_markdown(Recommended(run), run.results["cpu_idle"], details_of(run))
     assert "Recommendation: none, since its priority is low" in text

@@ -10,7 +10,7 @@ from jarvis.text.messages import tables
 from tests.analyses.rows import category, operation
 from tests.analyses.test_convolution import conv
 from tests.analyses.test_gemm import gemm
-from tests.reports.conftest import Analysed
+from tests.reports.conftest import Analyzed
 from tests.test_language import CLAIMS, VENDOR_WORDS, own_words
 from tests.worded import Worded, in_words
 
@@ -112,7 +112,7 @@ def test_memory_bound_operators_are_fused_or_replayed() -> None:
     assert "replay package" in found.kernel
 
 
-def test_causes_are_called_likely_and_hypotheses(busy: Analysed) -> None:
+def test_causes_are_called_likely_and_hypotheses(busy: Analyzed) -> None:
     texts = busy.markdown()
     told = "".join(own_words(text) for text in texts.values())
     assert "Likely cause (hypothesis)" in told
@@ -120,7 +120,7 @@ def test_causes_are_called_likely_and_hypotheses(busy: Analysed) -> None:
     assert not re.search(r"\bcaused by\b|\bbecause of\b", told)
 
 
-def test_vendors_stand_in_quoted_names_only(busy: Analysed) -> None:
+def test_vendors_stand_in_quoted_names_only(busy: Analyzed) -> None:
     texts = busy.markdown()
     name = "category_findings/gemm_findings.md"
     for file, text in texts.items():

@@ -22,7 +22,7 @@ from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
 from jarvis.server.storage import analysis_rows, archive, run_limits
 from jarvis.server.storage.analysis_rows import made_on, stored_for, stored_rows
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
 from jarvis.server.submission import Submission, import_run, resubmit, submit
 from tests.builders import trace
@@ -378,7 +378,7 @@ def test_an_upgrade_marks_what_the_audit_log_says_was_loaded(run: Path) -> None:
         connection.execute(text("ALTER TABLE analyses DROP COLUMN loaded_by"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0003'"))
     database().dispose()
-    fresh = "from jarvis.server.storage.catalogue import read_catalogue as r; "
+    fresh = "from jarvis.server.storage.catalog import read_catalog as r; "
     fresh += "print([e.loaded_by for e in r().entries])"
     ran = subprocess.run([sys.executable, "-c", fresh], check=True, capture_output=True, text=True)
     assert ran.stdout == "['']\n"
@@ -386,5 +386,5 @@ def test_an_upgrade_marks_what_the_audit_log_says_was_loaded(run: Path) -> None:
 
 def test_the_job_says_what_it_loaded(run: Path) -> None:
     made = Load(forge(run)).run(lambda _: None, "a1b2")
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert made == JobOutput(entry.id, {"is_reused": False, "was_pinned": False})

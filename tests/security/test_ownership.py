@@ -21,7 +21,7 @@ from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage import pins
 from jarvis.server.storage.analysis_rows import OthersAnalysisError, stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive
-from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.submission import StoredAnalysis, Submission, import_run, resubmit, submit
 from tests.builders import trace
 
@@ -109,7 +109,7 @@ def test_with_other_figures_another_person_gets_an_analysis_of_their_own(
     assert (rows[theirs.id].owner, rows[theirs.id].is_pinned) == ("ada", True)
     assert (rows[mine.id].owner, rows[mine.id].is_pinned) == ("bob", False)
     assert kept_by(BOB, asked).is_reused
-    entry = read_catalogue().find(mine.id)
+    entry = read_catalog().find(mine.id)
     assert entry.manifest.analysis_id == mine.id
     assert entry.manifest.hardware == described(200.0)
     save_archive(mine.root, tmp_path / "mine.zip")

@@ -20,7 +20,7 @@ from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import stored_rows
-from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.submission import Submission
 from jarvis.trace import sidecar
 from tests.builders import trace
@@ -130,12 +130,12 @@ def test_a_worker_with_other_folders_reads_nothing_outside_them(
     assert f"same {ROOTS_VARIABLE}" in ended.error
 
 
-def test_an_untouched_path_is_analysed_and_recorded_as_it_is(engine: Engine, root: Path) -> None:
+def test_an_untouched_path_is_analyzed_and_recorded_as_it_is(engine: Engine, root: Path) -> None:
     file = written(root / "sub" / "mine.json", "mine_kernel")
     job = actions.submit_job(engine, ADA, Analyze(Submission(server_trace(str(file)))))
     made = outcome_of(assignment_of(job), lambda _: None)
     assert isinstance(made, OutputMessage), made
-    trace_info = read_catalogue().find(str(made.analysis_id)).manifest.trace
+    trace_info = read_catalog().find(str(made.analysis_id)).manifest.trace
     assert (trace_info.path, trace_info.file_name) == (str(file), "mine.json")
     inspected = actions.submit_job(engine, ADA, Inspect(file))
     said = outcome_of(assignment_of(inspected), lambda _: None)

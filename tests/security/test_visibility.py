@@ -34,10 +34,10 @@ from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import stored_rows
-from jarvis.server.storage.catalogue import (
+from jarvis.server.storage.catalog import (
     UnknownAnalysisError,
     analysis_root,
-    read_catalogue,
+    read_catalog,
     set_owner,
     set_visibility,
 )
@@ -72,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ids(made: Path, engine: Engine, home: Path) -> dict[str, str]:
     """Ada's analyses, of which ``secret`` is private, and one of Bob."""
     shutil.copytree(made / "analyses", home / "analyses")
-    found = {str(e.manifest.model_name): e.id for e in read_catalogue().entries}
+    found = {str(e.manifest.model_name): e.id for e in read_catalog().entries}
     for name, owner in OWNERS.items():
         set_owner(found[name], owner)
     set_visibility(found["secret"], Visibility.PRIVATE)
@@ -153,7 +153,7 @@ def test_a_job_is_as_private_as_the_analysis_that_it_makes(
     ids: dict[str, str], engine: Engine, kind: JobKind
 ) -> None:
     """What was requested as private is so before there is an analysis, too."""
-    job = queue.submit(engine, NewJob(kind, "Analyse secret.json", {}), "ada", Visibility.PRIVATE)
+    job = queue.submit(engine, NewJob(kind, "Analyze secret.json", {}), "ada", Visibility.PRIVATE)
     assert not sees(engine, VIC, job)
     assert sees(engine, ADA, job)
     job = done(engine, job, ids["secret"])

@@ -13,7 +13,7 @@ from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage import artifacts
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
@@ -60,7 +60,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def analysed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
+def analyzed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
     """The folder of an analysis that no server keeps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(tmp_path_factory.mktemp("home")))
@@ -69,15 +69,15 @@ def analysed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
     return root
 
 
-def keep(analysed: Path, note: str = "") -> str:
+def keep(analyzed: Path, note: str = "") -> str:
     """Keep a copy of it under its id, as if it had just been made; ``note`` tells two apart."""
 
     def make(folder: Path) -> None:
-        shutil.copytree(analysed, folder, dirs_exist_ok=True)
+        shutil.copytree(analyzed, folder, dirs_exist_ok=True)
         (folder / "priority_data.json").write_text(note)
 
-    artifacts.store_analysis(analysed.name, make)
-    return analysed.name
+    artifacts.store_analysis(analyzed.name, make)
+    return analyzed.name
 
 
 def note_of(analysis: str) -> str:

@@ -51,9 +51,9 @@ def test_who_sees_and_changes_what(
 
 
 def test_a_refusal_says_which_role_is_missing() -> None:
-    with pytest.raises(ForbiddenError, match=r"ada.* may not analyse traces .* role editor"):
-        require(Person(ADA, Role.VIEWER), Role.EDITOR, "analyse traces")
-    require(Person(ADA, Role.EDITOR), Role.EDITOR, "analyse traces")
+    with pytest.raises(ForbiddenError, match=r"ada.* may not analyze traces .* role editor"):
+        require(Person(ADA, Role.VIEWER), Role.EDITOR, "analyze traces")
+    require(Person(ADA, Role.EDITOR), Role.EDITOR, "analyze traces")
 
 
 @on_both_databases

@@ -28,7 +28,7 @@ from jarvis.server.storage.analysis_rows import (
     stored_for,
     stored_rows,
 )
-from jarvis.server.storage.catalogue import UnknownAnalysisError, read_catalogue, set_owner
+from jarvis.server.storage.catalog import UnknownAnalysisError, read_catalog, set_owner
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.server.conftest import on_both_databases
@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def ids(made: Path, home: Path) -> dict[str, str]:
     shutil.copytree(made, home)
-    return {str(e.manifest.model_name): e.id for e in read_catalogue().entries}
+    return {str(e.manifest.model_name): e.id for e in read_catalog().entries}
 
 
 Do = Callable[[Actor, str], Any]
@@ -76,7 +76,7 @@ JOBS: dict[str, Callable[[str], Any]] = {
     "replay": lambda analysis: Replay(analysis, uids=(1,)),
     "reproject": lambda analysis: Reproject(analysis, None, None),
     "compare": lambda analysis: Compare(analysis, analysis),
-    "analyse": lambda analysis: Analyze(Submission(Path(__file__), reference=analysis)),
+    "analyze": lambda analysis: Analyze(Submission(Path(__file__), reference=analysis)),
 }
 
 
@@ -104,7 +104,7 @@ def test_a_private_analysis_is_for_others_the_same_as_none(
 
 
 def stored_folder(analysis: str) -> Path:
-    return next(entry.root for entry in read_catalogue().entries if entry.id == analysis)
+    return next(entry.root for entry in read_catalog().entries if entry.id == analysis)
 
 
 @pytest.mark.parametrize("action", [name for name in EVERYTHING if name != "see"])

@@ -14,7 +14,7 @@ from jarvis.core.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
 from jarvis.core.workspace import analyses_dir
 from jarvis.run import Run
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests.builders import trace
@@ -24,8 +24,8 @@ Move = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def analysed(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
-    folder = tmp_path_factory.mktemp("analysed")
+def analyzed(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
+    folder = tmp_path_factory.mktemp("analyzed")
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(folder))
@@ -33,10 +33,10 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> StoredAnalysis:
 
 
 @pytest.fixture
-def kept(analysed: StoredAnalysis, home: Path) -> StoredAnalysis:
+def kept(analyzed: StoredAnalysis, home: Path) -> StoredAnalysis:
     """An analysis that a test may change."""
-    root = shutil.copytree(analysed.root, analyses_dir() / analysed.id)
-    return StoredAnalysis(analysed.id, root, False)
+    root = shutil.copytree(analyzed.root, analyses_dir() / analyzed.id)
+    return StoredAnalysis(analyzed.id, root, False)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_an_analysis_arrives_as_it_was_under_the_same_id(
     assert loaded.root == analysis_root(kept.id)
     assert loaded.root.is_relative_to(elsewhere)
     assert contents(loaded.root) == contents(kept.root)
-    assert [entry.id for entry in read_catalogue().entries] == [kept.id]
+    assert [entry.id for entry in read_catalog().entries] == [kept.id]
     assert Run.load(loaded.root).table("operations").height == 1
 
 
@@ -204,7 +204,7 @@ def test_a_list_that_cannot_be_read_is_refused(saved: Path, elsewhere: Path, lis
         ({"archive_version": 2}, "newer Jarvis.*Update"),
         ({"schema_version": 999}, "newer Jarvis.*Update"),
         ({"archive_version": 2, "new_key": {}}, "newer Jarvis.*Update"),
-        ({"schema_version": 1}, "older Jarvis.*Analyse the trace again"),
+        ({"schema_version": 1}, "older Jarvis.*Analyze the trace again"),
         ({"analysis_id": "../../evil"}, "id of its analysis"),
         ({"analysis_id": "x" * 65}, "id of its analysis"),
         ({"analysis_id": ".hidden"}, "id of its analysis"),

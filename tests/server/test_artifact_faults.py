@@ -24,10 +24,10 @@ from jarvis.server.storage.artifact_root import (
     FullDiskError,
     MissingArtifactError,
 )
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from tests.server.machines import (
     Machines,
-    analysed,
+    analyzed,
     folder_root,
     keep,
     machines,
@@ -36,13 +36,13 @@ from tests.server.machines import (
     worked_off,
 )
 
-__all__ = ["analysed", "folder_root", "machines", "tiny"]
+__all__ = ["analyzed", "folder_root", "machines", "tiny"]
 
 
 def test_many_fetch_at_once_and_one_transfer_serves_all(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = keep(analysed, "x")
+    analysis = keep(analyzed, "x")
     machines.use("second")
     fetched: list[str] = []
     get = ArtifactRoot.get
@@ -64,9 +64,9 @@ def test_many_fetch_at_once_and_one_transfer_serves_all(
 
 
 def test_what_cannot_be_published_leaves_everything_as_it_was(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = keep(analysed, "first")
+    analysis = keep(analyzed, "first")
     version = version_of(database(), analysis)
 
     def refuse(*_: object) -> None:
@@ -75,31 +75,31 @@ def test_what_cannot_be_published_leaves_everything_as_it_was(
     with monkeypatch.context() as patch:
         patch.setattr(ArtifactRoot, "put", refuse)
         with pytest.raises(ArtifactError, match="Access Denied"):
-            keep(analysed, "second")
+            keep(analyzed, "second")
     assert version_of(database(), analysis) == version
     assert note_of(analysis) == "first"
     assert not list(analyses_dir().glob(".*"))
 
 
 def test_an_old_version_that_cannot_be_removed_is_no_failure(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = keep(analysed, "first")
+    analysis = keep(analyzed, "first")
 
     def refuse(*_: object) -> None:
         raise ArtifactError("s3://bucket", "Access Denied")
 
     with monkeypatch.context() as patch:
         patch.setattr(ArtifactRoot, "remove", refuse)
-        keep(analysed, "second")
+        keep(analyzed, "second")
     assert note_of(analysis) == "second"
     assert len(list(folder_root.rglob("*.zip"))) == 2
 
 
 def test_a_machine_that_died_before_the_row_has_changed_nothing(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = keep(analysed, "first")
+    analysis = keep(analyzed, "first")
 
     class DiedError(Exception):
         pass
@@ -110,7 +110,7 @@ def test_a_machine_that_died_before_the_row_has_changed_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(artifacts, "record", die)
         with pytest.raises(DiedError):
-            keep(analysed, "second")
+            keep(analyzed, "second")
     assert note_of(analysis) == "first"
     rows = {row.id: row.version for row in stored_rows(database()).values()}
     (unlisted,) = {file for file in folder_root.rglob("*.zip") if file.stem != rows[analysis]}
@@ -128,11 +128,11 @@ def test_a_machine_that_died_before_the_row_has_changed_nothing(
 
 
 def test_a_version_that_is_gone_is_said_and_its_copy_is_not_taken_for_it(
-    machines: Machines, folder_root: Path, analysed: Path
+    machines: Machines, folder_root: Path, analyzed: Path
 ) -> None:
-    analysis = keep(analysed, "first")
+    analysis = keep(analyzed, "first")
     machines.use("second")
-    keep(analysed, "second")
+    keep(analyzed, "second")
     for file in folder_root.rglob("*.zip"):
         file.unlink()
     machines.use("first")
@@ -147,9 +147,9 @@ def test_a_version_that_is_gone_is_said_and_its_copy_is_not_taken_for_it(
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 half"])
 def test_a_damaged_analysis_is_refused_whole(
-    machines: Machines, folder_root: Path, analysed: Path, damage: bytes
+    machines: Machines, folder_root: Path, analyzed: Path, damage: bytes
 ) -> None:
-    analysis = keep(analysed)
+    analysis = keep(analyzed)
     (stored,) = folder_root.rglob("*.zip")
     stored.write_bytes(damage)
     home = machines.use("second")
@@ -188,9 +188,9 @@ def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
 
 
 def test_two_machines_that_make_the_same_at_once_lose_nothing(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep(analysed, "before")
+    keep(analyzed, "before")
     put, made = ArtifactRoot.put, threading.Barrier(6)
 
     def all_at_once(self: ArtifactRoot, source: Path, key: str) -> None:
@@ -199,28 +199,28 @@ def test_two_machines_that_make_the_same_at_once_lose_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(ArtifactRoot, "put", all_at_once)
-        threads = [threading.Thread(target=keep, args=(analysed, str(n))) for n in range(6)]
+        threads = [threading.Thread(target=keep, args=(analyzed, str(n))) for n in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     (stored,) = folder_root.rglob("*.zip")
-    assert stored.stem == version_of(database(), analysed.name)
+    assert stored.stem == version_of(database(), analyzed.name)
     machines.use("second")
-    assert note_of(analysed.name) in set("012345")
+    assert note_of(analyzed.name) in set("012345")
 
 
 def test_a_version_that_is_replaced_while_it_is_fetched_is_asked_for_anew(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = keep(analysed, "first")
+    analysis = keep(analyzed, "first")
     get = ArtifactRoot.get
     machines.use("second")
 
     def replaced_before(self: ArtifactRoot, key: str, *rest: Any) -> None:
         monkeypatch.setattr(ArtifactRoot, "get", get)
         machines.use("first")
-        keep(analysed, "second")
+        keep(analyzed, "second")
         machines.use("second")
         get(self, key, *rest)
 
@@ -229,9 +229,9 @@ def test_a_version_that_is_replaced_while_it_is_fetched_is_asked_for_anew(
 
 
 def test_a_disk_that_is_full_here_is_a_sentence_and_nothing_is_half(
-    machines: Machines, folder_root: Path, analysed: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, folder_root: Path, analyzed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = keep(analysed)
+    analysis = keep(analyzed)
     home = machines.use("second")
 
     def full(packed: ZipFile, folder: Path) -> None:

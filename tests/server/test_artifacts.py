@@ -31,13 +31,13 @@ from jarvis.server.storage.artifact_root import (
     ArtifactRoot,
     artifact_root,
 )
-from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
 from jarvis.server.storage.custom_hardware import remove_hardware, store_hardware
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
 from tests.server.machines import (
     Machines,
-    analysed,
+    analyzed,
     folder_root,
     keep,
     machines,
@@ -47,7 +47,7 @@ from tests.server.machines import (
 )
 from tests.services.sshd import Sshd
 
-__all__ = ["analysed", "folder_root", "machines", "tiny"]
+__all__ = ["analyzed", "folder_root", "machines", "tiny"]
 
 
 @pytest.fixture(params=["folder", "memory", "s3", "sftp"])
@@ -90,12 +90,12 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def test_what_one_machine_made_opens_on_the_other(
-    machines: Machines, root: ArtifactRoot, analysed: Path
+    machines: Machines, root: ArtifactRoot, analyzed: Path
 ) -> None:
-    analysis = keep(analysed, "first")
+    analysis = keep(analyzed, "first")
     made = files(analysis_root(analysis))
     home = machines.use("second")
-    assert [entry.id for entry in read_catalogue().entries] == [analysis]
+    assert [entry.id for entry in read_catalog().entries] == [analysis]
     fetched = analysis_root(analysis)
     assert fetched == home / "analyses" / analysis
     assert files(fetched) == made
@@ -104,12 +104,12 @@ def test_what_one_machine_made_opens_on_the_other(
 
 
 def test_an_analysis_that_is_made_again_is_fetched_again(
-    machines: Machines, root: ArtifactRoot, analysed: Path
+    machines: Machines, root: ArtifactRoot, analyzed: Path
 ) -> None:
-    analysis = keep(analysed, "first")
+    analysis = keep(analyzed, "first")
     machines.use("second")
     assert note_of(analysis) == "first"
-    keep(analysed, "second")
+    keep(analyzed, "second")
     machines.use("first")
     assert note_of(analysis) == "second"
     version = version_of(database(), analysis)
@@ -119,9 +119,9 @@ def test_an_analysis_that_is_made_again_is_fetched_again(
 
 
 def test_what_one_machine_removes_is_gone_everywhere(
-    machines: Machines, root: ArtifactRoot, analysed: Path
+    machines: Machines, root: ArtifactRoot, analyzed: Path
 ) -> None:
-    analysis = keep(analysed)
+    analysis = keep(analyzed)
     second = machines.use("second")
     analysis_root(analysis)
     machines.use("first")
@@ -130,7 +130,7 @@ def test_what_one_machine_removes_is_gone_everywhere(
     machines.use("second")
     with pytest.raises(UnknownAnalysisError):
         analysis_root(analysis)
-    assert read_catalogue().entries == ()
+    assert read_catalog().entries == ()
     artifacts.clean_up({})
     assert not (second / "analyses" / analysis).exists()
 
@@ -192,9 +192,9 @@ def test_a_request_is_the_same_request_on_every_machine(
         Inspect(upload.with_name("other.json")).new_job()
 
 
-def test_without_a_root_nothing_is_copied(machines: Machines, analysed: Path, tiny: Path) -> None:
+def test_without_a_root_nothing_is_copied(machines: Machines, analyzed: Path, tiny: Path) -> None:
     home = machines.use("first")
-    analysis = keep(analysed)
+    analysis = keep(analyzed)
     upload = store_upload("tiny.json", io.BytesIO(tiny.read_bytes()))
     assert not artifacts.publish_file(upload)
     assert artifacts.local_file(upload) == upload
@@ -206,9 +206,9 @@ def test_without_a_root_nothing_is_copied(machines: Machines, analysed: Path, ti
 
 
 def test_an_analysis_from_before_there_was_a_root_is_shared_when_it_is_opened(
-    machines: Machines, analysed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, analyzed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = keep(analysed, "old")
+    analysis = keep(analyzed, "old")
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
     assert note_of(analysis) == "old"
@@ -236,9 +236,9 @@ def test_the_cache_keeps_to_its_limit_and_what_is_in_use(
 
 
 def test_what_was_changed_by_hand_is_no_copy_any_more(
-    machines: Machines, folder_root: Path, analysed: Path
+    machines: Machines, folder_root: Path, analyzed: Path
 ) -> None:
-    analysis = keep(analysed, "shared")
+    analysis = keep(analyzed, "shared")
     manifest = RunPaths(analysis_root(analysis)).manifest
     os.utime(manifest, (0, 0))
     (manifest.parent / "priority_data.json").write_text("by hand")
@@ -277,9 +277,9 @@ def test_the_sample_is_computed_where_it_is_needed(
 
 
 def test_an_archive_that_is_loaded_is_there_for_all(
-    machines: Machines, folder_root: Path, analysed: Path, tmp_path: Path
+    machines: Machines, folder_root: Path, analyzed: Path, tmp_path: Path
 ) -> None:
-    save_archive(analysed, tmp_path / "one.jarvis.zip")
+    save_archive(analyzed, tmp_path / "one.jarvis.zip")
     loaded = load_archive(tmp_path / "one.jarvis.zip")
     machines.use("second")
     assert Run.load(analysis_root(loaded.id)).table("operations").height == 1
@@ -331,11 +331,11 @@ def test_gpus_described_before_there_was_a_root_are_shared(
 
 
 def test_commands_take_the_id_of_an_analysis_of_another_machine(
-    machines: Machines, folder_root: Path, analysed: Path, capsys: pytest.CaptureFixture[str]
+    machines: Machines, folder_root: Path, analyzed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     artifacts.store_analysis(
-        analysed.name, lambda folder: shutil.copytree(analysed, folder, dirs_exist_ok=True)
+        analyzed.name, lambda folder: shutil.copytree(analyzed, folder, dirs_exist_ok=True)
     )
     machines.use("second")
-    assert main(["validate", analysed.name]) == 0
+    assert main(["validate", analyzed.name]) == 0
     assert main(["validate", "not-there"]) != 0

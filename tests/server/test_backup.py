@@ -21,7 +21,7 @@ from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.claims import HEARTBEAT_TIMEOUT_S
 from jarvis.server.jobs.queue import Headway, NewJob
-from jarvis.server.storage.catalogue import read_catalogue, set_owner
+from jarvis.server.storage.catalog import read_catalog, set_owner
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests import optional
@@ -70,7 +70,7 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
         if is_over.is_set():
             return
         claims.beat(engine, "w", 1, {job_id: Headway("Step", number, 9, 1.0, log="x" * 1000)})
-        queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse", {"trace": str(number)}))
+        queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze", {"trace": str(number)}))
         with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)
 
@@ -86,7 +86,7 @@ def test_a_server_at_work_is_backed_up_and_restored(
 ) -> None:
     pin(kept.id)
     set_owner(kept.id, "ann")
-    running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
+    running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze it", {"trace": "a"}))
     assert claims.claim(engine, "w") is not None
     is_over = Event()
     worker = Thread(target=work, args=(engine, kept.root, running.id, is_over))
@@ -119,11 +119,11 @@ def test_a_server_at_work_is_backed_up_and_restored(
 
 def check_restored(kept: StoredAnalysis, restored: Path) -> None:
     """Everything is as it was."""
-    catalogue = read_catalogue()
-    assert catalogue.broken == ()
-    for entry in catalogue.entries:
+    catalog = read_catalog()
+    assert catalog.broken == ()
+    for entry in catalog.entries:
         assert contents(entry.root) == contents(kept.root)
-    assert catalogue.find(kept.id).owner == "ann"
+    assert catalog.find(kept.id).owner == "ann"
     assert pinned() == {kept.id}
     assert not list(analyses_dir().glob(".*"))
     assert submit(Submission(next(restored.glob("traces/*/*")), model_name="Tiny")).is_reused
@@ -137,8 +137,8 @@ def contents(root: Path) -> dict[str, bytes]:
 def test_a_job_that_ran_during_the_backup_can_be_retried(
     engine: Engine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "a"}))
-    waiting = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyse it", {"trace": "b"}))
+    running = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze it", {"trace": "a"}))
+    waiting = queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze it", {"trace": "b"}))
     assert claims.claim(engine, "w") is not None
     places = {"JARVIS_HOME": home, "BACKUP": tmp_path / "backup"}
     run(commands("backup"), places)

@@ -31,7 +31,7 @@ from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import set_up_worker
 from jarvis.server.jobs.workers.worker_watch import job_slots, worker_command
 from jarvis.server.settings import SettingsError
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from tests.builders import trace
 from tests.server.working import (
     HELD_WORKER,

@@ -157,7 +157,7 @@ def test_a_database_of_the_version_before_keeps_its_jobs(
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
         values = {
-            "id": "'one'", "kind": "'analyze'", "state": "'done'", "title": "'Analyse a.json'",
+            "id": "'one'", "kind": "'analyze'", "state": "'done'", "title": "'Analyze a.json'",
             "parameters": "'{}'", "fingerprint": "'f'", "folders": "'[]'", "step_number": "8",
             "step_count": "8", "percent": "100", "steps": "'[]'", "log": "''", "attempts": "1",
             "is_cancel_requested": "false", "created": "'2026-11-01 10:00:00'",
@@ -166,5 +166,5 @@ def test_a_database_of_the_version_before_keeps_its_jobs(
         connection.execute(text(f"INSERT INTO jobs ({names}) VALUES ({row})"))
     old.dispose()
     (job,) = queue.recent(database())
-    assert (job.id, job.title, job.visibility) == ("one", "Analyse a.json", Visibility.TEAM)
+    assert (job.id, job.title, job.visibility) == ("one", "Analyze a.json", Visibility.TEAM)
     database().dispose()

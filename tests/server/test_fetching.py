@@ -27,7 +27,7 @@ from jarvis.server.ingest.intake import IntakeError, StoredTrace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import request_of
 from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.storage.storage_keys import path_at
 from tests.builders import trace
 from tests.server.file_server import FileServer, file_server
@@ -390,7 +390,7 @@ def test_a_job_fetches_and_says_where_the_trace_is(server: FileServer, home: Pat
     assert not list(uploads_dir().glob(".*"))
 
 
-def test_a_job_may_analyse_what_it_fetched(server: FileServer, home: Path, tmp_path: Path) -> None:
+def test_a_job_may_analyze_what_it_fetched(server: FileServer, home: Path, tmp_path: Path) -> None:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     server.content = built.write(tmp_path / "tiny.json").read_bytes()
     asked = Fetch(

@@ -12,10 +12,10 @@ from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.storage.artifact_root import MissingArtifactError
-from jarvis.server.storage.catalogue import (
+from jarvis.server.storage.catalog import (
     UnknownAnalysisError,
     analysis_root,
-    read_catalogue,
+    read_catalog,
     set_owner,
 )
 from jarvis.server.storage.housekeeping import clean_up
@@ -72,7 +72,7 @@ def test_what_was_kept_before_it_was_shared_is_shared_by_its_machine(
     clean_up(database())
     machines.use("second")
     assert analysis_root(kept).is_dir()
-    assert [entry.owner for entry in read_catalogue().entries] == ["ann"]
+    assert [entry.owner for entry in read_catalog().entries] == ["ann"]
 
 
 def test_a_folder_that_is_copied_in_is_shared_and_no_copy_of_what_was_removed(
@@ -85,17 +85,17 @@ def test_a_folder_that_is_copied_in_is_shared_and_no_copy_of_what_was_removed(
     machines.use("first")
     remove_analysis(kept)
     machines.use("third")
-    assert read_catalogue().entries == ()
+    assert read_catalog().entries == ()
     analyses_dir().mkdir(parents=True)
     (analyses_dir().parents[1] / "second" / "aside").rename(analyses_dir() / kept)
-    assert [entry.id for entry in read_catalogue().entries] == [kept]
+    assert [entry.id for entry in read_catalog().entries] == [kept]
     clean_up(database())
     machines.use("first")
     assert analysis_root(kept).is_dir()
     machines.use("third")
     remove_analysis(kept)
     machines.use("first")
-    assert read_catalogue().entries == (), "the copy here is no new analysis"
+    assert read_catalog().entries == (), "the copy here is no new analysis"
     clean_up(database())
     assert not (analyses_dir() / kept).exists()
     with pytest.raises(UnknownAnalysisError):

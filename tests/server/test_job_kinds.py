@@ -45,7 +45,7 @@ from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
 from jarvis.server.jobs.workers.job_messages import Assignment, FailedMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
@@ -122,7 +122,7 @@ def test_a_changed_file_is_another_request(trace_file: Path) -> None:
         Inspect(trace_file).new_job()
 
 
-def test_the_reference_is_analysed_first_and_steps_are_counted_through(
+def test_the_reference_is_analyzed_first_and_steps_are_counted_through(
     trace_file: Path, tmp_path: Path
 ) -> None:
     other = trace().op("aten::mm", [[8, 4], [4, 2]]).launches("gemm_kernel", us=3)
@@ -133,7 +133,7 @@ def test_the_reference_is_analysed_first_and_steps_are_counted_through(
     assert [step.number for step in done] == list(range(1, 2 * len(STEPS) + 1))
     assert {step.total for step in done} == {2 * len(STEPS)}
     assert done[0].name == f"Reference: {STEPS[0]}"
-    by_id = {entry.id: entry.manifest for entry in read_catalogue().entries}
+    by_id = {entry.id: entry.manifest for entry in read_catalog().entries}
     assert made.analysis_id is not None
     kept_reference = by_id[made.analysis_id].reference
     assert kept_reference is not None
@@ -170,7 +170,7 @@ def test_an_export_at_another_target_leaves_the_analysis_as_it_is(analysis: str)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
-def test_a_trace_is_analysed_at_the_target_of_the_request(trace_file: Path, analysis: str) -> None:
+def test_a_trace_is_analyzed_at_the_target_of_the_request(trace_file: Path, analysis: str) -> None:
     made = Analyze(Submission(trace_file, target_pct=65.0)).run(no_progress, "a1b2")
     assert made.analysis_id not in (None, analysis)
     assert Run.load(analysis_root(str(made.analysis_id))).target_pct == 65.0

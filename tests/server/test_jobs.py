@@ -30,7 +30,7 @@ while job := claims.claim(engine, sys.argv[1]):
 
 
 def new_job(name: str = "a.json") -> NewJob:
-    return NewJob(JobKind.ANALYZE, f"Analyse {name}", {"trace": name})
+    return NewJob(JobKind.ANALYZE, f"Analyze {name}", {"trace": name})
 
 
 def grown_old(engine: Engine, seconds: float) -> None:
@@ -112,7 +112,7 @@ def test_the_same_request_is_one_job_while_it_waits_or_runs(engine: Engine) -> N
     assert queue.submit(engine, new_job()).id == first.id
     claims.claim(engine, "w")
     assert queue.submit(engine, new_job()).id == first.id
-    changed = NewJob(JobKind.ANALYZE, "Analyse a.json", {"trace": "a.json"}, stamp="later")
+    changed = NewJob(JobKind.ANALYZE, "Analyze a.json", {"trace": "a.json"}, stamp="later")
     assert queue.submit(engine, changed).id != first.id
     claims.finish(engine, "w", first.id, Headway(), Outcome(JobState.DONE))
     assert queue.submit(engine, new_job()).id != first.id

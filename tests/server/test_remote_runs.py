@@ -23,7 +23,7 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import JobOutput, request_of
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.storage.archive import save_archive, unpack_archive
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from tests.builders import trace
 from tests.server.working import ended, wait_for, worker
 from tests.services.ports import free_port
@@ -39,7 +39,7 @@ analyze) . "$0.analyze" ;;
 archive) cp "$0.zip" "$5" ;;
 esac
 """
-"""A stand-in for ``jarvis`` on the other machine, which does as its neighbours say."""
+"""A stand-in for ``jarvis`` on the other machine, which does as its neighbors say."""
 
 DOCKER = """\
 #!/bin/sh
@@ -139,7 +139,7 @@ def refusal(request: Remote) -> str:
     return str(error.value)
 
 
-def test_a_trace_is_analysed_where_it_lies(describe: Describe, there: Path) -> None:
+def test_a_trace_is_analyzed_where_it_lies(describe: Describe, there: Path) -> None:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     small = built.write(there / 'it\'s $(touch hit) `x`; & "y".json')
     request = asked(small, platform="MI300X", model_name='T"iny $HOME', target_pct=62.5)
@@ -148,7 +148,7 @@ def test_a_trace_is_analysed_where_it_lies(describe: Describe, there: Path) -> N
     steps: list[Step] = []
     made = request.run(steps.append, "a1b2")
     assert made.analysis_id is not None
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert entry.made_on == "lab"
     manifest = read_manifest(analysis_root(made.analysis_id))
     assert manifest.model_name == 'T"iny $HOME'
@@ -169,12 +169,12 @@ def test_a_run_in_a_container(fake: Path, describe: Describe, there: Path) -> No
     docker = there / "docker"
     docker.write_text(DOCKER)
     docker.chmod(0o755)
-    beside(fake, "analyze", f'[ "$IN_CONTAINER" = 1 ] && echo "$3" > "{there}/analysed"\n')
+    beside(fake, "analyze", f'[ "$IN_CONTAINER" = 1 ] && echo "$3" > "{there}/analyzed"\n')
     inside = {"command": [str(fake)], "container_command": [str(docker), "exec", "-i"]}
     describe(**inside, container="profiling box")
     path = "/data/it's $(touch hit).json"
     first = done(asked(path))
-    assert (there / "analysed").read_text() == f"{path}\n"
+    assert (there / "analyzed").read_text() == f"{path}\n"
     again = done(asked(path))
     assert first.analysis_id == again.analysis_id
     assert (first.result["is_reused"], again.result["is_reused"]) == (False, True)
@@ -242,12 +242,12 @@ def test_traces_lie_in_the_allowed_folders(fake: Path, describe: Describe, there
     (there / "secret.json").write_text("{}")
     (roots / "link.json").symlink_to(there / "secret.json")
     describe(command=[str(fake)], roots=["/var/empty", str(roots)])
-    beside(fake, "analyze", f'echo "$3" > "{there}/analysed"\n')
+    beside(fake, "analyze", f'echo "$3" > "{there}/analyzed"\n')
     for outside in ("../secret.json", "in/../../secret.json", "link.json"):
         assert "in the folders of lab that may be read" in refusal(asked(roots / outside))
     assert "in the folders of lab that may be read" in refusal(asked(f"{roots}-other/a.json"))
     done(asked(f"{roots}/in/../in/a.json"))
-    assert (there / "analysed").read_text() == f"{roots / 'in' / 'a.json'}\n"
+    assert (there / "analyzed").read_text() == f"{roots / 'in' / 'a.json'}\n"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Export
 from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from jarvis.server.storage import housekeeping
-from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
 from jarvis.server.storage.removal import RemovalRefusedError, remove_analysis
 from jarvis.server.storage.retention import Kind, Limits, Plan, age_words, plan, prune
@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_name(made: Path, home: Path, engine: Engine) -> dict[str, str]:
     """The ids of the analyses, the old one kept for 40 days and the new one for 10."""
     shutil.copytree(made, home, ignore=shutil.ignore_patterns("jarvis.db*"), dirs_exist_ok=True)
-    ids = {str(e.manifest.model_name): e.id for e in read_catalogue().entries}
+    ids = {str(e.manifest.model_name): e.id for e in read_catalog().entries}
     for name, days in (("old", 40), ("new", 10)):
         grow_older(analysis_root(ids[name]) / "manifest.json", days)
     for upload in uploads_dir().iterdir():
@@ -91,7 +91,7 @@ def test_removing_a_reference_names_who_refers_to_it(by_name: dict[str, str]) ->
 def test_a_damaged_analysis_can_be_removed(by_name: dict[str, str]) -> None:
     (analysis_root(by_name["new"]) / "manifest.json").write_text("{")
     remove_analysis(by_name["new"])
-    assert read_catalogue().broken == ()
+    assert read_catalog().broken == ()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../traces", "nothing", ".hidden"])
@@ -142,11 +142,11 @@ def test_old_analyses_go_and_take_their_uploads_with_them(by_name: dict[str, str
     assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
     assert [one.reason for one in planned.leaving] == [
         "older than 30 days",
-        "no kept analysis was made of it, and no job works with it",
+        "no stored analysis was made of it, and no job works with it",
     ]
     before = planned.total_bytes
     assert set(prune(planned)) == set(planned.leaving)
-    assert [entry.id for entry in read_catalogue().entries] == [by_name["new"]]
+    assert [entry.id for entry in read_catalog().entries] == [by_name["new"]]
     after = plan(limits(days=30))
     assert after.leaving == []
     assert after.total_bytes == before - planned.freed_bytes == planned.left_bytes

@@ -7,7 +7,7 @@ import pytest
 from jarvis.core.errors import OutputFolderError
 from jarvis.pipeline import Step
 from jarvis.run import Run
-from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
 from jarvis.server.storage.downloads import zipped
 from jarvis.server.submission import CopyError, StoredAnalysis, Submission, submit
 from tests.builders import trace
@@ -29,7 +29,7 @@ def test_an_analysis_is_kept_under_its_id_with_steps_as_they_run(trace_file: Pat
     assert [s.number for s in steps if s.state == "done"] == list(range(1, steps[0].total + 1))
 
 
-def test_the_same_trace_and_options_are_analysed_once(trace_file: Path) -> None:
+def test_the_same_trace_and_options_are_analyzed_once(trace_file: Path) -> None:
     first = submit(Submission(trace_file))
     steps: list[Step] = []
     assert submit(Submission(trace_file), steps.append) == StoredAnalysis(
@@ -58,9 +58,9 @@ def test_an_analysis_of_another_layout_or_damaged_is_made_anew(
 ) -> None:
     kept = submit(Submission(trace_file))
     (kept.root / "manifest.json").write_text(content)
-    assert read_catalogue().broken == (kept.id,)
+    assert read_catalog().broken == (kept.id,)
     assert not submit(Submission(trace_file)).is_reused
-    assert read_catalogue().broken == ()
+    assert read_catalog().broken == ()
 
 
 def test_a_copy_is_a_run_of_its_own_and_a_taken_folder_is_refused(
@@ -74,19 +74,19 @@ def test_a_copy_is_a_run_of_its_own_and_a_taken_folder_is_refused(
     (taken / "thesis.tex").write_text("x")
     with pytest.raises(OutputFolderError):
         submit(Submission(trace_file, model_name="new", copy_to=taken))
-    assert len(read_catalogue().entries) == 1
+    assert len(read_catalog().entries) == 1
 
 
-def test_the_catalogue_lists_newest_first_and_survives_broken_folders(
+def test_the_catalog_lists_newest_first_and_survives_broken_folders(
     trace_file: Path, tmp_path: Path
 ) -> None:
     kept = submit(Submission(trace_file, model_name="Tiny", platform="H200"))
     (tmp_path / "home" / "analyses" / "broken").mkdir()
     (tmp_path / "home" / "analyses" / ".staging").mkdir()
-    catalogue = read_catalogue()
-    assert [entry.id for entry in catalogue.entries] == [kept.id]
-    assert catalogue.entries[0].title == "Tiny · H200 SXM"
-    assert catalogue.broken == ("broken",)
+    catalog = read_catalog()
+    assert [entry.id for entry in catalog.entries] == [kept.id]
+    assert catalog.entries[0].title == "Tiny · H200 SXM"
+    assert catalog.broken == ("broken",)
 
 
 def test_a_folder_that_cannot_be_written_is_said_and_the_analysis_is_kept(
@@ -95,12 +95,12 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_analysis_is_kept(
     (tmp_path / "file").write_text("x")
     with pytest.raises(CopyError, match="could not be written to"):
         submit(Submission(trace_file, copy_to=tmp_path / "file" / "run"))
-    assert len(read_catalogue().entries) == 1
+    assert len(read_catalog().entries) == 1
 
 
 def test_an_analysis_without_a_model_is_called_after_its_file(trace_file: Path) -> None:
     kept = submit(Submission(trace_file, platform="H200"))
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert entry.id == kept.id
     assert entry.title == f"{trace_file.name.partition('.')[0]} · H200 SXM"
 

@@ -13,7 +13,7 @@ from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze, Export, job_file
 from jarvis.server.jobs.queue import Job
-from jarvis.server.storage.catalogue import UnknownAnalysisError, analysis_root, read_catalogue
+from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
 from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission
 from tests.builders import trace
@@ -44,7 +44,7 @@ def test_workers_elsewhere_do_the_jobs_of_this_machine(
         done = is_done(engine, queue.retry(engine, asked.id).id)
         assert done.analysis_id is not None
         assert not list(home.glob("analyses/*"))
-        assert [entry.id for entry in read_catalogue().entries] == [done.analysis_id]
+        assert [entry.id for entry in read_catalog().entries] == [done.analysis_id]
         fetched = Run.load(analysis_root(done.analysis_id))
         assert fetched.manifest.trace.file_name == "tiny.json"
         export = queue.submit(engine, Export(done.analysis_id, "json").new_job())

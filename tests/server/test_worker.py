@@ -24,7 +24,7 @@ from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import SWEEP_S
 from jarvis.server.settings import SettingsError
-from jarvis.server.storage.catalogue import analysis_root, read_catalogue
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.trace import TraceInfo
 from tests.builders import trace
 from tests.server.working import (
@@ -79,7 +79,7 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
         assert (done.percent, done.result) == (100.0, {"is_reused": False})
 
         again = is_done(engine, queue.submit(engine, new_analysis(trace_file), owner="bob").id)
-        assert [entry.owner for entry in read_catalogue().entries] == ["ann"]
+        assert [entry.owner for entry in read_catalog().entries] == ["ann"]
         assert (again.analysis_id, again.result) == (done.analysis_id, {"is_reused": True})
 
         (tmp_path / "bad.json").write_text('{"weights": []}')
@@ -87,7 +87,7 @@ def test_jobs_are_done_said_reused_or_fail_with_a_sentence(
         assert bad.state is JobState.FAILED
         assert "not a trace of the PyTorch profiler" in (bad.error or "")
 
-        odd = NewJob(JobKind.ANALYZE, "Analyse what no release asks for", {"wrong": 1})
+        odd = NewJob(JobKind.ANALYZE, "Analyze what no release asks for", {"wrong": 1})
         failed = ended(engine, queue.submit(engine, odd).id)
         assert failed.state is JobState.FAILED
         assert "another version of Jarvis" in (failed.error or "")
@@ -103,7 +103,7 @@ def test_a_worker_works_on_postgresql(engine: Engine, trace_file: Path) -> None:
     job = queue.submit(engine, new_analysis(trace_file), owner="ann")
     with worker():
         done = is_done(engine, job.id)
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     assert (entry.id, entry.owner) == (done.analysis_id, "ann")
     assert done.steps
     assert [job.id for job in queue.recent(engine)] == [done.id], "what is old was removed"

@@ -104,7 +104,7 @@ def is_done(engine: Engine, job_id: str) -> Job:
 
 
 def new_analysis(path: Path, model_name: str | None = None) -> NewJob:
-    """To analyse a trace; other names make other analyses."""
+    """To analyze a trace; other names make other analyses."""
     return Analyze(Submission(path, model_name=model_name)).new_job()
 
 

@@ -32,13 +32,13 @@ SMALL_BYTES = 2**20
 """A call that moves less is judged by the shortest kernels, not by the bandwidth."""
 
 TINY_BYTES = 2**16
-"""Calls of operators without neighbours that move less are likely one for each parameter; outside
+"""Calls of operators without neighbors that move less are likely one for each parameter; outside
 all modules, where no activations are made, that holds up to SMALL_BYTES."""
 
 MANY_CALLS = 1000
 """From here on the number of elementwise calls is a finding of its own."""
 
-NEIGHBOURS_SHOWN = 4
+NEIGHBORS_SHOWN = 4
 
 OP_TYPES = (
     ("copy", r"copy|clone|contiguous|_to\b"),
@@ -65,7 +65,7 @@ STRIDES = r"\(\d+(?:, ?\d+)+\)"
 
 GENERAL_KERNEL = r"(?:^|::)elementwise_kernel|gpu_kernel_impl_nocast|legacy_elementwise"
 """The framework's kernels for operands of any strides, by lower-case name; those that read several
-neighbouring elements at once have ``vectorized`` in their name."""
+neighboring elements at once have ``vectorized`` in their name."""
 
 ADVICE = {
     "strided": Advice(
@@ -82,7 +82,7 @@ ADVICE = {
         "could do on the way",
         algorithmic="{chain:message}",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should read "
-        "several neighbouring elements at once.",
+        "several neighboring elements at once.",
         expected_pct=bandwidth.SIMPLE_PCT,
     ),
     "broadcast": Advice(
@@ -111,7 +111,7 @@ ADVICE = {
         expected_pct=bandwidth.SIMPLE_PCT,
     ),
     "tiny tensors": Advice(
-        rule=f"launch bound, no neighbours, less than {TINY_BYTES // 2**10} kB per call "
+        rule=f"launch bound, no neighbors, less than {TINY_BYTES // 2**10} kB per call "
         f"({SMALL_BYTES // 2**20} MB outside all modules)",
         reason="the heaviest call moves {moved_bytes} in {call_time_ms}, where the shortest "
         "kernels take "
@@ -128,7 +128,7 @@ ADVICE = {
         "bandwidth",
         algorithmic="{chain:message}",
         kernel="Leave {kernel} as it is: at {mean_time_ms} per call tuning gains little, and only "
-        "a launch that does the work of its neighbours too helps.",
+        "a launch that does the work of its neighbors too helps.",
     ),
 }
 
@@ -139,8 +139,8 @@ MESSAGES = MessageTable(
         "memory for every element, not of the vectorized one.",
         "at_place": " in {called_from:name}",
         "alone": "Fuse {name} into what makes its input or reads its result{at_place:message}.",
-        "chain": f"Fuse it with {{neighbours:names {NEIGHBOURS_SHOWN}}}"
-        "{more_neighbours:more}{at_place:message}, so that the data crosses memory once; the "
+        "chain": f"Fuse it with {{neighbors:names {NEIGHBORS_SHOWN}}}"
+        "{more_neighbors:more}{at_place:message}, so that the data crosses memory once; the "
         "kernel fusion analysis measures the chain.",
         "order.copy": "Do without the reordering{at_place:message}: let what reads the result take "
         "the strides as they are, or write the tensor in the wanted order when it is made.",
@@ -173,7 +173,7 @@ DETAILS = (
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type, class and access of each operator, its place on the ladder, and its neighbours."""
+    """Type, class and access of each operator, its place on the ladder, and its neighbors."""
     described = bandwidth.rated(rows.hstack(_chains(rows))).with_columns(
         op_type=first_match(pl.col("name"), OP_TYPES, "other"),
         op_class=_op_class(),
@@ -298,7 +298,7 @@ def _pattern() -> pl.Expr:
     is_tiny = (
         (bytes_per_launch < pl.when(in_module).then(TINY_BYTES).otherwise(SMALL_BYTES))
         & pl.col("op_class").is_in(["arithmetic", "copy", "cast", "other"])
-        & ~pl.col("has_neighbours")
+        & ~pl.col("has_neighbors")
     )
     return (
         pl.when("is_launch_bound")
@@ -328,9 +328,9 @@ def _order_advice() -> pl.Expr:
 
 
 def _chains(rows: pl.DataFrame) -> pl.DataFrame:
-    """``chain``: id of the message that says what to fuse each row with; the ``neighbours`` that
-    it names and how many ``more_neighbours`` there are, and whether it ``has_neighbours``:
-    operators of this category called from the same place. Backward operators are no neighbours of
+    """``chain``: id of the message that says what to fuse each row with; the ``neighbors`` that
+    it names and how many ``more_neighbors`` there are, and whether it ``has_neighbors``:
+    operators of this category called from the same place. Backward operators are no neighbors of
     forward ones."""
     calls = [
         (name, place, "backward" in name)
@@ -341,8 +341,8 @@ def _chains(rows: pl.DataFrame) -> pl.DataFrame:
         names = places.setdefault((place, is_backward), {})
         if place is not None:
             names[name] = None
-    neighbours = [
-        list(islice((n for n in places[place, is_backward] if n != name), NEIGHBOURS_SHOWN))
+    neighbors = [
+        list(islice((n for n in places[place, is_backward] if n != name), NEIGHBORS_SHOWN))
         for name, place, is_backward in calls
     ]
     others = [
@@ -352,15 +352,15 @@ def _chains(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "chain": [MESSAGES.id("chain" if count else "alone") for count in others],
-            "neighbours": neighbours,
-            "more_neighbours": [max(0, count - NEIGHBOURS_SHOWN) for count in others],
-            "has_neighbours": [count > 0 for count in others],
+            "neighbors": neighbors,
+            "more_neighbors": [max(0, count - NEIGHBORS_SHOWN) for count in others],
+            "has_neighbors": [count > 0 for count in others],
         },
         schema={
             "chain": pl.String,
-            "neighbours": pl.List(pl.String),
-            "more_neighbours": pl.Int64,
-            "has_neighbours": pl.Boolean,
+            "neighbors": pl.List(pl.String),
+            "more_neighbors": pl.Int64,
+            "has_neighbors": pl.Boolean,
         },
     )
 

@@ -68,7 +68,7 @@ ADVICE = {
         rule="embedding, index, gather, scatter, sort and their kin",
         reason="what an index picks is read and written with no arithmetic, so memory decides",
         algorithmic="Batch the {calls} of {name}{place} that read one table, and keep the indices "
-        "in order, so that neighbours are read together.",
+        "in order, so that neighbors are read together.",
         kernel="Give a replay package of {arguments} with real indices to the kernel team: the "
         "speed of {kernel} depends on them.",
         caveat="The modelled bytes count each picked element once; repeated indices may come from "
@@ -109,7 +109,7 @@ MESSAGES = MessageTable(
         "kernel": "Register {name} in an extension with the category of {kind} and a perf model "
         "for {arguments}.",
         "hypothesis": "The name of {kernel} suggests {kind}; what it computes is not in a trace.",
-        "verify": "With the extension loaded, analyse the same trace again: the {calls} of {name} "
+        "verify": "With the extension loaded, analyze the same trace again: the {calls} of {name} "
         "stand under {kind}.",
         "capture": "Record with `with_stack=True` and `record_shapes=True`: the code around {name} "
         "says what it computes.",

@@ -87,7 +87,7 @@ ADVICE = {
         algorithmic="Have the reduced axis innermost when the input is made{place}, or reduce "
         "before the tensor is transposed.",
         kernel="Give a replay package of {arguments} with its strides to the kernel team: {kernel} "
-        "should walk neighbouring results together.",
+        "should walk neighboring results together.",
     ),
     "one result": Advice(
         rule="all elements become one value, not launch bound",

@@ -51,7 +51,7 @@ def fusible_chain(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: a module or function runs as several short operators in a row, each of which reads
     what the one before has just written, again and again.
-    Rule: neighbouring steps on one stream without a matrix product, convolution, attention, fused
+    Rule: neighboring steps on one stream without a matrix product, convolution, attention, fused
     or generated kernel, communication or copy between them, that are all of one module or function,
     or whose shapes fit. Equal steps in a row count as instances. The fused kernel reads what comes
     from outside and writes the last result once, at least {impact.KERNEL_FLOOR_US} µs per launch.

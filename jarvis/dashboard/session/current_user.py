@@ -15,7 +15,7 @@ from jarvis.server.database import Visibility, database
 from jarvis.server.jobs.kinds import FileRequest, Request
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import Settings, settings
-from jarvis.server.storage.catalogue import Catalogue, read_catalogue
+from jarvis.server.storage.catalog import Catalog, read_catalog
 
 VISIBILITY_LABELS: Mapping[str, str] = {Visibility.TEAM: "Team", Visibility.PRIVATE: "Private"}
 
@@ -54,9 +54,9 @@ def request_job_file(request: FileRequest) -> Job:
     return ask_for_file(database(), actor(), request)
 
 
-def visible_catalogue() -> Catalogue:
+def visible_catalog() -> Catalog:
     """The kept analyses that the visitor may see."""
-    return read_catalogue().visible_to(visitor())
+    return read_catalog().visible_to(visitor())
 
 
 def login_mark() -> str:

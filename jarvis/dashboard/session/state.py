@@ -27,10 +27,10 @@ _KEPT_CATEGORIES = 32
 
 
 class NoAnalysisError(JarvisError):
-    """Nothing was analysed yet."""
+    """Nothing was analyzed yet."""
 
     def __init__(self) -> None:
-        super().__init__("No analysis yet: analyse a trace first, the sample for instance.")
+        super().__init__("No analysis yet: analyze a trace first, the sample for instance.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def opened() -> Opened:
 
 
 def kept(analysis_id: str) -> Opened:
-    """A kept analysis that the visitor may see, whether or not it is the open one.
+    """A stored analysis that the visitor may see, whether or not it is the open one.
 
     Raises as ``opened`` does.
     """
@@ -115,7 +115,7 @@ def call_path_of(analysis: Opened, key: str, uid: int) -> CallPath | None:
 
 
 def palette() -> Palette:
-    """The colours of the theme that the browser shows."""
+    """The colors of the theme that the browser shows."""
     return PALETTES[st.context.theme.type or "light"]
 
 

@@ -13,13 +13,13 @@ from jarvis.text.markdown import code, escape, prose, shortened
 from jarvis.text.quantities import title_of
 
 OPERATIONS_SHOWN = 8
-PRIORITY_COLOURS = {
+PRIORITY_COLORS = {
     Priority.CRITICAL: "red",
     Priority.HIGH: "orange",
     Priority.MEDIUM: "yellow",
     Priority.LOW: "gray",
 }
-"""Streamlit's colour names; the word always stands in the badge."""
+"""Streamlit's color names; the word always stands in the badge."""
 
 _SHAPES_LENGTH = 44
 _EVIDENCE_LENGTH = 100
@@ -101,8 +101,8 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
 
 
 def priority_badge(priority: Priority) -> str:
-    """The priority as a coloured word."""
-    return f":{PRIORITY_COLOURS[priority]}-badge[{priority}]"
+    """The priority as a colored word."""
+    return f":{PRIORITY_COLORS[priority]}-badge[{priority}]"
 
 
 def _value(value: float | int | str) -> str:

@@ -80,7 +80,7 @@ def draw(job: Job, ended: Callable[[Job], None]) -> None:
         where = f" (step: {escape(job.step)})" if job.step else ""
         st.error(f"{escape(job.error or 'The job failed.')}{where}", icon=":material/error:")
     elif job.state is JobState.CANCELLED:
-        st.warning("The job was cancelled; nothing of it was kept.", icon=":material/cancel:")
+        st.warning("Job cancelled; partial results were removed.", icon=":material/cancel:")
     elif job.state is JobState.QUEUED:
         _waiting(job)
     for step in job.steps:
@@ -110,7 +110,7 @@ def _waiting(job: Job) -> None:
     engine = database()
     if not claims.has_worker(engine):
         st.warning(
-            "Waiting: no worker is at work. It begins as soon as one is started; `jarvis serve` "
+            "Waiting: no worker is running. The job starts when one does; `jarvis serve` "
             "does that, unless it has `--job-slots 0`.",
             icon=":material/hourglass_disabled:",
         )
@@ -126,7 +126,7 @@ def _waiting(job: Job) -> None:
     place = order.index(job.id) + 1 if job.id in order else 1
     running = queue.counts(engine).get(JobState.RUNNING, 0)
     if place > 1:
-        reason = f"place {place} of {len(order)} in the queue, in which people take turns"
+        reason = f"place {place} of {len(order)} in the queue (fair scheduling)"
     elif running:
         reason = f"next in the queue; {counted(running, 'job')} under way"
     else:
@@ -146,7 +146,7 @@ def _where(job: Job) -> str:
 
 
 def _buttons(job: Job) -> None:
-    foreign = None if may_change(visitor(), job) else "Only who asked for it, or an admin, may."
+    foreign = None if may_change(visitor(), job) else "Only the owner or an admin can do this."
     if job.is_active:
         st.button(
             "Being cancelled" if job.is_cancel_requested else "Cancel",
@@ -155,7 +155,7 @@ def _buttons(job: Job) -> None:
             disabled=job.is_cancel_requested or foreign is not None,
             on_click=_cancel,
             args=(job.id,),
-            help=foreign or "Ends the job within a second; nothing half-written is kept.",
+            help=foreign or "Ends the job within a second and removes partial results.",
         )
     elif job.state in RETRYABLE:
         st.button(
@@ -165,7 +165,7 @@ def _buttons(job: Job) -> None:
             on_click=_retry,
             args=(job.id,),
             disabled=foreign is not None,
-            help=foreign or "Puts the job into the queue again, as it was asked for.",
+            help=foreign or "Re-queue this job with the same options.",
         )
 
 

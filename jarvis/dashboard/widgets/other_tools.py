@@ -1,4 +1,4 @@
-"""Why another tool says otherwise: its figures for this trace beside ours, and the reason."""
+"""Why other tools report other figures: its figures for this trace beside ours, and the reason."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def why_another_tool(now: Opened, page: str, quantities: Iterable[Quantity] = Qu
         return
     key = f"{page}_definition"
     with st.expander(
-        "Why another tool says otherwise",
+        "Why other tools report other figures",
         icon=":material/balance:",
         expanded=key in st.query_params,
     ):

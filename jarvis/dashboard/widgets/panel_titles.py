@@ -55,4 +55,4 @@ def _scatter(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
     x, y = str(panel.x), str(panel.y)
     value, unit = rows.filter(is_point(x, y))[y].median(), columns[y].unit
     shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"  # type: ignore[arg-type]
-    return f"half of the operations stay below {shown}"
+    return f"median {shown}"

@@ -59,15 +59,15 @@ def draw(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
 ) -> charts.Drawing | None:
     """The chart of a panel, or None where the rows give nothing to draw."""
-    colours = palette()
+    colors = palette()
     if panel.kind == "roofline":
         of_bandwidth = panel.y == "tb_per_s"
-        return charts.roofline(rows, columns, target_pct, colours, is_of_bandwidth=of_bandwidth)
+        return charts.roofline(rows, columns, target_pct, colors, is_of_bandwidth=of_bandwidth)
     if panel.kind == "savings":
         has_any = (rows["saved_us"] > 0).any()
-        return charts.savings(rows, columns, colours) if has_any else None
+        return charts.savings(rows, columns, colors) if has_any else None
     if panel.x is None or panel.y is None:
         raise ValueError(f"the panel {panel.title!r} names no x and y")
     draw_kind = charts.bars if panel.kind == "bars" else charts.scatter
-    drawing = draw_kind(rows, columns, colours, x=panel.x, y=panel.y, color=panel.color)
+    drawing = draw_kind(rows, columns, colors, x=panel.x, y=panel.y, color=panel.color)
     return None if drawing.is_empty else drawing

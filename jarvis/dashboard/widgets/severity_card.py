@@ -9,9 +9,7 @@ from pydantic import JsonValue
 from jarvis.findings import Severity
 from jarvis.text.markdown import prose
 
-_SEVERITY_COLOURS: Mapping[
-    Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]
-] = {
+_SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]] = {
     Severity.CRITICAL: "red",
     Severity.HIGH: "orange",
     Severity.MEDIUM: "yellow",
@@ -23,12 +21,12 @@ _SEVERITY_COLOURS: Mapping[
 
 
 def grade_card(title: str, value: str, assessment: JsonValue, meaning: str) -> None:
-    """A figure with its grade in words and colour, and the sentence behind it."""
+    """A figure with its grade in words and color, and the sentence behind it."""
     facts = facts_of(assessment)
     grade = Severity(str(facts.get("severity", Severity.NOT_AVAILABLE)))
     with st.container(border=True, height="stretch"):
         st.metric(title, value, help=meaning)
-        st.badge(grade.lower(), color=_SEVERITY_COLOURS[grade])
+        st.badge(grade.lower(), color=_SEVERITY_COLORS[grade])
         if description := facts.get("description"):
             st.caption(prose(str(description)))
 

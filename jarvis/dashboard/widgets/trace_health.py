@@ -35,7 +35,7 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
 
 @st.cache_resource(max_entries=_KEPT_GAPS, show_spinner=False, hash_funcs=HASH_OPENED)
 def _grave_gaps(now: Opened) -> list[Gap]:
-    """Asked for by every page, though it looks at all operations."""
+    """Requested by every page, though it looks at all operations."""
     return [gap for gap in gaps_of(now.run) if gap.is_grave]
 
 

@@ -59,7 +59,7 @@ def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
             "endings": ",".join(endings),
             "most_bytes": most_bytes(),
             "too_large": f"This server takes up to {byte_size(most_bytes())}. Compress the file, "
-            "or analyse it by its path on the server.",
+            "or analyze it by its path on the server.",
             "words": f"or drop it here: {', '.join(endings)}, up to {byte_size(most_bytes())}",
             "name": None if upload is None else upload.name,
         },

@@ -67,7 +67,7 @@ def attention_members(order: LaunchOrder) -> pl.DataFrame:
 
 
 def _product_pairs(order: LaunchOrder) -> list[tuple[int, int]]:
-    """Rows of neighbouring matrix products with a softmax, and nothing that ends a chain, between
+    """Rows of neighboring matrix products with a softmax, and nothing that ends a chain, between
     them."""
     steps = order.steps
     is_softmax = np.array([_is_softmax(call.name) for call in order.calls] + [False])

@@ -1,6 +1,6 @@
 """Chains of calls that one kernel could replace, and what that kernel would have to move.
 
-A chain is a stretch of neighbouring steps on one stream that can be fused and that data flows
+A chain is a stretch of neighboring steps on one stream that can be fused and that data flows
 through: all steps of one module or function, or steps that follow each other where one's result
 has the shape of the next one's operand. Equal stretches in a row are instances of one chain, so
 that the same call on many tensors is none.
@@ -71,8 +71,8 @@ def _stretches(order: LaunchOrder, can_fuse: Bools) -> Int64s:
             pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("scope", "thread", "stream")
         )
     ).to_series()
-    is_neighbour = is_same.to_numpy() & can_fuse & np.concatenate([[False], can_fuse[:-1]])
-    later = np.flatnonzero(is_neighbour)
+    is_neighbor = is_same.to_numpy() & can_fuse & np.concatenate([[False], can_fuse[:-1]])
+    later = np.flatnonzero(is_neighbor)
     calls = order.calls
     pairs = np.stack([operation[later - 1], operation[later], is_bounded[later]], axis=1)
     distinct, which = np.unique(pairs, axis=0, return_inverse=True)

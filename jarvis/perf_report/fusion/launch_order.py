@@ -32,7 +32,7 @@ _FUSIBLE_OPS = (
     r"|_?(safe_|log_)?softmax|_(log_)?softmax_backward_data)$"
 )
 _FUSED = r"(?i)triton|flash|fmha|attn_(fwd|bwd)|paged_attention|_and_mul|fused_|foreach"
-_DROPOUT = "fused_dropout"  # fused with its random numbers, not with its neighbours
+_DROPOUT = "fused_dropout"  # fused with its random numbers, not with its neighbors
 
 _KINDS = ("can_fuse", "is_product", "is_attention", "is_elementwise")
 _OF_CALL = ("busy_ns", "exact_flops", "exact_bytes", "compute_spec")

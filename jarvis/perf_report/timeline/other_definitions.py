@@ -1,4 +1,4 @@
-"""Why another tool says otherwise: its figures for this trace beside ours, each with the reason.
+"""Why other tools report other figures: theirs for this trace beside ours, each with the reason.
 
 The table ``other_definitions`` has a row for each quantity of a tool; a tool that has no such
 quantity has no row. Where a tool has it, but not for this trace, the value is empty and the reason

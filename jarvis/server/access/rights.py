@@ -93,7 +93,7 @@ def lacking(person: Person, role: Role) -> str | None:
 
 
 def require(person: Person, role: Role, action: str) -> None:
-    """ForbiddenError where a person may not do what ``action`` names, like "analyse traces"."""
+    """ForbiddenError where a person may not do what ``action`` names, like "analyze traces"."""
     if (reason := lacking(person, role)) is not None:
         who = person.name or "Somebody who is not logged in"
         raise ForbiddenError(f"{who} may not {action} here. {reason}")

@@ -10,7 +10,7 @@ KILLED = 128
 
 
 class RemoteError(JarvisError):
-    """A trace cannot be analysed on another machine."""
+    """A trace cannot be analyzed on another machine."""
 
 
 _SSH = (

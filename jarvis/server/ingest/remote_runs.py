@@ -1,4 +1,4 @@
-"""A trace is analysed where it lies: ``jarvis analyze`` on another machine, by ssh.
+"""A trace is analyzed where it lies: ``jarvis analyze`` on another machine, by ssh.
 
 What comes back from there is as little trusted as an upload, and what a user types for it is quoted
 for every shell on the way. The run there ends when its input does: then the job was cancelled, or
@@ -86,7 +86,7 @@ def target_named(name: str) -> Target:
     targets = settings().targets
     if name not in targets:
         raise RemoteError(
-            f"There is no machine {name[:80]!r} to analyse on. Choose one that stands in "
+            f"There is no machine {name[:80]!r} to analyze on. Choose one that stands in "
             f"{TARGETS_VARIABLE}."
         )
     return targets[name]
@@ -114,10 +114,10 @@ def check_asked(asked: RemoteRun) -> None:
 
 
 def run_remote(asked: RemoteRun, out: Path, progress: Progress) -> None:
-    """Analyse a trace on another machine, and write the archive of the analysis to ``out``.
+    """Analyze a trace on another machine, and write the archive of the analysis to ``out``.
 
     Raises RemoteError, with what to do, where the machine cannot be reached, has no Jarvis that
-    suits ours, or cannot analyse the trace.
+    suits ours, or cannot analyze the trace.
     """
     check_asked(asked)
     machine = _Machine(asked.target, target_named(asked.target))

@@ -64,7 +64,7 @@ class TooLargeUploadError(JarvisError):
         super().__init__(
             f"The file has {byte_size(size_bytes)}; this server takes up to "
             f"{byte_size(most_bytes())}. Compress it, ask an admin to raise JARVIS_MAX_UPLOAD_GB, "
-            "or analyse it by its path on the server."
+            "or analyze it by its path on the server."
         )
 
 

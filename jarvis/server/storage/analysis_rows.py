@@ -73,7 +73,7 @@ class PrivateAnalysisError(JarvisError):
 
     def __init__(self) -> None:
         super().__init__(
-            "Somebody else has analysed this trace with these options and keeps it private. Give "
+            "Somebody else has analyzed this trace with these options and keeps it private. Give "
             "yours a model name of its own, or ask an admin of this server."
         )
 
@@ -91,7 +91,7 @@ class OthersAnalysisError(JarvisError):
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRow:
-    """A kept analysis, readable or not; ``version`` is another one each time it is made.
+    """A stored analysis, readable or not; ``version`` is another one each time it is made.
 
     ``written_ns`` is when its manifest was written here, in nanoseconds since 1970; 0 without one.
     ``made_on`` names the machine where that was another one; ``loaded_by`` who loaded it from a
@@ -149,7 +149,7 @@ def person_for(owner: str | None, role: Role) -> Person:
 
 
 def may_replace(row: AnalysisRow) -> bool:
-    """Whether the keeper of this block may replace a kept analysis by another one."""
+    """Whether the keeper of this block may replace a stored analysis by another one."""
     keeper = _keeper.get()
     return may_change(person_for(keeper.owner, keeper.role), row)
 
@@ -191,7 +191,7 @@ def derived_from(ids: Iterable[str | None]) -> Iterator[None]:
 
 
 def may_answer(row: AnalysisRow) -> bool:
-    """Whether a kept analysis may answer a request for what is to be kept in this block.
+    """Whether a stored analysis may answer a request for what is to be kept in this block.
 
     One from outside answers only for what would come from the same place.
     """
@@ -201,7 +201,8 @@ def may_answer(row: AnalysisRow) -> bool:
 
 
 def check_joinable(row: AnalysisRow | None) -> None:
-    """PrivateAnalysisError where a kept analysis must not be given to the keeper of this block."""
+    """PrivateAnalysisError where a stored analysis must not be given to the keeper of this "
+    "block."""
     owner = _keeper.get().owner
     is_private = row is not None and row.visibility is Visibility.PRIVATE
     if row is not None and is_private and owner is not None and row.owner != owner:
@@ -282,7 +283,7 @@ def is_copy(analysis_id: str) -> bool:
 
 
 def version_of(engine: Engine, analysis_id: str) -> str | None:
-    """The version of a kept analysis; None where there is none."""
+    """The version of a stored analysis; None where there is none."""
     wanted = select(ANALYSES.c.version).where(ANALYSES.c.id == analysis_id)
     with reading(engine) as connection:
         version: str | None = connection.execute(wanted).scalar()

@@ -38,7 +38,7 @@ from jarvis.server.storage.analysis_rows import (
     stored_rows,
 )
 from jarvis.server.storage.artifacts import is_shared, store_analysis
-from jarvis.server.storage.catalogue import is_stored
+from jarvis.server.storage.catalog import is_stored
 from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pinned
 from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
@@ -231,7 +231,7 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
                 path,
                 f"a newer Jarvis wrote it (layout {version[0]}.{version[1]}, this one reads up to "
                 f"{FORMAT_VERSION}.{SCHEMA_VERSION})",
-                "Update Jarvis here, or analyse the trace again here.",
+                "Update Jarvis here, or analyze the trace again here.",
             )
         contents = Contents.model_validate(found)
     except (ValueError, TypeError, LookupError, ValidationError) as error:
@@ -241,7 +241,7 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
             path,
             f"an older Jarvis wrote it (layout {contents.schema_version}, this one reads "
             f"{SCHEMA_VERSION})",
-            "Analyse the trace again here: links to the analysis stay as they are.",
+            "Analyze the trace again here: links to the analysis stay as they are.",
         )
     _check_names(path, contents, archive)
     try:

@@ -52,7 +52,7 @@ class DamagedArtifactError(JarvisError):
     def __init__(self, root: ArtifactRoot, key: str) -> None:
         super().__init__(
             f"In the artifact root {root.label}, {named(key)} is damaged ({key}). Remove the file "
-            "there, then analyse, or upload, the trace again."
+            "there, then analyze, or upload, the trace again."
         )
 
 

@@ -5,7 +5,7 @@ A pin is no part of the analysis, so that it stays when the analysis is made aga
 
 from jarvis.server.database import database
 from jarvis.server.storage.analysis_rows import change, stored_rows
-from jarvis.server.storage.catalogue import stored_row
+from jarvis.server.storage.catalog import stored_row
 
 
 def pinned() -> frozenset[str]:
@@ -14,12 +14,13 @@ def pinned() -> frozenset[str]:
 
 
 def is_pinned(analysis_id: str) -> bool:
-    """Whether a kept analysis is pinned; UnknownAnalysisError where there is none."""
+    """Whether a stored analysis is pinned; UnknownAnalysisError where there is none."""
     return stored_row(analysis_id).is_pinned
 
 
 def pin(analysis_id: str) -> bool:
-    """Pin a kept analysis; whether it was not before. UnknownAnalysisError where there is none."""
+    """Pin a stored analysis; whether it was not before. UnknownAnalysisError where there is "
+    "none."""
     return _set(analysis_id, True)
 
 

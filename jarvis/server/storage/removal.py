@@ -11,7 +11,7 @@ from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.storage.analysis_rows import AnalysisRow, forget
 from jarvis.server.storage.artifacts import remove_analysis as remove_shared
-from jarvis.server.storage.catalogue import read_catalogue, stored_row
+from jarvis.server.storage.catalog import read_catalog, stored_row
 from jarvis.server.storage.folders import remove_folder
 
 
@@ -61,7 +61,7 @@ def remove_analysis(analysis_id: str) -> Removed:
 
 
 def drop(root: Path) -> None:
-    """Delete the folder of a kept analysis, also where it is shared, and take it off the list: in
+    """Delete the folder of a stored analysis, also where it is shared, and take it off the list: in
     this order, since a folder without a row would be taken for a new one."""
     remove_shared(root.name)
     with suppress(FileNotFoundError):  # it was made on another machine
@@ -71,7 +71,7 @@ def drop(root: Path) -> None:
 
 def referring_to(analysis_id: str) -> tuple[str, ...]:
     """The kept analyses whose reference it is."""
-    entries = read_catalogue().entries
+    entries = read_catalog().entries
     return tuple(entry.id for entry in entries if entry.manifest.reference == analysis_id)
 
 

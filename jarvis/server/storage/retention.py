@@ -1,6 +1,6 @@
 """What may go to make room: a plan that says why, and its execution.
 
-What nothing needs goes whenever it is asked: uploads of no kept analysis and no job, copies of
+What nothing needs goes whenever it is asked: uploads of no stored analysis and no job, copies of
 traces whose file is gone, what was left half made, and what ``housekeeping`` says is old. Analyses
 go by age or size only where a limit is given, and pinned ones never. None goes by itself.
 """
@@ -18,7 +18,7 @@ from jarvis.server.database import database
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_root import artifact_root
 from jarvis.server.storage.artifacts import is_shared
-from jarvis.server.storage.catalogue import read_catalogue
+from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.storage.folders import folder_bytes, remove_folder
 from jarvis.server.storage.housekeeping import (
     Expired,
@@ -203,7 +203,7 @@ class _Planning:
     def _drop_unneeded_uploads(self) -> None:
         for one in self._by_age(Kind.UPLOAD):
             if one.age_s > GRACE_S and self.users[one.path] <= self.gone:
-                self._drop(one, "no kept analysis was made of it, and no job works with it")
+                self._drop(one, "no stored analysis was made of it, and no job works with it")
 
     def _drop(self, one: Stored, reason: str) -> None:
         protection = _protection(one, self.pins, self.named)
@@ -261,12 +261,12 @@ def _stored(now: float) -> Iterator[Stored]:
 
 
 def _analyses(now: float) -> Iterator[Stored]:
-    catalogue = read_catalogue()
-    for entry in catalogue.entries:
+    catalog = read_catalog()
+    for entry in catalog.entries:
         age_s = max(0.0, now - entry.written_ns / 1e9)
         sha256 = entry.manifest.trace.sha256
         yield Stored(Kind.ANALYSIS, entry.id, entry.root, entry.size_bytes, age_s, sha256)
-    for broken in catalogue.broken:
+    for broken in catalog.broken:
         root = analyses_dir() / broken
         yield from _one(Kind.ANALYSIS, broken, root, root, now)
 

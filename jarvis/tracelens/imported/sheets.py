@@ -59,20 +59,18 @@ _NUMPY_NUMBER = re.compile(r"np\.\w+\(([^()]*)\)")
 _NO_NUMBER = re.compile(r"\b(nan|inf)\b")
 
 
-def typed_sheets(labelled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, pl.DataFrame]:
+def typed_sheets(labeled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, pl.DataFrame]:
     """The sheets that our schemas know, in report order; other sheets and columns are left out.
 
     ``path`` is what they were read from. A column that a sheet lacks is null, also a list that is
     no Python text (a workbook cuts long cells). Raises NotAReportError where the timeline is
     missing, or what every row needs, and where a sheet has a name that no file can have.
     """
-    for name in labelled:
+    for name in labeled:
         if not is_file_name(name):
             raise NotAReportError(path, f"no file can be named like its sheet {name[:40]!r}")
     found = {
-        name: _typed(frame, name, path)
-        for name, frame in labelled.items()
-        if _is_taken(name, frame)
+        name: _typed(frame, name, path) for name, frame in labeled.items() if _is_taken(name, frame)
     }
     if TIMELINE not in found or found[TIMELINE].is_empty():
         raise NotAReportError(path, f"it has no sheet {TIMELINE} with rows")

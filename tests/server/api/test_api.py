@@ -1,4 +1,4 @@
-"""The API end to end: a trace is analysed, found, taken home and removed; and who may do what."""
+"""The API end to end: a trace is analyzed, found, taken home and removed; and who may do what."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built.write(tmp_path / "small.json")
 
 
-def analyse(client: TestClient, headers: dict[str, str] | None = None, **asked: object) -> str:
+def analyze(client: TestClient, headers: dict[str, str] | None = None, **asked: object) -> str:
     """The id of an analysis that was asked for and made."""
     answer = client.post("/api/analyses", json=asked, headers=headers)
     assert answer.status_code == 202, answer.text
@@ -68,15 +68,15 @@ def test_an_upload_becomes_an_analysis_that_can_be_taken_home(
 
 
 def test_the_target_is_that_of_the_request(client: TestClient, small: Path) -> None:
-    made = [analyse(client, path="small.json", **more) for more in ({}, {"target_pct": 65})]
+    made = [analyze(client, path="small.json", **more) for more in ({}, {"target_pct": 65})]
     options = [
         client.get(f"/api/analyses/{analysis}").json()["manifest"]["options"] for analysis in made
     ]
     assert [option.get("target_pct") for option in options] == [None, 65]
 
 
-def test_a_path_is_analysed_and_removed(client: TestClient, small: Path) -> None:
-    made = analyse(client, path="small.json")
+def test_a_path_is_analyzed_and_removed(client: TestClient, small: Path) -> None:
+    made = analyze(client, path="small.json")
     removed = client.delete(f"/api/analyses/{made}").json()
     assert removed["id"] == made
     assert removed["size_bytes"] > 1000
@@ -90,7 +90,7 @@ def test_a_path_is_analysed_and_removed(client: TestClient, small: Path) -> None
         assert made in answer.json()["error"]
 
 
-def test_a_url_is_fetched_and_analysed(
+def test_a_url_is_fetched_and_analyzed(
     client: TestClient, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with file_server(small.read_bytes()) as elsewhere:
@@ -98,7 +98,7 @@ def test_a_url_is_fetched_and_analysed(
         refused = client.post("/api/analyses", json={"url": url})
         monkeypatch.setenv("JARVIS_INGEST_HOSTS", f"127.0.0.1:{elsewhere.port}")
         monkeypatch.setenv("JARVIS_INGEST_PRIVATE_HOSTS", f"127.0.0.1:{elsewhere.port}")
-        made = analyse(client, url=url, model="Tiny")
+        made = analyze(client, url=url, model="Tiny")
     found = client.get(f"/api/analyses/{made}").json()
     assert (found["trace"], found["model"]) == ("far.json", "Tiny")
     assert refused.status_code == 400
@@ -106,7 +106,7 @@ def test_a_url_is_fetched_and_analysed(
 
 
 def test_the_list_comes_in_parts(client: TestClient, small: Path) -> None:
-    made = [analyse(client, path="small.json", platform=gpu) for gpu in ("MI300X", "MI325X")]
+    made = [analyze(client, path="small.json", platform=gpu) for gpu in ("MI300X", "MI325X")]
     whole = client.get("/api/analyses").json()
     assert whole["total"] == 2
     assert {one["id"] for one in whole["analyses"]} == set(made)
@@ -174,7 +174,7 @@ def test_a_body_that_is_no_json_is_said(client: TestClient, body: bytes) -> None
     assert answer.json()["error"]
 
 
-def test_half_an_upload_is_not_analysed(client: TestClient) -> None:
+def test_half_an_upload_is_not_analyzed(client: TestClient) -> None:
     begun = client.post("/api/uploads", headers=beginning("a.json", 10))
     asked = {"upload": begun.headers["Location"].rpartition("/")[2]}
     answer = client.post("/api/analyses", json=asked)
@@ -183,7 +183,7 @@ def test_half_an_upload_is_not_analysed(client: TestClient) -> None:
 
 
 def test_only_files_of_an_analysis_are_given(client: TestClient, small: Path, home: Path) -> None:
-    made = analyse(client, path="small.json")
+    made = analyze(client, path="small.json")
     (home / "analyses" / made / "link").symlink_to("/etc/passwd")
     for name in ("../manifest.json", "%2e%2e/jarvis.db", "/etc/passwd", "link", "tables", "%00"):
         answer = client.get(f"/api/analyses/{made}/artifacts/{name}")
@@ -203,7 +203,7 @@ def test_a_fault_is_a_sentence_and_no_stack_trace(
     def broken() -> None:
         raise ValueError("a secret")
 
-    monkeypatch.setattr(analysis_routes, "read_catalogue", broken)
+    monkeypatch.setattr(analysis_routes, "read_catalog", broken)
     with TestClient(client.app, raise_server_exceptions=False) as asked:
         answer = asked.get("/api/analyses")
     assert answer.status_code == 500
@@ -287,7 +287,7 @@ def test_what_is_private_is_as_good_as_not_there(client: TestClient, small: Path
 
 
 @pytest.mark.usefixtures("asked_who")
-def test_the_upload_of_somebody_else_is_not_analysed(client: TestClient) -> None:
+def test_the_upload_of_somebody_else_is_not_analyzed(client: TestClient) -> None:
     upload = uploaded(client, "a.json", b"{}", bearer("ada", Role.EDITOR))
     answer = client.post(
         "/api/analyses", json={"upload": upload}, headers=bearer("bob", Role.ADMIN)

@@ -31,7 +31,7 @@ def small(tmp_path: Path) -> Path:
     return built.write(tmp_path / "small.json")
 
 
-def test_a_pushed_trace_is_analysed_and_linked_to(
+def test_a_pushed_trace_is_analyzed_and_linked_to(
     server: Server, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["push", str(small), "--server", f"{server.url}/", "--name", "Tiny", "--wait"]

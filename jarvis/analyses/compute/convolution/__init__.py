@@ -178,7 +178,7 @@ def _convolving_text() -> pl.Expr:
 
 
 def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Ids of the messages on what the heaviest call needs: another layout, or a fused neighbour.
+    """Ids of the messages on what the heaviest call needs: another layout, or a fused neighbor.
 
     How to change the layout stands in the finding of ``layout_transposes`` where there is one.
     """

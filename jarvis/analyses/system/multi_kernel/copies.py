@@ -105,7 +105,7 @@ MESSAGES = MessageTable(
         "exposed.kernel": "Copy without blocking from pinned memory on a stream of its own.",
         "exposed.caveat": "Counts and directions are not available: only the shares of the GPU "
         "timeline are.",
-        "exposed.verify": "Analyse the trace itself to see counts and directions.",
+        "exposed.verify": "Analyze the trace itself to see counts and directions.",
     },
 )
 

@@ -92,7 +92,7 @@ def _table(lines: list[AuditEntry]) -> None:
         height=_TABLE_PX if len(lines) > _TABLE_PX // 36 else "auto",
         column_config={
             "moment": moment_column("When", "When it was done", has_seconds=True),
-            "person": config.TextColumn("Person", help="Empty where nobody was asked"),
+            "person": config.TextColumn("Person", help="Empty where access is not limited"),
             "action": config.TextColumn("Action", help="What was done"),
             "subject": config.TextColumn("What", help="The id or title of what it was done to"),
             "via": config.TextColumn("By", help="Pages, API or command line"),

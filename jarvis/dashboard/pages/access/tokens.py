@@ -68,8 +68,8 @@ def _say_who(person: Person) -> None:
         )
         return
     what = {
-        Role.VIEWER: "You may look at the analyses of the team.",
-        Role.EDITOR: "You may look, analyse traces, and change what is your own.",
+        Role.VIEWER: "You can view the team's analyses.",
+        Role.EDITOR: "You can view, analyze traces, and change your own analyses.",
         Role.ADMIN: "You may see and change everything here.",
     }
     st.text(f"{person.name} · {person.role}")
@@ -170,7 +170,7 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
             "expires": moment_column("Ends", "From when on it is refused"),
             "last_used": moment_column("Last used", "Empty where it never was; to the minute"),
             "id": config.TextColumn(
-                "Id", help=f"The part behind {PREFIX}_; the rest is not kept here"
+                "Id", help=f"Token prefix after {PREFIX}_ (the secret is not stored)"
             ),
         },
         placeholder=MISSING,

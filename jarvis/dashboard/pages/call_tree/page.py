@@ -30,7 +30,7 @@ _LEAST_SHARE = 0.0005
 
 _MOST_BOXES = 4000
 _LEAST_JUDGED = 0.5
-"""A box has the colour of its efficiency where that covers this share of its GPU time."""
+"""A box has the color of its efficiency where that covers this share of its GPU time."""
 
 _FEW = 8
 _KIND, _EFFICIENCY = "kind", "efficiency"
@@ -43,19 +43,19 @@ def render(now: Opened) -> None:
         return
     offered = views(now.run)
     if not offered:
-        st.info("This analysis is older than the call tree: analyse the trace again to see it.")
-        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        st.info("This analysis is older than the call tree: analyze the trace again to see it.")
+        navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     operation = call_tree_choice.operation_of(now.run)
     with st.container(border=True):
         fields = st.container(horizontal=True, vertical_alignment="bottom")
         with fields:
             view = _view(offered)
-            colour_by = choice(
+            color_by = choice(
                 "call_tree_colour",
-                "Colour",
+                "Color",
                 (_KIND, _EFFICIENCY),
-                "What the colours stand for: the kind of call, or how near the work below comes "
+                "What the colors mean: the kind of call, or how near the work below comes "
                 "to its roofline.",
             )
             levels = whole_number(
@@ -74,7 +74,7 @@ def render(now: Opened) -> None:
         return
     root = call_tree_choice.root_of(now.run, tree)
     _figures(tree, root, is_whole=operation is None)
-    _icicle_card(tree, root, levels, colour_by, searched, now.run.target_pct)
+    _icicle_card(tree, root, levels, color_by, searched, now.run.target_pct)
     calls_card(tree, root, searched, is_whole=operation is None)
     modules_card(tree, root, is_whole=operation is None)
     if operation is None:
@@ -147,7 +147,7 @@ def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
 
 
 def _icicle_card(
-    tree: CallTree, root: int, levels: int, colour_by: str, searched: str, target_pct: float
+    tree: CallTree, root: int, levels: int, color_by: str, searched: str, target_pct: float
 ) -> None:
     below = tree.below(root)
     first = below.row(0, named=True)
@@ -158,13 +158,13 @@ def _icicle_card(
     inside = below.filter(level < levels)
     drawn = inside.filter(is_wide).sort("gpu_ns", descending=True, maintain_order=True)
     drawn = drawn.head(_MOST_BOXES).sort("node")
-    colour, colours = _colours(colour_by, palette(), target_pct)
+    color, colors = _colors(color_by, palette(), target_pct)
     boxes = with_shares(drawn, tree.gpu_ns).select(
         *("node", "label", "name", "calls", "launches", "gpu_ms", "share_pct"),
         *("modelled_pct", "efficiency_pct"),
         level=level,
         kind=pl.col("kind").replace(KIND_WORDS),
-        colour=colour,
+        color=color,
         start_ms=(pl.col("start_ns") - first["start_ns"]) / 1e6,
         end_ms=(pl.col("start_ns") - first["start_ns"] + pl.col("gpu_ns")) / 1e6,
     )
@@ -183,7 +183,7 @@ def _icicle_card(
             with st.container(horizontal=True, width="content"):
                 call_tree_choice.steps(tree, root)
         st.altair_chart(
-            charts.icicle(boxes, colours, palette(), searched),
+            charts.icicle(boxes, colors, palette(), searched),
             key=key,
             on_select=follow,
             selection_mode=charts.PICKED,
@@ -193,11 +193,11 @@ def _icicle_card(
         if deepest >= levels:
             notes.append(f"Deeper than shown: {counted(deepest + 1 - levels, 'level')}.")
         if narrow := inside.height - drawn.height:
-            notes.append(f"Too narrow to be drawn here: {counted(narrow, 'call')}.")
-        if colour_by == _EFFICIENCY:
+            notes.append(f"Too narrow to show: {counted(narrow, 'call')}.")
+        if color_by == _EFFICIENCY:
             notes.append(
                 f"The threshold is {BOTTLENECK_EFFICIENCY_PCT:.0f}% of the roofline, the target "
-                f"{target_pct:g}%; boxes without an efficiency for half of their time are grey."
+                f"{target_pct:g}%; boxes without an efficiency for half of their time are gray."
             )
         st.caption(" ".join(notes))
 
@@ -222,8 +222,8 @@ def _found_words(tree: CallTree, root: int) -> str:
     return said
 
 
-def _colours(by: str, colours: Palette, target_pct: float) -> tuple[pl.Expr, dict[str, str]]:
-    """What each node is called in the legend, and the colours."""
+def _colors(by: str, colors: Palette, target_pct: float) -> tuple[pl.Expr, dict[str, str]]:
+    """What each node is called in the legend, and the colors."""
     if by == _EFFICIENCY:
         efficiency = pl.col("efficiency_pct")
         below_threshold, below_target, on_target, _, unknown = STATES
@@ -237,21 +237,21 @@ def _colours(by: str, colours: Palette, target_pct: float) -> tuple[pl.Expr, dic
             .then(pl.lit(below_target))
             .otherwise(pl.lit(on_target))
         )
-        return state, dict(zip(STATES, colours.states, strict=True))
+        return state, dict(zip(STATES, colors.states, strict=True))
     is_backward = (pl.col("kind") == NodeKind.OP.word) & (pl.col("backward_ms") > 0)
     named = pl.when(is_backward).then(pl.lit(_BACKWARD))
     words = {
-        NodeKind.MODULE: colours.categorical[0],
-        NodeKind.OP: colours.categorical[4],
-        NodeKind.PYTHON: colours.pale,
-        NodeKind.RUNTIME: colours.categorical[5],
-        NodeKind.KERNEL: colours.categorical[1],
-        NodeKind.UNLINKED: colours.muted,
-        NodeKind.REST: colours.border,
-        NodeKind.ROOT: colours.panel,
+        NodeKind.MODULE: colors.categorical[0],
+        NodeKind.OP: colors.categorical[4],
+        NodeKind.PYTHON: colors.pale,
+        NodeKind.RUNTIME: colors.categorical[5],
+        NodeKind.KERNEL: colors.categorical[1],
+        NodeKind.UNLINKED: colors.muted,
+        NodeKind.REST: colors.border,
+        NodeKind.ROOT: colors.panel,
     }
-    shown = {KIND_WORDS[kind.word]: colour for kind, colour in words.items()}
+    shown = {KIND_WORDS[kind.word]: color for kind, color in words.items()}
     return (
         named.otherwise(pl.col("kind").replace(KIND_WORDS)),
-        shown | {_BACKWARD: colours.categorical[3]},
+        shown | {_BACKWARD: colors.categorical[3]},
     )

@@ -28,8 +28,8 @@ def render(analysis: Analysis) -> None:
     page_header(analysis.title, analysis.icon, now)
     result = now.run.results.get(analysis.key)
     if result is None:
-        st.info("This analysis is newer than the run: analyse the trace again to see it.")
-        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        st.info("This analysis is newer than the run: analyze the trace again to see it.")
+        navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     if result.status is Status.ERROR:
         st.error(

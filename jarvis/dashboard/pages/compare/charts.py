@@ -92,14 +92,14 @@ def calls_scatter(found: Comparison, rows: pl.DataFrame) -> int | None:
         if rows.is_empty():
             st.caption("No matched operation passes the filters.")
             return None
-        columns, colours = OPERATION_COLUMNS, palette()
+        columns, colors = OPERATION_COLUMNS, palette()
         if against == _EXPECTED and rows["expected_ratio_most"].null_count() == rows.height:
-            st.caption("Nothing is expected of these operations, so none has a place here.")
+            st.caption("No expected ratio is available for these operations.")
             return None
         drawing = (
-            drawings.calls_against_expected(rows, found.tolerance, columns, colours)
+            drawings.calls_against_expected(rows, found.tolerance, columns, colors)
             if against == _EXPECTED
-            else drawings.calls_on_both_sides(rows, expected_lines(found), columns, colours)
+            else drawings.calls_on_both_sides(rows, expected_lines(found), columns, colors)
         )
         if (hidden := rows.height - charts.MAX_POINTS) > 0:
             st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")

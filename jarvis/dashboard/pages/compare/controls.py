@@ -7,7 +7,7 @@ import streamlit as st
 
 from jarvis.comparison import FASTER, SLOWER, TOLERANCE, Comparison, Outcome
 from jarvis.dashboard.pages.compare.sides import Sides, choose_reference, side_links, swap_button
-from jarvis.dashboard.session.current_user import visible_catalogue
+from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened, kept
 from jarvis.dashboard.widgets.controls import ALL, choice, keyed_choice, percent_slider, text_input
 
@@ -64,7 +64,7 @@ def choose_sides(target: Opened) -> tuple[Sides, float] | None:
     with st.container(border=True):
         box, tolerance = st.columns([3, 2])
         with box:
-            chosen = choose_reference(target, visible_catalogue())
+            chosen = choose_reference(target, visible_catalog())
         if chosen is None:
             return None
         with tolerance:

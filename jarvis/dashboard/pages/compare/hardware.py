@@ -18,7 +18,7 @@ _ALWAYS = ("matrix_bf16", "matrix_fp16")
 
 def hardware_of_both(sides: Sides, found: Comparison) -> None:
     """Bandwidth, compute peaks in use and memory of both sides, with the ratios they explain."""
-    st.subheader("Hardware of both sides", help="Figures that the expected ratios stand on.")
+    st.subheader("Hardware of both sides", help="Hardware peaks used for expected ratios.")
     target, reference = found.target.hardware, found.reference.hardware
     if target is None and reference is None:
         st.caption("The GPU of neither side is described, so nothing is expected.")

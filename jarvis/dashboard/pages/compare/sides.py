@@ -12,7 +12,7 @@ from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import compare
 from jarvis.run import Manifest
-from jarvis.server.storage.catalogue import Catalogue, Entry, name_of
+from jarvis.server.storage.catalog import Catalog, Entry, name_of
 from jarvis.text.format import arguments
 from jarvis.text.markdown import escape
 
@@ -78,13 +78,13 @@ def _compared(key: _Key, _sides: Sides) -> Comparison:
     return compare(_sides.target.run, _sides.reference.run)
 
 
-def choose_reference(target: Opened, catalogue: Catalogue) -> str | None:
+def choose_reference(target: Opened, catalog: Catalog) -> str | None:
     """Draw the choice of the reference: the URL's where it changed, else the one chosen here.
 
     None where nothing but the target is kept and no link asks to compare it with itself. Without a
     choice it is the analysis that is most like the target.
     """
-    ordered = _by_likeness(target, catalogue)
+    ordered = _by_likeness(target, catalog)
     given = st.query_params.get(REFERENCE)
     if not ordered and given != target.id:
         _drop(given)
@@ -150,7 +150,7 @@ def swap_button(sides: Sides) -> None:
         on_click=_swap,
         args=(sides.target.id, sides.reference.id),
         disabled=sides.are_one,
-        help="Make the reference the target, and the target the reference.",
+        help="Swap reference and target.",
     )
 
 
@@ -174,19 +174,19 @@ def side_links(sides: Sides) -> None:
 def no_reference() -> None:
     """What to do where there is nothing to compare with."""
     st.info(
-        "No other analysis is kept here to compare with. Analyse the same model on another GPU, or "
+        "No other analysis is kept here to compare with. Analyze the same model on another GPU, or "
         "before and after a change, in the browser or with `jarvis analyze TRACE --id`; then "
         "choose it here as the reference.",
         icon=":material/compare_arrows:",
     )
-    navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+    navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
 
 
-def _by_likeness(target: Opened, catalogue: Catalogue) -> list[Entry]:
-    """The other analyses, the one to suggest first: the reference that the target was analysed
+def _by_likeness(target: Opened, catalog: Catalog) -> list[Entry]:
+    """The other analyses, the one to suggest first: the reference that the target was analyzed
     with, then by operators in common, then of another trace, then the newest."""
     manifest = target.run.manifest
-    others = [entry for entry in catalogue.entries if entry.id != target.id]
+    others = [entry for entry in catalog.entries if entry.id != target.id]
     return sorted(others, key=lambda entry: _likeness(manifest, entry), reverse=True)
 
 

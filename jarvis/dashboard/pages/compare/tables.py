@@ -29,7 +29,7 @@ from jarvis.dashboard.widgets.table import configured
 from jarvis.text.format import MISSING, count, counted
 
 _VIEW = f"{PAGE}_view"
-_OUTCOME_COLOURS: Mapping[str, str] = {
+_OUTCOME_COLORS: Mapping[str, str] = {
     Outcome.MUCH_SLOWER: "orange",
     Outcome.SLOWER: "yellow",
     Outcome.EXPECTED: "blue",
@@ -38,7 +38,7 @@ _OUTCOME_COLOURS: Mapping[str, str] = {
     Outcome.SHORT: "gray",
     Outcome.UNKNOWN: "gray",
 }
-"""Streamlit's names for the colours that outcomes have in the chart."""
+"""Streamlit's names for the colors that outcomes have in the chart."""
 
 _LINKS = {"target_page": "Target", "reference_page": "Reference"}
 _ROW_PX, _TABLE_PX = 35, 460
@@ -79,7 +79,7 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
     """A page of a view's rows; what tells the selected row apart, if one is."""
     view, page = VIEWS[key], table_page(key)
     if rows.is_empty():
-        st.info("There are none in these two analyses.", icon=":material/inbox:")
+        st.info("These two analyses have none.", icon=":material/inbox:")
         return None
     names = [name for name in view.names if rows[name].null_count() < rows.height]
     shown = filters.chosen(rows)
@@ -205,8 +205,8 @@ def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> Colu
     if name == "outcome":
         return config.MultiselectColumn(
             column.label,
-            options=[str(outcome) for outcome in _OUTCOME_COLOURS],
-            color=list(_OUTCOME_COLOURS.values()),
+            options=[str(outcome) for outcome in _OUTCOME_COLORS],
+            color=list(_OUTCOME_COLORS.values()),
             width=110,
             help=column.meaning,
         )

@@ -1,4 +1,4 @@
-"""GPUs of your own: described in a form or by a file, kept on this server, deletable."""
+"""Custom GPUs: described in a form or by a file, kept on this server, deletable."""
 
 import streamlit as st
 
@@ -20,7 +20,7 @@ _BANDWIDTH, _MEMORY, _SOURCE = "_hardware_bandwidth", "_hardware_memory", "_hard
 
 def render(hardware: Hardware) -> None:
     """The form, the upload, and what is kept already."""
-    st.subheader("GPUs of your own")
+    st.subheader("Custom GPUs")
     st.caption(
         "They are kept on this server and can be chosen on the ingest page and with `--platform`. "
         "What Jarvis describes stays as it is: another preset of such a GPU needs a name of its "
@@ -29,7 +29,7 @@ def render(hardware: Hardware) -> None:
     _say_outcome()
     _kept(hardware)
     if (missing := missing_role()) is not None:
-        st.caption(f"GPUs of your own cannot be described by you. {missing}")
+        st.caption(f"You do not have permission to add GPUs. {missing}")
         return
     with st.expander("Describe a GPU", icon=":material/edit_note:"):
         _form()
@@ -61,7 +61,7 @@ def _kept(hardware: Hardware) -> None:
                 on_click=_remove,
                 args=(spec,),
                 disabled=missing is not None,
-                help=missing or "Analyses that were made with it keep its figures.",
+                help=missing or "Existing analyses keep its figures.",
             )
 
 
@@ -93,7 +93,7 @@ def _form() -> None:
             "Name in traces",
             key=_ALIAS,
             placeholder="what the profiler calls it, where that differs",
-            help="A trace of a GPU with this name is judged against these figures.",
+            help="Traces of a GPU with this name are judged against these figures.",
         )
         st.caption("Dense peaks in TFLOPS/s; leave out what is not known.")
         for unit in UNITS:
@@ -138,7 +138,7 @@ def _keep_form() -> None:
     missing = [label for key, label in labels.items() if not entry[key]]
     missing += ["the source of the figures"] if not entry["sources"]["default"] else []
     if missing:
-        st.session_state[_OUTCOME] = (False, f"Not kept: fill in {', '.join(missing)}.")
+        st.session_state[_OUTCOME] = (False, f"Not added: fill in {', '.join(missing)}.")
         return
     try:
         _keep(HardwareSpec.parse(entry))
@@ -191,4 +191,4 @@ def _upload() -> None:
         show_error(error)
         return
     st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}")
-    st.button("Keep this GPU", icon=":material/save:", on_click=_keep, args=(spec,))
+    st.button("Add this GPU", icon=":material/save:", on_click=_keep, args=(spec,))

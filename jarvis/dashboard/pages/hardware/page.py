@@ -13,7 +13,7 @@ from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hard
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
-from jarvis.server.storage.catalogue import UnknownAnalysisError
+from jarvis.server.storage.catalog import UnknownAnalysisError
 from jarvis.text.format import counted, listed, milliseconds, percent
 from jarvis.text.markdown import code, escape
 
@@ -23,7 +23,7 @@ _ROW_PX, _USED_PX, _DOUBT_PX = 31, 100, 240
 _NAMES = {"mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3), "memory_gb": ("Memory (GB)", 1.0)}
 
 
-def catalogue() -> Hardware:
+def catalog() -> Hardware:
     """All described GPUs; says which of the user's own cannot be used."""
     hardware = load_hardware()
     for path, reason in hardware.failures.items():
@@ -70,7 +70,7 @@ def presets(hardware: Hardware) -> None:
     names = len({s.name for s in shown})
     st.caption(
         f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}. Compute peaks are dense: "
-        "without structured sparsity. An empty cell is not known; nothing stands in for it."
+        "without structured sparsity. An empty cell is not known."
     )
     columns = _preset_columns(unit)
     frame = pl.DataFrame(

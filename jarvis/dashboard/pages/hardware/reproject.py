@@ -12,7 +12,7 @@ from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_j
 from jarvis.hardware import Hardware, HardwareSpec
 from jarvis.server.jobs.kinds import Reproject
 from jarvis.server.jobs.queue import Job
-from jarvis.server.storage.catalogue import name_of
+from jarvis.server.storage.catalog import name_of
 from jarvis.text.markdown import escape
 
 _PAGE = "hardware"
@@ -22,7 +22,7 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
     """Offer it for the chosen preset, and lead to what came of it."""
     now = open_analysis()
     if now is None:
-        st.caption("Open an analysis, and it can be judged against any of these GPUs.")
+        st.caption("Open an analysis to re-project it onto one of these GPUs.")
         return
     manifest = now.run.manifest
     name = f"{escape(name_of(manifest))} ({now.id})"
@@ -34,12 +34,12 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
         return
     with st.container(border=True):
         st.markdown(
-            f"**Judge {name} against {escape(spec.title)}.** The measured times stay what they "
+            f"**Re-project {name} onto {escape(spec.title)}.** Measured times stay as they "
             "are; rooflines, efficiencies, findings and reports are worked out against these "
-            "figures, without reading the trace. That makes an analysis of its own."
+            "figures, without reading the trace. The result is a new analysis."
         )
         if st.button(
-            f"Judge against {escape(spec.title)}",
+            f"Re-project onto {escape(spec.title)}",
             type="primary",
             icon=":material/speed:",
             disabled=(missing := missing_role()) is not None,
@@ -65,9 +65,9 @@ def _outcome(title: str, job: Job) -> None:
     if job.analysis_id is None:
         return
     if job.result.get("is_reused"):
-        st.info("This was done before; the kept analysis is as good.", icon=":material/history:")
+        st.info("Already done: showing the existing analysis.", icon=":material/history:")
     else:
-        st.success(f"Judged anew in {took(job)}.", icon=":material/check_circle:")
+        st.success(f"Re-projected in {took(job)}.", icon=":material/check_circle:")
     navigation.link(
         navigation.OVERVIEW,
         f"Open the analysis against {escape(title)}",

@@ -24,7 +24,7 @@ def load_form() -> None:
     """Choose an analysis file and load it by a job; show how far that is."""
     with st.expander(f"Load an analysis file ({ENDING}) of another server"):
         st.caption(
-            "As *Keep or remove* in the sidebar there, or `jarvis archive save`, writes it. The "
+            "As *Manage analysis* in the sidebar there, or `jarvis archive save`, writes it. The "
             "analysis keeps its id, so links to it open the same pages here."
         )
         if (reason := missing_role()) is not None:
@@ -80,7 +80,7 @@ def _outcome(job: Job) -> None:
         st.success(f"{escape(job.analysis_id)} is loaded.", icon=":material/check_circle:")
         if job.result.get("was_pinned"):
             st.caption(
-                "It was pinned on the other server. Pin it here with *Keep or remove* in the "
+                "It was pinned on the other server. Pin it here with *Manage analysis* in the "
                 "sidebar, if it must not be removed."
             )
     navigation.link(

@@ -1,4 +1,4 @@
-"""The parts of the ingest page: a trace comes in, is described, and is analysed step by step."""
+"""The parts of the ingest page: a trace comes in, is described, and is analyzed step by step."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,7 +27,7 @@ from jarvis.dashboard.session.current_user import (
     VISIBILITY_LABELS,
     ask_for_job,
     missing_role,
-    visible_catalogue,
+    visible_catalog,
 )
 from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
@@ -47,7 +47,7 @@ from jarvis.trace import TraceInfo
 
 NONE, KEPT = "none", "kept analysis"
 REMOTE = "remote"
-"""The trace is analysed there and never comes here."""
+"""The trace is analyzed there and never comes here."""
 
 PAGE = "ingest"
 _AWAITED = "_ingest_awaited"
@@ -56,17 +56,17 @@ _AWAITED = "_ingest_awaited"
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A second trace to analyse first, or an analysis that is kept already."""
+    """A second trace to analyze first, or an analysis that is kept already."""
 
     trace: Path | None = None
     analysis_id: str | None = None
 
 
 def form() -> None:
-    """Choose a trace, the GPU and the names, and analyse; errors leave what was filled in."""
+    """Choose a trace, the GPU and the names, and analyze; errors leave what was filled in."""
     if (missing := missing_role()) is not None:
-        st.info(f"You can look at what is analysed here. {missing}", icon=":material/visibility:")
-        st.button("Analyse", icon=":material/play_arrow:", disabled=True, help=missing)
+        st.info(f"You can look at what is analyzed here. {missing}", icon=":material/visibility:")
+        st.button("Analyze", icon=":material/play_arrow:", disabled=True, help=missing)
         return
     left, right = st.columns([9, 10])
     with left.container(border=True, height="stretch"):
@@ -95,7 +95,7 @@ def form() -> None:
         if not is_elsewhere:
             reference = _chosen_reference()
     is_asked = st.button(
-        "Analyse",
+        "Analyze",
         type="primary",
         icon=":material/play_arrow:",
         disabled=options is None or (is_elsewhere and remote is None),
@@ -147,7 +147,7 @@ def _chosen_visibility() -> Visibility:
         VISIBILITY_LABELS,
         Visibility.TEAM,
         "Everyone who may look at this server, or only you and its admins. It can be changed later "
-        "under Keep or remove.",
+        "under Manage analysis.",
     )
     return Visibility(chosen)
 
@@ -156,7 +156,7 @@ def _chosen_reference() -> _Reference:
     """An optional second trace or analysis to compare with."""
     with st.expander("Reference: another trace of the same model to compare with"):
         st.caption(
-            "The reference is analysed as an analysis of its own. The overview then lists the "
+            "The reference is analyzed as an analysis of its own. The overview then lists the "
             "operations that both have, and which are slower than the two GPUs explain."
         )
         sources = (NONE, KEPT, UPLOAD, SERVER_PATH, ADDRESS)
@@ -167,9 +167,9 @@ def _chosen_reference() -> _Reference:
             return _Reference()
         if chosen_source("ingest_reference") != KEPT:
             return _Reference(trace=trace)
-        entries = visible_catalogue().entries
+        entries = visible_catalog().entries
         if not entries:
-            st.caption("No analysis is kept yet.")
+            st.caption("No stored analysis yet.")
             return _Reference()
         ids = [entry.id for entry in entries]
         chosen = list_choice("ingest_reference_id", "Analysis", ids, "An analysis made before.")
@@ -214,12 +214,12 @@ def _outcome(job: Job) -> None:
     is_reused = job.result.get("is_reused", False)
     if is_reused:
         st.info(
-            "This trace was analysed with these options before; the kept analysis is as good.",
+            "Already analyzed with these options: showing the existing analysis.",
             icon=":material/history:",
         )
     else:
         where = f" on {escape(job.result['made_on'])}" if "made_on" in job.result else ""
-        st.success(f"Analysed in {took(job)}{where}.", icon=":material/check_circle:")
+        st.success(f"Analyzed in {took(job)}{where}.", icon=":material/check_circle:")
     if isinstance(request, Analyze) and request.submission.copy_to is not None:
         st.caption(f"The run also stands in {escape(str(request.submission.copy_to))}.")
     with st.container(horizontal=True):
@@ -231,7 +231,7 @@ def _outcome(job: Job) -> None:
         )
         if is_reused and isinstance(request, Analyze):
             st.button(
-                "Analyse again",
+                "Analyze again",
                 icon=":material/refresh:",
                 type="tertiary",
                 on_click=_queue,
@@ -249,10 +249,10 @@ def _request(job: Job) -> Request | None:
 
 def recent_analyses() -> None:
     """What is kept on this server, with links."""
-    catalogue = visible_catalogue()
+    catalog = visible_catalog()
     st.subheader("Analyses on this server")
-    if not catalogue.entries:
-        st.caption("None yet: the sample above shows what Jarvis does within seconds.")
+    if not catalog.entries:
+        st.caption("No analyses yet. Try the sample above.")
     else:
         frame = pl.DataFrame(
             [
@@ -266,7 +266,7 @@ def recent_analyses() -> None:
                     "created": datetime.fromisoformat(entry.manifest.created),
                     "id": entry.id,
                 }
-                for entry in catalogue.entries
+                for entry in catalog.entries
             ],
             infer_schema_length=None,
         )
@@ -280,24 +280,24 @@ def recent_analyses() -> None:
                 "open": config.LinkColumn(
                     "Open", display_text="open", width=70, help="Its overview, in a new tab"
                 ),
-                "model": config.TextColumn("Model", help="The name given to it when analysed"),
+                "model": config.TextColumn("Model", help="Model name given for the analysis"),
                 "trace": config.TextColumn("Trace", help="The name of the file"),
-                "gpu": config.TextColumn("GPU", help="What the trace is judged against"),
+                "gpu": config.TextColumn("GPU", help="GPU and preset of the rooflines"),
                 "origin": config.TextColumn("Origin", help="Recorded on a GPU, or simulated"),
                 "made_on": config.TextColumn(
                     "Comes from",
                     help="The machine that analyzed it, or who loaded it from a file; empty where "
                     "this server made it",
                 ),
-                "created": moment_column("Analysed", "When the analysis was made"),
-                "id": config.TextColumn("Id", help="Stands in every link"),
+                "created": moment_column("Analyzed", "When the analysis was made"),
+                "id": config.TextColumn("Id", help="Part of every link"),
             },
             placeholder=MISSING,
-            alt="Analyses kept on this server",
+            alt="Stored analyses",
         )
-    if catalogue.broken:
+    if catalog.broken:
         st.warning(
-            f"{count(len(catalogue.broken))} folders cannot be read (another version, or damaged): "
-            f"{', '.join(map(escape, catalogue.broken[:5]))}. Analyse their traces again.",
+            f"{count(len(catalog.broken))} folders cannot be read (another version, or damaged): "
+            f"{', '.join(map(escape, catalog.broken[:5]))}. Analyze their traces again.",
             icon=":material/folder_off:",
         )

@@ -1,4 +1,4 @@
-"""A trace on another machine, to be analysed there: which machine, which path, which GPU."""
+"""A trace on another machine, to be analyzed there: which machine, which path, which GPU."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where a trace comes from: an upload, a path on the server, the sample, or a kept analysis."""
+"""Where a trace comes from: an upload, a path on the server, the sample, or a stored analysis."""
 
 from collections.abc import Sequence
 from pathlib import Path

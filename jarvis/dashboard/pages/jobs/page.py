@@ -36,8 +36,8 @@ _STATES: dict[str, tuple[JobState, ...]] = {
 }
 _KINDS = {
     _ALL: "All kinds",
-    JobKind.ANALYZE: "Analyse",
-    JobKind.REPROJECT: "Judge against another GPU",
+    JobKind.ANALYZE: "Analyze",
+    JobKind.REPROJECT: "Re-project onto another GPU",
     JobKind.COMPARE: "Compare",
     JobKind.EXPORT: "Export",
     JobKind.REPLAY: "Replay package",
@@ -74,8 +74,8 @@ def render() -> None:
     engine = database()
     by_state = job_queue.counts(engine, visitor())
     if not by_state:
-        st.info("No job yet. Analyse a trace, and its job stands here.", icon=":material/inbox:")
-        navigation.link(navigation.INGEST, "Analyse a trace", icon=":material/upload_file:")
+        st.info("No jobs yet. Analyze a trace to start one.", icon=":material/inbox:")
+        navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     st.caption(_summary(by_state))
     wanted = _filters(sum(by_state.values()))
@@ -210,12 +210,12 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
             "open": config.LinkColumn(
                 "Analysis", display_text="open", width=70, help="What it made, in a new tab"
             ),
-            "created": moment_column("Asked for", "When it came into the queue"),
+            "created": moment_column("Requested", "When it came into the queue"),
             "elapsed_s": config.NumberColumn(
                 "Took (s)", format="%.1f", width=70, help="From its start to its end, or until now"
             ),
-            "owner": config.TextColumn("Owner", help="Who asked for it, where that is known"),
-            "id": config.TextColumn("Id", help="Stands in its link"),
+            "owner": config.TextColumn("Owner", help="Who requested it, if known"),
+            "id": config.TextColumn("Id", help="Part of its link"),
         },
         placeholder=MISSING,
         alt="Jobs of this server with state, progress, times and owner",
@@ -280,7 +280,7 @@ def _about(job: Job) -> str:
 def _ended(job: Job) -> None:
     """Where a job that is done leads."""
     if job.result.get("is_reused"):
-        st.info("This was made before; the kept analysis is as good.", icon=":material/history:")
+        st.info("Already done: showing the existing analysis.", icon=":material/history:")
     offer_file(job)
     if "trace" in job.result:
         navigation.link(

@@ -132,8 +132,8 @@ def _gpu_time(totals: Totals) -> None:
             help="Each moment counts once: as compute where any runs, else as communication, else "
             "as a copy, else as idle.",
         )
-        labelled = parts.with_columns(part=pl.Series(shares))
-        st.altair_chart(charts.parts_of_time(labelled, palette()), alt="Parts of GPU time")
+        labeled = parts.with_columns(part=pl.Series(shares))
+        st.altair_chart(charts.parts_of_time(labeled, palette()), alt="Parts of GPU time")
 
 
 def _categories(now: Opened, target_pct: int) -> None:

@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLOURS
+from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
 from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.dashboard.widgets.table import LINK, configured, link_column
 from jarvis.reports.ranking import Recommendation, recommendations
@@ -33,8 +33,8 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
     config["priority"] = st.column_config.MultiselectColumn(
         "Priority",
         width=75,
-        options=[str(priority) for priority in PRIORITY_COLOURS],
-        color=list(PRIORITY_COLOURS.values()),
+        options=[str(priority) for priority in PRIORITY_COLORS],
+        color=list(PRIORITY_COLORS.values()),
         help="How urgent it is",
     )
     config[LINK] = link_column("The page and row of the finding")

@@ -7,7 +7,7 @@ from jarvis import charts
 from jarvis.comparison import SLOWER
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.current_user import visible_catalogue
+from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
@@ -60,7 +60,7 @@ def against_reference(now: Opened) -> None:
     columns = charts.columns_of(TABLES[_OPERATIONS])
     small_table(rows, columns, "Operations of both traces", _COMPARED)
     reference = now.run.manifest.reference
-    if reference in {entry.id for entry in visible_catalogue().entries}:
+    if reference in {entry.id for entry in visible_catalog().entries}:
         navigation.link(
             navigation.COMPARE,
             "Compare both analyses",
@@ -112,7 +112,7 @@ def trace_facts(now: Opened) -> None:
         "Devices": ", ".join(trace.device_names) or "not named",
         **(_recording(trace) if trace.form == "trace" else {}),
         "Reference": now.run.manifest.reference or "none",
-        "Analysed": f"{now.run.manifest.created} with Jarvis {now.run.manifest.jarvis_version}",
+        "Analyzed": f"{now.run.manifest.created} with Jarvis {now.run.manifest.jarvis_version}",
     }
     with st.expander("The trace", icon=":material/info:"):
         st.table(

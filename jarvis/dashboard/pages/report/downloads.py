@@ -147,5 +147,5 @@ def _button(
         icon=_ZIP_ICON if mime == _ZIP else ":material/download:",
         on_click="ignore",
         disabled=not is_there,
-        help=meaning if is_there else "This run does not have it: analyse the trace again.",
+        help=meaning if is_there else "This run does not have it: analyze the trace again.",
     )

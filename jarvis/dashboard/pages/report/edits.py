@@ -165,7 +165,7 @@ def _summary(now: Opened, left_out: frozenset[int]) -> Markdown | None:
     is_short = len(words) <= LINK_CHARACTERS
     _keep(now, SUMMARY, words if is_edited else "", is_linked=is_short)
     if not is_edited:
-        st.caption("Written by the checks. Edit it to say it in your own words.")
+        st.caption("Auto-generated. Edit as you like.")
         return None
     where = (
         "The link of this page carries it."

@@ -46,7 +46,7 @@ def preview(now: Opened, edits: Edits) -> None:
         elif path.is_file():
             st.markdown(path.read_text(encoding="utf-8"))
         else:
-            st.info(f"This run holds no {path.name}: analyse the trace again to make it.")
+            st.info(f"This run holds no {path.name}: analyze the trace again to make it.")
 
 
 @st.cache_data(max_entries=_KEPT, show_spinner=False, hash_funcs=HASH_OPENED)

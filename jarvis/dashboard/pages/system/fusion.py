@@ -84,7 +84,7 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
         st.markdown(
             f"**{first['phrase']} is the heaviest chain**: "
             f"{milliseconds(first['time_ms'])} in {counted(first['instance_count'], 'instance')}",
-            help="A chain is neighbouring operators that one kernel could replace.",
+            help="A chain is neighboring operators that one kernel could replace.",
         )
         columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
         small_table(chains, columns, "Chains of operators", _CHAIN_COLUMNS, _WIDTHS)

@@ -67,7 +67,8 @@ def _host_controls() -> tuple[tuple[HostCall, ...], int, int]:
         "timeline_host",
         "Host calls",
         list(_HOST_CHOICES),
-        "Which calls stand below each thread: operators with runtime calls, Python frames, or all. "
+        "Which calls are shown below each thread: operators with runtime calls, Python frames, or "
+        "all. "
         "The bar of a thread counts all of them.",
     )
     threads = whole_number(
@@ -89,7 +90,7 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
     is_idle = pl.col("row") == IDLE
     bars = page.bars(
         bins,
-        colour=pl.when(is_idle).then(pl.lit(IDLE)).otherwise("what"),
+        color=pl.when(is_idle).then(pl.lit(IDLE)).otherwise("what"),
         word=pl.when(is_idle).then(pl.col("what").replace(cause)).otherwise("what"),
     )
     rows = [TimelineRow(name, name) for name in timeline.gpu_rows]
@@ -110,9 +111,9 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
     with st.container(border=True):
         st.markdown(f"**GPU: {escape(_gpu_words(page, bins, cause))}**")
         st.caption(
-            f"{how} The height of a bar is the busy share, its colour what runs most. Drag to zoom."
+            f"{how} The height of a bar is the busy share, its color what runs most. Drag to zoom."
         )
-        page.chart("gpu", rows, bars, boxes, _gpu_colours(timeline, palette()), selected, "GPU")
+        page.chart("gpu", rows, bars, boxes, _gpu_colors(timeline, palette()), selected, "GPU")
 
 
 def _gpu_words(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
@@ -136,15 +137,15 @@ def _gpu_words(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]
     return said
 
 
-def _gpu_colours(timeline: Timeline, colours: Palette) -> dict[str, str]:
-    """A colour for each kind of GPU work; communication and copies as in the other charts."""
-    named = [colours.categorical[n] for n in (0, 2, 4, 5)]
+def _gpu_colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
+    """A color for each kind of GPU work; communication and copies as in the other charts."""
+    named = [colors.categorical[n] for n in (0, 2, 4, 5)]
     fixed = {
-        OTHER_WORK: colours.muted,
-        KINDS[COMMUNICATION]: colours.categorical[1],
-        KINDS[COPY]: colours.categorical[3],
-        NOT_LINKED: colours.border,
-        IDLE: colours.pale,
+        OTHER_WORK: colors.muted,
+        KINDS[COMMUNICATION]: colors.categorical[1],
+        KINDS[COPY]: colors.categorical[3],
+        NOT_LINKED: colors.border,
+        IDLE: colors.pale,
     }
     categories = [what for what in timeline.whats if what not in fixed]
     return dict(zip(categories, named, strict=False)) | fixed
@@ -157,7 +158,7 @@ def _host_card(
     if timeline.threads.is_empty():
         st.info(
             "No host calls to show: the trace holds none, or the analysis is older than this page. "
-            "Analyse the trace again to find out."
+            "Analyze the trace again to find out."
         )
         return
     threads = timeline.busiest_threads(window, most)
@@ -179,7 +180,7 @@ def _host_card(
                 rows,
                 _stacked_bars(page, bins),
                 page.boxes(found.rows, "what", "what"),
-                _host_colours(palette()),
+                _host_colors(palette()),
                 selected,
                 "Host",
             )
@@ -223,7 +224,7 @@ def _host_note(page: TimelineView, found: HostSlices, threads: int) -> str:
         notes.append(f"Not shown: {counted(hidden_threads, 'more thread')}.")
     if found.hidden_count:
         hidden = counted(found.hidden_count, "call")
-        notes.append(f"Too short to be drawn here: {hidden}. Zoom in to see them.")
+        notes.append(f"Too short to show: {hidden}. Zoom in to see them.")
     if found.deeper_count:
         notes.append(f"Deeper than shown: {counted(found.deeper_count, 'call')}.")
     if (shortest := page.timeline.left_out_ns) is not None:
@@ -234,11 +235,11 @@ def _host_note(page: TimelineView, found: HostSlices, threads: int) -> str:
     return " ".join(notes)
 
 
-def _host_colours(colours: Palette) -> dict[str, str]:
+def _host_colors(colors: Palette) -> dict[str, str]:
     runtime, operator, python, annotation = HOST_LABELS.values()
     return {
-        runtime: colours.categorical[5],
-        operator: colours.categorical[0],
-        python: colours.pale,
-        annotation: colours.muted,
+        runtime: colors.categorical[5],
+        operator: colors.categorical[0],
+        python: colors.pale,
+        annotation: colors.muted,
     }

@@ -39,21 +39,21 @@ class TimelineView:
         """A time in percent of the window."""
         return 100 * time_ns / self.window.length_ns
 
-    def bars(self, bins: pl.DataFrame, colour: pl.Expr, word: pl.Expr) -> pl.DataFrame:
+    def bars(self, bins: pl.DataFrame, color: pl.Expr, word: pl.Expr) -> pl.DataFrame:
         """Bins as the chart wants them, one bar of full width for each."""
         busy = 100 * pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))
         return bins.select(
             "row",
             self.start_ms("start_ns"),
             self.start_ms("end_ns").alias("end_ms"),
-            colour=colour,
+            color=color,
             word=word,
             busy_pct=busy,
             low_pct=0.0,
             high_pct=busy,
         )
 
-    def boxes(self, events: pl.DataFrame, called_by: str, colour: str) -> pl.DataFrame:
+    def boxes(self, events: pl.DataFrame, called_by: str, color: str) -> pl.DataFrame:
         """Single events as the chart wants them."""
         return events.select(
             "row",
@@ -62,7 +62,7 @@ class TimelineView:
             "name",
             self.start_ms(),
             ((pl.col("ts_ns") + pl.col("dur_ns") - self.origin_ns) / 1e6).alias("end_ms"),
-            colour=colour,
+            color=color,
             dur_us=pl.col("dur_ns") / 1e3,
             called_by=pl.col(called_by).cast(pl.String),
             shapes=pl.col("input_dims").str.head(120),
@@ -74,7 +74,7 @@ class TimelineView:
         rows: list[TimelineRow],
         bins: pl.DataFrame,
         events: pl.DataFrame,
-        colours: Mapping[str, str],
+        colors: Mapping[str, str],
         selected: int | None,
         alt: str,
     ) -> None:
@@ -82,7 +82,7 @@ class TimelineView:
         # A new window makes a new chart, so that the old brush does not stay on it.
         key = f"timeline_{name}_{self.window.start_ns}_{self.window.length_ns}"
         st.altair_chart(
-            charts.timeline_chart(rows, bins, events, colours, self.window_ms, palette(), selected),
+            charts.timeline_chart(rows, bins, events, colors, self.window_ms, palette(), selected),
             key=key,
             on_select=partial(self._follow, key),
             selection_mode=[charts.BRUSHED, charts.CLICKED],

@@ -27,7 +27,7 @@ from jarvis.server.ingest.uploads import Upload
 from jarvis.server.jobs.kinds import Analyze, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import analysis_page
-from jarvis.server.storage.catalogue import Entry, analysis_root, read_catalogue
+from jarvis.server.storage.catalog import Entry, analysis_root, read_catalog
 from jarvis.server.submission import Submission
 from jarvis.text.format import byte_size
 
@@ -73,7 +73,7 @@ class UnfinishedUploadError(JarvisError):
     ),
 )
 class NewAnalysis(AnalysisOptions):
-    """What to analyse, and how. One of `upload`, `path` and `url` says where the trace is."""
+    """What to analyze, and how. One of `upload`, `path` and `url` says where the trace is."""
 
     upload: str | None = Field(None, description="id of a whole upload", max_length=MAX_ID_LENGTH)
     path: str | None = Field(
@@ -97,7 +97,7 @@ class NewAnalysis(AnalysisOptions):
 
 
 class AnalysisView(BaseModel, title="Analysis"):
-    """A kept analysis in a list."""
+    """A stored analysis in a list."""
 
     id: str
     title: str
@@ -128,9 +128,9 @@ class AnalysisPage(BaseModel, title="List of analyses"):
 
 
 class AnalysisDetails(AnalysisView, title="Whole analysis"):
-    """A kept analysis with what it says."""
+    """A stored analysis with what it says."""
 
-    manifest: dict[str, Any] = Field(description="what was analysed, with which options")
+    manifest: dict[str, Any] = Field(description="what was analyzed, with which options")
     results: dict[str, Any] = Field(
         description="what each analysis found, by its key, as in `results.json` (docs/results.md)"
     )
@@ -157,10 +157,10 @@ class RemovedView(BaseModel, title="Removed analysis"):
     referred_to_by: list[str]
 
 
-@router.post("", summary="Analyse a trace", status_code=202)
-def analyse(person: Caller, asked: NewAnalysis) -> JobView:
+@router.post("", summary="Analyze a trace", status_code=202)
+def analyze(person: Caller, asked: NewAnalysis) -> JobView:
     """Queues a job; while one that asks for the same waits or runs, that one is given."""
-    require(person, Role.EDITOR, "analyse traces")
+    require(person, Role.EDITOR, "analyze traces")
     if asked.platform is not None:
         load_hardware().get(asked.platform, asked.preset)
     if asked.reference is not None:
@@ -178,16 +178,16 @@ def listed(
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="how many to list")] = 50,
 ) -> AnalysisPage:
     """Those that one may see, newest first."""
-    entries = read_catalogue().visible_to(person).entries
+    entries = read_catalog().visible_to(person).entries
     shown = [AnalysisView(**_summary(entry)) for entry in entries[offset : offset + limit]]
     return AnalysisPage(analyses=shown, total=len(entries), offset=offset, limit=limit)
 
 
 @router.get("/{analysis_id}", summary="An analysis")
 def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
-    """What was analysed, and the findings."""
+    """What was analyzed, and the findings."""
     require(person, Role.VIEWER, "look at analyses")
-    entry = read_catalogue().visible_to(person).find(analysis_id)
+    entry = read_catalog().visible_to(person).find(analysis_id)
     try:
         run = Run.load(analysis_root(entry.id))
     except RunError:

@@ -8,11 +8,11 @@ from markdown_it import MarkdownIt
 from jarvis.text.markdown import Markdown, anchor, code, table
 
 SUMMARY = """\
-Upload a trace, have it analysed, follow the job, and take home what was found. Answers are JSON.
+Upload a trace, have it analyzed, follow the job, and take home what was found. Answers are JSON.
 
 - Where the server asks who people are, send a token of the page Access as the header
   `Authorization: Bearer jrv_...`. A token does what its role may: viewers look, editors also upload
-  and analyse, admins change everything. What one may not see is answered like what there is not.
+  and analyze, admins change everything. What one may not see is answered like what there is not.
   An upload is visible to the person who began it.
 - What is not done is answered with a status and `{"error": "why, and what to do"}`: 400 and 422 for
   what cannot be meant, 401 without a token that the server knows, 403 where the role is too small,
@@ -30,7 +30,7 @@ curl -sH "$auth" "$server/api/analyses" --json '{"path": "step.json.gz", "platfo
 curl -sH "$auth" "$server/api/jobs/JOB"
 curl -sH "$auth" "$server/api/analyses/ANALYSIS/artifacts/standalone_analysis_fair.md"
 
-# a trace of this machine: begin an upload, send it in one piece or several, then analyse it
+# a trace of this machine: begin an upload, send it in one piece or several, then analyze it
 upload=$(curl -si -X POST "$server/api/uploads" -H "$auth" -H "Tus-Resumable: 1.0.0" \\
   -H "Upload-Length: $(stat -c %s trace.json.gz)" \\
   -H "Upload-Metadata: filename $(printf trace.json.gz | base64)" |

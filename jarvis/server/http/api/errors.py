@@ -31,7 +31,7 @@ from jarvis.server.ingest.uploads import (
 from jarvis.server.jobs.kinds import OutdatedJobError
 from jarvis.server.jobs.queue import UnknownJobError
 from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
-from jarvis.server.storage.catalogue import UnknownAnalysisError
+from jarvis.server.storage.catalog import UnknownAnalysisError
 from jarvis.server.storage.removal import RemovalRefusedError
 
 REFUSED = 400

@@ -15,7 +15,7 @@ from jarvis.server.submission import StoredAnalysis, Submission, resubmit, submi
 
 @dataclass(frozen=True, slots=True)
 class Analyze(Request):
-    """Analyse a trace; ``reference_trace`` is analysed first and is its reference then.
+    """Analyze a trace; ``reference_trace`` is analyzed first and is its reference then.
 
     ``is_again`` makes an analysis anew that is kept already.
     """
@@ -30,7 +30,7 @@ class Analyze(Request):
     def title(self) -> str:
         """The file, and the model where it has a name."""
         named = self.submission.model_name
-        return f"Analyse {self.submission.trace.name}{f' ({named})' if named else ''}"
+        return f"Analyze {self.submission.trace.name}{f' ({named})' if named else ''}"
 
     @property
     def inputs(self) -> tuple[Path, ...]:
@@ -71,7 +71,7 @@ class Analyze(Request):
 
 @dataclass(frozen=True, slots=True)
 class Reproject(Request):
-    """Judge a kept analysis against another GPU; None for the trace's own, its first preset."""
+    """Judge a stored analysis against another GPU; None for the trace's own, its first preset."""
 
     analysis: str
     platform: str | None
@@ -83,9 +83,9 @@ class Reproject(Request):
     def title(self) -> str:
         """The analysis and the GPU."""
         if self.platform is None:
-            return f"Judge {self.analysis} against its own GPU"
+            return f"Re-project {self.analysis} onto its own GPU"
         gpu = load_hardware().get(self.platform, self.preset).title
-        return f"Judge {self.analysis} against {gpu}"
+        return f"Re-project {self.analysis} onto {gpu}"
 
     @property
     def analyses(self) -> tuple[str, ...]:

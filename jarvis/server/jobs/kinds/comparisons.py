@@ -13,7 +13,7 @@ from jarvis.run import Run
 from jarvis.server.database import JobKind
 from jarvis.server.jobs.kinds.base import JobOutput
 from jarvis.server.jobs.kinds.files import FileRequest, subject_of
-from jarvis.server.storage.catalogue import analysis_root
+from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.storage.downloads import write_zip
 from jarvis.tracelens.compare_report import NamedReport, compare_reports
 

@@ -26,7 +26,7 @@ _SHOWN_LETTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Fetch(Request):
-    """Fetch a trace by http, https or sftp, and analyse it where ``wishes`` says how."""
+    """Fetch a trace by http, https or sftp, and analyze it where ``wishes`` says how."""
 
     url: str
     wishes: AnalysisOptions | None = None

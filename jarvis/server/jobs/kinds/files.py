@@ -17,7 +17,7 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.storage.artifacts import find_file, publish_file
-from jarvis.server.storage.catalogue import analysis_root, name_of
+from jarvis.server.storage.catalog import analysis_root, name_of
 
 
 class FileRequest(Request):

@@ -1,4 +1,4 @@
-"""Jobs that have a trace analysed on another machine, where it lies."""
+"""Jobs that have a trace analyzed on another machine, where it lies."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ from jarvis.server.submission import import_run
 
 @dataclass(frozen=True, slots=True)
 class Remote(Request):
-    """Analyse a trace on a machine of the settings, and keep what comes back."""
+    """Analyze a trace on a machine of the settings, and keep what comes back."""
 
     run_asked: RemoteRun
 
@@ -29,7 +29,7 @@ class Remote(Request):
         asked = self.run_asked
         check_asked(asked)
         named = f" ({asked.model_name})" if asked.model_name else ""
-        return f"Analyse {PurePosixPath(asked.path).name}{named} on {asked.target}"
+        return f"Analyze {PurePosixPath(asked.path).name}{named} on {asked.target}"
 
     @property
     def folders(self) -> tuple[Path, ...]:

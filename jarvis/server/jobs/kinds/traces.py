@@ -1,4 +1,4 @@
-"""Jobs about a trace that is not analysed yet."""
+"""Jobs about a trace that is not analyzed yet."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

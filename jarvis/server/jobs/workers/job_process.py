@@ -32,7 +32,7 @@ from jarvis.server.jobs.workers.job_messages import (
     to_line,
 )
 from jarvis.server.storage.analysis_rows import person_for, stored_for
-from jarvis.server.storage.catalogue import named_rows, strictest
+from jarvis.server.storage.catalog import named_rows, strictest
 
 NICENESS = 5
 """Pages are drawn first."""

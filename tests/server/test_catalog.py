@@ -13,12 +13,12 @@ from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.run import read_manifest
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.database import Visibility
-from jarvis.server.storage import analysis_rows, catalogue
+from jarvis.server.storage import analysis_rows, catalog
 from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
-from jarvis.server.storage.catalogue import (
+from jarvis.server.storage.catalog import (
     Entry,
     UnknownAnalysisError,
-    read_catalogue,
+    read_catalog,
     set_owner,
     set_visibility,
 )
@@ -61,7 +61,7 @@ def keep(made: Path, engine: Engine) -> Keep:
 
 
 def the_entry() -> Entry:
-    (entry,) = read_catalogue().entries
+    (entry,) = read_catalog().entries
     return entry
 
 
@@ -107,15 +107,15 @@ def test_what_is_unchanged_is_not_read_again(keep: Keep, monkeypatch: pytest.Mon
     keep("mine")
     (analyses_dir() / "older").mkdir()
     (analyses_dir() / "older" / "manifest.json").write_text("{}", encoding="utf-8")
-    first = read_catalogue()
+    first = read_catalog()
     assert first.broken == ("older",)
 
     def refuse(*_: object) -> None:
         raise AssertionError("it was read again")
 
     monkeypatch.setattr(analysis_rows, "folder_bytes", refuse)
-    monkeypatch.setattr(catalogue, "manifests", refuse)
-    assert read_catalogue() == first
+    monkeypatch.setattr(catalog, "manifests", refuse)
+    assert read_catalog() == first
 
 
 @pytest.mark.parametrize("text", ["{", "", "\x00", "\ud800", '{"schema_version": 1}', None])
@@ -126,7 +126,7 @@ def test_what_cannot_be_read_hides_nothing_and_can_be_pinned(keep: Keep, text: s
         manifest.unlink()
     else:
         manifest.write_bytes(text.encode(errors="surrogatepass"))
-    found = read_catalogue()
+    found = read_catalog()
     assert ([entry.id for entry in found.entries], found.broken) == (["mine"], ("broken",))
     pin("broken")
     assert pinned() == {"broken"}
@@ -146,7 +146,7 @@ def test_what_was_deleted_by_hand_is_gone_and_is_forgotten_later(
     assert the_entry().id == "stays"
     drop_missing(engine)
     keep("gone"), keep("replaced")
-    owners = {entry.id: entry.owner for entry in read_catalogue().entries}
+    owners = {entry.id: entry.owner for entry in read_catalog().entries}
     assert owners == {"stays": None, "gone": None, "replaced": "ann"}
 
 
@@ -157,7 +157,7 @@ def test_a_disk_that_is_missing_makes_nothing_forgotten(keep: Keep, engine: Engi
     for is_there in (False, True):
         if is_there:
             analyses_dir().mkdir()
-        assert read_catalogue().entries == ()
+        assert read_catalog().entries == ()
         drop_missing(engine)
     analyses_dir().rmdir()
     analyses_dir().with_name("elsewhere").rename(analyses_dir())
@@ -181,7 +181,7 @@ def test_an_analysis_that_is_not_kept_is_a_sentence(engine: Engine) -> None:
         lambda: set_owner("nothing", "ann"),
         lambda: set_visibility("nothing", Visibility.TEAM),
         lambda: pin("../nothing"),
-        lambda: read_catalogue().find("nothing"),
+        lambda: read_catalog().find("nothing"),
     ):
         with pytest.raises(UnknownAnalysisError, match="nothing"):
             change()
@@ -195,7 +195,7 @@ def test_a_person_sees_what_is_theirs_or_the_teams(keep: Keep) -> None:
     (analyses_dir() / "broken").mkdir()
 
     def seen(person: Person) -> tuple[set[str], tuple[str, ...]]:
-        found = read_catalogue().visible_to(person)
+        found = read_catalog().visible_to(person)
         return {entry.id for entry in found.entries}, found.broken
 
     assert seen(ANN) == ({"team", "private"}, ())
@@ -215,6 +215,6 @@ def test_those_who_see_folders_first_at_the_same_time_agree(keep: Keep, engine: 
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(look, range(4))) == [9] * 4
-    assert {entry.version for entry in read_catalogue().entries} == {
+    assert {entry.version for entry in read_catalog().entries} == {
         row.version for row in stored_rows(engine).values()
     }

@@ -30,13 +30,13 @@ class UnknownAnalysisError(JarvisError):
     def __init__(self, analysis_id: str) -> None:
         super().__init__(
             f"No analysis {analysis_id[:64]!r} is kept on this server: it was removed, or the link "
-            "comes from another server. Choose another analysis, or analyse the trace again."
+            "comes from another server. Choose another analysis, or analyze the trace again."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kept analysis: its manifest, and its row in the table.
+    """One stored analysis: its manifest, and its row in the table.
 
     ``version`` is another one each time it is made; ``written_ns`` is when it was made or loaded
     here, in nanoseconds since 1970. ``made_on`` and ``loaded_by`` are as in ``AnalysisRow``.
@@ -67,7 +67,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """What was analysed, and the GPU."""
+        """What was analyzed, and the GPU."""
         return f"{name_of(self.manifest)} · {self.gpu}"
 
     @property
@@ -78,13 +78,13 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalog:
     """The readable analyses, newest first, and the ids of folders that cannot be read."""
 
     entries: tuple[Entry, ...]
     broken: tuple[str, ...]
 
-    def visible_to(self, person: Person) -> "Catalogue":
+    def visible_to(self, person: Person) -> "Catalog":
         """What a person may see; of folders that cannot be read only admins are told."""
         seen = tuple(entry for entry in self.entries if may_see(person, entry))
         return replace(self, entries=seen, broken=self.broken if may(person, Role.ADMIN) else ())
@@ -103,7 +103,7 @@ def name_of(manifest: Manifest) -> str:
     return manifest.model_name or file_name.rpartition(".json")[0] or file_name
 
 
-def read_catalogue() -> Catalogue:
+def read_catalog() -> Catalog:
     """List what is kept now; what cannot be read does not hide the others."""
     engine = database()
     rows = stored_rows(engine)
@@ -125,11 +125,11 @@ def read_catalogue() -> Catalogue:
         if (manifest := parsed.get(row.id)) is not None
     ]
     entries.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
-    return Catalogue(tuple(entries), tuple(sorted(rows.keys() - {entry.id for entry in entries})))
+    return Catalog(tuple(entries), tuple(sorted(rows.keys() - {entry.id for entry in entries})))
 
 
 def stored_row(analysis_id: str) -> AnalysisRow:
-    """The row of a kept analysis, readable or not; UnknownAnalysisError where there is none."""
+    """The row of a stored analysis, readable or not; UnknownAnalysisError where there is none."""
     row = stored_rows(database()).get(analysis_id)
     if row is None:
         raise UnknownAnalysisError(analysis_id)
@@ -197,7 +197,7 @@ def is_stored(analysis_id: str) -> bool:
 
 
 def analysis_root(analysis_id: str) -> Path:
-    """The folder of a kept analysis, fetched where another machine made it.
+    """The folder of a stored analysis, fetched where another machine made it.
 
     Raises UnknownAnalysisError where there is none, ArtifactError or MissingArtifactError where it
     cannot be fetched.
