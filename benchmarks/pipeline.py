@@ -104,9 +104,11 @@ def measure(case: str, trace: Path, repeats: int) -> Cost:
             raise SystemExit(f"{case} failed on {trace}:\n{done.stderr}")
         costs.append(Cost(*json.loads(done.stdout.splitlines()[-1])))
     return Cost(
-        *(min(getattr(c, name) for c in costs) for name in ("import_cpu_s", "import_mb")),
-        *(min(getattr(c, name) for c in costs) for name in ("cpu_s", "wall_s")),
-        max(c.peak_mb for c in costs),
+        import_cpu_s=min(c.import_cpu_s for c in costs),
+        import_mb=min(c.import_mb for c in costs),
+        cpu_s=min(c.cpu_s for c in costs),
+        wall_s=min(c.wall_s for c in costs),
+        peak_mb=max(c.peak_mb for c in costs),
     )
 
 

@@ -1,6 +1,7 @@
 """Charts as SVG: what is drawn is where the numbers say, and no text of a trace harms a reader."""
 
 import re
+import subprocess
 from xml.etree import ElementTree
 
 import altair as alt
@@ -187,7 +188,7 @@ def test_charts_of_one_document_share_no_id_and_are_the_same_each_time() -> None
 
 
 def test_no_chart_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg.subprocess, "run", None)
+    monkeypatch.setattr(subprocess, "run", None)
     assert to_svg([]) == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,9 @@ def tree(*arguments: object) -> int:
     return cli.main(["tree", *map(str, arguments)])
 
 
-def as_json(capsys: Capture, *arguments: object) -> dict[str, object]:
+def as_json(capsys: Capture, *arguments: object) -> dict[str, Any]:
     assert tree(*arguments, "--json") == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 

@@ -3,16 +3,15 @@
 import pytest
 
 from jarvis.analyses import checks
-from jarvis.analyses.compute import convolution
-from jarvis.analyses.compute.convolution import measure
+from jarvis.analyses.compute.convolution import measure, overheads
 from jarvis.findings import Priority, Severity
 from tests.analyses.rows import category, operation, totals
 from tests.worded import Worded, in_words
 
 low_efficiency = in_words(checks.low_efficiency)
 opportunity = in_words(checks.opportunity)
-fills_and_casts = in_words(convolution.fills_and_casts)
-layout_transposes = in_words(convolution.layout_transposes)
+fills_and_casts = in_words(overheads.fills_and_casts)
+layout_transposes = in_words(overheads.layout_transposes)
 
 NCHW = [200704, 3136, 56, 1]
 NHWC = [200704, 1, 3584, 64]

@@ -8,7 +8,8 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.runner import divide, run_analyses
-from jarvis.analyses.system.cpu_idle import gpu_idle, idle_causes, measure, short_kernels
+from jarvis.analyses.system.cpu_idle import gpu_idle, measure, short_kernels
+from jarvis.analyses.system.cpu_idle.causes import idle_causes
 from jarvis.analyses.system.cpu_idle.kernels import SHORT_KERNEL_US
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.findings import AnalysisResult, Priority, Severity

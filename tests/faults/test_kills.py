@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import RunPaths, analyses_dir, exports_dir, uploads_dir
 from jarvis.pipeline import REPROJECTION_STEPS, STEPS
 from jarvis.server.database import JobState
@@ -15,7 +16,7 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Compare, Export, Replay, Reproject, job_file
 from jarvis.server.jobs.kinds.base import Request
 from jarvis.server.jobs.kinds.comparisons import STEPS as COMPARE_STEPS
-from jarvis.server.jobs.kinds.fetches import Fetch, Wishes
+from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.storage.storage_keys import path_at
 from jarvis.server.submission import Submission, submit
 from tests.server.file_server import file_server
@@ -40,7 +41,7 @@ def stages(analysis: str, other: str, url: str) -> list[tuple[Request, Stage]]:
         (Export(analysis, "zip"), (1, "done")),
         (Replay(analysis, ("aten::mm",)), (1, "started")),
         (Fetch(url), (1, "done")),
-        (Fetch(url, Wishes("MI300A")), (1 + len(STEPS), "started")),
+        (Fetch(url, AnalysisOptions(platform="MI300A")), (1 + len(STEPS), "started")),
         (Reproject(analysis, "MI325X", None), (len(REPROJECTION_STEPS), "started")),
         *((request, (step, "started")) for step, request in enumerate(compared, start=1)),
     ]

@@ -20,6 +20,7 @@ from jarvis.findings import Finding
 from jarvis.hardware import load_hardware
 from jarvis.pipeline import Step, analysis, analyze
 from jarvis.run.tree_data import read_tree_data
+from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 from tests.reports.conftest import Analyzed
@@ -222,7 +223,7 @@ def test_an_analysis_sees_its_own_rows_only() -> None:
 
 def test_the_trace_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    original = analysis.read_trace
+    original = read_trace
 
     def counted(path: Path, *arguments: Any) -> Any:
         read.append(path)

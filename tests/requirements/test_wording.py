@@ -5,17 +5,18 @@ import re
 import pytest
 
 from jarvis.analyses import checks, load_analyses
-from jarvis.analyses.compute import convolution
+from jarvis.analyses.compute.convolution import overheads
 from jarvis.text.messages import tables
 from tests.analyses.rows import category, operation
 from tests.analyses.test_convolution import conv
 from tests.analyses.test_gemm import gemm
+from tests.layout.wording import CLAIMS, VENDOR_WORDS
 from tests.reports.conftest import Analyzed
-from tests.test_language import CLAIMS, VENDOR_WORDS, own_words
+from tests.test_language import own_words
 from tests.worded import Worded, in_words
 
 low_efficiency = in_words(checks.low_efficiency)
-layout_transposes = in_words(convolution.layout_transposes)
+layout_transposes = in_words(overheads.layout_transposes)
 
 
 def product(**values: object) -> Worded:

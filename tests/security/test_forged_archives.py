@@ -1,5 +1,6 @@
 """A forged analysis file: bounded, checked, marked, and never the answer to an honest request."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from jarvis.server.database import database, writing
 from jarvis.server.jobs.kinds import JobOutput
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
-from jarvis.server.storage import analysis_rows, archive, run_limits
+from jarvis.server.storage import analysis_rows, run_limits
 from jarvis.server.storage.analysis_rows import made_on, stored_for, stored_rows
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
@@ -93,7 +94,7 @@ def test_a_table_of_twenty_million_equal_rows_is_refused_before_it_is_read(
         assert path != place, "it was read"
         return read_parquet(path, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run_limits.pl, "read_parquet", read)
+    monkeypatch.setattr(pl, "read_parquet", read)
     with pytest.raises(ReceivedRunError, match="the table trace_health has more than 1,000 rows"):
         check_received_run(run)
 
@@ -222,7 +223,7 @@ def packed_or_listed(root: Path) -> Path:
     with zipfile.ZipFile(out) as old, zipfile.ZipFile(changed, "w") as new:
         listed = json.loads(old.read("jarvis-archive.json"))
         with honest.open("rb") as file:
-            digest = archive.hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         listed["files"]["manifest.json"] = {"sha256": digest, "size_bytes": len(kept)}
         for name in old.namelist():
             content = kept if name.endswith("/manifest.json") else old.read(name)

@@ -21,6 +21,7 @@ from jarvis.cli import main
 from jarvis.core import literals
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.perf_models import OpCost, OpSignature, Registry, triton
+from jarvis.perf_models.aten_names import ATEN_NAMES
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.timeline.host import MAX_BINS, HostTimeline
 from jarvis.run import Run
@@ -32,6 +33,7 @@ from jarvis.server.submission import Submission
 from jarvis.text.format import MAX_NAME_LENGTH
 from jarvis.tracelens import overlap
 from tests import growing
+from tests.builders import TraceBuilder
 from tests.dashboard.inline_jobs import work_off
 
 MOST = 2.3
@@ -101,7 +103,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("build", SIZES, ids=lambda build: build.__name__)
 def test_an_analysis_grows_with_its_input(
-    tmp_path: Path, build: Callable[[int], growing.TraceBuilder]
+    tmp_path: Path, build: Callable[[int], TraceBuilder]
 ) -> None:
     costs = []
     for times in (1, 2, 4):
@@ -159,7 +161,7 @@ def test_the_operators_in_a_fused_name_are_looked_up_in_linear_time(
             looked_up.append(str(name))
             return super().__contains__(name)
 
-    monkeypatch.setattr(triton, "ATEN_NAMES", Counted(triton.ATEN_NAMES))
+    monkeypatch.setattr(triton, "ATEN_NAMES", Counted(ATEN_NAMES))
     counts = []
     for tokens in (200, 400, 800):
         looked_up.clear()

@@ -12,7 +12,8 @@ import pytest
 
 from jarvis.core.errors import EmptyTraceError, NotAProfilerTraceError, UnreadableTraceError
 from jarvis.trace import ReadProgress, Trace, read_trace, tables
-from jarvis.trace.reader import RawTrace, read_raw
+from jarvis.trace.raw_trace import RawTrace
+from jarvis.trace.reader import read_raw
 from jarvis.trace.repairs import Repair, RepairKind
 from tests.builders import trace
 

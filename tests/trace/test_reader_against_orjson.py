@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from jarvis.trace import tables
-from jarvis.trace.reader import RawTrace, read_raw
+from jarvis.trace.layout import BASE_KEYS
+from jarvis.trace.raw_trace import RawTrace
+from jarvis.trace.reader import read_raw
 from jarvis.trace.tables import Field
 from tests.trace import oracle
 
@@ -47,10 +50,10 @@ def assert_same(raw: RawTrace, text: bytes) -> None:
 def every_key(events: list[Any], category: str | None) -> tuple[Field, ...]:
     """All keys of the events of a category, as JSON text."""
     mine = [e for e in events if isinstance(e, dict) and oracle.category(e) == category]
-    outer = {key for event in mine for key in event} - set(tables.BASE_KEYS)
+    outer = {key for event in mine for key in event} - set(BASE_KEYS)
     inner = {key for e in mine if isinstance(e.get("args"), dict) for key in e["args"]}
     return tuple(
-        Field(f"{in_args}.{key}", key, tables.pl.String, tables._text, in_args)
+        Field(f"{in_args}.{key}", key, pl.String, tables._text, in_args)
         for in_args, keys in ((False, outer), (True, inner))
         for key in sorted(keys)
     )

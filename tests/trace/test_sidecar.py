@@ -10,7 +10,8 @@ from polars.testing import assert_frame_equal
 
 from jarvis.core.workspace import trace_cache_dir
 from jarvis.trace import Trace, read_trace, sidecar
-from jarvis.trace.reader import RawTrace, read_raw
+from jarvis.trace.raw_trace import RawTrace
+from jarvis.trace.reader import read_raw
 from tests.builders import trace
 
 FRAMES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads", "python_functions")

@@ -6,6 +6,7 @@ import pytest
 
 from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze, assembly
+from jarvis.reports import write_reports
 from jarvis.run import Run
 from jarvis.validation import Verdict, validate
 from tests.good_runs import eventful_trace
@@ -28,10 +29,10 @@ def test_runs_of_recorded_traces_pass_every_check(
 def test_a_run_that_fails_a_check_fails_the_test_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_reports = assembly.write_reports
+    from_run = write_reports
 
     def write_careless_reports(run: Run, root: Path) -> None:
-        write_reports(run, root)
+        from_run(run, root)
         with RunPaths(root).standalone_report("rough").open("a", encoding="utf-8") as file:
             file.write("\nTry a CUDA graph.\n")
 

@@ -75,7 +75,7 @@ def test_it_goes_on_after_the_server_was_killed(
         if "broke" in text:
             server.start()
 
-    with remote.Remote(server.url, None) as there:
+    with remote.ServerConnection(server.url, None) as there:
         upload = there.upload(tmp_path / "large.json.gz", headway)
     assert upload["is_whole"]
     (stored,) = server.home.glob("traces/*/large.json.gz")

@@ -20,6 +20,7 @@ from jarvis.server.http.web.timed_probe import FRESH_S, TimedProbe
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Headway, NewJob, Outcome
 from tests.server.web.awaiting import awaited
+from tests.server.working import wait_for
 from tests.services.serving import Serving
 
 
@@ -135,7 +136,7 @@ def test_requests_are_counted_by_route_not_by_address(served: Serving) -> None:
     assert figures["jarvis_http_request_seconds_count", labels[:2]] >= 1
     assert figures["process_resident_memory_bytes", ()] > 10e6
     assert figures["jarvis_database_up", ()] == 1
-    assert figures["jarvis_workers", ()] == 1
+    wait_for(lambda: _figures(served.client.get("/metrics").text)["jarvis_workers", ()] == 1)
 
 
 def test_an_open_page_is_counted_while_it_is_open(served: Serving) -> None:
