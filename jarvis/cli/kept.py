@@ -112,7 +112,7 @@ def _pin(arguments: argparse.Namespace) -> int:
 
 def _remove(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, remove_analysis
-    from jarvis.server.storage.removal import check_removable
+    from jarvis.server.retention.removal import check_removable
 
     ids = list(dict.fromkeys(arguments.ids))
     rows = [check_removable(analysis_id) for analysis_id in ids]

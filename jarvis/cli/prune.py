@@ -10,7 +10,7 @@ from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_flag, add_json, note, print_result, warn
 
 if TYPE_CHECKING:
-    from jarvis.server.storage.retention import Leaving, Limits, Plan
+    from jarvis.server.retention.plan import Leaving, Limits, Plan
 
 OLDER_VARIABLE = "JARVIS_PRUNE_OLDER_THAN"
 UNDER_VARIABLE = "JARVIS_PRUNE_KEEP_UNDER"
@@ -53,7 +53,7 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _prune(arguments: argparse.Namespace) -> int:
-    from jarvis.server.storage.retention import plan, prune
+    from jarvis.server.retention.plan import plan, prune
 
     limits = _limits(arguments)
     planned = plan(limits)
@@ -72,8 +72,8 @@ def _prune(arguments: argparse.Namespace) -> int:
 
 def _limits(arguments: argparse.Namespace) -> "Limits":
     """The limits of the command line, else those of the settings."""
+    from jarvis.server.retention.plan import Limits
     from jarvis.server.settings import settings
-    from jarvis.server.storage.retention import Limits
 
     now = settings()
     older = _limit(arguments, "older_than", age_s, OLDER_VARIABLE, now.prune_older_than)
@@ -110,7 +110,7 @@ def _lines(arguments: argparse.Namespace, planned: "Plan", gone: "list[Leaving]"
 
 
 def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
-    from jarvis.server.storage.retention import age_words
+    from jarvis.server.retention.plan import age_words
 
     for one in leaving:
         stored = one.stored
@@ -120,7 +120,7 @@ def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
 
 def _records(planned: "Plan") -> Iterator[str]:
     """What goes and is no file."""
-    from jarvis.server.storage.retention import retention_text
+    from jarvis.server.retention.plan import retention_text
     from jarvis.text.format import counted
 
     old = planned.expired

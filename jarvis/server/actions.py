@@ -31,7 +31,9 @@ from jarvis.server.jobs.kinds import FileRequest, JobOutput, Request, earlier_jo
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.jobs.workers.single_job import run_single_job
-from jarvis.server.storage import custom_hardware, pins, removal
+from jarvis.server.retention import removal
+from jarvis.server.retention.removal import Removed
+from jarvis.server.storage import custom_hardware, pins
 from jarvis.server.storage.analysis_rows import AnalysisRow, stored_rows
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import (
@@ -41,7 +43,6 @@ from jarvis.server.storage.catalog import (
     set_visibility,
     strictest,
 )
-from jarvis.server.storage.removal import Removed
 
 _ASKED: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,

@@ -9,10 +9,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.pages.ingest.archive_form import PARAMETER
+from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin
-from jarvis.server.storage.removal import remove_analysis
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.dashboard.uploading import uploaded

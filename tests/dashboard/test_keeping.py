@@ -12,9 +12,9 @@ from jarvis.run import read_manifest
 from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
+from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin
-from jarvis.server.storage.removal import remove_analysis
 from tests.dashboard.conftest import Draw
 
 Keep = Callable[..., str]

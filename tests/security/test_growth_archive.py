@@ -14,8 +14,8 @@ import pytest
 
 from jarvis.core.workspace import RunPaths
 from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.archive import save_archive
-from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 

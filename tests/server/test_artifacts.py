@@ -24,6 +24,7 @@ from jarvis.server.jobs.kinds import (
     job_file,
     request_of,
 )
+from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage import artifact_copies, artifacts, shared_hardware
 from jarvis.server.storage.analysis_rows import version_of
 from jarvis.server.storage.archive import load_archive, save_archive
@@ -33,7 +34,6 @@ from jarvis.server.storage.artifact_root import (
 )
 from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
 from jarvis.server.storage.custom_hardware import remove_hardware, store_hardware
-from jarvis.server.storage.removal import remove_analysis
 from jarvis.server.submission import Submission, submit
 from tests.server.machines import (
     Machines,

@@ -13,6 +13,7 @@ from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.run import read_manifest
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.database import Visibility
+from jarvis.server.retention.housekeeping import drop_missing
 from jarvis.server.storage import analysis_rows, catalog
 from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
 from jarvis.server.storage.catalog import (
@@ -23,7 +24,6 @@ from jarvis.server.storage.catalog import (
     set_visibility,
 )
 from jarvis.server.storage.folders import folder_bytes
-from jarvis.server.storage.housekeeping import drop_missing
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace

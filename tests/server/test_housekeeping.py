@@ -11,6 +11,9 @@ from jarvis.server.database import URL_VARIABLE, database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
+from jarvis.server.retention.housekeeping import clean_up
+from jarvis.server.retention.plan import Kind, Limits, plan, prune
+from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.artifact_root import MissingArtifactError
 from jarvis.server.storage.catalog import (
     UnknownAnalysisError,
@@ -18,9 +21,6 @@ from jarvis.server.storage.catalog import (
     read_catalog,
     set_owner,
 )
-from jarvis.server.storage.housekeeping import clean_up
-from jarvis.server.storage.removal import remove_analysis
-from jarvis.server.storage.retention import Kind, Limits, plan, prune
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 

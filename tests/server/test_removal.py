@@ -18,11 +18,11 @@ from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Export
 from jarvis.server.jobs.queue import Headway, NewJob, Outcome
-from jarvis.server.storage import housekeeping
+from jarvis.server.retention import housekeeping
+from jarvis.server.retention.plan import Kind, Limits, Plan, age_words, plan, prune
+from jarvis.server.retention.removal import RemovalRefusedError, remove_analysis
 from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
-from jarvis.server.storage.removal import RemovalRefusedError, remove_analysis
-from jarvis.server.storage.retention import Kind, Limits, Plan, age_words, plan, prune
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from jarvis.trace import sidecar
 from tests.builders import trace

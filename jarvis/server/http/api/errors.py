@@ -30,9 +30,9 @@ from jarvis.server.ingest.uploads import (
 )
 from jarvis.server.jobs.kinds import OutdatedJobError
 from jarvis.server.jobs.queue import UnknownJobError
+from jarvis.server.retention.removal import RemovalRefusedError
 from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
 from jarvis.server.storage.catalog import UnknownAnalysisError
-from jarvis.server.storage.removal import RemovalRefusedError
 
 REFUSED = 400
 STATUS: Mapping[type[JarvisError], int] = {

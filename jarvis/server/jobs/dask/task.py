@@ -21,7 +21,7 @@ from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
 from jarvis.server.jobs.queue import Headway, Outcome, UnknownJobError
 from jarvis.server.jobs.workers.job_child import LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
-from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
+from jarvis.server.retention.orphan_cleanup import kill_orphans
 from jarvis.server.storage.storage_keys import path_at
 
 LISTEN_S = 0.05

@@ -31,8 +31,8 @@ from jarvis.server.jobs.queue import Job, Outcome
 from jarvis.server.jobs.workers.job_child import COMMAND, JobProcess, LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.logs import configure_logs
+from jarvis.server.retention.housekeeping import clean_up
 from jarvis.server.settings import SettingsError, settings, use_file
-from jarvis.server.storage.housekeeping import clean_up
 from jarvis.server.storage.storage_keys import path_at
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 from jarvis.core.workspace import analyses_dir, exports_dir
 from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOBS, reading, writing
 from jarvis.server.ingest import uploads
-from jarvis.server.jobs.workers.orphan_cleanup import kill_orphans
+from jarvis.server.retention.orphan_cleanup import kill_orphans
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, stored_rows

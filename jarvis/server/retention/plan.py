@@ -15,20 +15,20 @@ from pathlib import Path
 from jarvis.core.staging import is_only_copy
 from jarvis.core.workspace import analyses_dir, exports_dir, trace_cache_dir, uploads_dir
 from jarvis.server.database import database
-from jarvis.server.settings import settings
-from jarvis.server.storage.artifact_root import artifact_root
-from jarvis.server.storage.artifacts import is_shared
-from jarvis.server.storage.catalog import read_catalog
-from jarvis.server.storage.folders import folder_bytes, remove_folder
-from jarvis.server.storage.housekeeping import (
+from jarvis.server.retention.housekeeping import (
     Expired,
     drop_missing,
     expired,
     forget_expired,
     remove_files,
 )
+from jarvis.server.retention.removal import drop, named_by_jobs
+from jarvis.server.settings import settings
+from jarvis.server.storage.artifact_root import artifact_root
+from jarvis.server.storage.artifacts import is_shared
+from jarvis.server.storage.catalog import read_catalog
+from jarvis.server.storage.folders import folder_bytes, remove_folder
 from jarvis.server.storage.pins import pinned
-from jarvis.server.storage.removal import drop, named_by_jobs
 from jarvis.server.storage.storage_keys import address
 from jarvis.text.format import counted
 from jarvis.trace.sidecar import is_outdated
