@@ -99,3 +99,8 @@ def compute_spec(unit: str, dtype: str | None) -> str:
     """Name of the peak, ``"matrix_bf16"`` or ``"vector_fp32"``; ``""`` if the dtype has none."""
     key = precision(dtype or "")
     return f"{unit}_{key}" if key else ""
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether a dtype name is that of a floating-point or complex type."""
+    return any(mark in dtype.lower() for mark in ("float", "double", "half"))

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from jarvis.perf_models.arguments import copied_size, functor_dtypes
 from jarvis.perf_models.registry import OpSignature
-from jarvis.perf_models.tensor_lists import copied_size, functor_dtypes
 from jarvis.replay.schema import Argument
 
 _OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
