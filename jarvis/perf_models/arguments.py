@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from jarvis.perf_models.dtypes import bytes_per_element, compute_spec, real_bytes_per_element
+from jarvis.core.dtypes import element_bytes, scalar_type_bytes
+from jarvis.perf_models.dtypes import bytes_per_element, compute_spec
 from jarvis.perf_models.registry import (
     NoModelForCallError,
     OpCost,
@@ -54,7 +55,7 @@ class Tensor:
     @property
     def real_size(self) -> int | None:
         """Bytes per element as they are."""
-        return real_bytes_per_element(self.dtype)
+        return element_bytes(self.dtype)
 
     @property
     def given(self) -> bool:
@@ -116,6 +117,12 @@ def integer(op: OpSignature, index: int, default: int) -> int:
     """An int argument."""
     value = text(op, index)
     return int(value) if value else default
+
+
+def requested_size(op: OpSignature, index: int, default: int | None) -> int | None:
+    """Bytes per element that an argument ``dtype=`` asks for; ``default`` where it is absent."""
+    size = scalar_type_bytes(text(op, index))
+    return default if size is None else size
 
 
 def integers(op: OpSignature, index: int) -> Shape | None:
@@ -202,7 +209,7 @@ def copied_size(op: OpSignature) -> int | None:
         if (opaque := _OPAQUE.search(kernel)) is not None:
             return int(opaque[1])
         if (copied := _COPIED.search(kernel)) is not None:
-            return real_bytes_per_element(copied[1])
+            return element_bytes(copied[1])
     return None
 
 
@@ -217,7 +224,7 @@ def functor_dtypes(op: OpSignature) -> tuple[str, ...]:
 
 def functor_size(op: OpSignature) -> int | None:
     """Bytes per element that the kernels over lists of tensors name."""
-    return real_bytes_per_element(next(iter(functor_dtypes(op)), ""))
+    return element_bytes(next(iter(functor_dtypes(op)), ""))
 
 
 def functor_compute(op: OpSignature) -> str:

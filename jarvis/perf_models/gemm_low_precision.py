@@ -8,15 +8,14 @@ from jarvis.perf_models.arguments import (
     Tensor,
     flag,
     optional_tensor,
+    requested_size,
     tensor,
-    text,
     total_bytes,
 )
 from jarvis.perf_models.dtypes import (
     HALF_PRECISION_BYTES,
     MX_BLOCK,
     PACKED_FP4_BYTES,
-    SCALAR_TYPE_BYTES,
     bytes_per_element,
     compute_spec,
 )
@@ -50,8 +49,7 @@ def scaled_mm(op: OpSignature) -> OpCost:
         bias_size=bytes_per_element(a.dtype),
     )
     others = [t for i in range(2, len(op.input_dims)) if (t := tensor(op, i)).real_size is not None]
-    scalar_types = (SCALAR_TYPE_BYTES.get(text(op, i)) for i in (3, 6))
-    real_out = next((size for size in scalar_types if size is not None), out)
+    real_out = requested_size(op, 3, requested_size(op, 6, out))
     exact = total_bytes(
         (m * k, a.size),
         (k * n, b.size),

@@ -8,13 +8,12 @@ from jarvis.perf_models.arguments import (
     Tensor,
     dtype,
     optional_tensor,
+    requested_size,
     tensor,
-    text,
     total_bytes,
 )
 from jarvis.perf_models.dtypes import (
     HALF_PRECISION_BYTES,
-    SCALAR_TYPE_BYTES,
     bytes_per_element,
     compute_spec,
 )
@@ -171,7 +170,7 @@ def grouped_mm(op: OpSignature) -> OpCost:
     behind the last offset count too: what the offsets are is not recorded.
     """
     a = tensor(op, 0)
-    return _grouped(op, 2, SCALAR_TYPE_BYTES.get(text(op, 4), a.real_size))
+    return _grouped(op, 2, requested_size(op, 4, a.real_size))
 
 
 @perf_model("aten::_scaled_grouped_mm")
@@ -180,5 +179,5 @@ def scaled_grouped_mm(op: OpSignature) -> OpCost:
 
     Y has the dtype of argument 7, else half precision.
     """
-    out_size = SCALAR_TYPE_BYTES.get(text(op, 7), HALF_PRECISION_BYTES)
+    out_size = requested_size(op, 7, HALF_PRECISION_BYTES)
     return _grouped(op, 4, out_size, tensor(op, 2), tensor(op, 3))

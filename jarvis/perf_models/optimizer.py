@@ -4,6 +4,7 @@ They move several values for each of the n parameters. The profiler records no s
 more than 30 tensors; such calls have no model.
 """
 
+from jarvis.core.dtypes import element_bytes
 from jarvis.perf_models.arguments import (
     dtype,
     flag,
@@ -16,7 +17,6 @@ from jarvis.perf_models.arguments import (
     text,
     total_bytes,
 )
-from jarvis.perf_models.dtypes import real_bytes_per_element
 from jarvis.perf_models.elementwise import element_flops
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
 
@@ -119,7 +119,7 @@ def foreach_zero(op: OpSignature) -> OpCost:
 @perf_model(f"{_PREFIX}copy_", needs_kernels=True)
 def foreach_copy(op: OpSignature) -> OpCost:
     """Flops 0; bytes n read of the source's dtype, n written of the destination's."""
-    sizes = [real_bytes_per_element(dtype) for dtype in functor_dtypes(op)] or [None]
+    sizes = [element_bytes(dtype) for dtype in functor_dtypes(op)] or [None]
     elements = list_numel(op, 0)
     return OpCost(
         flops=0,

@@ -16,12 +16,13 @@ from jarvis.perf_models.arguments import (
     flag,
     integers,
     optional_tensor,
+    requested_size,
     tensor,
     text,
     total_bytes,
     vector_cost,
 )
-from jarvis.perf_models.dtypes import INDEX_BYTES, SCALAR_TYPE_BYTES, compute_spec, is_floating
+from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec, is_floating
 from jarvis.perf_models.elementwise import element_flops
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
 
@@ -235,5 +236,5 @@ def softmax_backward(op: OpSignature) -> OpCost:
     """
     grad, output = tensor(op, 0), tensor(op, 1)
     flops = _SOFTMAX_BACKWARD_FLOPS[op.name.removeprefix("aten::")] * output.numel
-    out_size = SCALAR_TYPE_BYTES.get(text(op, 3), output.real_size)
+    out_size = requested_size(op, 3, output.real_size)
     return _softmax_cost(output, flops, grad.numel + output.numel, out_size)
