@@ -12,6 +12,7 @@ import pytest
 import jarvis.cli
 from jarvis import impact
 from jarvis.analyses import load_analyses
+from jarvis.perf_models import all_models
 from jarvis.server.http.web import health, stopping
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.dask import jobs as dask_jobs
@@ -55,6 +56,13 @@ def test_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> Non
     assert {"analyze", "report", "serve", "sample"} <= set(commands)
     for command in commands:
         assert f"jarvis {command}" in page
+
+
+def test_the_guide_names_the_module_of_every_family() -> None:
+    page = (ROOT / "docs" / "how-to" / "add-a-perf-model.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {model.cost.__module__.rpartition(".")[2] for model in all_models()}
 
 
 def test_checks_page_names_every_analysis() -> None:

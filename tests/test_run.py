@@ -28,7 +28,7 @@ from jarvis.run import (
     read_manifest,
     staged,
 )
-from jarvis.run.preparation import main_uids
+from jarvis.run.tree_data import main_uids
 from tests.analyses.rows import category, operation
 from tests.builders import trace
 

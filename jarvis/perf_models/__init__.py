@@ -6,7 +6,6 @@ Every module of this folder is imported, so a new formula needs no list to be ed
 import pkgutil
 from importlib import import_module
 
-from jarvis.perf_models.families import ONE_SHEET_FAMILIES, sheet_families
 from jarvis.perf_models.registry import (
     BUILTIN,
     Formula,
@@ -30,7 +29,6 @@ BUILTIN.freeze()
 
 __all__ = [
     "BUILTIN",
-    "ONE_SHEET_FAMILIES",
     "Formula",
     "NoModelForCallError",
     "OpCost",
@@ -44,5 +42,4 @@ __all__ = [
     "op_category",
     "perf_model",
     "registered_category",
-    "sheet_families",
 ]

@@ -1,13 +1,33 @@
-"""Reading the arguments of an op signature: tensors, and values in the profiler's text form."""
+"""Reading the arguments of an op signature: tensors, lists of tensors, values in text form.
 
+The profiler records the shapes of the tensors of a list, up to 30 of them, but no dtype: the names
+of the kernels tell it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from jarvis.perf_models.dtypes import bytes_per_element, real_bytes_per_element
-from jarvis.perf_models.registry import OpSignature, UnexpectedArgumentsError
+from jarvis.core.dtypes import element_bytes, scalar_type_bytes
+from jarvis.perf_models.dtypes import bytes_per_element, compute_spec
+from jarvis.perf_models.registry import (
+    NoModelForCallError,
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+)
 
 Shape = tuple[int, ...]
+
+TENSOR_LIST = "TensorList"
+
+_OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
+_COPIED = re.compile(r"CatArrayBatchedCopy\w{0,80}<([\w:]+)")
+_APPLY = "multi_tensor_apply_kernel<"
+_FUNCTOR = re.compile(r"Functor<([A-Za-z][\w:]*)(?:, ([A-Za-z][\w:]*))?")
+_NO_TENSOR = frozenset({"", "Scalar", "ScalarList", TENSOR_LIST, "GenericList"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +55,7 @@ class Tensor:
     @property
     def real_size(self) -> int | None:
         """Bytes per element as they are."""
-        return real_bytes_per_element(self.dtype)
+        return element_bytes(self.dtype)
 
     @property
     def given(self) -> bool:
@@ -61,6 +81,13 @@ def tensor(op: OpSignature, index: int) -> Tensor:
 def optional_tensor(op: OpSignature, index: int) -> Tensor:
     """Argument ``index`` as a tensor; a tensor without shape and dtype if it is not recorded."""
     return tensor(op, index) if index < len(op.input_dims) else Tensor()
+
+
+def tensors_at(op: OpSignature, positions: Iterable[int]) -> Iterator[Tensor]:
+    """The arguments that are tensors; numbers, lists and absent ones are not."""
+    for index in positions:
+        if index < len(op.input_types) and op.input_types[index] not in _NO_TENSOR:
+            yield optional_tensor(op, index)
 
 
 def dtype(op: OpSignature, index: int) -> str:
@@ -90,6 +117,12 @@ def integer(op: OpSignature, index: int, default: int) -> int:
     """An int argument."""
     value = text(op, index)
     return int(value) if value else default
+
+
+def requested_size(op: OpSignature, index: int, default: int | None) -> int | None:
+    """Bytes per element that an argument ``dtype=`` asks for; ``default`` where it is absent."""
+    size = scalar_type_bytes(text(op, index))
+    return default if size is None else size
 
 
 def integers(op: OpSignature, index: int) -> Shape | None:
@@ -143,3 +176,57 @@ def layout_params(tensor_in: Tensor, tensor_out: Tensor | None = None) -> dict[s
         "stride_input": tensor_in.strides,
         "stride_output": tensor_out.strides if tensor_out else None,
     }
+
+
+def vector_cost(x: Tensor, flops: float, moved: float | None) -> OpCost:
+    """A cost on the vector units in the dtype of x, with the layout of x as parameters."""
+    return OpCost(flops, moved, compute_spec("vector", x.dtype), layout_params(x))
+
+
+def is_tensor_list(op: OpSignature, index: int) -> bool:
+    """Whether argument ``index`` is a list of tensors."""
+    return index < len(op.input_types) and op.input_types[index] == TENSOR_LIST
+
+
+def list_shapes(op: OpSignature, index: int) -> tuple[Shape, ...]:
+    """Shapes of the tensors of argument ``index``; ``()`` for an empty or a too long list."""
+    return (
+        tuple(tuple(shape) for shape in op.input_dims[index]) if is_tensor_list(op, index) else ()
+    )
+
+
+def list_numel(op: OpSignature, index: int) -> int:
+    """Elements of all tensors of argument ``index``; NoModelForCallError if none are recorded."""
+    found = list_shapes(op, index)
+    if not found:
+        raise NoModelForCallError(f"{op.name} was recorded without the shapes of its tensors.")
+    return sum(prod(shape) for shape in found)
+
+
+def copied_size(op: OpSignature) -> int | None:
+    """Bytes per element that the kernels of a concatenation name."""
+    for kernel in op.kernel_names:
+        if (opaque := _OPAQUE.search(kernel)) is not None:
+            return int(opaque[1])
+        if (copied := _COPIED.search(kernel)) is not None:
+            return element_bytes(copied[1])
+    return None
+
+
+def functor_dtypes(op: OpSignature) -> tuple[str, ...]:
+    """The types that the first kernel over lists of tensors names: of the result, of a source."""
+    for kernel in op.kernel_names:
+        _, _, applied = kernel.partition(_APPLY)
+        if (functor := _FUNCTOR.search(applied)) is not None:
+            return tuple(name for name in functor.groups() if name)
+    return ()
+
+
+def functor_size(op: OpSignature) -> int | None:
+    """Bytes per element that the kernels over lists of tensors name."""
+    return element_bytes(next(iter(functor_dtypes(op)), ""))
+
+
+def functor_compute(op: OpSignature) -> str:
+    """The peak for the type that the kernels over lists of tensors name."""
+    return compute_spec("vector", next(iter(functor_dtypes(op)), None))

@@ -1,19 +1,25 @@
-"""Elementwise ops: one flop and one write per output element, every operand read once."""
+"""Elementwise ops: arithmetic, activations and gradients, comparisons, dropout, copies, fills.
 
+Every tensor operand is read once and the result is written once. The ops that the roofline sheets
+have (``category="elementwise"``) count one flop per output element there.
+"""
+
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
 from jarvis.perf_models.arguments import (
+    Shape,
     Tensor,
     broadcast,
-    integers,
     layout_params,
     optional_tensor,
     tensor,
+    tensors_at,
     total_bytes,
+    vector_cost,
 )
-from jarvis.perf_models.dtypes import compute_spec
-from jarvis.perf_models.pointwise import pointwise_cost, tensors_at
+from jarvis.perf_models.dtypes import compute_spec, is_floating
 from jarvis.perf_models.registry import (
     OpCost,
     OpSignature,
@@ -21,9 +27,235 @@ from jarvis.perf_models.registry import (
     perf_model,
 )
 
+BOOL_BYTES = MASK_BYTES = 1
 SILU_AND_MUL_FLOPS = 5
 GELU_AND_MUL_FLOPS = 8
 GELU_TANH_AND_MUL_FLOPS = 10
+
+_NAMES = {
+    0: """
+        where masked_fill clone copy _to_copy cat stack embedding index gather index_select fill
+        zero
+    """,
+    1: """
+        abs neg sign floor ceil round trunc frac add sub rsub mul div maximum minimum fmax fmin
+        square relu threshold threshold_backward clamp_min clamp_max
+        eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not
+        mean sum amax amin max min argmax argmin any all prod
+    """,
+    2: """
+        clamp hardtanh hardtanh_backward leaky_relu leaky_relu_backward _prelu_kernel
+        _prelu_kernel_backward hardshrink hardshrink_backward softshrink softshrink_backward
+        sqrt rsqrt reciprocal pow var floor_divide norm
+    """,
+    3: """
+        addcmul addcdiv lerp nan_to_num tanh_backward sigmoid_backward logit_backward
+        hardsigmoid_backward
+    """,
+    4: """
+        exp exp2 expm1 log log2 log10 log1p erf erfc erfinv sin cos tan asin acos atan atan2 sinh
+        cosh tanh sigmoid silu remainder fmod hardsigmoid
+    """,
+    5: "_softmax _log_softmax xlogy hardswish hardswish_backward glu",
+    6: "elu elu_backward logit",
+    8: "gelu softplus softplus_backward log_sigmoid_backward",
+    9: "silu_backward glu_backward",  # the sigmoid; g s (1 + x (1 - s))
+    10: "log_sigmoid_forward",
+    13: "mish",  # x tanh(softplus(x))
+    16: "gelu_backward",
+    22: "mish_backward",
+}
+
+FLOPS_PER_ELEMENT: dict[str, int] = {
+    name: flops for flops, names in _NAMES.items() for name in names.split()
+}
+"""FLOPs per output element, by op name without namespace and without the mark of in-place ops.
+
+Add, multiply, compare, round: 1. Root, reciprocal, power: 2. Exponential, logarithm, trigonometric,
+hyperbolic and error function: 4. Ops made of them cost their sum, such as
+hardswish(x) = x clamp(x + 3, 0, 6) / 6: 5. Moving data costs nothing.
+"""
+
+
+def element_flops(name: str) -> int:
+    """FLOPs per element of an op such as ``"aten::lerp_"``; KeyError if the table lacks it."""
+    return FLOPS_PER_ELEMENT[name.rpartition("::")[2].removesuffix("_")]
+
+
+def pointwise_cost(
+    op: OpSignature,
+    flops_per_element: float,
+    operands: Iterable[int],
+    out_size: int | None = None,
+    is_self_read: bool = True,
+) -> OpCost:
+    """Cost of an op over the broadcast shape of its tensor arguments ``operands``.
+
+    A tensor behind them is the result's place; its dtype, that of an in-place op's first argument
+    or ``out_size`` (bytes) is what is written, else the widest operand's. ``is_self_read`` is
+    false where an in-place op only writes its first argument.
+    """
+    positions = tuple(operands)
+    read = list(tensors_at(op, positions))
+    if not read:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without a tensor.")
+    elements = prod(_shape(read))
+    place = next(tensors_at(op, range(max(positions) + 1, len(op.input_dims))), None)
+    if place is not None:
+        out_size = place.real_size
+    elif op.name.endswith("_"):
+        out_size = read[0].real_size
+    elif out_size is None:
+        out_size = _result_size(read)
+    sources = read if is_self_read else read[1:]
+    computing = next((t.dtype for t in read if is_floating(t.dtype)), None)
+    return OpCost(
+        flops=flops_per_element * elements if computing else 0,
+        bytes=total_bytes(*((t.numel, t.real_size) for t in sources), (elements, out_size)),
+        compute=compute_spec("vector", computing),
+        params=layout_params(read[0]),
+    )
+
+
+def _shape(tensors: list[Tensor]) -> Shape:
+    shape: Shape = ()
+    for t in tensors:
+        shape = broadcast(shape, t.shape)
+    return shape
+
+
+def _result_size(read: list[Tensor]) -> int | None:
+    """Bytes per element that the operands promote to: floating before integer, then the widest.
+
+    A tensor without dimensions takes part only where no other does.
+    """
+    candidates = [t for t in read if t.given] or read
+    candidates = [t for t in candidates if is_floating(t.dtype)] or candidates
+    sizes = [t.real_size for t in candidates]
+    return None if None in sizes else max(size for size in sizes if size is not None)
+
+
+def _aten(names: str, in_place: bool = False) -> list[str]:
+    return [
+        f"aten::{name}{mark}" for name in names.split() for mark in ("", *("_" if in_place else ""))
+    ]
+
+
+@perf_model(
+    *_aten(
+        "abs ceil floor round trunc frac sign reciprocal square sqrt exp exp2 expm1 log log2 log10 "
+        "log1p erf erfc erfinv sin cos tan asin acos atan sinh cosh tanh nan_to_num relu threshold "
+        "leaky_relu elu hardtanh hardsigmoid hardswish gelu mish logit",
+        in_place=True,
+    ),
+    *_aten("softplus hardshrink softshrink log_sigmoid_forward neg_ pow_ rsqrt_ sigmoid_ silu_"),
+)
+def unary(op: OpSignature) -> OpCost:
+    """Flops of the function per element; bytes n read, n written."""
+    return pointwise_cost(op, element_flops(op.name), (0,))
+
+
+@perf_model(
+    *_aten("sub rsub maximum minimum fmax fmin _prelu_kernel"),
+    *_aten("remainder fmod floor_divide atan2 xlogy"),
+    *_aten("sub_ remainder_ fmod_ floor_divide_"),
+)
+def binary(op: OpSignature) -> OpCost:
+    """Flops of the function per output element; bytes of both operands read, the output written."""
+    return pointwise_cost(op, element_flops(op.name), (0, 1))
+
+
+@perf_model(
+    *_aten("gelu_backward silu_backward tanh_backward hardtanh_backward hardsigmoid_backward"),
+    *_aten("hardswish_backward leaky_relu_backward mish_backward softplus_backward"),
+    *_aten("hardshrink_backward softshrink_backward log_sigmoid_backward logit_backward"),
+)
+def activation_backward(op: OpSignature) -> OpCost:
+    """Gradient, input or output: flops of the derivative per element; bytes 2n read, n written."""
+    return pointwise_cost(op, element_flops(op.name), (0, 1))
+
+
+@perf_model("aten::elu_backward")
+def elu_backward(op: OpSignature) -> OpCost:
+    """Gradient, input or output at argument 5: flops 6n; bytes 2n read, n written."""
+    return pointwise_cost(op, element_flops(op.name), (0, 5))
+
+
+@perf_model(
+    *_aten("addcmul addcdiv lerp clamp masked_fill", in_place=True),
+    "aten::where",
+)
+def ternary(op: OpSignature) -> OpCost:
+    """Flops of the function per output element; bytes of every tensor read, the output written.
+
+    ``where`` and ``masked_fill`` move data: 0 flops.
+    """
+    return pointwise_cost(op, element_flops(op.name), (0, 1, 2))
+
+
+@perf_model(
+    *_aten("eq ne lt le gt ge logical_and logical_or logical_xor", in_place=True),
+)
+def predicate(op: OpSignature) -> OpCost:
+    """Flops n of floating-point operands, else 0; bytes of the operands read, n bools written."""
+    return pointwise_cost(op, element_flops(op.name), (0, 1), out_size=BOOL_BYTES)
+
+
+@perf_model(*_aten("isnan isinf isfinite logical_not logical_not_"))
+def unary_predicate(op: OpSignature) -> OpCost:
+    """Flops n of a floating-point input, else 0; bytes n read, n bools written."""
+    return pointwise_cost(op, element_flops(op.name), (0,), out_size=BOOL_BYTES)
+
+
+@perf_model(
+    *_aten("bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift", True),
+)
+def bitwise(op: OpSignature) -> OpCost:
+    """Flops 0: integers and bools; bytes of the operands read, the output written."""
+    return pointwise_cost(op, 0, (0, 1))
+
+
+@perf_model("aten::bitwise_not", "aten::bitwise_not_")
+def bitwise_not(op: OpSignature) -> OpCost:
+    """Flops 0; bytes n read, n written."""
+    return pointwise_cost(op, 0, (0,))
+
+
+@perf_model("aten::glu")
+def glu(op: OpSignature) -> OpCost:
+    """sigmoid(x[n:]) x[:n]: flops 5n; bytes 2n read, n written."""
+    x = optional_tensor(op, 0)
+    return _of_one_tensor(x, element_flops(op.name) * x.numel // 2, 1.5 * x.numel)
+
+
+@perf_model("aten::glu_backward")
+def glu_backward(op: OpSignature) -> OpCost:
+    """Gradient (n), input (2n): flops 9n; bytes 3n read, 2n written."""
+    grad, x = optional_tensor(op, 0), optional_tensor(op, 1)
+    return _of_one_tensor(x, element_flops(op.name) * grad.numel, grad.numel + 2 * x.numel)
+
+
+@perf_model("aten::_prelu_kernel_backward")
+def prelu_backward(op: OpSignature) -> OpCost:
+    """Gradient, input, weight: flops 2n; bytes 2n + weight read, both gradients (2n) written."""
+    x, weight = optional_tensor(op, 1), optional_tensor(op, 2)
+    return _of_one_tensor(x, element_flops(op.name) * x.numel, 4 * x.numel + weight.numel)
+
+
+def _of_one_tensor(x: Tensor, flops: float, moved_elements: float) -> OpCost:
+    """A cost whose bytes are all of the dtype of x."""
+    return vector_cost(x, flops, total_bytes((moved_elements, x.real_size)))
+
+
+@perf_model(
+    *_aten("fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"),
+)
+def write(op: OpSignature) -> OpCost:
+    """Flops 0 (drawing random numbers is not counted); bytes n written.
+
+    The value of ``fill_`` and the probabilities of ``bernoulli_`` are read where they are tensors.
+    """
+    return pointwise_cost(op, 0, (0, 1), is_self_read=False)
 
 
 def _unary(op: OpSignature) -> OpCost:
@@ -51,7 +283,7 @@ def _unary(op: OpSignature) -> OpCost:
     category="elementwise",
     sheet="UnaryElementwise",
 )
-def unary(op: OpSignature) -> OpCost:
+def sheet_unary(op: OpSignature) -> OpCost:
     """Flops n; bytes n read of the input's dtype, n written of argument 1's dtype if a tensor.
 
     ``exact_bytes`` reads an exponent or a limit that is a tensor.
@@ -80,51 +312,6 @@ def copy(op: OpSignature) -> OpCost:
     target, source = tensor(op, 0), optional_tensor(op, 1)
     exact = total_bytes((target.numel, target.real_size), (source.numel, source.real_size))
     return replace(_unary(op), exact_flops=0, exact_bytes=exact)
-
-
-def _resized(x: Tensor, elements: int) -> OpCost:
-    return OpCost(
-        flops=elements,
-        bytes=total_bytes((x.numel, x.size), (elements, x.size)),
-        compute=compute_spec("vector", x.dtype),
-        params=layout_params(x),
-        exact_flops=0,
-    )
-
-
-@perf_model(
-    "aten::replication_pad1d",
-    "aten::replication_pad2d",
-    "aten::replication_pad3d",
-    category="elementwise",
-    sheet="UnaryElementwise",
-)
-def replication_pad(op: OpSignature) -> OpCost:
-    """Pads innermost dim first; flops prod(out); bytes in + out; ``exact_flops`` is 0."""
-    x = tensor(op, 0)
-    pads = integers(op, 1)
-    if not pads:
-        raise UnexpectedArgumentsError(f"{op.name} was recorded without its paddings.")
-    shape = list(x.shape)
-    for i in range(len(pads) // 2):
-        shape[-1 - i] += pads[2 * i] + pads[2 * i + 1]
-    return _resized(x, prod(shape))
-
-
-@perf_model(
-    "aten::upsample_nearest1d",
-    "aten::upsample_nearest2d",
-    "aten::upsample_nearest3d",
-    category="elementwise",
-    sheet="UnaryElementwise",
-)
-def upsample_nearest(op: OpSignature) -> OpCost:
-    """Output (N, C, *size); flops prod(out); bytes in + out; ``exact_flops`` is 0."""
-    x = tensor(op, 0)
-    size = integers(op, 1)
-    if not size:
-        raise UnexpectedArgumentsError(f"{op.name} was recorded without its output size.")
-    return _resized(x, prod(x.shape[:2]) * prod(size))
 
 
 def _gated(op: OpSignature, flops_per_element: int) -> OpCost:
@@ -175,7 +362,7 @@ def gelu_tanh_and_mul(op: OpSignature) -> OpCost:
     category="elementwise",
     sheet="BinaryElementwise",
 )
-def binary(op: OpSignature) -> OpCost:
+def sheet_binary(op: OpSignature) -> OpCost:
     """Flops prod(broadcast); bytes of both operands and of the output, once each.
 
     The output has argument 2's dtype if that is a tensor, else the wider of the two; a Python
@@ -206,3 +393,21 @@ def binary(op: OpSignature) -> OpCost:
         },
     )
     return _with_real_operands(cost, op, (0, 1))
+
+
+def _masked(x: Tensor) -> OpCost:
+    """Two operations per element; x and its result in its dtype, one byte of mask."""
+    moved = total_bytes((2 * x.numel, x.real_size), (x.numel, MASK_BYTES))
+    return vector_cost(x, 2 * x.numel, moved)
+
+
+@perf_model("aten::native_dropout", "aten::_fused_dropout")
+def dropout(op: OpSignature) -> OpCost:
+    """Compare with p and scale: flops 2n; bytes n read, n and n bytes of mask written."""
+    return _masked(tensor(op, 0))
+
+
+@perf_model("aten::native_dropout_backward", "aten::_masked_scale")
+def dropout_backward(op: OpSignature) -> OpCost:
+    """Gradient times mask times scale: flops 2n; bytes n and n bytes of mask read, n written."""
+    return _masked(tensor(op, 0))

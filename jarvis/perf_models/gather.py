@@ -9,14 +9,16 @@ from math import ceil, log2
 
 from jarvis.perf_models.arguments import (
     Tensor,
+    copied_size,
     integer,
     layout_params,
+    list_numel,
+    list_shapes,
     optional_tensor,
     tensor,
     total_bytes,
 )
-from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec
-from jarvis.perf_models.pointwise import is_floating
+from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec, is_floating
 from jarvis.perf_models.registry import (
     NoModelForCallError,
     OpCost,
@@ -24,7 +26,6 @@ from jarvis.perf_models.registry import (
     UnexpectedArgumentsError,
     perf_model,
 )
-from jarvis.perf_models.tensor_lists import copied_size, numel, shapes
 
 
 def _moved(x: Tensor, elements: int, *others: Tensor, flops: int = 0) -> OpCost:
@@ -140,11 +141,11 @@ def index_put(op: OpSignature) -> OpCost:
 @perf_model("aten::cat", "aten::stack", needs_kernels=True)
 def concatenation(op: OpSignature) -> OpCost:
     """Flops 0; bytes of all tensors read and written, the element size as the kernel names it."""
-    elements = numel(op, 0)
+    elements = list_numel(op, 0)
     return OpCost(
         flops=0,
         bytes=total_bytes((2 * elements, copied_size(op))),
-        params={"tensors": len(shapes(op, 0)), "num_elems": elements},
+        params={"tensors": len(list_shapes(op, 0)), "num_elems": elements},
     )
 
 

@@ -1,4 +1,8 @@
-"""Matrix multiplication: Y[M,N] = A[M,K] @ B[K,N], batched B times where the op says so."""
+"""Matrix multiplication: Y[M,N] = A[M,K] @ B[K,N], batched B times where the op says so.
+
+Products of 8- and 4-bit operands are in ``gemm_low_precision``, those of groups of rows in
+``grouped_gemm``.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from jarvis.perf_models.arguments import (
+    Shape,
     Tensor,
     optional_tensor,
     tensor,
@@ -212,3 +217,51 @@ def a16w16_atomic(op: OpSignature) -> OpCost:
 def a16w16_asm(op: OpSignature) -> OpCost:
     """A[M,K] @ W[N,K]^T; flops 2MNK; Y of argument 2's dtype, A's if that is unknown."""
     return _linear(op, optional_tensor(op, 2).size or tensor(op, 0).size)
+
+
+def product_cost(
+    mnk: Shape, flops: float, moved: float | None, compute: str, groups: int | None = None
+) -> OpCost:
+    """Cost with M, N, K, and the number of groups where there are some, as parameters."""
+    m, n, k = mnk
+    grouped = {} if groups is None else {"G": groups}
+    return OpCost(flops, moved, compute, params=grouped | {"M": m, "N": n, "K": k})
+
+
+@perf_model("aten::_addmm_activation")
+def addmm_activation(op: OpSignature) -> OpCost:
+    """activation(bias + A @ B); flops 2MNK + MN; bytes bias + MK + KN + MN of A's dtype.
+
+    The activation is part of the epilogue and is not counted.
+    """
+    bias, a, b = (tensor(op, index) for index in range(3))
+    (m, k), (_, n) = matrix(a), matrix(b)
+    moved = total_bytes((bias.numel + m * k + k * n + m * n, a.real_size))
+    return product_cost((m, n, k), 2 * m * n * k + m * n, moved, compute_spec("matrix", a.dtype))
+
+
+@perf_model("aten::mv")
+def matrix_vector(op: OpSignature) -> OpCost:
+    """A[M,K] @ x[K]; flops 2MK; bytes MK + K + M of A's dtype."""
+    m, k = matrix(tensor(op, 0))
+    return _by_vector(tensor(op, 0), m, k, added=0)
+
+
+@perf_model("aten::addmv", "aten::addmv_")
+def add_matrix_vector(op: OpSignature) -> OpCost:
+    """b y + a (A[M,K] @ x[K]); flops 2MK + M; bytes MK + K + 2M (b = 0: 2MK, MK + K + M)."""
+    m, k = matrix(tensor(op, 1))
+    return _by_vector(tensor(op, 1), m, k, added=0 if text(op, 3) in ("0", "0.") else m)
+
+
+def _by_vector(a: Tensor, m: int, k: int, added: int) -> OpCost:
+    moved = total_bytes((m * k + k + m + added, a.real_size))
+    return product_cost((m, 1, k), 2 * m * k + added, moved, compute_spec("vector", a.dtype))
+
+
+@perf_model("aten::dot", "aten::vdot")
+def dot(op: OpSignature) -> OpCost:
+    """Two vectors of K; flops 2K; bytes 2K + 1 of their dtype."""
+    x = tensor(op, 0)
+    moved = total_bytes((2 * x.numel + 1, x.real_size))
+    return product_cost((1, 1, x.numel), 2 * x.numel, moved, compute_spec("vector", x.dtype))

@@ -8,20 +8,21 @@ from jarvis.perf_models.arguments import (
     Tensor,
     flag,
     optional_tensor,
+    requested_size,
     tensor,
-    text,
     total_bytes,
 )
 from jarvis.perf_models.dtypes import (
     HALF_PRECISION_BYTES,
     MX_BLOCK,
     PACKED_FP4_BYTES,
-    SCALAR_TYPE_BYTES,
     bytes_per_element,
     compute_spec,
 )
-from jarvis.perf_models.gemm import gemm_cost, matrix
+from jarvis.perf_models.gemm import gemm_cost, matrix, product_cost
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
+
+INT32_BYTES = 4
 
 
 def _low_precision_output(input_size: int | None) -> int | None:
@@ -48,8 +49,7 @@ def scaled_mm(op: OpSignature) -> OpCost:
         bias_size=bytes_per_element(a.dtype),
     )
     others = [t for i in range(2, len(op.input_dims)) if (t := tensor(op, i)).real_size is not None]
-    scalar_types = (SCALAR_TYPE_BYTES.get(text(op, i)) for i in (3, 6))
-    real_out = next((size for size in scalar_types if size is not None), out)
+    real_out = requested_size(op, 3, requested_size(op, 6, out))
     exact = total_bytes(
         (m * k, a.size),
         (k * n, b.size),
@@ -66,7 +66,7 @@ def int8_linear_matmul(op: OpSignature) -> OpCost:
     n, k = matrix(w)
     m = a.numel // k
     cost = gemm_cost(op, (m, n, k), (a, w), (a.size, a.size, _low_precision_output(a.size)))
-    exact = total_bytes((m * k, a.size), (k * n, w.size), (m * n, 4))
+    exact = total_bytes((m * k, a.size), (k * n, w.size), (m * n, INT32_BYTES))
     return replace(cost, exact_bytes=exact)
 
 
@@ -222,3 +222,37 @@ def afp4wfp4(op: OpSignature) -> OpCost:
     (m, packed_k), (n, _) = matrix(a), matrix(w)
     sizes = (PACKED_FP4_BYTES, PACKED_FP4_BYTES, HALF_PRECISION_BYTES)
     return gemm_cost(op, (m, n, 2 * packed_k), (a, w), sizes, spec=compute_spec("matrix", "fp4"))
+
+
+@perf_model("aten::_int_mm")
+def int_mm(op: OpSignature) -> OpCost:
+    """8-bit A[M,K] @ B[K,N]; flops 2MNK (integer operations); bytes MK + KN + 4MN."""
+    a, b = tensor(op, 0), tensor(op, 1)
+    (m, k), (_, n) = matrix(a), matrix(b)
+    moved = total_bytes((m * k, a.real_size), (k * n, b.real_size), (m * n, INT32_BYTES))
+    return product_cost((m, n, k), 2 * m * n * k, moved, "matrix_int8")
+
+
+@perf_model("aten::_weight_int8pack_mm")
+def int8_weight_mm(op: OpSignature) -> OpCost:
+    """A[M,K] @ W[N,K]^T of 8-bit weights; flops 2MNK; bytes A + W + scales + MN of A's dtype."""
+    a, w, scales = (tensor(op, index) for index in range(3))
+    return _packed_weight(a, w, scales, n=w.shape[0])
+
+
+@perf_model("aten::_weight_int4pack_mm")
+def int4_weight_mm(op: OpSignature) -> OpCost:
+    """A[M,K] @ packed 4-bit W; N from the scales (K/g,N,2); flops 2MNK; bytes A + W + scales + Y.
+
+    Y is MN of A's dtype.
+    """
+    a, w, scales = tensor(op, 0), tensor(op, 1), tensor(op, 3)
+    return _packed_weight(a, w, scales, n=scales.shape[1])
+
+
+def _packed_weight(a: Tensor, w: Tensor, scales: Tensor, n: int) -> OpCost:
+    """The product is computed in the precision of A."""
+    m, k = matrix(a)
+    parts = [(t.numel, t.real_size) for t in (a, w, scales)]
+    moved = total_bytes(*parts, (m * n, a.real_size))
+    return product_cost((m, n, k), 2 * m * n * k, moved, compute_spec("matrix", a.dtype))

@@ -1,9 +1,23 @@
 """Grouped matrix multiplication: the rows of each group are multiplied by a matrix of its own."""
 
+from math import prod
 from typing import Any
 
-from jarvis.perf_models.arguments import Shape, dtype, optional_tensor, total_bytes
-from jarvis.perf_models.dtypes import bytes_per_element, compute_spec
+from jarvis.perf_models.arguments import (
+    Shape,
+    Tensor,
+    dtype,
+    optional_tensor,
+    requested_size,
+    tensor,
+    total_bytes,
+)
+from jarvis.perf_models.dtypes import (
+    HALF_PRECISION_BYTES,
+    bytes_per_element,
+    compute_spec,
+)
+from jarvis.perf_models.gemm import product_cost
 from jarvis.perf_models.registry import (
     OpCost,
     OpSignature,
@@ -116,3 +130,54 @@ def grouped_gemm_variable_k(op: OpSignature) -> OpCost:
         },
         exact_bytes=exact,
     )
+
+
+def _groups(a: Tensor, b: Tensor, offsets: Tensor) -> tuple[int, Shape, Shape]:
+    """Groups, (M, N, K) of all products taken as one, and the shape of the output.
+
+    Operands are stacked (3-d), or lie behind each other along M, N or K (2-d), divided by offsets.
+    """
+    ranks = (len(a.shape), len(b.shape))
+    if ranks == (2, 2):
+        (m, k), (_, n) = a.shape, b.shape
+        groups = offsets.numel
+        return groups, (m, n, k), (groups, m, n)
+    if ranks == (2, 3):
+        (m, k), (groups, _, n) = a.shape, b.shape
+        return groups, (m, n, k), (m, n)
+    if ranks == (3, 2):
+        (groups, m, k), (_, n) = a.shape, b.shape
+        return groups, (m, n, k), (m, n)
+    if ranks == (3, 3):
+        (groups, m, k), (_, _, n) = a.shape, b.shape
+        return groups, (groups * m, n, k), (groups, m, n)
+    raise UnexpectedArgumentsError(f"Groups of shapes {a.shape} and {b.shape} have no product.")
+
+
+def _grouped(op: OpSignature, offsets: int, out_size: int | None, *read: Tensor) -> OpCost:
+    a, b = tensor(op, 0), tensor(op, 1)
+    groups, (m, n, k), out = _groups(a, b, optional_tensor(op, offsets))
+    parts = [(t.numel, t.real_size) for t in (a, b, *read)]
+    moved = total_bytes(*parts, (prod(out), out_size))
+    return product_cost((m, n, k), 2 * m * n * k, moved, compute_spec("matrix", a.dtype), groups)
+
+
+@perf_model("aten::_grouped_mm")
+def grouped_mm(op: OpSignature) -> OpCost:
+    """G products, stacked or divided along M, N or K by offsets; flops 2MNK; bytes A + B + Y.
+
+    M, N, K are those of the undivided operands, G times as much where both are stacked. Rows
+    behind the last offset count too: what the offsets are is not recorded.
+    """
+    a = tensor(op, 0)
+    return _grouped(op, 2, requested_size(op, 4, a.real_size))
+
+
+@perf_model("aten::_scaled_grouped_mm")
+def scaled_grouped_mm(op: OpSignature) -> OpCost:
+    """As the grouped product, of scaled 8-bit operands; bytes A + B + both scales + Y.
+
+    Y has the dtype of argument 7, else half precision.
+    """
+    out_size = requested_size(op, 7, HALF_PRECISION_BYTES)
+    return _grouped(op, 4, out_size, tensor(op, 2), tensor(op, 3))

@@ -1,4 +1,4 @@
-"""Losses: negative log likelihood over classes, and elementwise distances.
+"""Losses: cross entropy, negative log likelihood over classes, and elementwise distances.
 
 With a reduction an elementwise loss launches a reduction of its own below it, which is priced by
 itself; what is counted here is one kernel.
@@ -8,14 +8,20 @@ from math import prod
 
 from jarvis.perf_models.arguments import (
     Tensor,
-    layout_params,
     optional_tensor,
     tensor,
     text,
     total_bytes,
+    vector_cost,
 )
-from jarvis.perf_models.dtypes import compute_spec
-from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
+from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, compute_spec
+from jarvis.perf_models.registry import (
+    OpCost,
+    OpSignature,
+    UnexpectedArgumentsError,
+    categorize,
+    perf_model,
+)
 
 _NO_REDUCTION = "0"
 _REDUCTION_AT = {"binary_cross_entropy": 3}  # the others have it at argument 2
@@ -34,13 +40,8 @@ _GRADIENT_FLOPS = {
 }
 
 
-def _cost(x: Tensor, flops: float, moved: float | None) -> OpCost:
-    return OpCost(
-        flops=flops,
-        bytes=moved,
-        compute=compute_spec("vector", x.dtype),
-        params=layout_params(x),
-    )
+CROSS_ENTROPY_FLOPS = 5  # per logit: maximum, difference, exponential, sum, quotient
+LABEL_AND_LOSS_BYTES = 8 + 4  # per row
 
 
 def _bytes(*tensors: Tensor) -> float | None:
@@ -62,7 +63,7 @@ def nll_loss(op: OpSignature) -> OpCost:
         (rows, target.real_size),
         (rows, weight.real_size if weight.given else 0),
     )
-    return _cost(x, 2 * rows, moved)
+    return vector_cost(x, 2 * rows, moved)
 
 
 @perf_model("aten::nll_loss_backward", "aten::nll_loss2d_backward")
@@ -78,7 +79,7 @@ def nll_loss_backward(op: OpSignature) -> OpCost:
         (target.numel, target.real_size),
         (target.numel, weight.real_size if weight.given else 0),
     )
-    return _cost(x, target.numel, moved)
+    return vector_cost(x, target.numel, moved)
 
 
 @perf_model(*(f"aten::{name}" for name in _DISTANCE_FLOPS))
@@ -92,7 +93,7 @@ def distance(op: OpSignature) -> OpCost:
     weight = optional_tensor(op, 2) if kind in _REDUCTION_AT else Tensor()
     unreduced = text(op, _REDUCTION_AT.get(kind, 2)) == _NO_REDUCTION
     out = Tensor(x.shape if unreduced else (), x.dtype)
-    return _cost(x, _DISTANCE_FLOPS[kind] * x.numel, _bytes(x, target, weight, out))
+    return vector_cost(x, _DISTANCE_FLOPS[kind] * x.numel, _bytes(x, target, weight, out))
 
 
 @perf_model(*(f"aten::{name}" for name in _GRADIENT_FLOPS))
@@ -104,4 +105,29 @@ def distance_backward(op: OpSignature) -> OpCost:
     kind = op.name.removeprefix("aten::")
     grad, x, target = (tensor(op, index) for index in range(3))
     weight = optional_tensor(op, 3) if kind.startswith("binary") else Tensor()
-    return _cost(x, _GRADIENT_FLOPS[kind] * prod(x.shape), _bytes(grad, x, target, weight, x))
+    return vector_cost(x, _GRADIENT_FLOPS[kind] * prod(x.shape), _bytes(grad, x, target, weight, x))
+
+
+@perf_model("CrossEntropyFunction", category="CrossEntropy_fwd")
+def cross_entropy(op: OpSignature) -> OpCost:
+    """Logits (b,..,V): flops 5bV; bytes logits + 12b (label and loss of a row).
+
+    ``exact_flops`` and ``exact_bytes`` take every leading dim for rows, not only the first.
+    """
+    logits = tensor(op, 0)
+    if not logits.given:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without logits.")
+    rows, classes = prod(logits.shape[:-1]), logits.shape[-1]
+    batch = logits.shape[0]
+    read = logits.numel * (logits.size or HALF_PRECISION_BYTES)
+    return OpCost(
+        flops=CROSS_ENTROPY_FLOPS * batch * classes,
+        bytes=read + LABEL_AND_LOSS_BYTES * batch,
+        compute=compute_spec("vector", logits.dtype),
+        params={"B": batch, "V": classes, "dtype": logits.dtype},
+        exact_flops=CROSS_ENTROPY_FLOPS * rows * classes,
+        exact_bytes=read + LABEL_AND_LOSS_BYTES * rows,
+    )
+
+
+categorize("CrossEntropy_bwd", "CrossEntropyFunctionBackward")

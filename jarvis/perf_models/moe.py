@@ -7,6 +7,7 @@ up-projections. Of the E experts, a batch reaches E (1 - (1 - k/E)^M) when token
 from dataclasses import dataclass
 from typing import Any
 
+from jarvis.core.dtypes import find_dtype
 from jarvis.perf_models.arguments import (
     Tensor,
     dtype,
@@ -32,30 +33,26 @@ EXPERTS_PER_TOKEN = "experts_per_token"
 GATED = "gated"
 """Names of the values that pseudo ops carry behind the arguments of their op, as name=value."""
 
-_ELEMENT_BYTES: dict[str, float] = {
-    "Float8_e4m3fn": 1,
-    "Float8_e4m3fnuz": 1,
-    "Float8_e5m2": 1,
-    "Float8_e5m2fnuz": 1,
-    "FP8": 1,
-    "c10::Float8_e4m3fn": 1,
-    "c10::Float8_e4m3fnuz": 1,
-    "FP4": PACKED_FP4_BYTES,
-    "c10::Float4_e2m1fn_x2": PACKED_FP4_BYTES,
-    "BFloat16": 2,
-    "Float16": 2,
-    "Half": 2,
-    "c10::BFloat16": 2,
-    "c10::Half": 2,
-    "Float32": 4,
-    "Float": 4,
-    "c10::Float": 4,
-}
-"""Bytes of one element before packing, as the sheets count them for experts."""
+_SHEET_NAMES = frozenset(
+    {
+        *("Float8_e4m3fn", "Float8_e4m3fnuz", "Float8_e5m2", "Float8_e5m2fnuz", "FP8", "FP4"),
+        *("c10::Float8_e4m3fn", "c10::Float8_e4m3fnuz", "c10::Float4_e2m1fn_x2"),
+        *("BFloat16", "Float16", "Half", "Float32", "Float"),
+        *("c10::BFloat16", "c10::Half", "c10::Float"),
+    }
+)
+"""The dtypes of experts that TraceLens knows; for others it takes the default of the call."""
+
+
+def _value_bytes(name: str) -> float | None:
+    """Bytes of one value before packing, as the sheets count them for experts."""
+    found = find_dtype(name) if name in _SHEET_NAMES else None
+    return None if found is None else found.bytes / found.packed
 
 
 def _size(op: OpSignature, index: int, default: float) -> float:
-    return _ELEMENT_BYTES.get(dtype(op, index), default)
+    size = _value_bytes(dtype(op, index))
+    return default if size is None else size
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +382,7 @@ def chosen_rows(op: OpSignature) -> OpCost:
     experts, inner, hidden = _matrices(tensor(op, 1))
     tokens, per_token = tensor(op, 8).shape
     input_size, weight_size, output_size = (
-        _ELEMENT_BYTES.get(name, bytes_per_element(name))
+        bytes_per_element(name) if (size := _value_bytes(name)) is None else size
         for name in (dtype(op, 0), dtype(op, 1), dtype(op, 3) or dtype(op, 0))
     )
     call = Experts(

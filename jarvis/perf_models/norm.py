@@ -1,11 +1,14 @@
-"""Batch, layer, group, instance and RMS normalization of the framework, forward and backward.
+"""Batch, layer, group, instance and RMS normalization, forward and backward.
 
-n elements in c channels (for layer and RMS norm c is the normalized extent), e = n/c.
+Of the framework (``Norm``): n elements in c channels (for layer and RMS norm c is the normalized
+extent), e = n/c. Of inference engines (``RowNorm``), RMS alone or with residual add and quant: n
+elements in M = n/c rows of c; all of them count R = M (2c + 2) + 2n flops for the norm itself.
+The local kernels of batch normalization across ranks come last.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from jarvis.perf_models.arguments import (
@@ -13,13 +16,14 @@ from jarvis.perf_models.arguments import (
     Tensor,
     flag,
     flags,
+    integer,
     integers,
     layout_params,
     optional_tensor,
     tensor,
     total_bytes,
 )
-from jarvis.perf_models.dtypes import compute_spec
+from jarvis.perf_models.dtypes import MX_BLOCK, PACKED_FP4_BYTES, SCALE_BYTES, compute_spec
 from jarvis.perf_models.registry import (
     Formula,
     OpCost,
@@ -30,6 +34,7 @@ from jarvis.perf_models.registry import (
 )
 
 LIBRARIES = ("", "native_", "miopen_", "cudnn_")
+_STATISTICS_BYTES = 4  # float32 for half precision inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +256,197 @@ def rms_norm_backward(op: OpSignature) -> OpCost:
 
 
 categorize("NORM_bwd", *(f"aten::{library}instance_norm_backward" for library in LIBRARIES))
+
+
+@dataclass(frozen=True, slots=True)
+class RowNorm:
+    """Rows to normalize and their weight."""
+
+    x: Tensor
+    weight: Tensor
+
+    @property
+    def n(self) -> int:
+        """Elements."""
+        return self.x.numel
+
+    @property
+    def c(self) -> int:
+        """Elements per row."""
+        return self.weight.numel
+
+    @property
+    def rows(self) -> int:
+        """Rows M."""
+        return self.n // self.c
+
+    @property
+    def flops(self) -> int:
+        """R = M (2c + 2) + 2n."""
+        return self.rows * (2 * self.c + 2) + 2 * self.n
+
+    def scale_bytes(self, group: int) -> int:
+        """Bytes of one float scale per group and row."""
+        return SCALE_BYTES * self.rows * ceil(self.c / group)
+
+    def cost(self, more_flops: float, elements: float, other_bytes: float = 0) -> OpCost:
+        """R + ``more_flops``; ``elements`` of the input's dtype, the weight, ``other_bytes``."""
+        params: dict[str, Any] = layout_params(self.x) | {
+            "num_channels": self.c,
+            "has_bias": False,
+            "is_affine": True,
+            "is_training": False,
+        }
+        return OpCost(
+            flops=self.flops + more_flops,
+            bytes=total_bytes((elements + self.c, self.x.size), (other_bytes, 1)),
+            compute=compute_spec("vector", self.x.dtype),
+            params=params,
+        )
+
+
+def _row_norm(op: OpSignature, x: int, weight: int) -> RowNorm:
+    return RowNorm(tensor(op, x), tensor(op, weight))
+
+
+@perf_model("aiter::rms_norm", "aiter::rmsnorm2d_fwd_ck", category="RMSNorm")
+def rms_norm(op: OpSignature) -> OpCost:
+    """Input, weight at 0, 1: flops R; bytes 2n + c of the input's dtype."""
+    norm = _row_norm(op, 0, 1)
+    return norm.cost(0, 2 * norm.n)
+
+
+@perf_model("aiter::rmsnorm", category="RMSNorm")
+def rms_norm_into(op: OpSignature) -> OpCost:
+    """Input, weight at 1, 2: flops R; bytes 2n + c of the input's dtype."""
+    norm = _row_norm(op, 1, 2)
+    return norm.cost(0, 2 * norm.n)
+
+
+@perf_model("aiter::rmsnorm2d_fwd_with_dynamicquant_ck", category="RMSNorm")
+def rms_norm_dynamic_quant(op: OpSignature) -> OpCost:
+    """Input, weight at 1, 3: flops R + 2n; bytes n + c of the input's dtype, n narrow, 4M."""
+    norm = _row_norm(op, 1, 3)
+    return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(norm.c))
+
+
+@perf_model("aiter::rmsnorm_quant", category="RMSNorm")
+def rms_norm_quant(op: OpSignature) -> OpCost:
+    """Input, weight at 1, 3, group g at 5 (0: row): flops R + 2n; bytes n + c, n narrow, scales."""
+    norm = _row_norm(op, 1, 3)
+    group = integer(op, 5, 0) or norm.c
+    return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(group))
+
+
+@perf_model("vllm::rocm_aiter_rmsnorm_fp8_group_quant", category="RMSNorm")
+def rms_norm_group_quant(op: OpSignature) -> OpCost:
+    """Input, weight at 0, 1, group g at 3: flops R + 2n; bytes n + c, n narrow, 4M ceil(c/g)."""
+    norm = _row_norm(op, 0, 1)
+    group = integer(op, 3, 0) or norm.c
+    return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(group))
+
+
+@perf_model("vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant", category="RMSNorm")
+def add_rms_norm_group_quant(op: OpSignature) -> OpCost:
+    """Input, weight at 0, 2, group g at 4: flops R + 3n; bytes 3n + c, n narrow, 4M ceil(c/g)."""
+    norm = _row_norm(op, 0, 2)
+    group = integer(op, 4, 0) or norm.c
+    return norm.cost(3 * norm.n, 3 * norm.n, norm.n + norm.scale_bytes(group))
+
+
+@perf_model("aiter::rmsnorm2d_fwd_with_add_ck", "aiter::add_rmsnorm", category="RMSNorm")
+def add_rms_norm(op: OpSignature) -> OpCost:
+    """Input, weight at 1, 4: flops R + n; bytes 4n + c of the input's dtype."""
+    norm = _row_norm(op, 1, 4)
+    return norm.cost(norm.n, 4 * norm.n)
+
+
+@perf_model(
+    "aiter::fused_add_rmsnorm_pad_",
+    "vllm::rocm_aiter_triton_add_rmsnorm_pad",
+    category="RMSNorm",
+)
+def add_rms_norm_pad(op: OpSignature) -> OpCost:
+    """Input, weight at 0, 1, rows padded to a multiple of p (at 4).
+
+    Flops R + n; bytes 2n + c + M p ceil(c/p) + Mc of the input's dtype.
+    """
+    norm = _row_norm(op, 0, 1)
+    pad = integer(op, 4, 0) or norm.c
+    padded = norm.rows * ceil(norm.c / pad) * pad
+    return norm.cost(norm.n, 2 * norm.n + padded + norm.rows * norm.c)
+
+
+@perf_model(
+    "sglang_profiler::fused_mxfp4_quant_fused_rms_mxfp4_quant",
+    "aiter::_fuse_rmsnorm_fp4_quant",
+    category="RMSNorm",
+)
+def rms_norm_mxfp4_quant(op: OpSignature) -> OpCost:
+    """Input, weight at 0, 1; a second input (M,k) at 3 and a residual at 6 where given.
+
+    Flops R + 2n (+ n with residual) (+ R M k / n for the second input); bytes n + c of the
+    input's dtype, n/2 packed, n/32 scales (+ 2n residual) (+ 2Mk + k second input).
+    """
+    norm = _row_norm(op, 0, 1)
+    flops: float = 2 * norm.n
+    elements = norm.n
+    if len(optional_tensor(op, 6).shape) == 2:
+        flops += norm.n
+        elements += 2 * norm.n
+    second = optional_tensor(op, 3)
+    if len(second.shape) == 2:
+        width = second.shape[1]
+        flops += int(norm.flops * norm.rows * width / norm.n)
+        elements += 2 * norm.rows * width + width
+    return norm.cost(flops, elements, PACKED_FP4_BYTES * norm.n + norm.n // MX_BLOCK)
+
+
+def _local_cost(x: Tensor, flops_per_element: int, tensors: int, vectors: float | None) -> OpCost:
+    """``tensors`` as large as x are moved, and ``vectors`` bytes of values per channel."""
+    moved = total_bytes((tensors * x.numel, x.real_size))
+    return OpCost(
+        flops=flops_per_element * x.numel,
+        bytes=None if moved is None or vectors is None else moved + vectors,
+        compute=compute_spec("vector", x.dtype),
+        params=layout_params(x) | {"num_channels": x.shape[1]},
+    )
+
+
+def _given_bytes(op: OpSignature, *indices: int) -> float | None:
+    """Bytes of the arguments ``indices`` that are given."""
+    found = (optional_tensor(op, index) for index in indices)
+    return total_bytes(*((t.numel, t.real_size) for t in found if t.given))
+
+
+@perf_model("aten::batch_norm_stats")
+def statistics(op: OpSignature) -> OpCost:
+    """Mean and variance: difference, square and two sums: flops 4n; bytes n read, 2c written."""
+    x = tensor(op, 0)
+    return _local_cost(x, 4, 1, 2 * x.shape[1] * _STATISTICS_BYTES)
+
+
+@perf_model("aten::batch_norm_elemt")
+def normalize(op: OpSignature) -> OpCost:
+    """(x - mean) invstd w + b: flops 4n; bytes n and the vectors read, n written."""
+    return _local_cost(tensor(op, 0), 4, 2, _given_bytes(op, 1, 2, 3, 4))
+
+
+@perf_model("aten::batch_norm_backward_reduce")
+def backward_sums(op: OpSignature) -> OpCost:
+    """Gradient, input: sums of g and of g (x - mean): flops 4n; bytes 2n and vectors read.
+
+    Written are four vectors of c: both sums, the gradients of weight and bias.
+    """
+    x, vectors = tensor(op, 1), _given_bytes(op, 2, 3, 4)
+    written = 4 * x.shape[1] * _STATISTICS_BYTES
+    return _local_cost(x, 4, 2, None if vectors is None else vectors + written)
+
+
+@perf_model("aten::batch_norm_backward_elemt")
+def backward_of_input(op: OpSignature) -> OpCost:
+    """Gradient, input: (g - m_g - (x - mean) f) s: flops 5n; bytes 2n and vectors read, n written.
+
+    The factors of each channel are not counted.
+    """
+    return _local_cost(tensor(op, 1), 5, 3, _given_bytes(op, 2, 3, 4, 5, 6))

@@ -1,12 +1,31 @@
-"""Optimizer steps that one kernel does for many parameters: Adam, AdamW, SGD.
+"""Optimizer steps: fused kernels for many parameters, and ops over lists of tensors (foreach).
 
 They move several values for each of the n parameters. The profiler records no shapes of a list of
 more than 30 tensors; such calls have no model.
 """
 
-from jarvis.perf_models.arguments import dtype, flag, text, total_bytes
+from jarvis.core.dtypes import element_bytes
+from jarvis.perf_models.arguments import (
+    dtype,
+    flag,
+    functor_compute,
+    functor_dtypes,
+    functor_size,
+    is_tensor_list,
+    list_numel,
+    list_shapes,
+    text,
+    total_bytes,
+)
+from jarvis.perf_models.elementwise import element_flops
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
-from jarvis.perf_models.tensor_lists import functor_compute, functor_size, numel, shapes
+
+_PREFIX = "aten::_foreach_"
+_OUT_OF_PLACE_AND_IN_PLACE = """
+    add sub mul div addcmul addcdiv lerp maximum minimum clamp_min clamp_max pow sqrt rsqrt
+    reciprocal neg abs exp expm1 log log1p log2 log10 sin cos tan tanh sigmoid erf erfc floor ceil
+    round trunc frac sign
+"""
 
 _ADAM_FLOPS = 14  # first moment 3, second moment 4, denominator 4, update 3
 _DECAY_FLOPS = 2
@@ -18,12 +37,12 @@ _NESTEROV_FLOPS = 2
 def _step(op: OpSignature, flops: int, values: int, grad_scale: int) -> OpCost:
     """``values`` moved per parameter; a gradient scale (argument) divides and writes gradients."""
     scaled = dtype(op, grad_scale) != ""
-    parameters = numel(op, 0)
+    parameters = list_numel(op, 0)
     return OpCost(
         flops=(flops + scaled) * parameters,
         bytes=total_bytes(((values + scaled) * parameters, functor_size(op))),
         compute=functor_compute(op),
-        params={"tensors": len(shapes(op, 0)), "num_elems": parameters},
+        params={"tensors": len(list_shapes(op, 0)), "num_elems": parameters},
     )
 
 
@@ -61,3 +80,64 @@ def sgd(op: OpSignature) -> OpCost:
         flops += _NESTEROV_FLOPS
     values = 3 + momentum + (momentum and not first)
     return _step(op, flops, values, grad_scale=10)
+
+
+def _lists(op: OpSignature) -> int:
+    """Number of lists of tensors among the arguments."""
+    return sum(is_tensor_list(op, index) for index in range(len(op.input_types)))
+
+
+def _over_lists(op: OpSignature, flops_per_element: int, moved_elements: int) -> OpCost:
+    return OpCost(
+        flops=flops_per_element * list_numel(op, 0),
+        bytes=total_bytes((moved_elements, functor_size(op))),
+        compute=functor_compute(op),
+        params={"tensors": len(list_shapes(op, 0)), "num_elems": list_numel(op, 0)},
+    )
+
+
+@perf_model(
+    *(
+        f"{_PREFIX}{name}{mark}"
+        for name in _OUT_OF_PLACE_AND_IN_PLACE.split()
+        for mark in ("", "_")
+    ),
+    needs_kernels=True,
+)
+def foreach(op: OpSignature) -> OpCost:
+    """Flops of the function for each of the n elements; bytes of every list read, n written."""
+    flops = element_flops(op.name.removeprefix(_PREFIX))
+    return _over_lists(op, flops, (_lists(op) + 1) * list_numel(op, 0))
+
+
+@perf_model(f"{_PREFIX}zero_", needs_kernels=True)
+def foreach_zero(op: OpSignature) -> OpCost:
+    """Flops 0; bytes n written."""
+    return _over_lists(op, 0, list_numel(op, 0))
+
+
+@perf_model(f"{_PREFIX}copy_", needs_kernels=True)
+def foreach_copy(op: OpSignature) -> OpCost:
+    """Flops 0; bytes n read of the source's dtype, n written of the destination's."""
+    sizes = [element_bytes(dtype) for dtype in functor_dtypes(op)] or [None]
+    elements = list_numel(op, 0)
+    return OpCost(
+        flops=0,
+        bytes=total_bytes((elements, sizes[0]), (elements, sizes[-1])),
+        params={"tensors": len(list_shapes(op, 0)), "num_elems": elements},
+    )
+
+
+@perf_model(f"{_PREFIX}norm", needs_kernels=True)
+def foreach_norm(op: OpSignature) -> OpCost:
+    """Square and add: flops 2n; bytes n read, one element per tensor written."""
+    return _over_lists(op, element_flops("norm"), list_numel(op, 0) + len(list_shapes(op, 0)))
+
+
+@perf_model(
+    "aten::_amp_foreach_non_finite_check_and_unscale_",
+    needs_kernels=True,
+)
+def unscale(op: OpSignature) -> OpCost:
+    """Check for infinity and multiply: flops 2n; bytes n read, n written."""
+    return _over_lists(op, 2, 2 * list_numel(op, 0))

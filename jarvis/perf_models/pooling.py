@@ -1,5 +1,6 @@
 """Pooling, interpolation and padding of images and volumes: (N, C, spatial...)."""
 
+from dataclasses import replace
 from math import prod
 
 from jarvis.perf_models.arguments import (
@@ -7,11 +8,11 @@ from jarvis.perf_models.arguments import (
     Tensor,
     flag,
     integers,
-    layout_params,
     tensor,
     total_bytes,
+    vector_cost,
 )
-from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec
+from jarvis.perf_models.dtypes import INDEX_BYTES
 from jarvis.perf_models.registry import (
     NoModelForCallError,
     OpCost,
@@ -32,12 +33,7 @@ _TAPS = {
 
 def _cost(x: Tensor, flops: float, elements: int, indices: int = 0) -> OpCost:
     """``elements`` of the dtype of x and ``indices`` read or written."""
-    return OpCost(
-        flops=flops,
-        bytes=total_bytes((elements, x.real_size), (indices, INDEX_BYTES)),
-        compute=compute_spec("vector", x.dtype),
-        params=layout_params(x),
-    )
+    return vector_cost(x, flops, total_bytes((elements, x.real_size), (indices, INDEX_BYTES)))
 
 
 def _per_dim(op: OpSignature, index: int, spatial: int, default: Shape) -> Shape:
@@ -182,16 +178,22 @@ def interpolation_backward(op: OpSignature) -> OpCost:
     return _cost(grad, 2 * taps * grad.numel if taps > 1 else grad.numel, grad.numel + prod(size))
 
 
-@perf_model(*(f"aten::reflection_pad{dims}d" for dims in (1, 2, 3)))
-def reflection_pad(op: OpSignature) -> OpCost:
-    """Pads innermost dim first; flops 0; bytes in read, out written."""
-    x, pads = tensor(op, 0), integers(op, 1)
+def _padded(op: OpSignature, x: Tensor) -> int:
+    """Elements of x with the paddings at argument 1, innermost dim first."""
+    pads = integers(op, 1)
     if not pads:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without its paddings.")
     shape = list(x.shape)
     for i in range(len(pads) // 2):
         shape[-1 - i] += pads[2 * i] + pads[2 * i + 1]
-    return _cost(x, 0, x.numel + prod(shape))
+    return prod(shape)
+
+
+@perf_model(*(f"aten::reflection_pad{dims}d" for dims in (1, 2, 3)))
+def reflection_pad(op: OpSignature) -> OpCost:
+    """Pads innermost dim first; flops 0; bytes in read, out written."""
+    x = tensor(op, 0)
+    return _cost(x, 0, x.numel + _padded(op, x))
 
 
 @perf_model(
@@ -205,3 +207,37 @@ def pad_backward(op: OpSignature) -> OpCost:
     """Gradient [g], input [n]: flops g additions; bytes g read, n written."""
     grad, x = tensor(op, 0), tensor(op, 1)
     return _cost(x, grad.numel, grad.numel + x.numel)
+
+
+def _resized(x: Tensor, elements: int) -> OpCost:
+    moved = total_bytes((x.numel, x.size), (elements, x.size))
+    return replace(vector_cost(x, elements, moved), exact_flops=0)
+
+
+@perf_model(
+    "aten::replication_pad1d",
+    "aten::replication_pad2d",
+    "aten::replication_pad3d",
+    category="elementwise",
+    sheet="UnaryElementwise",
+)
+def replication_pad(op: OpSignature) -> OpCost:
+    """Pads innermost dim first; flops prod(out); bytes in + out; ``exact_flops`` is 0."""
+    x = tensor(op, 0)
+    return _resized(x, _padded(op, x))
+
+
+@perf_model(
+    "aten::upsample_nearest1d",
+    "aten::upsample_nearest2d",
+    "aten::upsample_nearest3d",
+    category="elementwise",
+    sheet="UnaryElementwise",
+)
+def upsample_nearest(op: OpSignature) -> OpCost:
+    """Output (N, C, *size); flops prod(out); bytes in + out; ``exact_flops`` is 0."""
+    x = tensor(op, 0)
+    size = integers(op, 1)
+    if not size:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its output size.")
+    return _resized(x, prod(x.shape[:2]) * prod(size))

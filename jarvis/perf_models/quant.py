@@ -5,16 +5,15 @@ from math import ceil
 from jarvis.perf_models.arguments import (
     Tensor,
     integer,
-    layout_params,
     tensor,
     total_bytes,
+    vector_cost,
 )
 from jarvis.perf_models.dtypes import (
     FP8_BYTES,
     MX_BLOCK,
     PACKED_FP4_BYTES,
     SCALE_BYTES,
-    compute_spec,
 )
 from jarvis.perf_models.registry import (
     OpCost,
@@ -27,10 +26,6 @@ from jarvis.perf_models.registry import (
 GROUP_QUANT_FLOPS = 2.59375  # per element: absolute value, maximum, scale over groups of 32
 FP8_GROUP_QUANT_FLOPS = 6
 DEFAULT_GROUP = 128
-
-
-def _cost(x: Tensor, flops: float, moved: float | None) -> OpCost:
-    return OpCost(flops, moved, compute_spec("vector", x.dtype), layout_params(x))
 
 
 def _matrix(x: Tensor) -> tuple[int, int]:
@@ -48,7 +43,7 @@ def _matrix(x: Tensor) -> tuple[int, int]:
 def quantize_fp8(op: OpSignature) -> OpCost:
     """Flops n; bytes n of the input's dtype + n."""
     x = tensor(op, 0)
-    return _cost(x, x.numel, total_bytes((x.numel, x.size), (x.numel, FP8_BYTES)))
+    return vector_cost(x, x.numel, total_bytes((x.numel, x.size), (x.numel, FP8_BYTES)))
 
 
 @perf_model(
@@ -67,7 +62,7 @@ def quantize_mxfp4_dual(op: OpSignature) -> OpCost:
     m, n = _matrix(x)
     scales = m * ceil(n / MX_BLOCK) + n * ceil(m / MX_BLOCK)
     moved = total_bytes((m * n, x.size), (2 * ((m * n + 1) // 2) + scales, 1))
-    return _cost(x, m * n, moved)
+    return vector_cost(x, m * n, moved)
 
 
 @perf_model("aiter::mixed_sample_outer_exponential", category="elementwise")
@@ -77,7 +72,7 @@ def sample_outer_exponential(op: OpSignature) -> OpCost:
     rows, vocabulary = _matrix(logits)
     elements = rows * vocabulary
     moved = total_bytes((elements, logits.size), (elements, noise.size), (rows, SCALE_BYTES))
-    return _cost(logits, 2 * elements, moved)
+    return vector_cost(logits, 2 * elements, moved)
 
 
 @perf_model(
@@ -93,7 +88,7 @@ def dynamic_quant(op: OpSignature) -> OpCost:
     moved = total_bytes((out.numel, out.size), (x.numel, x.size), (scale.numel, scale.size))
     if moved is None:
         raise UnexpectedArgumentsError(f"{op.name} has an operand of unknown dtype.")
-    return _cost(x, GROUP_QUANT_FLOPS * out.numel, moved)
+    return vector_cost(x, GROUP_QUANT_FLOPS * out.numel, moved)
 
 
 @perf_model(
@@ -105,13 +100,15 @@ def per_token_group_quant_fp8(op: OpSignature) -> OpCost:
     m, n = _matrix(x)
     groups = max(1, ceil(n / integer(op, 1, DEFAULT_GROUP)))
     moved = total_bytes((m * n, x.size), (m * n, FP8_BYTES), (m * groups, SCALE_BYTES))
-    return _cost(x, FP8_GROUP_QUANT_FLOPS * m * n, moved)
+    return vector_cost(x, FP8_GROUP_QUANT_FLOPS * m * n, moved)
 
 
 def _mxfp4(x: Tensor) -> OpCost:
     """Flops 2n; bytes n of the input's dtype + n/2 packed + n/32 scales."""
     n = x.numel
-    return _cost(x, 2 * n, total_bytes((n, x.size), (n, PACKED_FP4_BYTES), (n // MX_BLOCK, 1)))
+    return vector_cost(
+        x, 2 * n, total_bytes((n, x.size), (n, PACKED_FP4_BYTES), (n // MX_BLOCK, 1))
+    )
 
 
 @perf_model(

@@ -1,4 +1,8 @@
-"""Reductions and scans: one flop per input element, input read and output written once."""
+"""Reductions and scans over dims, and softmax.
+
+A reduction of the sheets has one flop per input element; the input is read and the output written
+once.
+"""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -9,20 +13,23 @@ from jarvis.perf_models.arguments import (
     Tensor,
     broadcast,
     dtype,
+    flag,
     integers,
-    layout_params,
     optional_tensor,
+    requested_size,
     tensor,
     text,
     total_bytes,
+    vector_cost,
 )
-from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec
-from jarvis.perf_models.pointwise import is_floating
+from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec, is_floating
+from jarvis.perf_models.elementwise import element_flops
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
 
 _DIMS_AT = {"norm": 2, "linalg_norm": 2}  # the other ops have their dims at argument 1
 _SCANS = ("cumsum", "cumprod")
 _EXTREMA = ("max", "min")
+_SOFTMAX_BACKWARD_FLOPS = {"_softmax_backward_data": 4, "_log_softmax_backward_data": 7}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +206,35 @@ def logarithmic_scan(op: OpSignature) -> OpCost:
 
 
 def _computed(x: Tensor, flops_per_element: int, *written: tuple[float, float | None]) -> OpCost:
-    return OpCost(
-        flops=flops_per_element * x.numel if is_floating(x.dtype) else 0,
-        bytes=total_bytes((x.numel, x.real_size), *written),
-        compute=compute_spec("vector", x.dtype),
-        params=layout_params(x),
+    flops = flops_per_element * x.numel if is_floating(x.dtype) else 0
+    return vector_cost(x, flops, total_bytes((x.numel, x.real_size), *written))
+
+
+def _softmax_cost(x: Tensor, flops: float, read: int, out_size: int | None) -> OpCost:
+    """``read`` elements of the dtype of x, one written for each of its own."""
+    return vector_cost(x, flops, total_bytes((read, x.real_size), (x.numel, out_size)))
+
+
+@perf_model("aten::_softmax", "aten::_log_softmax")
+def softmax(op: OpSignature) -> OpCost:
+    """Maximum, difference, exponential, sum, quotient: flops 5n; bytes n read, n written.
+
+    The function of a fused softmax counts as one operation each, the logarithm of the sum is per
+    row. Argument 2 asks for a float32 result of a half precision input.
+    """
+    x = tensor(op, 0)
+    return _softmax_cost(
+        x, element_flops(op.name) * x.numel, x.numel, 4 if flag(op, 2) else x.real_size
     )
+
+
+@perf_model(*(f"aten::{name}" for name in _SOFTMAX_BACKWARD_FLOPS))
+def softmax_backward(op: OpSignature) -> OpCost:
+    """Gradient, output: y (g - sum(g y)), flops 4n; of the logarithm g - exp(y) sum(g), flops 7n.
+
+    Bytes 2n read, n written in the input's dtype (argument 3).
+    """
+    grad, output = tensor(op, 0), tensor(op, 1)
+    flops = _SOFTMAX_BACKWARD_FLOPS[op.name.removeprefix("aten::")] * output.numel
+    out_size = requested_size(op, 3, output.real_size)
+    return _softmax_cost(output, flops, grad.numel + output.numel, out_size)

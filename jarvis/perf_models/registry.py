@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from jarvis.core.errors import JarvisError, RegistrationError
-from jarvis.perf_models.tracelens_models import TRACELENS_MODELS
 
 PREFIX_MARK = "*"  # a registered name that ends in it stands for every name that begins so
 
@@ -91,9 +90,12 @@ class PerfModel:
     is_extension: bool = False
 
     @property
-    def tracelens(self) -> bool:
-        """Whether TraceLens would use this model: it has it too, or a user's extension adds it."""
-        return self.is_extension or self.name in TRACELENS_MODELS
+    def makes_row(self) -> bool:
+        """Whether a call is a row of the report because of this model, instead of the ops below it.
+
+        A model without a category of its own prices rows, but does not change which rows there are.
+        """
+        return self.is_extension or bool(self.category)
 
 
 _Entry = TypeVar("_Entry")
@@ -179,12 +181,9 @@ class Registry:
         extended.freeze()
         return extended
 
-    def find_model(self, name: str, tracelens_only: bool = False) -> PerfModel | None:
-        """The perf model of an op, or None; with ``tracelens_only`` none that TraceLens lacks."""
-        model = self._models.get(name) or _by_prefix(self._models, name)
-        if model is not None and tracelens_only and not model.tracelens:
-            return None
-        return model
+    def find_model(self, name: str) -> PerfModel | None:
+        """The perf model of an op, or None."""
+        return self._models.get(name) or _by_prefix(self._models, name)
 
     def registered_category(self, name: str) -> str | None:
         """The category that the registry gives this exact op name, or None."""

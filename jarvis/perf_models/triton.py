@@ -8,9 +8,8 @@ from itertools import accumulate
 from operator import mul
 
 from jarvis.perf_models.arguments import Tensor, tensor, text, total_bytes
-from jarvis.perf_models.aten_names import ATEN_NAMES
 from jarvis.perf_models.dtypes import compute_spec, precision
-from jarvis.perf_models.element_flops import FLOPS_PER_ELEMENT
+from jarvis.perf_models.elementwise import FLOPS_PER_ELEMENT
 from jarvis.perf_models.registry import (
     NoModelForCallError,
     OpCost,
@@ -18,6 +17,172 @@ from jarvis.perf_models.registry import (
     categorize,
     perf_model,
 )
+
+_ARITHMETIC = """
+    abs absolute add addcdiv addcmul addr ceil clamp clamp_max clamp_min clip copysign deg2rad div
+    divide fix floor floor_divide fma fmax fmin fmod frac frexp gcd hypot lcm ldexp lerp maximum
+    minimum mul multiply nan_to_num neg negative nextafter positive rad2deg reciprocal remainder
+    round rsub sgn sign signbit square sub subtract true_divide trunc xlogy
+"""
+_TRANSCENDENTAL = """
+    acos acosh angle arccos arcsin arctan arctan2 asin asinh atan atan2 atanh cos cosh digamma erf
+    erfc erfinv exp exp2 expm1 float_power i0 igamma igammac lgamma log log10 log1p log2 logaddexp
+    logaddexp2 logit mvlgamma polygamma pow rsqrt sigmoid sin sinc sinh special_bessel_j0
+    special_bessel_j1 special_entr special_erf special_erfc special_erfcx special_expit
+    special_expm1 special_i0 special_i0e special_i1 special_i1e special_log1p special_log_ndtr
+    special_ndtr special_ndtri special_softmax special_xlog1py special_zeta sqrt tan tanh
+"""
+_COMPARISON_AND_LOGIC = """
+    all allclose any bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
+    bitwise_xor eq equal ge greater greater_equal gt heaviside isclose isfinite isin isinf isnan
+    isneginf isposinf isreal le less less_equal logical_and logical_not logical_or logical_xor lt
+    ne not_equal where
+"""
+_ACTIVATION = """
+    _prelu_kernel _softmax _log_softmax celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh
+    leaky_relu log_sigmoid log_sigmoid_forward log_softmax mish prelu relu relu6 rrelu
+    rrelu_with_noise selu silu softmax softplus softshrink softsign tanhshrink threshold
+"""
+_REDUCTION = """
+    _cdist_forward _euclidean_dist _segment_reduce amax amin aminmax argmax argmin argsort bincount
+    cdist cosine_similarity count_nonzero cummax cummin cumprod cumsum dist dot frobenius_norm
+    histc kthvalue linalg_norm linalg_vector_norm logcumsumexp logsumexp max mean median min mode
+    nanmean nanmedian nansum norm nuclear_norm prod quantile renorm searchsorted sort std std_mean
+    sum sum_to_size topk trace unique var var_mean
+"""
+_NORMALIZATION = """
+    _batch_norm_impl_index _batch_norm_no_update _batch_norm_with_update
+    _batch_norm_with_update_functional _fused_rms_norm _native_batch_norm_legit
+    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training batch_norm
+    cudnn_batch_norm group_norm instance_norm layer_norm local_response_norm miopen_batch_norm
+    native_batch_norm native_group_norm native_layer_norm rms_norm
+"""
+_BACKWARD = """
+    _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward _batch_norm_impl_index_backward
+    _fused_rms_norm_backward _log_softmax_backward_data _prelu_kernel_backward
+    _softmax_backward_data adaptive_max_pool2d_backward avg_pool2d_backward avg_pool3d_backward
+    batch_norm_backward binary_cross_entropy_backward convolution_backward
+    cudnn_batch_norm_backward elu_backward embedding_backward embedding_dense_backward
+    gelu_backward glu_backward grid_sampler_2d_backward hardshrink_backward hardsigmoid_backward
+    hardswish_backward hardtanh_backward huber_loss_backward index_backward index_select_backward
+    leaky_relu_backward log_sigmoid_backward logit_backward max_pool2d_with_indices_backward
+    max_pool3d_with_indices_backward mish_backward miopen_batch_norm_backward mse_loss_backward
+    native_batch_norm_backward native_dropout_backward native_group_norm_backward
+    native_layer_norm_backward nll_loss2d_backward nll_loss_backward pixel_shuffle_backward
+    reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward
+    replication_pad2d_backward rrelu_with_noise_backward select_backward sigmoid_backward
+    silu_backward slice_backward smooth_l1_loss_backward soft_margin_loss_backward
+    softplus_backward softshrink_backward tanh_backward threshold_backward unfold_backward
+    upsample_bicubic2d_backward upsample_bilinear2d_backward upsample_nearest1d_backward
+    upsample_nearest2d_backward upsample_nearest3d_backward value_selecting_reduction_backward
+"""
+_LOSS = """
+    binary_cross_entropy binary_cross_entropy_with_logits cross_entropy cross_entropy_loss
+    cosine_embedding_loss ctc_loss hinge_embedding_loss huber_loss kl_div l1_loss
+    margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss nll_loss2d
+    nll_loss2d_forward nll_loss_forward nll_loss_nd poisson_nll_loss smooth_l1_loss
+    soft_margin_loss triplet_margin_loss
+"""
+_POOLING_AND_RESIZING = """
+    _adaptive_avg_pool2d _adaptive_avg_pool3d _upsample_bicubic2d_aa _upsample_bilinear2d_aa
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
+    adaptive_max_pool2d adaptive_max_pool3d affine_grid_generator avg_pool1d avg_pool2d avg_pool3d
+    col2im fractional_max_pool2d grid_sampler grid_sampler_2d grid_sampler_3d im2col max_pool1d
+    max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices pixel_shuffle
+    pixel_unshuffle upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d upsample_trilinear3d
+"""
+_VIEWS_AND_COPIES = """
+    _conj _neg_view _reshape_alias _reshape_copy _to_copy _unsafe_view alias alias_copy arange
+    as_strided as_strided_copy as_strided_scatter atleast_1d atleast_2d atleast_3d broadcast_tensors
+    broadcast_to cat channel_shuffle chunk clone complex concat concatenate conj contiguous copy
+    detach detach_copy diag diag_embed diagonal diagonal_copy diagonal_scatter dropout empty
+    empty_like empty_permuted empty_strided expand expand_as expand_copy eye feature_dropout fill
+    flatten flip fliplr flipud full full_like hsplit hstack imag lift_fresh lift_fresh_copy linspace
+    logspace meshgrid movedim narrow narrow_copy native_dropout new_empty new_empty_strided
+    new_full new_ones new_zeros numpy_T ones ones_like pad permute permute_copy ravel real repeat
+    repeat_interleave reshape resize resolve_conj resolve_neg roll rot90 scalar_tensor select
+    select_copy select_scatter slice slice_copy slice_scatter split split_copy split_with_sizes
+    split_with_sizes_copy squeeze squeeze_copy stack swapaxes t t_copy tensor_split tile to
+    transpose transpose_copy tril triu type_as unbind unbind_copy unflatten unfold unfold_copy
+    unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_copy view view_as
+    view_as_complex view_as_complex_copy view_as_real view_as_real_copy view_copy vsplit vstack zero
+    zeros zeros_like
+"""
+_PADDING = """
+    _pad_circular constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d
+    replication_pad1d replication_pad2d replication_pad3d
+"""
+_INDEXING = """
+    _embedding_bag _embedding_bag_forward_only _index_put_impl _unsafe_index _unsafe_index_put
+    _unsafe_masked_index _unsafe_masked_index_put_accumulate bucketize embedding embedding_bag
+    gather index index_add index_copy index_fill index_put index_reduce index_select masked_fill
+    masked_scatter masked_select nonzero nonzero_static one_hot put scatter scatter_add
+    scatter_reduce take take_along_dim tril_indices triu_indices
+"""
+_PRODUCTS = """
+    _addmm_activation _convolution _efficient_attention_backward _efficient_attention_forward
+    _flash_attention_backward _flash_attention_forward _grouped_mm _int_mm _linalg_det
+    _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
+    _scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward
+    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward
+    _scaled_dot_product_fused_attention_overrideable _scaled_dot_product_attention_math
+    _scaled_mm _weight_int4pack_mm _weight_int8pack_mm _weight_norm _weight_norm_interface addbmm
+    addmm addmv baddbmm bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+    conv_transpose3d convolution cross cudnn_convolution einsum inner kron linalg_cross
+    linalg_matrix_norm linear matmul miopen_convolution mm mv outer scaled_dot_product_attention
+    tensordot vdot
+"""
+_RANDOM = """
+    _fused_dropout bernoulli cauchy exponential geometric log_normal multinomial normal
+    normal_functional poisson rand rand_like randint randint_like randn randn_like randperm uniform
+"""
+_QUANTIZATION = """
+    _fake_quantize_learnable_per_tensor_affine
+    dequantize_per_channel dequantize_per_tensor fake_quantize_per_channel_affine
+    fake_quantize_per_channel_affine_cachemask fake_quantize_per_tensor_affine
+    fake_quantize_per_tensor_affine_cachemask quantize_per_channel quantize_per_tensor
+"""
+_OPTIMIZER = """
+    _foreach_add _foreach_addcdiv _foreach_addcmul _foreach_copy _foreach_div _foreach_lerp
+    _foreach_maximum _foreach_mul _foreach_neg _foreach_norm _foreach_pow _foreach_reciprocal
+    _foreach_sqrt _foreach_sub _fused_adam _fused_adamw _fused_sgd
+"""
+_PRIMITIVES = """
+    _assert_async _assert_scalar _fft_c2c _fft_c2r _fft_r2c _local_scalar_dense
+    convert_element_type device_put fft_fft fft_ifft fft_irfft fft_rfft iota item
+    sym_size
+"""
+
+_FUNCTIONAL = frozenset(
+    name
+    for group in (
+        _ARITHMETIC,
+        _TRANSCENDENTAL,
+        _COMPARISON_AND_LOGIC,
+        _ACTIVATION,
+        _REDUCTION,
+        _NORMALIZATION,
+        _BACKWARD,
+        _LOSS,
+        _POOLING_AND_RESIZING,
+        _VIEWS_AND_COPIES,
+        _PADDING,
+        _INDEXING,
+        _PRODUCTS,
+        _RANDOM,
+        _QUANTIZATION,
+        _OPTIMIZER,
+        _PRIMITIVES,
+    )
+    for name in group.split()
+)
+
+_IN_PLACE = frozenset(f"{name}_" for group in (_ARITHMETIC, _ACTIVATION) for name in group.split())
+
+ATEN_NAMES = _FUNCTIONAL | _IN_PLACE | {"copy_", "fill_", "index_put_", "zero_", "detach_"}
+"""Every op name known here; in-place forms end in an underscore."""
 
 _FUSED_NAME = re.compile(r"triton_(?:poi|red|per)_fused_(.*?)_\d+")
 

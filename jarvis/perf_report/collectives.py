@@ -1,44 +1,20 @@
-"""Communication kernels: one by one, and summed up as in the sheet ``coll_analysis``."""
+"""Communication kernels with the sizes of their messages."""
 
 import polars as pl
 
+from jarvis.core.dtypes import DTYPES
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 
 MIB = 1 << 20
-ELEMENT_BYTES = {
-    "Float": 4,
-    "Int": 4,
-    "Long": 8,
-    "BFloat16": 2,
-    "Bool": 1,
-    "Byte": 1,
-    "Double": 8,
-    "Half": 2,
-    "Short": 2,
-}
-"""Bytes of an element by the dtype names that communication kernels carry."""
-
-UNKNOWN_GROUP = "Unknown_Group"
+_ELEMENT_BYTES = {dtype.scalar_type: dtype.bytes for dtype in DTYPES if dtype.scalar_type}
 _CUSTOM_ALL_REDUCE = "cross_device_reduce"
-_KEYS = (
-    "rank",
-    "process_group_name",
-    "process_group_ranks",
-    "collective",
-    "group_size",
-    "dtype",
-    "in_msg_nelems",
-    "out_msg_nelems",
-    "in_split_size",
-    "out_split_size",
-    "stream",
-)
 
 
-def _kernels(work: GpuWork) -> pl.DataFrame:
+def communication_kernels(work: GpuWork) -> pl.DataFrame:
+    """The communication kernels of a trace with ``dur_us``, ``in_msg_mb``, ``out_msg_mb``."""
     element_bytes = pl.col("dtype").replace_strict(
-        ELEMENT_BYTES, default=None, return_dtype=pl.Int64
+        _ELEMENT_BYTES, default=None, return_dtype=pl.Int64
     )
     return work.events.filter(
         (pl.col("cat") == "kernel") & (pl.col("kind") == COMMUNICATION)
@@ -54,34 +30,6 @@ def _kernels(work: GpuWork) -> pl.DataFrame:
 
 def collectives(work: GpuWork) -> pl.DataFrame:
     """One row for each communication kernel (schema: ``collectives``)."""
-    return _kernels(work).with_columns(
+    return communication_kernels(work).with_columns(
         group="process_group_name", message_mb=pl.max_horizontal("in_msg_mb", "out_msg_mb")
-    )
-
-
-def coll_analysis(work: GpuWork) -> pl.DataFrame:
-    """Communication kernels by collective, message and group (schema: ``coll_analysis``).
-
-    Kernels whose metadata the trace does not record in full are left out.
-    """
-    us = pl.col("dur_us")
-    return (
-        _kernels(work)
-        .filter(pl.any_horizontal(pl.col("correlation", "external_id").is_not_null()))
-        .with_columns(
-            rank=pl.lit(0), process_group_name=pl.col("process_group_name").fill_null(UNKNOWN_GROUP)
-        )
-        .drop_nulls(_KEYS)
-        .group_by(_KEYS, maintain_order=True)
-        .agg(
-            pl.col("in_msg_mb").first(),
-            pl.col("out_msg_mb").first(),
-            dur_us_sum=us.sum(),
-            dur_us_mean=us.mean(),
-            dur_us_std=us.std(),
-            dur_us_min=us.min(),
-            dur_us_max=us.max(),
-            operation_count=pl.len(),
-        )
-        .sort("dur_us_sum", descending=True, maintain_order=True)
     )

@@ -42,7 +42,7 @@ def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
         *(pl.col(c).first() for c in ("name", "op_category", "process_name", "thread_name")),
         *(pl.col(c).first() for c in ARGUMENTS),
         *(pl.col(c).first() for c in ("source_uid", "is_known", "failure", "uncovered", "params")),
-        *(pl.col(c).first() for c in ("tracelens", "is_extension")),
+        *(pl.col(c).first() for c in ("makes_row", "is_extension")),
         operation_count=pl.len().cast(pl.Int64),
         kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0).sum()),
         kernel_time_us_mean=pl.col("kernel_time_us").mean(),
@@ -81,7 +81,7 @@ def operations(
             model_origin=pl.when("is_known").then(
                 pl.when("is_extension")
                 .then(pl.lit("extension"))
-                .when("tracelens")
+                .when("makes_row")  # the models that TraceLens has too
                 .then(pl.lit("tracelens"))
                 .otherwise(pl.lit("jarvis"))
             ),

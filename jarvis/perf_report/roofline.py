@@ -32,7 +32,8 @@ FORMULA_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, Value
 NO_ARGUMENTS = "the trace records no argument shapes for the call"
 
 COST_SCHEMA = {
-    "tracelens": pl.Boolean,
+    "model": pl.String,
+    "makes_row": pl.Boolean,
     "is_extension": pl.Boolean,
     "modelled": pl.Boolean,
     "failure": pl.String,
@@ -104,7 +105,11 @@ def costs(
     rows = []
     for row in signatures.select(_SIGNATURE).iter_rows(named=True):
         model = models[row["name"]]
-        origin = {"tracelens": model.tracelens, "is_extension": model.is_extension}
+        origin = {
+            "model": model.name,
+            "makes_row": model.makes_row,
+            "is_extension": model.is_extension,
+        }
         rows.append({**origin, **_cost(row, formula_of(model), strict)})
     priced = pl.DataFrame(rows, schema=COST_SCHEMA).with_columns(
         pl.col(pl.String).cast(pl.Categorical)

@@ -59,8 +59,7 @@ def unified_calls(
 
     ``own_costs``: ``costs`` of the cpu ops; ``direct``: ``direct_work``.
     """
-    # A model that TraceLens lacks prices a row, but does not change which rows there are.
-    modelled = own_costs.filter(pl.col("modelled") & pl.col("tracelens"))["uid"]
+    modelled = own_costs.filter(pl.col("modelled") & pl.col("makes_row"))["uid"]
     tree = _features(calls, work, modelled)
     wrapped = _wrapped_backwards(tree, calls, modelled, backward_links, work, strict, registry)
     collected = _collect(tree, wrapped["uid"], calls)

@@ -18,7 +18,6 @@ from jarvis.run import (
     Manifest,
     Options,
     PerfModelFailure,
-    Preparation,
     Run,
     TopOperation,
     analysis_id,
@@ -26,6 +25,7 @@ from jarvis.run import (
     staged,
     write_run,
 )
+from jarvis.run.agent_layout.preparation import Preparation
 from jarvis.run.comparing import sides
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.report import TABLES

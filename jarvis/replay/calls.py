@@ -6,40 +6,13 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any
 
+from jarvis.core.dtypes import find_dtype
 from jarvis.core.errors import ReplayError
 from jarvis.core.literals import parse_literal
 from jarvis.replay.fills import bound_indices, fill
 from jarvis.replay.list_dtypes import list_dtype
 from jarvis.replay.refusals import NO_FIT, operator_of, why_no_arguments, why_unknown
 from jarvis.replay.schema import NAMESPACE, Argument, Signature, signatures
-
-DTYPES = {
-    "float": "float32",
-    "double": "float64",
-    "c10::Half": "float16",
-    "c10::BFloat16": "bfloat16",
-    "c10::Float8_e4m3fn": "float8_e4m3fn",
-    "c10::Float8_e4m3fnuz": "float8_e4m3fnuz",
-    "c10::Float8_e5m2": "float8_e5m2",
-    "c10::Float8_e5m2fnuz": "float8_e5m2fnuz",
-    "c10::Float8_e8m0fnu": "float8_e8m0fnu",
-    "c10::Float4_e2m1fn_x2": "float4_e2m1fn_x2",
-    "c10::complex<c10::Half>": "complex32",
-    "c10::complex<float>": "complex64",
-    "c10::complex<double>": "complex128",
-    "bool": "bool",
-    "unsigned char": "uint8",
-    "signed char": "int8",
-    "unsigned short": "uint16",
-    "short": "int16",
-    "short int": "int16",
-    "unsigned int": "uint32",
-    "int": "int32",
-    "unsigned long": "uint64",
-    "long": "int64",
-    "long int": "int64",
-}
-"""Type of a tensor as a trace names it -> the framework's dtype."""
 
 TENSOR_LIST = "TensorList"
 DEVICE = "Device"
@@ -196,9 +169,10 @@ def _value(operator: str, argument: Argument, recorded: _Recorded, kernels: Sequ
 
 
 def _tensor(operator: str, argument: Argument, recorded: _Recorded) -> dict[str, Any]:
-    if recorded.type not in DTYPES:
+    dtype = find_dtype(recorded.type)
+    if dtype is None or not dtype.torch:
         raise _MisfitError
-    return _config(operator, argument, DTYPES[recorded.type], recorded.dims, recorded.strides)
+    return _config(operator, argument, dtype.torch, recorded.dims, recorded.strides)
 
 
 def _config(
@@ -236,14 +210,14 @@ def _tensors(
         raise _MisfitError
     if not recorded.dims:
         raise _MisfitError("its lists of tensors are too long for the trace to record their shapes")
-    dtype = DTYPES.get(list_dtype(operator, argument, kernels) or "")
-    if dtype is None:
+    dtype = find_dtype(list_dtype(operator, argument, kernels) or "")
+    if dtype is None or not dtype.torch:
         raise _MisfitError("neither the trace nor its kernels tell the dtype of its tensors")
     strides = recorded.strides
     if not isinstance(strides, tuple) or len(strides) != len(recorded.dims):
         strides = ((),) * len(recorded.dims)
     return [
-        _config(operator, argument, dtype, shape, steps)
+        _config(operator, argument, dtype.torch, shape, steps)
         for shape, steps in zip(recorded.dims, strides, strict=True)
     ]
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from jarvis.core.dtypes import element_bytes
+from jarvis.perf_models.arguments import copied_size, functor_dtypes
 from jarvis.perf_models.registry import OpSignature
-from jarvis.perf_models.tensor_lists import copied_size, functor_dtypes
 from jarvis.replay.schema import Argument
 
-_OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
+_NAMES = ("unsigned char", "c10::BFloat16", "float", "double")
+_OF_SIZE = {element_bytes(name): name for name in _NAMES}
 """Bytes per element -> a type of that size; a copy takes as long for any other."""
 
 

@@ -1,4 +1,4 @@
-"""Report formats: every module of this package with a ``REPORTER`` is one.
+"""Report formats: every module here and in ``agent_layout`` with a ``REPORTER`` is one.
 
 Other packages add theirs through the entry point group ``jarvis.reports``.
 """
@@ -19,6 +19,8 @@ from jarvis.run import Run
 
 __all__ = ["Reporter", "add_plots", "load_formats", "load_reporters", "reporter", "write_reports"]
 
+_PACKAGES = (__name__, f"{__name__}.agent_layout")
+
 
 @dataclass(frozen=True)
 class Formats:
@@ -32,8 +34,13 @@ class Formats:
 def load_formats() -> Formats:
     """All formats; RegistrationError where two of ours have the same name."""
     found: dict[str, Reporter] = {}
-    for module in sorted(iter_modules(__path__), key=lambda module: module.name):
-        made = getattr(import_module(f"{__name__}.{module.name}"), "REPORTER", None)
+    modules = (
+        f"{package}.{module.name}"
+        for package in _PACKAGES
+        for module in iter_modules(import_module(package).__path__)
+    )
+    for name in sorted(modules, key=lambda name: name.rpartition(".")[2]):
+        made = getattr(import_module(name), "REPORTER", None)
         if made is None:
             continue
         if made.name in found:

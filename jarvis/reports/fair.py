@@ -13,10 +13,10 @@ from jarvis.impact import share_pct
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
-from jarvis.reports.findings import measures_table, no_data, overview
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_line, health_of, health_table
 from jarvis.reports.joined_cards import joined
+from jarvis.reports.measures import measures_table, no_data, overview
 from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import has_template, render
 from jarvis.reports.replays import replay_sentence, replay_table

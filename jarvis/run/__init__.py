@@ -11,9 +11,9 @@ from jarvis.run.manifest import (
     analysis_id,
     analysis_ids,
 )
-from jarvis.run.preparation import Preparation, main_call_paths
 from jarvis.run.run import Run, category_table, manifest_of, open_reference, read_manifest
 from jarvis.run.store import check_output_folder, staged, write_run
+from jarvis.run.tree_data import main_call_paths
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -21,7 +21,6 @@ __all__ = [
     "Manifest",
     "Options",
     "PerfModelFailure",
-    "Preparation",
     "Run",
     "TargetPct",
     "TopOperation",

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+import polars as pl
 
+from jarvis.perf_report import PerfReport
 from jarvis.perf_report.call_tree.paths import (
     Around,
     CallBelow,
@@ -23,6 +25,29 @@ from jarvis.perf_report.call_tree.paths import (
 from jarvis.perf_report.call_tree.stacks import Frame
 
 PARTS = ("names", "frames", "calls", "operations")
+
+MAIN_SHARE_PCT = 10.0
+MAIN_ROWS = 5
+"""Operations above this share of their category get a call path, and at least this many."""
+
+
+def main_call_paths(
+    report: PerfReport, categories: Mapping[str, pl.DataFrame]
+) -> dict[str, dict[int, CallPath]]:
+    """Parent chain and subtree of each category's main operations, by category and uid."""
+    uids = {key: main_uids(rows) for key, rows in categories.items()}
+    found = report.call_paths([uid for wanted in uids.values() for uid in wanted])
+    paths = {key: {u: found[u] for u in wanted if u in found} for key, wanted in uids.items()}
+    return {key: by_uid for key, by_uid in paths.items() if by_uid}
+
+
+def main_uids(rows: pl.DataFrame) -> list[int]:
+    """The operations of a category (most time first) that are worth a call path."""
+    main = rows.filter(
+        (pl.col("percent_of_category") > MAIN_SHARE_PCT) | pl.col("is_top_operation")
+    )
+    chosen = main if main.height >= MAIN_ROWS else rows.head(MAIN_ROWS)
+    return chosen["uid"].to_list()
 
 
 def tree_data(paths: Mapping[int, CallPath]) -> Iterator[bytes]:

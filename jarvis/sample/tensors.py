@@ -5,8 +5,9 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from jarvis.core.dtypes import element_bytes
+
 BF16, FP32, INT64 = "c10::BFloat16", "float", "long int"
-_ELEMENT_BYTES = {BF16: 2, FP32: 4, INT64: 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,9 @@ class SampleTensor:
     @property
     def nbytes(self) -> int:
         """Size of the data in bytes."""
-        return self.numel * _ELEMENT_BYTES[self.dtype]
+        size = element_bytes(self.dtype)
+        assert size is not None
+        return self.numel * size
 
     def view(self, *shape: int) -> "SampleTensor":
         """A contiguous tensor of another shape and the same dtype."""

@@ -5,6 +5,7 @@ import math
 import re
 from typing import Any
 
+from jarvis.core.dtypes import find_dtype
 from jarvis.core.literals import parse_literal
 
 MISSING = "—"
@@ -30,23 +31,6 @@ MIN_PCT = 0.01
 
 MIN_MS = 0.1
 """A shorter time is printed in µs."""
-
-_DTYPES = {
-    "c10::bfloat16": "bf16",
-    "c10::half": "fp16",
-    "float": "fp32",
-    "double": "fp64",
-    "long int": "int64",
-    "int": "int32",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "bool": "bool",
-    "c10::float8_e4m3fn": "fp8_e4m3",
-    "c10::float8_e4m3fnuz": "fp8_e4m3",
-    "c10::float8_e5m2": "fp8_e5m2",
-    "c10::float8_e5m2fnuz": "fp8_e5m2",
-    "c10::float4_e2m1fn_x2": "fp4",
-}
 
 
 def cut(name: str) -> str:
@@ -150,7 +134,8 @@ def listed(items: list[str], limit: int = 3) -> str:
 
 def short_dtype(name: str) -> str:
     """``c10::BFloat16`` -> ``bf16``; a name that is not known stays as it is."""
-    return _DTYPES.get(name.lower(), name)
+    dtype = find_dtype(name)
+    return name if dtype is None else dtype.short
 
 
 def arguments(input_dims: str | None, input_types: str | None) -> str | None:

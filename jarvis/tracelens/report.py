@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from jarvis import perf_report
-from jarvis.perf_report import PerfReport, collectives
+from jarvis.perf_report import PerfReport
 from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.timeline import gpu
 from jarvis.perf_report.work import GpuWork, gpu_work
@@ -15,6 +15,7 @@ from jarvis.schemas import columns, conform
 from jarvis.trace import Trace
 from jarvis.tracelens import (
     call_stacks,
+    coll_analysis,
     kernel_summary,
     ops_sheets,
     overlap,
@@ -155,7 +156,7 @@ class TraceLensReport(PerfReport):
     @cached_property
     def coll_analysis(self) -> pl.DataFrame:
         """The sheet ``coll_analysis``."""
-        return conform(collectives.coll_analysis(self._work), "coll_analysis")
+        return conform(coll_analysis.coll_analysis(self._work), "coll_analysis")
 
     @cached_property
     def _timeline_ms(self) -> float:

@@ -8,7 +8,7 @@ import polars as pl
 import polars.selectors as cs
 
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_models import BUILTIN, ONE_SHEET_FAMILIES, Registry, sheet_families
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     THREAD,
@@ -23,6 +23,7 @@ from jarvis.perf_report.literals import lists_text
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import PARAM_PREFIX, SPREAD, columns, conform
+from jarvis.tracelens.models import ONE_SHEET_FAMILIES, is_in_tracelens, sheet_families
 from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.tracelens.overlap import (
     OVERLAP_SUFFIX,
@@ -133,11 +134,12 @@ def _priced(
     """All sheets at once: most are small, and each step over them has a price of its own."""
     forward_rows = _forward_pass(calls, own_costs)
     backward_rows = _backward_pass(forward_rows, backwards, registry)
-    models = {
-        name: registry.find_model(name, tracelens_models_only)
-        for name in forward_rows["name"].unique()
+    models = {name: registry.find_model(name) for name in forward_rows["name"].unique()}
+    families = {
+        name: model.sheet
+        for name, model in models.items()
+        if model and model.sheet and (is_in_tracelens(model) or not tracelens_models_only)
     }
-    families = {name: model.sheet for name, model in models.items() if model and model.sheet}
     back = _placed(backward_rows, {name: _backward_sheet(of) for name, of in families.items()})
     ahead = _placed(forward_rows, {name: _sheet(name, of) for name, of in families.items()})
     found = {*back["sheet"].unique(), *ahead["sheet"].unique()}

@@ -17,6 +17,7 @@ from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.roofline import COST_SCHEMA, sheet_metrics
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.schemas import SPREAD
+from jarvis.tracelens.models import TRACELENS_MODELS
 from jarvis.tracelens.overlap import (
     Overlaps,
     overlap_statistics,
@@ -40,7 +41,8 @@ def unified_perf_summary(
     """
     calls = unified.calls if overlap is None else with_overlaps(unified.calls, overlap)
     if tracelens_models_only:
-        keep = pl.col("tracelens").fill_null(True)
+        of_tracelens = pl.col("is_extension") | pl.col("model").is_in(list(TRACELENS_MODELS))
+        keep = of_tracelens.fill_null(True)
         calls = calls.with_columns(
             pl.when(keep).then(column).alias(column) for column in COST_SCHEMA
         )

@@ -4,12 +4,17 @@ from functools import cache
 from typing import NamedTuple
 
 from jarvis.reports import sections
-from jarvis.reports.cards import cards_of
+from jarvis.reports.agent_layout.cards import cards_of
 from jarvis.reports.details import details_of
-from jarvis.reports.findings import additional_notes, measures_table, overview, whole_overview
+from jarvis.reports.measures import (
+    additional_notes,
+    measures_table,
+    overview,
+    whole_overview,
+)
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
-from jarvis.run.recommended import Recommended
+from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.text.markdown import prose
 from jarvis.text.messages import Message, to_text
 from tests.arithmetic.run_directory import RunDirectory

@@ -2,11 +2,12 @@ from collections.abc import Callable
 
 import pytest
 
-from jarvis.perf_models import OpCost
+from jarvis.perf_models import OpCost, UnexpectedArgumentsError
 
 Price = Callable[..., OpCost]
 
 SCALAR = "Scalar"
+BF16 = "c10::BFloat16"
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,21 @@ def test_binary_cross_entropy_backward(price: Price) -> None:
     types = ["float", "float", "float", "", SCALAR]
     cost = price("aten::binary_cross_entropy_backward", [(4,), (4,), (4,), (), ()], types)
     assert (cost.flops, cost.bytes) == (6 * 4, 4 * 4 * 4)
+
+
+def test_cross_entropy(price: Price) -> None:
+    cost = price("CrossEntropyFunction", [(4, 10)], BF16)
+    assert (cost.flops, cost.bytes) == (5 * 4 * 10, 40 * 2 + 12 * 4)
+    assert (cost.exact().flops, cost.exact().bytes) == (cost.flops, cost.bytes)
+    assert cost.compute == "vector_bf16"
+
+
+def test_cross_entropy_of_sequences_has_a_row_for_each_token(price: Price) -> None:
+    cost = price("CrossEntropyFunction", [(2, 4, 10)], BF16)
+    assert (cost.flops, cost.bytes) == (5 * 2 * 10, 80 * 2 + 12 * 2)
+    assert (cost.exact_flops, cost.exact_bytes) == (5 * 8 * 10, 80 * 2 + 12 * 8)
+
+
+def test_cross_entropy_without_logits_is_refused(price: Price) -> None:
+    with pytest.raises(UnexpectedArgumentsError, match="without logits"):
+        price("CrossEntropyFunction", [()], BF16)

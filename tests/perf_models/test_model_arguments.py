@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jarvis.core.dtypes import element_bytes
 from jarvis.perf_models import OpSignature, UnexpectedArgumentsError
 from jarvis.perf_models.arguments import (
     broadcast,
@@ -15,11 +16,9 @@ from jarvis.perf_models.arguments import (
     total_bytes,
 )
 from jarvis.perf_models.dtypes import (
-    REAL_BYTES,
     bytes_per_element,
     compute_spec,
     precision,
-    real_bytes_per_element,
 )
 
 CALL = OpSignature(
@@ -111,12 +110,8 @@ def test_a_shape_broadcasts_with_itself_and_with_a_scalar(shape: tuple[int, ...]
 )
 def test_dtypes(name: str, sheet: int | None, real: int | None, key: str | None) -> None:
     assert bytes_per_element(name) == sheet
-    assert real_bytes_per_element(name) == real
+    assert element_bytes(name) == real
     assert precision(name) == key
-
-
-def test_dtype_tables_are_keyed_as_they_are_looked_up() -> None:
-    assert all(name == name.lower() for name in REAL_BYTES)
 
 
 def test_the_peak_is_named_by_unit_and_precision() -> None:

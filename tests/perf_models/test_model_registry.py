@@ -7,7 +7,6 @@ import pytest
 from jarvis.core.errors import RegistrationError
 from jarvis.perf_models import (
     BUILTIN,
-    ONE_SHEET_FAMILIES,
     OpCost,
     Registry,
     all_models,
@@ -16,9 +15,7 @@ from jarvis.perf_models import (
     op_category,
     perf_model,
     registered_category,
-    sheet_families,
 )
-from jarvis.perf_models.tracelens_models import TRACELENS_MODELS
 
 
 def test_each_op_of_the_table_has_its_category(reference_root: Path) -> None:
@@ -32,70 +29,11 @@ def test_each_op_of_the_table_has_its_category(reference_root: Path) -> None:
     assert not wrong
 
 
-def test_models_are_those_of_the_table(reference_root: Path) -> None:
-    """Family, category and backward category too, but for what has no arguments to price by."""
-    table = json.loads((reference_root / "specs" / "op-table.json").read_text())
-    # The reference has a model for these that never gives a figure of its own.
-    priced_by_the_forward = {"ConvBias_Backward", "ConvBiasReLU_Backward"}
-    never_implemented = {
-        f"aten::{library}instance_norm_backward" for library in ("", "native_", "miopen_", "cudnn_")
-    }
-    expected = {
-        entry["op"]: (entry["family"], entry["model_category"], entry["bwd_category"])
-        for entry in table
-        if entry["model"] and entry["op"] not in priced_by_the_forward | never_implemented
-    }
-    assert len(expected) == 245 - 6
-    found = {
-        model.name: (model.sheet, model.category, model.backward_category)
-        for model in all_models()
-        if model.tracelens and model.sheet
-    }
-    assert found == expected
-    for name in priced_by_the_forward:
-        forward = find_model(name.replace("_Backward", "_"))
-        assert forward is not None
-        assert forward.backward is not None
-
-
-def test_families_come_in_the_order_of_the_report() -> None:
-    assert sheet_families() == [
-        "GEMM",
-        "SDPA",
-        "CONV",
-        "InferenceAttention",
-        "BinaryElementwise",
-        "GroupedGEMM",
-        "MoE_comm",
-        "SSM",
-        "RoPE",
-        "CrossEntropy",
-        "UnaryElementwise",
-        "MoE_fused",
-        "MoE_unfused",
-        "MoE_aux",
-        "RMSNorm",
-        "elementwise",
-        "GroupQuant",
-        "FusedRoPE",
-        "CustomCollective",
-        "mHC",
-        "Normalization",
-        "Reduce",
-    ]
-    assert set(sheet_families()) >= ONE_SHEET_FAMILIES
-
-
 def fft(name: str = "vendor::fft", category: str = "FFT_fwd") -> Registry:
     """A registry with one model of no FLOPs."""
     registry = Registry()
     registry.perf_model(name, category=category)(lambda op: OpCost(0, 0))
     return registry
-
-
-def test_an_unknown_family_comes_last() -> None:
-    assert sheet_families(BUILTIN.extended_with(fft()))[-1] == "FFT"
-    assert "FFT" not in sheet_families()
 
 
 def test_every_formula_is_stated() -> None:
@@ -180,36 +118,12 @@ def test_the_category_that_a_name_tells(name: str, category: str | None) -> None
     assert op_category(name) == category
 
 
-def test_models_beyond_tracelens_can_be_left_out() -> None:
-    beyond = {model.name for model in all_models() if not model.tracelens}
-    assert beyond >= {"aten::_softmax", "aten::gelu", "aten::embedding", "aten::index_select"}
-    for name in beyond:
-        assert find_model(name) is not None
-        assert find_model(name, tracelens_only=True) is None
-    assert find_model("aten::mm", tracelens_only=True) is find_model("aten::mm")
-
-
-def test_models_beyond_tracelens_have_neither_category_nor_sheet() -> None:
-    beyond = [model for model in all_models() if not model.tracelens]
-    assert [model.name for model in beyond if model.category or model.sheet] == []
-
-
-def test_every_listed_model_of_tracelens_exists() -> None:
-    assert TRACELENS_MODELS - {model.name for model in all_models()} == set()
-
-
-def test_a_new_model_is_not_one_of_tracelens_unless_an_extension_adds_it() -> None:
-    (model,) = fft().all_models()
-    assert not model.tracelens
-    assert replace(model, is_extension=True).tracelens
-
-
-def test_models_beyond_tracelens_keep_the_categories_of_the_table(reference_root: Path) -> None:
-    table = json.loads((reference_root / "specs" / "op-table.json").read_text())
-    categories = {entry["op"]: entry["category"] for entry in table}
-    for model in all_models():
-        if not model.tracelens:
-            assert registered_category(model.name) == categories.get(model.name), model.name
+def test_a_model_makes_rows_with_a_category_or_as_an_extension() -> None:
+    (with_category,) = fft().all_models()
+    (without,) = fft(category="").all_models()
+    assert with_category.makes_row
+    assert not without.makes_row
+    assert replace(without, is_extension=True).makes_row
 
 
 def test_exact_values_take_the_place_of_the_sheets() -> None:

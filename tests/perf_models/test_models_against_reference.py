@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from jarvis.perf_models import OpCost, OpSignature, find_model
+from jarvis.tracelens.models import is_in_tracelens
 
 csv.field_size_limit(sys.maxsize)
 
@@ -209,8 +210,9 @@ def test_params_come_in_the_order_of_the_sheets(reference_root: Path) -> None:
 
 def test_unified_rows(reference_root: Path) -> None:
     for row in _unified_rows(reference_root):
-        model = find_model(row.op.name, tracelens_only=True)
+        model = find_model(row.op.name)
         assert model is not None
+        assert is_in_tracelens(model)
         _check(row, model.cost(row.op))
 
 

@@ -6,9 +6,14 @@ from jarvis.perf_models import OpCost, UnexpectedArgumentsError, find_model
 
 Price = Callable[..., OpCost]
 
+NONE: tuple[int, ...] = ()
 X, N, C = (2, 8, 4, 4), 2 * 8 * 4 * 4, 8
 VECTOR = (8,)
-NONE: tuple[int, ...] = ()
+ROWS, WIDTH = 6, 32
+RMS = ROWS * (2 * WIDTH + 2) + 2 * ROWS * WIDTH
+ELEMENTS = ROWS * WIDTH
+BF16 = "c10::BFloat16"
+VECTOR_BYTES = 8 * 4
 
 
 @pytest.mark.parametrize("library", ["", "native_", "miopen_", "cudnn_"])
@@ -183,12 +188,6 @@ def test_instance_norm_backward_has_no_formula() -> None:
     assert find_model("aten::instance_norm_backward") is None
 
 
-ROWS, WIDTH = 6, 32
-RMS = ROWS * (2 * WIDTH + 2) + 2 * ROWS * WIDTH
-ELEMENTS = ROWS * WIDTH
-BF16 = "c10::BFloat16"
-
-
 def rms_dims(x: int, weight: int) -> list[tuple[int, ...]]:
     dims: list[tuple[int, ...]] = [NONE] * 8
     dims[x] = (ROWS, WIDTH)
@@ -267,3 +266,48 @@ def test_rms_norm_with_mxfp4_quant(price: Price) -> None:
     full = price(name, dims, BF16)
     assert full.flops == RMS + ELEMENTS + RMS * ROWS * 16 // ELEMENTS + 2 * ELEMENTS
     assert full.bytes == 2 * (3 * ELEMENTS + WIDTH + 2 * ROWS * 16 + 16) + packed
+
+
+def test_statistics_of_a_rank(price: Price) -> None:
+    cost = price("aten::batch_norm_stats", [X, ()], [BF16, "Scalar"])
+    assert (cost.flops, cost.bytes) == (4 * N, N * 2 + 2 * VECTOR_BYTES)
+    assert cost.params["num_channels"] == 8
+
+
+def test_normalization_with_shared_statistics(price: Price) -> None:
+    dims, types = (
+        [X, VECTOR, VECTOR, VECTOR, VECTOR, ()],
+        [BF16, "float", "float", "float", "float", "Scalar"],
+    )
+    cost = price("aten::batch_norm_elemt", dims, types)
+    assert (cost.flops, cost.bytes) == (4 * N, 2 * N * 2 + 4 * VECTOR_BYTES)
+    plain = price(
+        "aten::batch_norm_elemt",
+        [X, (), (), VECTOR, VECTOR, ()],
+        [BF16, "", "", *types[3:]],
+    )
+    assert plain.bytes == 2 * N * 2 + 2 * VECTOR_BYTES
+
+
+def test_backward_of_shared_statistics(price: Price) -> None:
+    dims, types = (
+        [X, X, VECTOR, VECTOR, VECTOR, (), (), ()],
+        [BF16, BF16, *["float"] * 3, *["Scalar"] * 3],
+    )
+    sums = price("aten::batch_norm_backward_reduce", dims, types)
+    assert (sums.flops, sums.bytes) == (4 * N, 2 * N * 2 + (3 + 4) * VECTOR_BYTES)
+    dims, types = (
+        [X, X, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, (2,)],
+        [BF16, BF16, *["float"] * 5, "int"],
+    )
+    elements = price("aten::batch_norm_backward_elemt", dims, types)
+    assert (elements.flops, elements.bytes) == (5 * N, 3 * N * 2 + 5 * VECTOR_BYTES)
+
+
+def test_an_unknown_dtype_leaves_the_bytes_open(price: Price) -> None:
+    assert price("aten::batch_norm_stats", [X, ()], ["QInt8", "Scalar"]).bytes is None
+    dims, types = (
+        [X, X, VECTOR, VECTOR, VECTOR, (), (), ()],
+        [BF16, BF16, "QInt8", *["float"] * 2, *[""] * 3],
+    )
+    assert price("aten::batch_norm_backward_reduce", dims, types).bytes is None

@@ -94,3 +94,23 @@ def test_padding(price: Price) -> None:
     assert (backward.flops, backward.bytes) == (out, (out + N) * 4)
     with pytest.raises(UnexpectedArgumentsError, match="paddings"):
         price("aten::reflection_pad2d", [X, ()])
+
+
+def test_replication_pad(price: Price) -> None:
+    cost = price("aten::replication_pad2d", [(2, 3, 8, 8), ()], "float", {1: "[1, 2, 3, 4]"})
+    out = 2 * 3 * (8 + 3 + 4) * (8 + 1 + 2)
+    assert cost.flops == out
+    assert cost.bytes == (2 * 3 * 64 + out) * 4
+    assert cost.exact_flops == 0
+    with pytest.raises(UnexpectedArgumentsError, match="paddings"):
+        price("aten::replication_pad2d", [(2, 3, 8, 8), ()])
+
+
+def test_upsample_nearest(price: Price) -> None:
+    cost = price("aten::upsample_nearest2d", [(2, 3, 8, 8), ()], "float", {1: "[16, 24]"})
+    out = 2 * 3 * 16 * 24
+    assert cost.flops == out
+    assert cost.bytes == (2 * 3 * 64 + out) * 4
+    assert cost.exact_flops == 0
+    with pytest.raises(UnexpectedArgumentsError, match="output size"):
+        price("aten::upsample_nearest2d", [(2, 3, 8, 8), ()])

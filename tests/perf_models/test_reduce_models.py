@@ -8,6 +8,7 @@ Price = Callable[..., OpCost]
 
 X, N = (2, 3, 5), 30
 LIST, SCALAR = "ScalarList", "Scalar"
+BF16 = "c10::BFloat16"
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,24 @@ def test_reductions_that_the_sheets_leave_out(
 def test_reductions_of_bools_have_no_flops(price: Price) -> None:
     cost = price("aten::all", [X], "bool")
     assert (cost.flops, cost.bytes, cost.compute) == (0, N + 1, "")
+
+
+@pytest.mark.parametrize("name", ["aten::_softmax", "aten::_log_softmax"])
+def test_softmax(price: Price, name: str) -> None:
+    cost = price(name, [(8, 4), (), ()], [BF16, SCALAR, SCALAR], {1: "-1", 2: "False"})
+    assert (cost.flops, cost.bytes) == (5 * 32, 2 * 32 * 2)
+    assert cost.compute == "vector_bf16"
+    wide = price(name, [(8, 4), (), ()], ["c10::Half", "", ""], {2: "True"})
+    assert wide.bytes == 32 * 2 + 32 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "flops"),
+    [("aten::_softmax_backward_data", 4), ("aten::_log_softmax_backward_data", 7)],
+)
+def test_softmax_backward(price: Price, name: str, flops: int) -> None:
+    dims, types = [(8, 4), (8, 4), (), ()], ["float", "float", SCALAR, SCALAR]
+    cost = price(name, dims, types, {2: "1", 3: "6"})
+    assert (cost.flops, cost.bytes) == (flops * 32, 3 * 32 * 4)
+    narrow = price(name, dims, types, {2: "1", 3: "15"})  # the gradient in bfloat16
+    assert narrow.bytes == 2 * 32 * 4 + 32 * 2

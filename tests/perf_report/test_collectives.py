@@ -48,10 +48,17 @@ def test_kernels_without_full_metadata_stay_out_of_the_sheet_only() -> None:
 
 
 def test_an_unknown_element_size_leaves_the_message_size_unknown() -> None:
-    builder = all_reduce(trace().op("c10d::allreduce_"), 10, dtype="Float8_e4m3fn")
+    builder = all_reduce(trace().op("c10d::allreduce_"), 10, dtype="Strange")
     found = report(builder)
     assert found.coll_analysis["in_msg_mb"].to_list() == [None]
     assert found.collectives["message_mb"].to_list() == [None]
+
+
+def test_messages_of_every_dtype_have_a_size_though_the_sheet_knows_few() -> None:
+    builder = all_reduce(trace().op("c10d::allreduce_"), 10, dtype="Float8_e4m3fn")
+    found = report(builder)
+    assert found.coll_analysis["in_msg_mb"].to_list() == [None]
+    assert found.collectives["message_mb"].to_list() == [1.0]
 
 
 def test_the_message_of_a_collective_is_the_larger_one() -> None:

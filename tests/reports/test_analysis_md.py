@@ -15,12 +15,13 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Finding, OpRef, Priority, Status
 from jarvis.impact import bounded_impact, modelled_impact
 from jarvis.pipeline import analyze
-from jarvis.reports.analysis_md import analysis_markdown
+from jarvis.reports.agent_layout.analysis_md import analysis_markdown
+from jarvis.reports.agent_layout.findings import findings_markdown
 from jarvis.reports.details import details_of
-from jarvis.reports.findings import findings_markdown
-from jarvis.run import Preparation, Run
-from jarvis.run.priorities import priority_data
-from jarvis.run.recommended import Recommended
+from jarvis.run import Run
+from jarvis.run.agent_layout.preparation import Preparation
+from jarvis.run.agent_layout.priorities import priority_data
+from jarvis.run.agent_layout.recommended import Recommended
 from tests.builders import trace
 from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import changed, headings, section

@@ -12,14 +12,14 @@ from markdown_it import MarkdownIt
 from jarvis.findings import AnalysisResult, Finding, OpRef, Priority, Status
 from jarvis.impact import bounded_impact, modelled_impact
 from jarvis.pipeline import analyze
+from jarvis.reports.agent_layout.findings import findings_markdown
 from jarvis.reports.details import details_of
 from jarvis.reports.fair import fair_markdown
-from jarvis.reports.findings import findings_markdown
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.rough import rough_markdown
 from jarvis.reports.sections import trace_stem
 from jarvis.run import PerfModelFailure, Run
-from jarvis.run.recommended import Recommended
+from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.trace_health import Fact, Severity
 from tests.builders import trace
 from tests.reports.conftest import Analyzed

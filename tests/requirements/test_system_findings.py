@@ -12,10 +12,10 @@ from jarvis.analyses.system.multi_kernel.communication import exposed_communicat
 from jarvis.analyses.system.multi_kernel.copies import memory_copies
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Priority, Severity
+from jarvis.reports.agent_layout.findings import findings_markdown
 from jarvis.reports.details import details_of
-from jarvis.reports.findings import findings_markdown
 from jarvis.reports.ranking import recommendations
-from jarvis.run.recommended import Recommended
+from jarvis.run.agent_layout.recommended import Recommended
 from tests.analyses.rows import operation, operations, system, totals
 from tests.analyses.test_multi_kernel import comm, copy, memory_copies_table
 from tests.reports.conftest import Analyzed

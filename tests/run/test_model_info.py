@@ -9,7 +9,7 @@ import pytest
 
 from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze
-from jarvis.run.model_info import UNKNOWN, model_info
+from jarvis.run.agent_layout.model_info import UNKNOWN, model_info
 from tests.builders import trace
 
 SCHEMA = {

@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from jarvis.perf_models.dtypes import REAL_BYTES
+from jarvis.core.dtypes import element_bytes
 from jarvis.perf_report.literals import parsed
 
 Shape = tuple[int, ...]
@@ -110,14 +110,14 @@ def _tensors(dims: Any, types: Any) -> Iterator[OperandTensor]:
         inner = shape if shape and isinstance(shape[0], tuple) else (shape,)
         for one in inner:
             if one and prod(one) > 1:
-                size = REAL_BYTES.get(_dtype(kind))
+                size = element_bytes(_dtype(kind))
                 yield OperandTensor(one, None if size is None else prod(one) * size)
 
 
 def _dtype(kind: Any) -> str:
     """The dtype of an argument; a list of tensors has a tuple of them or a name of its own."""
     name = kind[0] if isinstance(kind, tuple) and kind else kind
-    return str(name).lower()
+    return str(name)
 
 
 def _broadcast(shapes: list[Shape]) -> Shape | None:

@@ -9,9 +9,9 @@ from jarvis import impact
 from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
+from jarvis.core.dtypes import element_bytes
 from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding
-from jarvis.perf_models.dtypes import REAL_BYTES
 from jarvis.text.messages import MessageTable
 
 TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
@@ -47,7 +47,7 @@ def estimated_bytes(
     """Traffic of one call in bytes, taken for training where the mode is not known; None where the
     dtype of the first argument is not recorded."""
     types = parse_literal(input_types)
-    element = REAL_BYTES.get(str(types[0]).lower()) if types else None
+    element = element_bytes(str(types[0])) if types else None
     return None if element is None else float(PASSES[mode or TRAINING] * prod(shape) * element)
 
 

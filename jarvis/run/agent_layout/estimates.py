@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.findings import AnalysisResult, Finding, Range, worded
 from jarvis.perf_report.efficiency import MEMORY_ONLY
-from jarvis.run.recommended import Recommended
+from jarvis.run.agent_layout.recommended import Recommended
 
 MIN_OPERATION_SCORE = 0.01
 """Rows that would save less have no estimate."""

@@ -1,8 +1,38 @@
-"""The ops that have a perf model in TraceLens too; the rows of its sheets depend on this list.
+"""What TraceLens has: its perf models, and the families of its roofline sheets.
 
-A model in a module of this folder is on the list only where the reference has it. Every other
-model prices rows, and changes neither which rows there are nor their categories and sheets.
+With ``--models tracelens`` the sheets use these models alone, and those of extensions. In
+``jarvis.perf_models`` a model has a category exactly where TraceLens has the model too.
 """
+
+from jarvis.perf_models import BUILTIN, PerfModel, Registry
+
+_FAMILIES = (
+    "GEMM",
+    "SDPA",
+    "CONV",
+    "InferenceAttention",
+    "BinaryElementwise",
+    "GroupedGEMM",
+    "MoE_comm",
+    "SSM",
+    "RoPE",
+    "CrossEntropy",
+    "UnaryElementwise",
+    "MoE_fused",
+    "MoE_unfused",
+    "MoE_aux",
+    "RMSNorm",
+    "elementwise",
+    "GroupQuant",
+    "FusedRoPE",
+    "CustomCollective",
+    "mHC",
+    "Normalization",
+    "Reduce",
+)
+
+ONE_SHEET_FAMILIES = frozenset({"GEMM", "UnaryElementwise", "BinaryElementwise", "Normalization"})
+"""Families that fill one sheet of their name; the others fill ``<family>_fwd`` and ``_bwd``."""
 
 _BATCHED = "batched_gemm_a8w8_a_per_token_group_prequant_w_per_batched_tensor_quant"
 
@@ -102,3 +132,17 @@ _BY_NAMESPACE = {
 TRACELENS_MODELS = frozenset(
     namespace + name for namespace, names in _BY_NAMESPACE.items() for name in names.split()
 ) | {f"sglang_profiler::{_BATCHED}_{_BATCHED}"}
+"""The ops that have a perf model in TraceLens; the rows of its sheets depend on this list."""
+
+
+def is_in_tracelens(model: PerfModel) -> bool:
+    """Return whether TraceLens would use the model: it has it, or an extension adds it."""
+    return model.is_extension or model.name in TRACELENS_MODELS
+
+
+def sheet_families(registry: Registry = BUILTIN) -> list[str]:
+    """Families with at least one formula, in the order of their sheets; unknown ones come last."""
+    present = {model.sheet: None for model in registry.all_models() if model.sheet}
+    return [name for name in _FAMILIES if name in present] + [
+        name for name in present if name not in _FAMILIES
+    ]

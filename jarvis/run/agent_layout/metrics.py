@@ -9,9 +9,9 @@ from jarvis import impact
 from jarvis.findings import AnalysisResult, Status
 from jarvis.perf_report import CallPath, Totals
 from jarvis.perf_report.call_tree.stacks import own_frames
-from jarvis.run.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
-from jarvis.run.estimates import bound_type, finding_entries, operation_estimates
-from jarvis.run.recommended import Recommended
+from jarvis.run.agent_layout.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
+from jarvis.run.agent_layout.estimates import bound_type, finding_entries, operation_estimates
+from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.text.messages import to_text
 
 COMPARISON_SCOPE = "standalone"

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from jarvis.findings import AnalysisResult, Status
-from jarvis.run.estimates import (
+from jarvis.run.agent_layout.estimates import (
     HEURISTIC,
     SCORE_DIGITS,
     finding_entries,
     operation_estimates,
 )
-from jarvis.run.recommended import Recommended
+from jarvis.run.agent_layout.recommended import Recommended
 
 UNMODELLED_COMPUTE_PCT = 5.0
 """Categories from this share of compute on are listed although nothing of them is quantified."""

@@ -14,18 +14,18 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import Status, Tier
 from jarvis.impact import GAP_PARTS, time_sources
 from jarvis.reports import sections
-from jarvis.reports.cards import CONFIDENCE_ICONS, FindingCard, cards_of
+from jarvis.reports.agent_layout.cards import CONFIDENCE_ICONS, FindingCard, cards_of
+from jarvis.reports.agent_layout.findings import TIER_TITLES
 from jarvis.reports.details import details_of
-from jarvis.reports.findings import TIER_TITLES
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
-from jarvis.run.cells import MISSING
-from jarvis.run.metrics import operation_entry, unsteady_uids
-from jarvis.run.model_info import UNKNOWN, model_info
-from jarvis.run.priorities import priority_data
-from jarvis.run.recommended import Recommended
+from jarvis.run.agent_layout.cells import MISSING
+from jarvis.run.agent_layout.metrics import operation_entry, unsteady_uids
+from jarvis.run.agent_layout.model_info import UNKNOWN, model_info
+from jarvis.run.agent_layout.priorities import priority_data
+from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.text.format import NOT_AVAILABLE
 from jarvis.text.markdown import Markdown, cell, table
 

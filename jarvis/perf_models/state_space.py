@@ -1,6 +1,4 @@
-"""State space layers and the fused cross entropy."""
-
-from math import prod
+"""State space layers: causal convolution and chunked scan."""
 
 from jarvis.perf_models.arguments import integer, optional_tensor, tensor
 from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, compute_spec
@@ -11,9 +9,6 @@ from jarvis.perf_models.registry import (
     categorize,
     perf_model,
 )
-
-CROSS_ENTROPY_FLOPS = 5  # per logit: maximum, difference, exponential, sum, quotient
-LABEL_AND_LOSS_BYTES = 8 + 4  # per row
 
 
 @perf_model("DaoAILab::_causal_conv1d_fwd_cpp", category="SSM_fwd")
@@ -84,27 +79,4 @@ def mamba(op: OpSignature) -> OpCost:
     return _state_space_dual(op)
 
 
-@perf_model("CrossEntropyFunction", category="CrossEntropy_fwd")
-def cross_entropy(op: OpSignature) -> OpCost:
-    """Logits (b,..,V): flops 5bV; bytes logits + 12b (label and loss of a row).
-
-    ``exact_flops`` and ``exact_bytes`` take every leading dim for rows, not only the first.
-    """
-    logits = tensor(op, 0)
-    if not logits.given:
-        raise UnexpectedArgumentsError(f"{op.name} was recorded without logits.")
-    rows, classes = prod(logits.shape[:-1]), logits.shape[-1]
-    batch = logits.shape[0]
-    read = logits.numel * (logits.size or HALF_PRECISION_BYTES)
-    return OpCost(
-        flops=CROSS_ENTROPY_FLOPS * batch * classes,
-        bytes=read + LABEL_AND_LOSS_BYTES * batch,
-        compute=compute_spec("vector", logits.dtype),
-        params={"B": batch, "V": classes, "dtype": logits.dtype},
-        exact_flops=CROSS_ENTROPY_FLOPS * rows * classes,
-        exact_bytes=read + LABEL_AND_LOSS_BYTES * rows,
-    )
-
-
 categorize("SSM_bwd", "DaoAILab::_causal_conv1d_bwd_cpp", "MambaSplitConv1dScanCombinedFnBackward")
-categorize("CrossEntropy_bwd", "CrossEntropyFunctionBackward")

@@ -14,22 +14,16 @@ from jarvis.analyses.operations import DETAILS
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Severity
-from jarvis.perf_report import PerfReport
-from jarvis.perf_report.call_tree.paths import CallPath
+from jarvis.run.agent_layout.metrics import category_metrics, system_metrics
+from jarvis.run.agent_layout.model_info import model_info
+from jarvis.run.agent_layout.priorities import priority_data
+from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.run.manifest import Manifest, TopOperation
-from jarvis.run.metrics import category_metrics, system_metrics
-from jarvis.run.model_info import model_info
-from jarvis.run.priorities import priority_data
-from jarvis.run.recommended import Recommended
 from jarvis.run.run import Run
 from jarvis.run.tree_data import tree_data
 from jarvis.text.csv_files import write_csv
 from jarvis.text.messages import to_text
 from jarvis.tracelens.sheets import sheets
-
-MAIN_SHARE_PCT = 10.0
-MAIN_ROWS = 5
-"""Operations above this share of their category get a call path, and at least this many."""
 
 UNIFIED = "unified_perf_summary"
 OUR_COLUMNS = (
@@ -69,25 +63,6 @@ HOST_TIME_NOTE = (
     "Host time of a call in an asynchronous trace is mostly launching, not waiting for the GPU: "
     "the sync times are a hint, no proof."
 )
-
-
-def main_call_paths(
-    report: PerfReport, categories: Mapping[str, pl.DataFrame]
-) -> dict[str, dict[int, CallPath]]:
-    """Parent chain and subtree of each category's main operations, by category and uid."""
-    uids = {key: main_uids(rows) for key, rows in categories.items()}
-    found = report.call_paths([uid for wanted in uids.values() for uid in wanted])
-    paths = {key: {u: found[u] for u in wanted if u in found} for key, wanted in uids.items()}
-    return {key: by_uid for key, by_uid in paths.items() if by_uid}
-
-
-def main_uids(rows: pl.DataFrame) -> list[int]:
-    """The operations of a category (most time first) that are worth a call path."""
-    main = rows.filter(
-        (pl.col("percent_of_category") > MAIN_SHARE_PCT) | pl.col("is_top_operation")
-    )
-    chosen = main if main.height >= MAIN_ROWS else rows.head(MAIN_ROWS)
-    return chosen["uid"].to_list()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Reports in the layout of TraceLens's agent, for its tools."""
