@@ -56,7 +56,7 @@ class FindingsReporter(Reporter):
 
 
 def findings_markdown(chosen: Recommended, result: AnalysisResult, details: list[Details]) -> str:
-    """The findings of one analysis; ``details`` are its own."""
+    """Return the findings of one analysis; ``details`` are its own."""
     run = chosen.run
     facts = {
         "result": result,
@@ -91,7 +91,7 @@ def findings_markdown(chosen: Recommended, result: AnalysisResult, details: list
 
 
 def overview(result: AnalysisResult) -> Message:
-    """Time, calls and average efficiency of a category."""
+    """Return time, calls and average efficiency of a category."""
     return MESSAGES(
         "overview",
         time_ms=result.gpu_time_ms,
@@ -102,7 +102,7 @@ def overview(result: AnalysisResult) -> Message:
 
 
 def _efficiency(result: AnalysisResult) -> Message:
-    """The average efficiency of a category, and of how much of its time that is."""
+    """Return the average efficiency of a category, and the share of its time that has one."""
     if result.efficiency_pct is None:
         return MESSAGES("overview.no_efficiency")
     return MESSAGES(
@@ -113,7 +113,7 @@ def _efficiency(result: AnalysisResult) -> Message:
 
 
 def whole_overview(result: AnalysisResult) -> Message:
-    """``overview`` with the title and the share of compute."""
+    """Return ``overview`` with the title and the share of compute."""
     return MESSAGES(
         "overview.of_compute",
         title=result.title,
@@ -123,7 +123,7 @@ def whole_overview(result: AnalysisResult) -> Message:
 
 
 def additional_notes(result: AnalysisResult) -> list[str]:
-    """Counts and times that the analysis measured, and its notes."""
+    """Return counts and times that the analysis measured, and its notes."""
     measured = [
         f"{words(name)}: {sections.measured(name, value)}"
         for name, value in result.metrics.items()
@@ -133,7 +133,7 @@ def additional_notes(result: AnalysisResult) -> list[str]:
 
 
 def measures_table(metrics: Mapping[str, JsonValue]) -> Markdown:
-    """The plain values of metrics, one level deep."""
+    """Return the plain values of metrics, one level deep, as a table."""
     rows: list[tuple[str, str]] = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
@@ -148,7 +148,7 @@ def measures_table(metrics: Mapping[str, JsonValue]) -> Markdown:
 
 
 def words(name: str) -> str:
-    """``idle_time_percent`` -> ``Idle time (%)``: a metric's key for reading."""
+    """Return a metric's key as a label: ``idle_time_percent`` -> ``Idle time (%)``."""
     for ending, unit in UNITS.items():
         if name.endswith(ending):
             return f"{_sentence(name.removesuffix(ending))} ({unit})"
@@ -161,12 +161,12 @@ def _sentence(name: str) -> str:
 
 
 def no_data(result: AnalysisResult) -> str:
-    """Why an analysis had nothing to look at."""
+    """Return why an analysis has no data."""
     if result.error:
         return result.error
     if result.tier == "compute":
         return f"No {result.title} operations found in the trace."
-    return "The trace holds no GPU work to analyze."
+    return "The trace has no GPU work to analyze."
 
 
 REPORTER = FindingsReporter()

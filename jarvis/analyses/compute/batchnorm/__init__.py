@@ -66,8 +66,8 @@ MESSAGES = MessageTable(
         "or group normalization needs no statistics over the {extent:count position} of a channel.",
         "fused_kernel": "Select the DNN library's fused batch normalization instead of "
         "{main_kernel:name}. ",
-        "one_block": "The framework's own kernel assigns one block per channel, so {reductions:,} "
-        "channels use at most {reductions:,} of {compute_units:,} compute units.",
+        "one_block": "The framework's own kernel assigns one block per channel, so it uses at "
+        "most {reductions:,} of {compute_units:,} compute units.",
         **{
             f"share.{place}": "Batch normalization takes {batch_norm_pct} of compute in all, "
             f"{place} the {USUAL_COMPUTE_PCT[0]:.0f}-{USUAL_COMPUTE_PCT[1]:.0f}% usual in "
@@ -89,7 +89,7 @@ ADVICE = {
         rule="batch normalization with running statistics",
         reason="with running statistics it is one multiplication and addition per element",
         algorithmic="Fold it into the preceding convolution{place} when the model is loaded: its "
-        "scale and shift are constants, and {calls} disappear.",
+        "scale and shift are constants, which removes {calls}.",
         kernel="If it cannot be folded, select a convolution kernel that applies scale and shift; "
         "even a faster {kernel} moves {moved_bytes} through memory.",
         caveat="{share_note:message}",
