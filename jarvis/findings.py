@@ -1,4 +1,4 @@
-"""What an analysis says: findings with impact and priority, and the result of one analysis."""
+"""Findings with impact and priority, and the result of one analysis."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -20,11 +20,11 @@ def _named(evidence: object) -> object:
 
 
 EvidenceValue = float | int | str | Message
-"""A number, a text, or a text with numbers as a message."""
+"""A number, a text, or a message: a text with numbers."""
 
 Evidence = Annotated[dict[str, EvidenceValue], BeforeValidator(_named)]
-"""Values by the names of ``jarvis.text.quantities``, in display order; None is left
-out. Plugins may use labels of their own."""
+"""Values by the names of ``jarvis.text.quantities``, in display order; None values are dropped.
+Plugins may use their own labels."""
 
 
 class Priority(StrEnum):
@@ -37,20 +37,20 @@ class Priority(StrEnum):
 
     @property
     def icon(self) -> str:
-        """A colored dot; the word always stands beside it."""
+        """Return a colored dot; the word is always shown next to it."""
         return _PRIORITY_ICONS[self]
 
     @property
     def rank(self) -> int:
-        """0 for the most urgent."""
+        """Return 0 for the most urgent."""
         return list(Priority).index(self)
 
     def lowered(self) -> "Priority":
-        """One step less urgent."""
+        """Return the priority one step less urgent."""
         return list(Priority)[min(self.rank + 1, len(Priority) - 1)]
 
     def at_most(self, cap: "Priority") -> "Priority":
-        """This priority, but no more urgent than ``cap``."""
+        """Return this priority, but no more urgent than ``cap``."""
         return max(self, cap, key=lambda priority: priority.rank)
 
 
@@ -75,7 +75,7 @@ class Severity(StrEnum):
 
 
 class Status(StrEnum):
-    """How an analysis ended."""
+    """The outcome of an analysis."""
 
     OK = "OK"
     NO_DATA = "NO_DATA"
@@ -87,7 +87,8 @@ class _Frozen(BaseModel):
 
 
 class OpRef(_Frozen):
-    """One row of the operations table; ``uid`` joins, the rest is for reading."""
+    """One row of the operations table; ``uid`` is the join key, the other fields are
+    display-only."""
 
     uid: int
     name: str
@@ -104,11 +105,11 @@ class Range(_Frozen):
 
 
 class Impact(_Frozen):
-    """What a finding would gain.
+    """The estimated gain of a finding.
 
     ``time_ms`` is the time that it concerns, ``saved_ms`` the estimate, ``compute_pct`` and
-    ``e2e_pct`` the same as a share of compute time and of GPU wall time. ``method`` says where
-    the numbers come from: the perf model, an upper bound measured in the trace, or experience.
+    ``e2e_pct`` the same as a share of compute time and of GPU wall time. ``method`` is the source
+    of the numbers: the perf model, an upper bound measured in the trace, or experience.
     """
 
     time_ms: float
@@ -126,14 +127,14 @@ TextName = Literal[
 
 
 class Finding(_Frozen):
-    """One thing that is slow: its check, subject, numbers, evidence and actions, as data.
+    """A performance problem as data: its check, subject, numbers, evidence and actions.
 
-    Its texts are messages; ``jarvis.text.messages.to_text`` words them. ``algorithmic`` may
-    change the model, ``kernel`` leaves its code alone. ``hypothesis`` is a likely cause that a
-    trace cannot prove, ``verify`` tells whether the action worked, ``capture`` which profiler
+    Its texts are messages; ``jarvis.text.messages.to_text`` renders them. ``algorithmic`` may
+    change the model, ``kernel`` does not change its code. ``hypothesis`` is a likely cause that a
+    trace cannot prove, ``verify`` how to check that the action worked, ``capture`` which profiler
     settings or measurements would show what this trace cannot. ``time_pool`` names the time that a
-    finding without operations draws on, and ``shared_uids`` the rows of the operations table that
-    hold part of that time too: savings from one pool or one row do not add up.
+    finding without operations saves from, and ``shared_uids`` the rows of the operations table that
+    include part of that time too: savings from one pool or one row do not add up.
     """
 
     check: str
@@ -158,7 +159,7 @@ class Finding(_Frozen):
     @model_validator(mode="before")
     @classmethod
     def _from_data(cls, stored: object) -> object:
-        """Accept what ``as_data`` returns."""
+        """Accept the output of ``as_data``."""
         if not isinstance(stored, Mapping) or "messages" not in stored:
             return stored
         data = _Data.model_validate({name: stored.get(name) for name in _Data.model_fields})
@@ -176,7 +177,7 @@ class _StoredQuantity(_Frozen):
 
 
 class _Data(_Frozen):
-    """What ``as_data`` adds to the words of a finding."""
+    """The fields that ``as_data`` adds to the texts of a finding."""
 
     messages: dict[TextName, Text]
     quantities: tuple[_StoredQuantity, ...]
@@ -232,7 +233,7 @@ def _as_json(value: EvidenceValue) -> JsonValue:
 
 
 def spelled_out(finding: Finding) -> Finding:
-    """Return the finding with literal messages, which need no table of templates to be worded."""
+    """Return the finding with literal messages, which need no message table to be rendered."""
     texts = {name: to_text(getattr(finding, name)) for name in TEXTS}
     return finding.model_copy(
         update={
@@ -249,11 +250,11 @@ def _noted(notes: object) -> object:
 
 
 Notes = Annotated[tuple[Message, ...], BeforeValidator(_noted)]
-"""Sentences beside the findings; strings become literal messages."""
+"""Sentences next to the findings; strings become literal messages."""
 
 
 class AnalysisResult(_Frozen):
-    """The outcome of one analysis: numbers, findings, or the reason why there are none."""
+    """The outcome of one analysis: numbers, findings, or the reason for having none."""
 
     key: str
     title: str
@@ -276,7 +277,7 @@ class AnalysisResult(_Frozen):
     @model_validator(mode="before")
     @classmethod
     def _from_data(cls, stored: object) -> object:
-        """Accept what ``result_data`` returns."""
+        """Accept the output of ``result_data``."""
         if not isinstance(stored, Mapping) or NOTES not in stored:
             return stored
         fields = {name: value for name, value in stored.items() if name != NOTES}

@@ -1,6 +1,6 @@
-"""What GPUs can do: ``hardware.toml`` and the user's own as a catalog, matched by device name.
+"""The catalog of GPUs: ``hardware.toml`` and custom GPUs, matched by device name.
 
-No figure is ever a stand-in for another: a precision without a figure has no peak.
+No peak is derived from another one: a precision without a figure has no peak.
 """
 
 import hashlib
@@ -24,22 +24,22 @@ DEFAULT_PRESET, CUSTOM_PRESET = "reference", "custom"
 UNITS = ("matrix", "vector")
 PRECISIONS = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32", "fp64", "fp6", "fp4")
 COMPUTE_KEYS = frozenset(f"{unit}_{precision}" for unit in UNITS for precision in PRECISIONS)
-# Words that may stand around an alias in a device name without making it another GPU; any other
-# word does (PCIe, NVL, Laptop, Ti, a MIG slice).
+# Words around an alias in a device name that do not make it another GPU; any other word does (PCIe,
+# NVL, Laptop, Ti, a MIG slice).
 _NEUTRAL_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "gpu"})
 
 
 MAX_FIGURE = 1_000_000
-"""No GPU has so many GB, GB/s or TFLOPS/s: the unit is another one."""
+"""No GPU has so many GB, GB/s or TFLOPS/s: such a value is in another unit."""
 
 
 class HardwareSpec(BaseModel):
     """The peaks of one GPU under one preset.
 
     ``mem_bw_gbps`` is in GB/s (1e9 bytes), ``max_achievable_tflops`` maps a compute unit and
-    precision (``"matrix_bf16"``) to dense TFLOPS/s, ``sources`` maps a figure to where it comes
-    from, with ``default`` for the figures it does not name; ``doubts`` says why a figure may not
-    hold, its ``default`` for the figures that ``sources`` leaves to its own.
+    precision (``"matrix_bf16"``) to dense TFLOPS/s, ``sources`` maps a figure to its source, with
+    ``default`` for unlisted figures; ``doubts`` says why a figure may be wrong, its ``default``
+    applies to figures without their own source.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,7 +59,7 @@ class HardwareSpec(BaseModel):
     def _check_names(self) -> Self:
         for name in (self.name, *self.aliases):
             if _words(name) <= _NEUTRAL_WORDS:
-                raise ValueError(f"{name!r} does not tell one GPU from another")
+                raise ValueError(f"{name!r} does not identify a GPU")
         return self
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ class HardwareSpec(BaseModel):
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Self:
-        """Validate one entry; HardwareFileError names the entry and each key that is wrong."""
+        """Validate one entry; HardwareFileError names the entry and each invalid key."""
         try:
             spec = cls.model_validate(entry)
             spec.model_dump_json()
@@ -87,7 +87,9 @@ class HardwareSpec(BaseModel):
             raise HardwareFileError(str(entry.get("name", "without a name")), reasons) from error
         except (UnicodeEncodeError, PydanticSerializationError) as error:
             name = str(entry.get("name")).encode(errors="replace").decode()
-            raise HardwareFileError(name, "half a character, which no file can hold") from error
+            raise HardwareFileError(
+                name, "an unpaired surrogate character, which cannot be stored"
+            ) from error
         return spec
 
     @property
@@ -96,34 +98,36 @@ class HardwareSpec(BaseModel):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The names of all figures: memory, bandwidth and each compute peak."""
+        """Return the names of all figures: memory, bandwidth and each compute peak."""
         return ("memory_gb", "mem_bw_gbps", *self.max_achievable_tflops)
 
     @property
     def title(self) -> str:
-        """The name, with the preset where it is not the default one."""
+        """Return the name, with the preset unless it is the default."""
         return self.name if self.preset == DEFAULT_PRESET else f"{self.name} ({self.preset})"
 
     @property
     def tb_per_s(self) -> float:
-        """Peak memory bandwidth in TB/s."""
+        """Return the peak memory bandwidth in TB/s."""
         return self.mem_bw_gbps / 1e3
 
     def peak_tflops(self, compute: str) -> float | None:
-        """The peak of ``"matrix_bf16"`` and the like in TFLOPS/s, or None where it is not known."""
+        """Return the peak of ``"matrix_bf16"`` and the like in TFLOPS/s, or None if it is not
+        known."""
         return self.max_achievable_tflops.get(compute)
 
     def ridge(self, compute: str) -> float | None:
-        """FLOP/byte above which an operation is compute bound, or None without a peak."""
+        """Return the FLOP/byte above which an operation is compute bound, or None without a
+        peak."""
         peak = self.peak_tflops(compute)
         return None if peak is None else peak / self.tb_per_s
 
     def source_of(self, figure: str) -> str | None:
-        """Where a figure comes from, or None where there is no such figure."""
+        """Return the source of a figure, or None if there is no such figure."""
         return self.sources.get(figure, self._default_source) if figure in self.figures else None
 
     def doubt_of(self, figure: str) -> str | None:
-        """Why a figure may not hold, or None where nothing speaks against it."""
+        """Return why a figure may be wrong, or None without a doubt."""
         if figure not in self.figures:
             return None
         fallback = None if figure in self.sources else self.doubts.get("default")
@@ -131,30 +135,32 @@ class HardwareSpec(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """A digest of the whole description."""
+        """Return a digest of the whole description."""
         text = json.dumps(self.model_dump(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_arch_json(self) -> dict[str, Any]:
-        """The description as TraceLens takes it (``--gpu_arch_json_path``)."""
+        """Return the description in TraceLens's format (``--gpu_arch_json_path``)."""
         return self.model_dump(
             include={"name", "mem_bw_gbps", "memory_gb", "max_achievable_tflops"}
         )
 
     @classmethod
     def from_arch_json(cls, arch: Mapping[str, Any]) -> Self:
-        """A spec from a TraceLens architecture description.
+        """Return the spec of a TraceLens architecture description.
 
-        Raises HardwareFileError where a key is missing, unknown or not a number.
+        Raises:
+            HardwareFileError: A key is missing, unknown or not a number.
         """
         source = {"default": "architecture description given by the user"}
         return cls.parse({"preset": CUSTOM_PRESET, "sources": source, **arch})
 
     @classmethod
     def parse_arch_json(cls, content: bytes, file_name: str) -> Self:
-        """The spec of such a description as a file; its name is that of the file if it has none.
+        """Return the spec of such a description in a file, named after the file if it has no name.
 
-        Raises HardwareFileError where it is no JSON object, or as ``from_arch_json``.
+        Raises:
+            HardwareFileError: It is no JSON object, or as in ``from_arch_json``.
         """
         try:
             arch = json.loads(content)
@@ -163,11 +169,11 @@ class HardwareSpec(BaseModel):
         except ValueError as error:
             raise HardwareFileError(file_name, f"the file cannot be read ({error})") from error
         if not isinstance(arch, dict):
-            raise HardwareFileError(file_name, "the file must hold one JSON object")
+            raise HardwareFileError(file_name, "the file must contain one JSON object")
         return cls.from_arch_json({"name": Path(file_name).stem, **arch})
 
     def to_toml(self) -> str:
-        """The entry of a hardware file that ``load_hardware`` reads back as this spec."""
+        """Return the entry of a hardware file that ``load_hardware`` reads back as this spec."""
         entry = self.model_dump(exclude_defaults=True)
         tables = {key: entry.pop(key) for key in list(entry) if isinstance(entry[key], dict)}
         lines = ["[[gpu]]", *_toml_lines(entry)]
@@ -177,9 +183,9 @@ class HardwareSpec(BaseModel):
 
 
 class Hardware:
-    """The catalog: every described GPU with its presets, the default preset first.
+    """The catalog: every GPU with its presets, the default preset first.
 
-    ``failures`` says for each file of a user's own GPUs that cannot be used why that is so.
+    ``failures`` gives the error of each custom hardware file that cannot be used.
     """
 
     def __init__(self, specs: tuple[HardwareSpec, ...]) -> None:
@@ -197,16 +203,16 @@ class Hardware:
             self._names[_words(alias)] = spec.name
 
     def check_new(self, spec: HardwareSpec) -> None:
-        """Refuse a spec whose name and preset, or one of whose names, is taken."""
+        """Raise HardwareFileError if the name and preset, or an alias, already exist."""
         if spec.preset in self._by_name.get(spec.name, {}):
-            raise HardwareFileError(spec.title, "stands there twice")
+            raise HardwareFileError(spec.title, "is defined twice")
         for alias in (spec.name, *spec.aliases):
             owner = self._names.get(_words(alias), spec.name)
             if owner != spec.name:
-                raise HardwareFileError(spec.title, f"alias {alias!r} already means {owner}")
+                raise HardwareFileError(spec.title, f"alias {alias!r} already refers to {owner}")
 
     def add_custom(self, path: Path) -> None:
-        """Take in a file of a user's own GPUs; one that cannot be used goes to ``failures``."""
+        """Add a file of custom GPUs; record an unusable one in ``failures``."""
         try:
             for spec in _read(path):
                 self._add(spec)
@@ -215,7 +221,7 @@ class Hardware:
             self.failures[path] = str(error)
 
     def custom_file(self, spec: HardwareSpec) -> Path | None:
-        """The file that describes a user's own GPU, or None for one of the app's."""
+        """Return the file that describes a custom GPU, or None for a built-in one."""
         return self._custom.get(spec.title)
 
     def __iter__(self) -> Iterator[HardwareSpec]:
@@ -223,17 +229,20 @@ class Hardware:
             yield from presets.values()
 
     def names(self) -> list[str]:
-        """The names of the GPUs in the order of the file."""
+        """Return the names of the GPUs in the order of the file."""
         return list(self._by_name)
 
     def presets(self, name: str) -> list[str]:
-        """The presets of a GPU, the default one first; UnknownHardwareError for another name."""
+        """Return the presets of a GPU, the default one first; raise UnknownHardwareError for other
+        names."""
         return list(self._by_name[self._canonical(name)])
 
     def get(self, name: str, preset: str | None = None) -> HardwareSpec:
-        """The spec of a name or alias (upper or lower case) under a preset (default: its first).
+        """Return the spec of a name or alias (case-insensitive) under a preset (default: its
+        first).
 
-        Raises UnknownHardwareError, which lists the names or presets there are.
+        Raises:
+            UnknownHardwareError: Lists the existing names or presets.
         """
         presets = self._by_name[self._canonical(name)]
         if preset is None:
@@ -244,10 +253,10 @@ class Hardware:
         return presets[preset]
 
     def match(self, device_name: str) -> HardwareSpec | None:
-        """The default spec of the GPU that a trace calls ``device_name``, or None.
+        """Return the default spec of the GPU that a trace calls ``device_name``, or None.
 
-        An alias matches when the device name has all of its words and no other word that would
-        tell it apart ("NVIDIA H100 PCIe" is no H100 SXM); the alias with most words wins.
+        An alias matches if the device name has all of its words and no other distinguishing word
+        ("NVIDIA H100 PCIe" is no H100 SXM); the alias with most words wins.
         """
         device = _words(device_name)
         fitting = [
@@ -256,8 +265,8 @@ class Hardware:
         return self.get(self._names[max(fitting, key=len)]) if fitting else None
 
     def choice(self, spec: HardwareSpec, device_name: str | None) -> tuple[str | None, str | None]:
-        """The platform and preset that give ``spec`` for a trace of this device; None for what
-        the trace and the catalog bring by themselves."""
+        """Return the platform and preset options that give ``spec`` for a trace of this device;
+        None for defaults."""
         found = self.match(device_name) if device_name else None
         is_found = found is not None and found.name == spec.name
         is_first = self.presets(spec.name)[0] == spec.preset
@@ -271,9 +280,9 @@ class Hardware:
 
 
 def load_hardware(path: Path | None = None) -> Hardware:
-    """Read a hardware file; HardwareFileError where it is bad.
+    """Read a hardware file; raise HardwareFileError if it is invalid.
 
-    Without ``path`` it is that of the app, and the user's own GPUs come on top.
+    Without ``path``, read the app's file and add the custom GPUs.
     """
     hardware = Hardware(_read(path or resource("hardware.toml")))
     if path is None:
@@ -290,23 +299,23 @@ def _read(path: Path) -> tuple[HardwareSpec, ...]:
     except (OSError, ValueError) as error:
         raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
     if set(content) != {"gpu"} or not isinstance(content["gpu"], list):
-        raise HardwareFileError(path.name, "the file must hold [[gpu]] tables and nothing else")
+        raise HardwareFileError(path.name, "the file must contain [[gpu]] tables and nothing else")
     return tuple(HardwareSpec.parse(entry) for entry in content["gpu"])
 
 
 def _reason(problem: "ErrorDetails") -> str:
-    """What is wrong with one key of an entry."""
+    """Return the error of one key of an entry."""
     key = ".".join(map(str, problem["loc"]))
     if problem["type"] == "missing":
         return f"{key} is missing"
     if problem["type"] == "extra_forbidden":
-        return f"{key} is not a key of a description"
+        return f"{key} is not a valid key"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{key} {message}" if key else message
 
 
 def _toml_lines(table: Mapping[str, Any]) -> list[str]:
-    """Strings, numbers and lists of strings: TOML writes these as JSON does, but for DEL."""
+    """Format strings, numbers and lists of strings as TOML, which equals JSON except for DEL."""
     texts = {key: json.dumps(value, ensure_ascii=False) for key, value in table.items()}
     return [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
 

@@ -1,4 +1,4 @@
-"""What a change would gain and how urgent it is: the only home of these formulas and thresholds."""
+"""Savings and priorities: all formulas and thresholds of impact estimates."""
 
 import math
 from collections.abc import Iterable
@@ -13,22 +13,22 @@ from jarvis.text.format import percent
 from jarvis.text.messages import to_text
 
 TARGET_PCT = DEFAULT_TARGET_PCT
-"""Default of the target efficiency, of an analysis and of the slider."""
+"""Default target efficiency of an analysis and of the slider."""
 
 EXCELLENT_EFFICIENCY_PCT = 80.0
-"""Above it an operation counts as excellent, whatever the target."""
+"""Operations above it count as excellent, regardless of the target."""
 
 BOTTLENECK_EFFICIENCY_PCT = 40.0
-"""Below it an operation needs investigation; default of the highlight slider."""
+"""Operations below it need investigation; default of the highlight slider."""
 
 GOOD_EFFICIENCY_PCT = 60.0
-"""Above it tuning has limited potential."""
+"""Above it, tuning has limited potential."""
 
 PROJECTION_TARGETS_PCT = (20.0, 50.0, 70.0, 100.0)
-"""Rows of a projection table, beside the target of the slider."""
+"""Rows of a projection table, in addition to the target of the slider."""
 
 ANOMALY_PCT = 110.0
-"""Above it the measurement or the peak is in doubt; such rows take no part in projections."""
+"""Above it, the measurement or the peak is in doubt; such rows are excluded from projections."""
 
 FULL_PCT = 100.0
 BOTTLENECK_TIME_MS = 50.0
@@ -39,28 +39,28 @@ CRITICAL_COMPUTE_PCT = 15.0
 HIGH_COMPUTE_PCT = 10.0
 MEDIUM_COMPUTE_PCT = 5.0
 RELEVANT_COMPUTE_PCT = 1.0
-"""Only above this share of compute can anything raise the priority."""
+"""Only a larger share of compute can raise the priority."""
 
 MIN_SAVED_COMPUTE_PCT = 0.5
 MIN_SAVED_MS = 0.01
 """A smaller saving, as a share of compute or as a time, is not urgent: in a short trace half a
-percent is less than one launch costs."""
+percent is less than one launch."""
 
 SHORT_CALL_US = 10.0
-"""A call with less GPU time than this takes about as long as launching the next one."""
+"""A call with less GPU time takes about as long as launching the next one."""
 
 KERNEL_FLOOR_US = 2.0
-"""The shortest kernels of real traces take 1.5 to 2 µs, however little they do: a call whose
-roofline time is below cannot reach its roofline."""
+"""Minimal kernel time: the shortest kernels of real traces take 1.5 to 2 µs. A call with a smaller
+roofline time cannot reach its roofline."""
 
 GAP_PARTS = (0.75, 0.875, 1.0)
 """Parts of the gap to the roofline: the low, middle and high score of TraceLens's agent."""
 
 GOOD_COMPUTE_PCT = 95.0
-"""Below this share of GPU wall time, look at what is not compute before single kernels."""
+"""Below this share of GPU wall time, look at other activity before single kernels."""
 
 _ROUNDING = 1e-9
-"""Two savings that differ by a smaller part are the same."""
+"""Savings that differ by a smaller relative amount count as equal."""
 
 EFFICIENCY_SCALE = (
     (ANOMALY_PCT, "anomaly: verify the measurement and the peak"),
@@ -73,14 +73,14 @@ EFFICIENCY_SCALE = (
 
 
 def efficiency_word(efficiency_pct: float | None) -> str:
-    """The place of an efficiency on the scale, in words."""
+    """Return the rating of an efficiency."""
     if efficiency_pct is None:
         return "not available"
     return next(word for above, word in EFFICIENCY_SCALE if efficiency_pct > above or above == 0.0)
 
 
 def marked_efficiency(efficiency_pct: float | None) -> str:
-    """An efficiency in percent of the roofline; one above the peak carries a mark."""
+    """Return an efficiency in percent of the roofline, with a mark above the peak."""
     text = percent(efficiency_pct)
     if efficiency_pct is None or efficiency_pct <= FULL_PCT:
         return text
@@ -88,22 +88,23 @@ def marked_efficiency(efficiency_pct: float | None) -> str:
 
 
 def is_anomaly(efficiency_pct: float | None) -> bool:
-    """Whether an efficiency is too high to be believed."""
+    """Return whether an efficiency is implausibly high."""
     return efficiency_pct is not None and efficiency_pct > ANOMALY_PCT
 
 
 def time_at_target(time_ms: float, efficiency_pct: float, target_pct: float) -> float:
-    """The time of an operation at ``target_pct`` of its roofline: T·e/p, never more than T."""
+    """Return the time of an operation at ``target_pct`` of its roofline: T·e/p, at most T."""
     return time_ms * efficiency_pct / target_pct if target_pct > efficiency_pct else time_ms
 
 
 def is_judged() -> pl.Expr:
-    """Whether ``pct_roofline`` says how good a row is: it is known, and no mere lower limit."""
+    """Return whether ``pct_roofline`` is known and not only a lower bound."""
     return pl.col("pct_roofline").is_not_null() & pl.col("bound").ne_missing(MEMORY_ONLY)
 
 
 def saved_us(target_pct: float) -> pl.Expr:
-    """``kernel_time_us`` saved at a target, from ``pct_roofline``; null where not judged."""
+    """Return the ``kernel_time_us`` saved at a target, from ``pct_roofline``; null without a
+    reliable efficiency."""
     efficiency = pl.col("pct_roofline")
     saved = pl.col("kernel_time_us") * (1 - efficiency / target_pct)
     return pl.when(~is_judged()).then(None).when(efficiency < target_pct).then(saved).otherwise(0.0)
@@ -129,7 +130,7 @@ def project(
     compute_ms: float,
     total_ms: float,
 ) -> Projection:
-    """What reaching ``target_pct`` would gain for an operation of ``time_ms``.
+    """Return the gain of reaching ``target_pct`` for an operation of ``time_ms``.
 
     ``compute_ms`` and ``total_ms`` are the bases of the two shares: GPU compute time and GPU wall
     time.
@@ -154,7 +155,7 @@ def projection_table(
     compute_ms: float,
     total_ms: float,
 ) -> list[Projection]:
-    """``project`` at each of PROJECTION_TARGETS_PCT and at the target of the slider."""
+    """Return ``project`` at each of PROJECTION_TARGETS_PCT and at the target of the slider."""
     targets = sorted({*PROJECTION_TARGETS_PCT, target_pct})
     return [
         project(time_ms, efficiency_pct, target, compute_ms=compute_ms, total_ms=total_ms)
@@ -163,7 +164,7 @@ def projection_table(
 
 
 def share_pct(part: float, whole: float) -> float:
-    """``part`` in percent of ``whole``; 0 where there is no whole."""
+    """Return ``part`` in percent of ``whole``; 0 if ``whole`` is 0."""
     return 100 * part / whole if whole > 0 else 0.0
 
 
@@ -175,8 +176,10 @@ def modelled_impact(
     compute_ms: float,
     total_ms: float,
 ) -> Impact:
-    """The impact of raising an operation's efficiency: half of the way to the target (low), the
-    target (mid), the whole roofline (high)."""
+    """Return the impact of raising an operation's efficiency.
+
+    low: half of the way to the target; mid: the target; high: the full roofline.
+    """
 
     def saved(target: float) -> float:
         return time_ms - time_at_target(time_ms, efficiency_pct, target)
@@ -196,8 +199,11 @@ def bounded_impact(
     mid_ms: float | None = None,
     efficiency_pct: float | None = None,
 ) -> Impact:
-    """An impact that the trace bounds: at most ``saved_ms``; ``mid_ms`` defaults to half of the way
-    from ``low_ms``. ``efficiency_pct`` is what the time runs at now, where that is known."""
+    """Return an impact with an upper bound from the trace.
+
+    At most ``saved_ms``; ``mid_ms`` defaults to half of the way from ``low_ms``. ``efficiency_pct``
+    is the present efficiency, if known.
+    """
     mid = (low_ms + saved_ms) / 2 if mid_ms is None else mid_ms
     savings = Range(low=low_ms, mid=mid, high=saved_ms)
     return _impact(time_ms, savings, "upper bound", compute_ms, total_ms, efficiency_pct)
@@ -214,12 +220,12 @@ def fused_impact(
     compute_ms: float,
     total_ms: float,
 ) -> Impact:
-    """The impact of one kernel in place of several that take ``time_ms``.
+    """Return the impact of one kernel replacing several that take ``time_ms``.
 
-    ``fused_ms`` is that kernel's time at its roofline, ``traffic_pct`` its memory traffic in
-    percent of theirs; it takes at least ``floor_ms``, as any launch does, and hardly less than the
-    shortest of them, ``shortest_ms``. It moves its bytes as fast as they do (low), runs at the
-    target (mid), at its roofline (high).
+    ``fused_ms`` is that kernel's roofline time, ``traffic_pct`` its memory traffic in percent of
+    theirs; it takes at least ``floor_ms``, the minimal launch time, and hardly less than the
+    shortest of them, ``shortest_ms``. low: it moves its bytes at their bandwidth; mid: it runs at
+    the target; high: at its roofline.
     """
 
     def saved(at_ms: float, least_ms: float) -> float:
@@ -241,10 +247,10 @@ def sped_up_impact(
     compute_ms: float,
     total_ms: float,
 ) -> Impact:
-    """The impact of running ``speedups`` times as fast, from least to most, as experience says.
+    """Return the impact of running ``speedups`` times as fast, lowest to highest, from experience.
 
-    ``mid_ms`` is a modelled time after the change; it stays within the range. Without one the
-    middle is the geometric mean of the speed-ups.
+    ``mid_ms`` is a modelled time after the change, clipped to the range. Without it the middle is
+    the geometric mean of the speedups.
     """
     least, most = speedups
     low, high = time_ms * (1 - 1 / least), time_ms * (1 - 1 / most)
@@ -256,10 +262,10 @@ def sped_up_impact(
 def at_target(
     found: Impact, target_pct: float, *, found_at_pct: float, compute_ms: float, total_ms: float
 ) -> Impact:
-    """Project an impact that has a perf model from the target of its run to another target.
+    """Project an impact with a perf model from the target of its run to another target.
 
-    ``found_at_pct`` is the target of the run. Limits still apply: a target of the finding's own,
-    and the shortest time of the kernels. Other impacts do not depend on a target.
+    ``found_at_pct`` is the target of the run. Limits still apply: a finding's own target, and the
+    minimal kernel time. Other impacts do not depend on a target.
     """
     if found.method != "perf model" or found.efficiency_pct is None or found.target_pct is None:
         return found
@@ -289,8 +295,8 @@ def at_target(
 
 
 def gap_scores(gap_pct: float) -> Range:
-    """The scores that TraceLens's agent gives a gap to the roofline, taken as a share of GPU wall
-    time: parts of the gap (GAP_PARTS), whatever the target."""
+    """Return the scores of TraceLens's agent for a gap to the roofline, as a share of GPU wall
+    time: parts of the gap (GAP_PARTS), independent of the target."""
     low, mid, high = (part * max(0.0, gap_pct) for part in GAP_PARTS)
     return Range(low=low, mid=mid, high=high)
 
@@ -311,7 +317,7 @@ def _impact(
             high=share_pct(saved_ms.high, whole),
         )
 
-    # Kernels that overlap take more time in sum than passes, and none of it can be saved twice.
+    # Overlapping kernels sum to more than the elapsed time, which bounds the saving.
     saved_ms = _at_most(saved_ms, total_ms) if total_ms > 0 else saved_ms
     return Impact.model_validate(
         {
@@ -332,14 +338,14 @@ def _at_most(savings: Range, limit: float) -> Range:
 
 
 def is_time_relevant(time_ms: float, category_pct: float) -> bool:
-    """Whether an operation takes enough time to be looked at within its category."""
+    """Return whether an operation takes enough time to be considered within its category."""
     return time_ms > BOTTLENECK_TIME_MS or category_pct > BOTTLENECK_CATEGORY_PCT
 
 
 def local_priority(
     *, compute_pct: float, efficiency_pct: float | None, is_pattern: bool = False
 ) -> Priority:
-    """The priority as a category sees it, without the list of top operations."""
+    """Return the priority within a category, without the list of top operations."""
     efficiency = FULL_PCT if efficiency_pct is None else efficiency_pct
     if compute_pct > CRITICAL_COMPUTE_PCT and efficiency < CRITICAL_EFFICIENCY_PCT:
         return Priority.CRITICAL
@@ -361,11 +367,10 @@ def final_priority(
     saved_ms: float | None = None,
     is_pattern: bool = False,
 ) -> Priority:
-    """The priority across all categories, where the top operations of the trace count.
+    """Return the priority across all categories, which considers the top operations of the trace.
 
-    Nothing is urgent below RELEVANT_COMPUTE_PCT (a small trace has ten top operations too), nor
-    where less than MIN_SAVED_COMPUTE_PCT or MIN_SAVED_MS is to be saved (a top operation close to
-    the target).
+    Nothing is urgent below RELEVANT_COMPUTE_PCT (a small trace has ten top operations too), or with
+    a saving below MIN_SAVED_COMPUTE_PCT or MIN_SAVED_MS (a top operation close to the target).
     """
     efficiency = FULL_PCT if efficiency_pct is None else efficiency_pct
     if compute_pct <= RELEVANT_COMPUTE_PCT:
@@ -391,10 +396,10 @@ def final_priority(
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings in the order of their P-numbers.
+    """Sort findings in the order of their P-numbers.
 
-    By priority; within one, those whose operations another finding makes faster by more come last.
-    Then by what they would save, and those that save nothing known by the time that they concern.
+    By priority; within one, findings whose operations another one speeds up more come last. Then by
+    saving, and those without a known saving by the time that they concern.
     """
     found = list(findings)
     covered = [_is_covered(finding, found) for finding in found]
@@ -411,7 +416,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _is_covered(finding: Finding, others: Iterable[Finding]) -> bool:
-    """Whether another finding, as urgent, saves more of all the rows that this one is about."""
+    """Return whether another finding, at least as urgent, saves more on all of this one's rows."""
     if finding.impact is None or not (rows := _rows(finding)):
         return False
     saved_ms = finding.impact.saved_ms.mid
@@ -425,9 +430,9 @@ def _is_covered(finding: Finding, others: Iterable[Finding]) -> bool:
 
 
 def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings whose savings may be added up, largest saving first.
+    """Return the findings whose savings add up, largest saving first.
 
-    Where findings share an operation or a pool of time, the one that saves most stands for all.
+    Of findings that share an operation or a pool of time, only the one that saves most is included.
     """
     chosen: list[Finding] = []
     taken: set[int | str] = set()
@@ -441,7 +446,7 @@ def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def time_sources(finding: Finding) -> set[int | str]:
-    """What a finding would take its saving from: rows of the operations table and pools of time."""
+    """Return the sources of a finding's saving: rows of the operations table and pools of time."""
     pool = () if finding.time_pool is None else (finding.time_pool,)
     return {*_rows(finding), *pool}
 
@@ -451,6 +456,6 @@ def _rows(finding: Finding) -> set[int]:
 
 
 def disjoint_saving_ms(findings: Iterable[Finding], total_ms: float = math.inf) -> float:
-    """Add up the middle estimates of findings, no time counted twice, to at most ``total_ms``."""
+    """Return the sum of disjoint middle estimates in ms, at most ``total_ms``."""
     added = sum(f.impact.saved_ms.mid for f in disjoint_findings(findings) if f.impact)
     return min(added, total_ms)

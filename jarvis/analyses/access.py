@@ -1,6 +1,6 @@
-"""How an operator's tensors lie in memory, told from recorded shapes and strides.
+"""Memory layout of an operator's tensors, derived from recorded shapes and strides.
 
-Texts are those of the operations table: ``"((8, 4), (4,))"``, one entry for each argument.
+Arguments are the texts of the operations table: ``"((8, 4), (4,))"``, one entry per argument.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ CHANNELS_FIRST: Order = "channels_first"
 CHANNELS_LAST: Order = "channels_last"
 
 Tensor = tuple[tuple[int, ...], tuple[int, ...]]
-"""Shape and strides, without the dims of extent 1, whose strides mean nothing."""
+"""Shape and strides without the dims of extent 1, whose strides are meaningless."""
 
 
 def access(input_dims: str | None, input_strides: str | None) -> Access | None:
-    """How an elementwise operator walks its operands; None where that was not recorded.
+    """Return how an elementwise operator accesses its operands; None if not recorded.
 
-    ``strided``: an operand has gaps, or operands of one shape lie in different orders.
-    ``broadcast``: operands differ in shape. ``contiguous``: all are read and written in one sweep.
+    ``strided``: an operand has gaps, or operands of equal shape differ in memory order.
+    ``broadcast``: operands differ in shape. ``contiguous``: all are read and written sequentially.
     """
     tensors = _tensors(input_dims, input_strides)
     if not tensors:
@@ -34,7 +34,8 @@ def access(input_dims: str | None, input_strides: str | None) -> Access | None:
 
 
 def tensor(input_dims: str | None, input_strides: str | None, index: int = 0) -> Tensor | None:
-    """Whole shape and strides of argument ``index``; None where it is no tensor or not recorded."""
+    """Return full shape and strides of argument ``index``; None if it is no tensor or not
+    recorded."""
     shapes, strides = _parsed(input_dims), _parsed(input_strides)
     if index >= len(shapes) or index >= len(strides):
         return None
@@ -48,16 +49,16 @@ def _whole(shape: Any, stride: Any) -> Tensor | None:
 
 
 def channel_order(shape: Sequence[int], strides: Sequence[int]) -> Order | None:
-    """The order of an activation (N, C, spatial...) in memory; None where both would look alike."""
+    """Return the memory order of an activation (N, C, spatial...); None if it is ambiguous."""
     if len(strides) != len(shape) or len(shape) < 3 or shape[1] == 1 or prod(shape[2:]) == 1:
         return None
     return CHANNELS_LAST if strides[1] == 1 else CHANNELS_FIRST
 
 
 def reduced_dims(name: str, concrete_inputs: str | None, rank: int) -> tuple[int, ...]:
-    """The dims that a reduction or softmax of a tensor of ``rank`` dims reduces, counted from 0.
+    """Return the dims (counted from 0) that a reduction or softmax over ``rank`` dims reduces.
 
-    All of them where the call names none, as the operators themselves take it.
+    All dims if the call names none, which is the operators' own default.
     """
     values = _parsed(concrete_inputs)
     index = 2 if "norm" in name or "softmax_backward" in name else 1
@@ -69,7 +70,7 @@ def reduced_dims(name: str, concrete_inputs: str | None, rank: int) -> tuple[int
 
 
 def _tensors(input_dims: str | None, input_strides: str | None) -> list[Tensor]:
-    """The operands of more than one element."""
+    """Return the operands with more than one element."""
     arguments = zip(_parsed(input_dims), _parsed(input_strides), strict=False)
     found = (_whole(shape, stride) for shape, stride in arguments)
     return [_extended(t) for t in found if t is not None and prod(t[0]) > 1]
@@ -81,7 +82,7 @@ def _extended(whole: Tensor) -> Tensor:
 
 
 def _is_dense(extended: Tensor) -> bool:
-    """Whether the elements fill a stretch of memory, in whichever order of dims."""
+    """Return whether the elements fill a contiguous memory range, in any order of dims."""
     dims = sorted(zip(*extended, strict=True), key=lambda dim: dim[1])
     expected = 1
     for extent, step in dims:

@@ -1,4 +1,4 @@
-"""What an analysis advises for a pattern of rows, as messages.
+"""Advice of an analysis for a pattern of rows, as messages.
 
 The texts of ``Advice`` are templates: they may name the columns of the heaviest row and the values
 of ``values_of``.
@@ -13,7 +13,7 @@ from jarvis.analyses.operations import OperationGroup
 from jarvis.text.messages import Message, MessageTable
 
 SHARED = "shared"
-"""The key under which advice for all categories is registered."""
+"""Key of the advice that applies to all categories."""
 
 PLACES = MessageTable(
     "places",
@@ -30,14 +30,14 @@ PLACES = MessageTable(
 
 @dataclass(frozen=True, slots=True)
 class ChosenAdvice:
-    """The advice for one pattern, and the analysis whose table it is in."""
+    """The advice for one pattern and the analysis whose table holds it."""
 
     key: str
     pattern: str
     advice: Advice
 
     def message(self, field: str, values: Mapping[str, Any]) -> Message | None:
-        """Return the message of a text of the advice (``reason``, ...); None where it has none."""
+        """Return the message of a text of the advice (``reason``, ...), or None if it has none."""
         if getattr(self.advice, field) is None:
             return None
         return register_advice(self.key, {self.pattern: self.advice}).pick(
@@ -46,7 +46,7 @@ class ChosenAdvice:
 
 
 def register_advice(key: str, advice: Mapping[str, Advice]) -> MessageTable:
-    """Add the texts of an analysis's advice to its table of messages, and return the table."""
+    """Add the advice texts of an analysis to its message table and return the table."""
     return MessageTable.extended(
         f"{key}_advice",
         {
@@ -63,7 +63,7 @@ TEXTS = ("reason", "algorithmic", "kernel", "caveat", "verify", "capture")
 
 
 def choose(data: CategoryData, *patterns: str | None) -> ChosenAdvice | None:
-    """Return the advice of the category for the first pattern that it has advice for."""
+    """Return the category's advice for the first pattern of the data that has any."""
     for pattern in patterns:
         if pattern is not None and pattern in data.advice:
             return ChosenAdvice(data.key, pattern, data.advice[pattern])
@@ -71,8 +71,11 @@ def choose(data: CategoryData, *patterns: str | None) -> ChosenAdvice | None:
 
 
 def values_of(group: OperationGroup) -> dict[str, Any]:
-    """Return what a template may name: the columns of the heaviest row, and of the whole group
-    ``calls, mean_time_ms, moved_bytes, place, each, each_time``."""
+    """Return the values that a template may name.
+
+    The columns of the heaviest row, and of the whole group ``calls, mean_time_ms, moved_bytes,
+    place, each, each_time``.
+    """
     heaviest = group.heaviest
     mean_time_ms = group.time_ms / max(group.calls, 1)
     is_many = group.calls > 1
@@ -93,7 +96,7 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
 
 
 def place_of(group: OperationGroup) -> Message | None:
-    """Return `` in `Model / Layer` ``, of the row with most time; None where it is not known."""
+    """Return `` in `Model / Layer` `` of the row with most time; None if it is not known."""
     place = group.heaviest["called_from"]
     if not place:
         return None

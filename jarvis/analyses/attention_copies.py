@@ -1,4 +1,4 @@
-"""Copies of an attention's own tensors around the fused kernel: layouts made contiguous."""
+"""Layout copies of an attention call's own tensors around the fused kernel."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -17,38 +17,38 @@ from jarvis.text.messages import Message, MessageTable
 
 COPY_OPERATORS = ("aten::copy_", "aten::clone", "aten::contiguous")
 COPY_KERNELS = r"copy|transpose|memcpy"
-"""Operators beside an attention call, and kernels inside one, that only move its tensors."""
+"""Operators next to an attention call, and kernels inside one, that only copy its tensors."""
 
 COPIES_SHARE_PCT = 10.0
-"""Copies that take this share of the attention's time are worth a word."""
+"""Copies are reported from this share of the attention's time on."""
 
 Shape = tuple[int, ...]
 Place = tuple[str, Any]
 _Copy = tuple[int, int, int]
 
 COPIES_PER_CALL = 4
-"""Query, key, value and output: more copies than these belong to something else too."""
+"""Query, key, value and output: any further copies do not belong to this call alone."""
 
 
 MESSAGES = MessageTable(
     "attention_copies",
     {
         "title": "Copies around attention: {name}",
-        "issue": "Next to {name} ({attention_ms} in {calls}), copies of its own tensors{place} "
-        "take {copies_ms} ({compute_pct} of compute): {what}, {copies_per_call:.3g} for each call.",
+        "issue": "{name} ({attention_ms} in {calls}) is surrounded by copies of its own "
+        "tensors{place}, which take {copies_ms} ({compute_pct} of compute): {what}, "
+        "{copies_per_call:.3g} per call.",
         "kind": "{copies:count copy} of {tensor}",
         "kinds": "{kinds:list}",
         "inside": "{inside_ms} of copy kernels inside the calls",
-        "algorithmic": "Pass query, key and value with the strides that they have and read the "
-        "output as it comes: remove the calls that make them contiguous{place}.",
-        "kernel": "Use an attention kernel that takes the strides of {arguments}, and compare "
+        "algorithmic": "Pass query, key and value with their existing strides and read the output "
+        "as is: remove the calls that make them contiguous{place}.",
+        "kernel": "Use an attention kernel that accepts the strides of {arguments}, and compare "
         "{kernel} with and without the copies on the replay package.",
-        "caveat": "Rows of equal copies from other places count in full: the time is an upper "
-        "bound.",
-        "verify": "Record the trace again: the {copies:count copy} are gone and {name} is not "
-        "slower than {attention_ms}.",
-        "capture": "Time {name} alone on strided and on contiguous inputs: the trace does not say "
-        "how much slower the kernel is without the copies.",
+        "caveat": "Equal copies from other call sites are included: the time is an upper bound.",
+        "verify": "Record the trace again: the {copies:count copy} must be gone, and {name} must "
+        "not take longer than {attention_ms}.",
+        "capture": "Time {name} alone on strided and on contiguous inputs: the trace does not "
+        "show how much slower the kernel is on strided inputs.",
     },
 )
 
@@ -75,7 +75,7 @@ def contiguous_copies(data: CategoryData) -> Iterator[Finding]:
 
 
 def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
-    """Rows of the operations table that copy a tensor of the group's calls in their module."""
+    """Return the operations that copy a tensor of the group's calls within their module."""
     every = data.tables.get("operations")
     if every is None:
         return data.operations.clear()
@@ -93,7 +93,7 @@ def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
 
 
 def _by_place_and_shape(copies: pl.DataFrame) -> dict[tuple[Place, Shape], list[_Copy]]:
-    """Return the order, uid and number of calls of the rows that copy such a tensor there."""
+    """Return order, uid and number of calls of the copies by module and tensor shape."""
     found: dict[tuple[Place, Shape], list[_Copy]] = {}
     for order, copy in enumerate(copies.iter_rows(named=True)):
         for shape in _tensors(copy["input_dims"])[:1]:
@@ -104,19 +104,20 @@ def _by_place_and_shape(copies: pl.DataFrame) -> dict[tuple[Place, Shape], list[
 
 
 def _sought(call: dict[str, Any]) -> tuple[Place, frozenset[Shape], int]:
-    """Return where copies of a call are, the shapes of its first two tensors, and the most."""
+    """Return the module of a call, the shapes of its first two tensors, and the maximum number of
+    copies."""
     shapes = frozenset(tuple(sorted(shape)) for shape in _tensors(call["input_dims"])[:2])
     place = _place(call, "module_path" if call["module_path"] else "entry_point")
     return place, shapes if place[1] else frozenset(), COPIES_PER_CALL * call["operation_count"]
 
 
 def _tensors(input_dims: str | None) -> list[Shape]:
-    """Shapes of the tensor arguments of three dimensions and more."""
+    """Return the shapes of the tensor arguments with three or more dims."""
     return [s for s in parse_literal(input_dims) if len(s) > 2 and not isinstance(s[0], tuple)]
 
 
 def _place(row: dict[str, Any], key: str) -> Place:
-    """Return the module of an example call, or the function that it is called from."""
+    """Return the module of an example call, or its calling function."""
     value = row[key]
     return key, tuple(value) if isinstance(value, list) else value
 
@@ -168,7 +169,7 @@ def _finding(
 
 
 def _kinds(copies: pl.DataFrame) -> Message | None:
-    """Each row of copies with the tensor that it copies; None without any."""
+    """List each row of copies with the tensor that it copies; None without copies."""
     kinds = [
         MESSAGES(
             "kind",

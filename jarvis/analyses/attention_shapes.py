@@ -1,4 +1,4 @@
-"""Kinds of attention calls: by phase, by length, by heads; and what their caches cost."""
+"""Classification of attention calls by phase, length and heads, and the cost of cache writes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,22 +23,22 @@ PAGED_KERNELS = r"paged_attention|unified_attention"
 
 USUAL_CACHE_PCT = 5.0
 HIGH_CACHE_PCT = 10.0
-"""Share of writing the cache in a paged operator's time: usually 3 to 5%, worth a word above 10."""
+"""Report cache writes above this share of a paged operator's time; 3 to 5% is usual."""
 
 PREFILL_SHARE = 0.8
 DECODE_SHARE = 0.2
-"""Share of tokens in their context phase above and below which a step is of one kind."""
+"""A step is decode below this share of context-phase tokens, and prefill above PREFILL_SHARE."""
 
 LARGE_HEAD_DIM = 128
-"""Fewer kernels are tuned for a longer query vector."""
+"""Fewer kernels are tuned for larger head dimensions."""
 
 DECODE_RATIO = 8
-"""With so many more keys than queries, a call reads its cache rather than computes."""
+"""Ratio of keys to queries from which a call mostly reads its cache instead of computing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Lengths ``at_least <= N < below`` and the share of the compute peak to expect of them."""
+    """Lengths ``at_least <= N < below`` and their expected share of the compute peak."""
 
     at_least: int
     below: int | None
@@ -46,19 +46,19 @@ class Band:
 
     @property
     def pattern(self) -> str:
-        """``N 512-1023``, ``N under 512``, ``N from 4096``."""
+        """Return ``N 512-1023``, ``N under 512`` or ``N from 4096``."""
         if self.below is None:
             return f"N from {self.at_least}"
         return f"N {self.at_least}-{self.below - 1}" if self.at_least else f"N under {self.below}"
 
     @property
     def rule(self) -> str:
-        """When it applies, for the documentation."""
+        """Return when the band applies, for the documentation."""
         return f"{self.pattern}, the longer of queries and keys per sequence"
 
     @property
     def is_short(self) -> bool:
-        """Whether the length itself keeps the efficiency low."""
+        """Return whether the sequence is so short that it limits efficiency."""
         return self.below is not None and self.below <= SHORT_SEQUENCE
 
 
@@ -89,27 +89,27 @@ MESSAGES = MessageTable(
         "heads.shared": _SHARED_HEADS,
         "heads.long": _LONG_HEADS,
         "heads.shared_and_long": f"{_SHARED_HEADS}{_LONG_HEADS}",
-        "phases": "{ctx_tokens} of {tokens} tokens are in their context phase",
-        "phases.unknown": "the trace does not say how many tokens are in which phase",
-        "cache.title": "Writing the cache: {name}",
+        "phases": "{ctx_tokens} of {tokens} tokens are in the context phase",
+        "phases.unknown": "the trace does not record the phase of the tokens",
+        "cache.title": "Cache writes: {name}",
         "cache.issue": "Storing new keys and values takes {cache_ms} ({operator_pct}) of the "
-        "{time_ms} of {name}, where up to {usual_pct:.0f}% are usual.",
-        "cache.algorithmic": "Write the cache in the kernel that makes keys and values of "
-        "{arguments} (rotary embedding or projection), and check whether its type needs a "
-        "conversion.",
-        "cache.kernel": "Give the cache kernel of the {calls} to the kernel team: it only moves "
-        "data and should run at the speed of a copy.",
+        "{time_ms} of {name}; up to {usual_pct:.0f}% is usual.",
+        "cache.algorithmic": "Write the cache in the kernel that produces the keys and values of "
+        "{arguments} (rotary embedding or projection), and check whether the cache dtype requires "
+        "a conversion.",
+        "cache.kernel": "Report the cache kernel of the {calls} to the kernel team: it only moves "
+        "data and should run as fast as a copy.",
         "cache.verify": "Record the trace again: the cache writes of {name} must take less than "
         "{cache_ms}.",
         "cache.capture": "Run the cache kernel of the replay package under the platform's "
-        "hardware-counter profiler and compare the bytes that it moves with those of the new keys "
-        "and values.",
+        "hardware-counter profiler and compare the bytes that it moves with the size of the new "
+        "keys and values.",
     },
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Shape, phase and kind of each attention call."""
+    """Add shape, phase and pattern to attention calls."""
     names = pl.concat_str("name", pl.col("main_kernel").fill_null(""), separator=" ")
     lower = names.str.to_lowercase()
     shaped = rows.with_columns(
@@ -154,7 +154,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 
 def profile_type(ctx_ratio: float) -> str:
-    """The kind of a workload by the share of its tokens in their context phase."""
+    """Return the workload type for a share of context-phase tokens."""
     if ctx_ratio > PREFILL_SHARE:
         return "prefill_heavy"
     return "decode_heavy" if ctx_ratio < DECODE_SHARE else "mixed"
@@ -182,7 +182,7 @@ def _pattern() -> pl.Expr:
 
 
 def _heads() -> pl.Expr:
-    """The key of what the heads add to the reason: shared keys, a long query vector."""
+    """Return the key of the note on heads: shared key/value heads or a large head dimension."""
     is_shared = (pl.col("gqa_ratio") > 1).fill_null(value=False)
     is_long = (pl.col("head_dim") > LARGE_HEAD_DIM).fill_null(value=False)
     return (
@@ -197,13 +197,12 @@ def _heads() -> pl.Expr:
 
 
 def cache_writes(data: CategoryData) -> Iterator[Finding]:
-    """Paged attention that spends much time on writing its cache.
+    """Paged attention that spends much time on cache writes.
 
-    Symptom: kernels that store new keys and values take more than the few percent that are usual.
-    Rule: kernels named like CACHE_KERNELS take too much of a paged operator's
-    time.
-    Threshold: {HIGH_CACHE_PCT}% of the operator's time, of which up to {USUAL_CACHE_PCT}% is
-    usual; at least {MIN_COMPUTE_PCT}% of compute.
+    Symptom: kernels that store new keys and values take more than the usual few percent.
+    Rule: kernels named like CACHE_KERNELS take too much of a paged operator's time.
+    Threshold: {HIGH_CACHE_PCT}% of the operator's time, of which up to {USUAL_CACHE_PCT}% is usual;
+    at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(cache_us=kernel_names.time_us(CACHE_KERNELS))
     for group in groups(rows.filter("is_paged")):

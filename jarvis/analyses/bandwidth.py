@@ -1,4 +1,5 @@
-"""Checks of memory-bound categories against the bandwidth that the trace itself shows possible."""
+"""Checks of memory-bound categories against the bandwidth that this trace's simple operators
+reach."""
 
 from collections.abc import Iterator
 
@@ -26,22 +27,22 @@ from jarvis.text.messages import MessageTable, resolve
 HIGH_BASELINE_PCT = 70.0
 LOW_BASELINE_PCT = 50.0
 SLOW_KERNEL_PCT = 20.0
-"""Where simple operators reach the first, the hardware is fine; below the second, little can be
-expected of others; a kernel below the third is slow."""
+"""From HIGH_BASELINE_PCT on, the hardware delivers its bandwidth; below LOW_BASELINE_PCT, other
+operators cannot be expected to; below SLOW_KERNEL_PCT, a kernel is slow."""
 
 SLOW_SHARE = SLOW_KERNEL_PCT / HIGH_BASELINE_PCT
-"""The same distance from a baseline that is not high."""
+"""The same ratio of kernel to baseline, for baselines that are not high."""
 
 CONTIGUOUS_PCT = 50.0
-"""Below this share of its time in contiguous operands, a low baseline is put down to the others."""
+"""Below this share of time in contiguous operands, non-contiguous ones explain a low baseline."""
 
 LADDER = ((70.0, "excellent"), (50.0, "good"), (30.0, "fuse"))
-"""Efficiency of a plain pass over memory: above the first excellent, above the last a case for
-fusion, at or below it as slow as an anomaly."""
+"""Rating of a simple elementwise kernel by efficiency: ``excellent`` above the first threshold;
+above the last a candidate for fusion; at or below it as slow as an anomaly."""
 
 SLOWEST, LAUNCHING, DOUBTFUL = "slow", "launch bound", "above the peak"
 SIMPLE_PCT = (70.0, 80.0)
-"""What a plain pass over contiguous memory is expected to reach."""
+"""Efficiency expected of a simple operator on contiguous memory."""
 
 SLOW_KERNEL = MessageTable(
     "slow_kernel",
@@ -55,14 +56,14 @@ SLOW_KERNEL = MessageTable(
         "verdict.slow": "so the kernel is slow, not the hardware",
         "verdict.below": "{times:number?many} times as much",
         "caveat.below": f"Simple operators stay below {HIGH_BASELINE_PCT:.0f}% themselves, so the "
-        "middle estimate only counts what they reach.",
-        "verify": "Record the trace again: the {calls} of {name} must come from {time_ms} towards "
+        "middle estimate assumes only the bandwidth that they reach.",
+        "verify": "Record the trace again: the {calls} of {name} must drop from {time_ms} toward "
         "{aim_ms}, {limit}.",
         "limit.baseline": "their time at {baseline_tb_per_s:number} TB/s",
-        "limit.shortest": "that of as many of the shortest kernels",
+        "limit.shortest": "the time of as many minimal kernels",
         "capture": "Run the replay package of {arguments} under the platform's hardware-counter "
-        "profiler: more bytes than the modelled {moved_bytes} per call mean that the kernel reads "
-        "its input again, as many mean that it waits.",
+        "profiler: more bytes than the modelled {moved_bytes} per call mean that the kernel "
+        "rereads its input; about as many mean that it stalls.",
     },
 )
 
@@ -72,49 +73,50 @@ LOW_BASELINE = MessageTable(
         "title": "Low bandwidth baseline: {reached_pct}",
         "issue": "Even {names:names} on large tensors reach only {reached_pct} of the memory "
         "bandwidth ({baseline_tb_per_s:number} TB/s over {calls}, {best_pct} at best), where "
-        f"{SIMPLE_PCT[0]:.0f}-{SIMPLE_PCT[1]:.0f}% is to be expected.",
-        "caveat": "The saving is not quantified here: the cards of the operators count it.",
-        "verify": "Record the trace again and read the baseline on the page of this category: it "
-        "must leave the {reached_pct} of today.",
-        "capture": f"Time a plain copy of 1 GB on this GPU alone: below {HIGH_BASELINE_PCT:.0f}% "
-        "of its bandwidth, clocks, power limit or partitioning of the device are the next thing to "
-        "look at.",
+        f"{SIMPLE_PCT[0]:.0f}-{SIMPLE_PCT[1]:.0f}% is expected.",
+        "caveat": "The saving is not quantified here: the findings on the operators count it.",
+        "verify": "Record the trace again and check the baseline on the page of this category: it "
+        "must rise above {reached_pct}.",
+        "capture": "Time a plain copy of 1 GB on this GPU alone: if it stays below "
+        f"{HIGH_BASELINE_PCT:.0f}% of the bandwidth, check clocks, power limit and partitioning "
+        "of the device.",
         "hypothesis.short": "The calls are short ({mean_us:number} µs on average): starting and "
-        f"ending a kernel takes about {KERNEL_FLOOR_US:.0f} µs of each, whatever the bandwidth.",
+        f"ending a kernel takes about {KERNEL_FLOOR_US:.0f} µs of each, regardless of bandwidth.",
         "algorithmic.short": "Give each call more data than {moved_bytes}, with a larger batch or "
         "one multi-tensor call, before judging other operators by this baseline.",
         "kernel.short": "Replay {name} with {arguments} and with a batch four times as large: if "
-        "the bandwidth rises, {kernel} is fine and only short of work.",
+        "the bandwidth rises, {kernel} is fine and only has too little work.",
         "hypothesis.scattered": "{scattered_pct} of their time is in operands that are broadcast "
-        "or lie in different orders in memory.",
-        "algorithmic.scattered": "Keep one memory order through the chain{place}, so that "
-        "{arguments} is walked in one sweep.",
+        "or differ in memory order.",
+        "algorithmic.scattered": "Use one memory order throughout the chain{place}, so that "
+        "{arguments} is accessed sequentially.",
         "kernel.scattered": "Replay {name} with {arguments} as recorded and contiguous: the "
-        "difference is what a better {kernel} can gain.",
-        "hypothesis.device": "The calls are long and contiguous, so the GPU itself delivers less: "
-        "a lower clock, a power limit, a partitioned device, or other work at the same time.",
+        "difference is what a better {kernel} can save.",
+        "hypothesis.device": "The calls are long and contiguous, so the GPU itself delivers less "
+        "bandwidth: a lower clock, a power limit, a partitioned device, or concurrent work.",
         "algorithmic.device": "Record a window in which {name}{place} runs alone, to see whether "
-        "work beside it takes the bandwidth.",
-        "kernel.device": f"Replay {{name}} with {{arguments}} alone: below {HIGH_BASELINE_PCT:.0f}%"
-        " there too, the device is the thing to look at, not the kernels.",
+        "concurrent work takes the bandwidth.",
+        "kernel.device": "Replay {name} with {arguments} alone: if it stays below "
+        f"{HIGH_BASELINE_PCT:.0f}% there too, check the device, not the kernels.",
     },
 )
 
 DETAILS = (
-    Column("rating", "Rating", TEXT, meaning="place on the ladder of memory-bound operators"),
+    Column("rating", "Rating", TEXT, meaning="rating of a memory-bound operator by efficiency"),
     Column(
         "floor_ratio",
         "x kernel floor",
         NUMBER,
         format=",.1f",
-        meaning=f"mean GPU time of a launch over the {KERNEL_FLOOR_US:.0f} µs of shortest kernels",
+        meaning=f"mean GPU time of a launch divided by the {KERNEL_FLOOR_US:.0f} µs of the "
+        "shortest kernels",
     ),
 )
-"""The columns that ``rated`` adds."""
+"""Columns that ``rated`` adds."""
 
 
 def rated(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with ``rating`` and ``floor_ratio``; small calls are compared with the kernel floor."""
+    """Add ``rating`` and ``floor_ratio``; small calls are compared with the minimal kernel time."""
     efficiency = pl.when(impact.is_judged()).then(pl.col("pct_roofline"))
     rungs = [pl.when(efficiency > above).then(pl.lit(word)) for above, word in LADDER]
     launches = pl.col("kernel_count").cast(pl.Float64)
@@ -132,15 +134,15 @@ def rated(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def slow_kernel(data: CategoryData) -> Iterator[Finding]:
-    """Operators far below what simple operators reach in the same trace.
+    """Operators far below the bandwidth that simple operators reach in the same trace.
 
     Symptom: an operator leaves most of the bandwidth unused that additions, multiplications and
     copies of large tensors do reach, so its kernel is slow and not the hardware.
-    Rule: rows bound by memory of one operator and pattern below {SLOW_KERNEL_PCT}% of the
-    roofline and below {SLOW_SHARE:.0%} of the bandwidth baseline, not launch bound, that pass the
-    time test of ``low_efficiency``, which then leaves them out. The finding rules out the hardware
-    as the limit only if the baseline is at least {HIGH_BASELINE_PCT}%. Saved is the time above what
-    the baseline would take, or above that of as many shortest kernels as there are calls.
+    Rule: memory-bound rows of one operator and pattern below {SLOW_KERNEL_PCT}% of the roofline and
+    below {SLOW_SHARE:.0%} of the bandwidth baseline, not launch bound, that pass the time test of
+    ``low_efficiency``, which then skips them. The finding rules out the hardware as the limit only
+    if the baseline is at least {HIGH_BASELINE_PCT}%. The saving is the time above what the baseline
+    bandwidth would take, or above that of as many minimal kernels as there are calls.
     Threshold: {SLOW_KERNEL_PCT}% of the roofline and {SLOW_SHARE:.0%} of the baseline; baseline
     {HIGH_BASELINE_PCT}%; {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of
     category time; at least {MIN_COMPUTE_PCT}% of compute.
@@ -164,8 +166,8 @@ def low_baseline(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: additions, multiplications and copies of large tensors, which the hardware should run
     at {SIMPLE_PCT[0]} to {SIMPLE_PCT[1]}% of its bandwidth, stay far below.
-    Rule: bandwidth baseline below {LOW_BASELINE_PCT}%. The likely cause is told from the rows:
-    short calls, operands that do not lie in one order, or neither.
+    Rule: bandwidth baseline below {LOW_BASELINE_PCT}%. The likely cause is derived from the rows:
+    short calls, non-contiguous operands, or neither.
     Threshold: {LOW_BASELINE_PCT}% of the peak; the rows take at least {MIN_COMPUTE_PCT}% of
     compute.
     """
@@ -179,13 +181,13 @@ def low_baseline(data: CategoryData) -> Iterator[Finding]:
 
 
 def time_ms_by(rows: pl.DataFrame, column: str) -> dict[str, JsonValue]:
-    """GPU time in ms by the values of a column."""
+    """Return GPU time in ms by the values of a column."""
     times = rows.drop_nulls(column).group_by(column).agg(pl.col("kernel_time_us").sum() / 1000)
     return dict(times.sort(column).iter_rows())
 
 
 def baseline_metrics(baseline: Baseline | None) -> dict[str, JsonValue]:
-    """The baseline as the metrics of a category name it; None where there is none."""
+    """Return the baseline as metrics of a category; None without a baseline."""
     return {
         "baseline_bandwidth_tbs": baseline.tb_per_s if baseline else None,
         "baseline_efficiency_percent": baseline.efficiency_pct if baseline else None,

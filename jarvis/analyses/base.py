@@ -1,4 +1,4 @@
-"""What an analysis is: the rows that it claims, its checks, its advice, and what its page shows."""
+"""Definition of an analysis: claimed rows, checks, advice and page content."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from jarvis.schemas import Column
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Which operations belong to a category.
+    """The operations that belong to a category.
 
-    ``op_categories`` are exact op categories of the report, ``op_names`` patterns with ``*`` (upper
-    and lower case alike). Categories come first, except those that only a kernel's name suggests;
-    where patterns of several analyses match, the lowest ``order`` wins. ``rest`` takes what nobody
-    else claims.
+    ``op_categories`` are exact op categories of the report, ``op_names`` case-insensitive patterns
+    with ``*``. Categories take precedence, except those derived only from a kernel's name; if
+    patterns of several analyses match, the lowest ``order`` wins. ``rest`` claims all unclaimed
+    operations.
     """
 
     op_categories: tuple[str, ...] = ()
@@ -33,13 +33,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to say about inefficient rows of one pattern, on both paths.
+    """Texts about inefficient rows of one pattern.
 
     ``rule`` says when it applies (for the documentation), ``reason`` continues the sentence that
-    states the inefficiency, ``caveat`` what it cannot tell; ``verify`` and ``capture`` stand for
-    those of the check. The texts may name columns of the heaviest row in braces.
-    ``expected_pct`` is the efficiency to expect of such rows, as a share of the roofline or of the
-    compute peak; ``is_notable`` raises the priority.
+    states the inefficiency, ``caveat`` is its limitation; ``verify`` and ``capture`` replace those
+    of the check. The texts may name columns of the heaviest row in braces. ``expected_pct`` is the
+    expected efficiency of such rows, as a share of the roofline or of the compute peak;
+    ``is_notable`` raises the priority.
     """
 
     rule: str
@@ -56,10 +56,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A chart of a page, as data; the dashboard draws it.
+    """A chart of a page, as data.
 
-    ``kind`` names a drawing of ``jarvis.charts``, ``source`` the table (``operations`` or one of
-    the analysis's ``needs``), the other fields its columns.
+    ``kind`` names a chart of ``jarvis.charts``, ``source`` the table (``operations`` or one of the
+    analysis's ``needs``), the other fields its columns.
     """
 
     kind: Literal["roofline", "savings", "bars", "scatter"]
@@ -72,12 +72,12 @@ class Panel:
 
 @dataclass(frozen=True)
 class CategoryData:
-    """What one analysis is given to see, and nothing else.
+    """The input of one analysis.
 
     ``operations`` are the claimed rows of the operations table, most time first, with the columns
     that ``jarvis.analyses.operations.describe`` and the analysis's ``classify`` add (none for
     system analyses). ``tables`` are those that it ``needs`` and that the report has. ``baseline``
-    is the bandwidth that simple operators reach in the whole trace, None where none moves enough.
+    is the bandwidth that simple operators reach in the whole trace, None if none moves enough.
     ``explained_uids`` are the rows that the analysis's ``specific`` checks found inefficient.
     """
 
@@ -94,7 +94,8 @@ class CategoryData:
 
     @property
     def bases(self) -> dict[str, float]:
-        """What savings are shares of, as ``jarvis.impact`` takes it."""
+        """Return compute and total time in ms, which savings are shares of (keywords of
+        ``jarvis.impact``)."""
         return {
             "compute_ms": self.totals.compute_time_ms,
             "total_ms": self.totals.total_time_ms,
@@ -102,7 +103,7 @@ class CategoryData:
 
     @property
     def peak_tb_per_s(self) -> float | None:
-        """The bandwidth to judge against; None where the hardware is not known."""
+        """Return the peak memory bandwidth in TB/s; None if the hardware is not known."""
         return self.hardware.tb_per_s if self.hardware else None
 
     @property
@@ -118,10 +119,10 @@ Measure = Callable[[CategoryData], dict[str, JsonValue]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the slider of a system analysis aims at, and what reaching it would recover.
+    """The slider of a system analysis and the saving that reaching its target brings.
 
-    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent; it takes the
-    place of the middle estimate in the findings of ``check``.
+    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent; it replaces the
+    middle estimate in the findings of ``check``.
     """
 
     label: str
@@ -136,13 +137,12 @@ class Analysis:
     """One analysis; ``key`` and ``tier`` come from its file's name and folder.
 
     ``classify(rows, compute_units)`` adds columns to the claimed rows (described by ``details``),
-    among them ``pattern``, which picks the ``advice``; ``measure`` gives the category's own
+    among them ``pattern``, which selects the ``advice``; ``measure`` returns the category's own
     metrics. Analyses of other tiers claim nothing and name the tables that they need; ``prepare``
-    gives the numbers that they start from, kept beside their metrics, ``target`` what their page's
-    slider stands for (that of the compute tier is always the efficiency). Rows that ``specific``
-    checks report are explained: the shared checks do not call them inefficient once more. A
-    category without operations has a result all the same where a table of ``also_in``, some of its
-    ``needs``, has rows.
+    returns their input numbers, stored beside their metrics, ``target`` describes their page's
+    slider (always the efficiency in the compute tier). Rows that ``specific`` checks report are
+    explained: the shared checks skip them. A category without operations still has a result if a
+    table of ``also_in``, some of its ``needs``, has rows.
     """
 
     title: str
@@ -164,5 +164,5 @@ class Analysis:
 
     @property
     def all_checks(self) -> tuple[Check, ...]:
-        """The checks in the order in which they run."""
+        """Return the checks in the order in which they run."""
         return (*self.specific, *self.checks)

@@ -1,7 +1,7 @@
-"""The memory bandwidth that this trace's own simple operators reach on large tensors.
+"""The memory bandwidth that this trace's simple operators reach on large tensors.
 
-A kernel far below it is slow itself; a baseline far below the peak says that the hardware, or how
-it is used, is in the way of everything that is bound by memory.
+A kernel far below it is slow itself; a baseline far below the peak means that the hardware, or how
+it is used, limits everything that is bound by memory.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from jarvis.analyses.access import access
 from jarvis.perf_report.timeline.gpu import copy_direction
 
 BASELINE_OPS = ("aten::add_", "aten::mul", "aten::copy_")
-"""Simple operators: what they reach, the hardware can do."""
+"""Simple operators: the hardware can sustain the bandwidth that they reach."""
 
 BASELINE_BYTES = 8 * 2**20
-"""Calls that move less measure the cost of a launch rather than the bandwidth."""
+"""Calls that move less measure launch cost rather than bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What BASELINE_OPS reach in rows that move at least BASELINE_BYTES a call.
+    """Bandwidth of BASELINE_OPS in rows that move at least BASELINE_BYTES per call.
 
-    ``tb_per_s`` and ``efficiency_pct`` are means weighted by GPU time, the latter None where no
-    peak is known; ``best_efficiency_pct`` is that of the best row. ``uids`` are the rows,
-    ``calls`` and ``time_us`` their sums, ``contiguous_pct`` the share of this time in rows whose
-    operands are walked in one sweep.
+    ``tb_per_s`` and ``efficiency_pct`` are means weighted by GPU time, the latter None without a
+    known peak; ``best_efficiency_pct`` is that of the best row. ``uids`` are the rows, ``calls``
+    and ``time_us`` their sums, ``contiguous_pct`` the share of this time in rows with contiguous
+    operands.
     """
 
     tb_per_s: float
@@ -39,12 +39,12 @@ class Baseline:
 
     @property
     def mean_call_us(self) -> float:
-        """Mean GPU time of a call."""
+        """Return the mean GPU time of a call in µs."""
         return self.time_us / self.calls
 
 
 def measure_baseline(operations: pl.DataFrame) -> Baseline | None:
-    """The baseline of an operations table; None where no simple operator moves enough."""
+    """Return the baseline of an operations table; None if no simple operator moves enough."""
     large = baseline_rows(operations)
     time_us = float(large["kernel_time_us"].sum())
     if time_us <= 0:
@@ -66,7 +66,7 @@ def measure_baseline(operations: pl.DataFrame) -> Baseline | None:
 
 
 def baseline_rows(operations: pl.DataFrame) -> pl.DataFrame:
-    """The rows that count: simple operators that move enough inside the GPU, and no anomaly."""
+    """Return the rows of simple operators that move enough within the GPU, without anomalies."""
     large = operations.filter(
         pl.col("name").is_in(BASELINE_OPS)
         & (pl.col("bytes") >= BASELINE_BYTES)
@@ -80,9 +80,9 @@ def baseline_rows(operations: pl.DataFrame) -> pl.DataFrame:
 
 
 def plain_mean_tb_per_s(operations: pl.DataFrame) -> float | None:
-    """The mean over all rows of BASELINE_OPS, however small and whatever their time; None without.
+    """Return the unweighted mean over all rows of BASELINE_OPS in TB/s; None without rows.
 
-    Tiny tensors pull it down, so that it stands beside the baseline and decides nothing.
+    Small tensors lower it, so it is shown beside the baseline but not used in decisions.
     """
     simple = operations.filter(pl.col("name").is_in(BASELINE_OPS))
     mean: float | None = simple.select(pl.col("tb_per_s").mean()).item()

@@ -1,7 +1,7 @@
-"""What a run keeps of an analysis that is not Jarvis's own, so that its page can be drawn later.
+"""The stored description of a third-party analysis, which renders its page without its code.
 
-The code of such an analysis runs once, while a trace is analyzed; whoever opens the run needs
-neither the extension file nor the package.
+The code of such an analysis runs only while a trace is analyzed; opening the run requires neither
+the extension file nor the package.
 """
 
 from typing import Self
@@ -39,7 +39,7 @@ class Detail(BaseModel):
         return kinds[str(value)]
 
     def column(self) -> Column:
-        """The column as the schemas have it."""
+        """Return the column as a schema column."""
         dtype = _DTYPES[self.kind]
         return Column(self.name, self.label, dtype, self.unit, self.format, self.meaning)
 
@@ -61,7 +61,11 @@ class AnalysisManifest(BaseModel):
 
     @classmethod
     def of(cls, analysis: Analysis) -> Self:
-        """The card of an analysis; pydantic's ValidationError where a field has a wrong type."""
+        """Return the manifest of an analysis.
+
+        Raises:
+            pydantic.ValidationError: A field has a wrong type.
+        """
         details = [
             {**{name: getattr(column, name) for name in Detail.model_fields if name != "kind"}}
             | {"kind": column.dtype}
@@ -71,7 +75,7 @@ class AnalysisManifest(BaseModel):
         return cls.model_validate({**fields, "details": details})
 
     def analysis(self) -> Analysis:
-        """An analysis that has a page and nothing that runs."""
+        """Return an analysis that has a page but no checks to run."""
         return Analysis(
             title=self.title,
             icon=self.icon,

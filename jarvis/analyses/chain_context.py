@@ -1,7 +1,6 @@
-"""Say beside the findings of single operators which chain worth fusing they are part of.
+"""Link findings of single operators to the fusible chain that they are part of.
 
-The same time can be saved by a better kernel or by fusing the chain that the kernel belongs to, and
-is saved only once.
+The same time can be saved by a better kernel or by fusing the chain, but only once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,23 +12,24 @@ from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.text.messages import Message, MessageTable
 
 PART_OF_CHAIN = "part_of_chain"
-"""The evidence that names the chains that a finding's operations belong to."""
+"""Name of the evidence that lists the chains of a finding's operations."""
 
 MESSAGES = MessageTable(
     "chain_context",
     {
         "evidence": "{parts:list}",
         "evidence.part": "{time_ms} in {chain}",
-        "composition": "{chain} computes a {composition} by single operators; see the findings on "
-        "kernel fusion.",
-        "attention": "{chain} makes what attention reads{part}; see the findings on kernel fusion.",
+        "composition": "{chain} computes a {composition} with single operators; see the findings "
+        "on kernel fusion.",
+        "attention": "{chain} produces the input of attention{part}; see the findings on kernel "
+        "fusion.",
         "attention.part": " in {instances:,} of them, {time_ms}",
     },
 )
 
 
 def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResult:
-    """A category's result whose findings, and whose notes, name the ``chains`` worth fusing."""
+    """Return a category's result with the fusible ``chains`` named in its findings and notes."""
     if result.tier != "compute" or result.status is Status.ERROR or not chains:
         return result
     findings = tuple(_with_evidence(finding, chains) for finding in result.findings)
@@ -38,7 +38,7 @@ def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResu
 
 
 def _notes(chain: Chain, key: str) -> Iterator[Message]:
-    """What the category of this key should know of a chain."""
+    """Yield the notes on a chain that concern the category of this key."""
     found = chain.composition
     if found is not None and found.category == key:
         yield MESSAGES("composition", chain=chain.summary, composition=found.title)

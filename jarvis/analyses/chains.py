@@ -1,4 +1,5 @@
-"""Chains of operators that one kernel could replace: what they do, and what fusing would gain."""
+"""Chains of operators that one kernel could replace: what they compute and what fusing would
+save."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,26 +15,27 @@ from jarvis.hardware import HardwareSpec
 from jarvis.text.messages import Message, MessageTable, to_text
 
 TABLES = ("fusion_chains", "fusion_steps")
-"""The tables of a report that this module reads."""
+"""Report tables that this module reads."""
 
 MIN_SHARE_PCT = 2.0
 MIN_TIME_MS = 0.1
-"""A chain is worth a finding from this share of compute time and this time on: of what it would
-save at best, or of what it takes where no saving is known."""
+"""A chain is reported from this share of compute time and this time on: of its maximum saving, or
+of its own time if no saving is known."""
 
 LONG_CHAIN, LONG_MODELLED_PCT, SHORT_MODELLED_PCT = 5, 75.0, 50.0
-"""Shares of a chain's time whose memory traffic must be known, from this number of steps on and
+"""Shares of a chain's time whose memory traffic must be known: from LONG_CHAIN steps on, and
 below."""
 
 STEPS_NAMED = 4
-"""Operators of an epilogue that a sentence names; the evidence has all."""
+"""Operators of an epilogue that a sentence names; the evidence lists all."""
 
 OVERLAP_PART = 0.15
-"""Part of the shorter of memory and arithmetic time that a fused kernel does not hide; the part of
-an epilogue's time, at worst, that the product takes longer with it."""
+"""Part of the shorter of memory and arithmetic time that a fused kernel does not hide; in the worst
+case also the part of an epilogue's time by which the product slows down."""
 
 MINOR_TRAFFIC_PCT = 5.0
-"""An epilogue that adds less than this share of its steps' traffic reads little but the product."""
+"""An epilogue that adds less than this share of its steps' traffic reads little besides the
+product."""
 
 ACTIVATIONS = frozenset({"relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "clamp_min"})
 _USUAL_EPILOGUES = ACTIVATIONS | {"add", "mul"}
@@ -45,12 +47,12 @@ ATTENTION = "sdpa_fwd"
 
 @dataclass(frozen=True)
 class Composition:
-    """What a chain computes, told from its operators, and which fused operator does the same.
+    """What a chain computes, derived from its operators, and the equivalent fused operator.
 
     ``algorithmic`` is a template with the name of the chain.
 
-    It applies where each group of ``operators`` (names without ``aten::``) has one in the chain.
-    ``category`` is the key of the analysis that readers would look for it in.
+    It applies if each group of ``operators`` (names without ``aten::``) has one in the chain.
+    ``category`` is the key of the analysis under which readers would look for it.
     """
 
     title: str
@@ -65,30 +67,30 @@ def _any(*names: str) -> frozenset[str]:
 
 COMPOSITIONS = (
     Composition(
-        "normalization by the mean",
+        "layer normalization",
         (_any("rsqrt", "sqrt", "std"), _any("mean"), _any("sub")),
-        "Replace the code of {name} by one fused layer normalization "
+        "Replace the code of {name} with one fused layer normalization "
         "(`torch.nn.functional.layer_norm`), or compile it with torch.compile.",
         "batchnorm",
     ),
     Composition(
-        "normalization by the root mean square",
+        "RMS normalization",
         (_any("rsqrt", "sqrt"), _any("mean", "sum")),
-        "Replace the code of {name} by one fused operator (`torch.nn.functional.rms_norm` computes "
-        "the same), or compile it with torch.compile.",
+        "Replace the code of {name} with one fused operator (`torch.nn.functional.rms_norm` "
+        "computes the same), or compile it with torch.compile.",
         "batchnorm",
     ),
     Composition(
         "rotary embedding",
         (_any("neg"), _any("cat", "stack")),
-        "Replace {name} by a fused rotary embedding that turns queries and keys in one pass, or "
-        "compile it with torch.compile.",
+        "Replace {name} with a fused rotary embedding that rotates queries and keys in one pass, "
+        "or compile it with torch.compile.",
         ATTENTION,
     ),
     Composition(
         "softmax",
         (_any("exp"), _any("sum"), _any("div")),
-        "Replace these operators by one `torch.softmax`, or compile {name} with torch.compile.",
+        "Replace these operators with one `torch.softmax`, or compile {name} with torch.compile.",
         "reduce",
     ),
     Composition(
@@ -125,25 +127,25 @@ MESSAGES = MessageTable(
         "algorithmic": "Compile {name} with torch.compile, which fuses such operators, or write "
         "one kernel for them.",
         "subject": "{name}",
-        "subject.epilogue": "{steps} behind {product:name}{place}",
+        "subject.epilogue": "{steps} after {product:name}{place}",
         "steps.named": f"{{names:names {STEPS_NAMED}}}",
         "place": " in {name}",
         "summary": "{subject} ({kernels:count kernel}, {instances:count instance}, {time_ms} in "
         "all)",
         "step": "{name} {time_ms}",
         "steps": "{steps:joined , }",
-        "reason.shape": "the steps take the shape that the product makes",
-        "reason.usual": "products with such an epilogue are usual",
+        "reason.shape": "the steps take the shape that the product produces",
+        "reason.usual": "products with such an epilogue are common",
         "reason.little_else": "it moves little but the product's result",
         "reason.bounded": "it is all that the {scope} does",
-        "reason.data_flow": "each step takes the shape that the one before makes",
+        "reason.data_flow": "each step takes the shape that the previous one produces",
         "reason.composition": "its operators compute a {composition}",
-        "reason.none": "no reason of its own",
+        "reason.none": "no specific evidence",
         "confidence": "{level}: {reasons:joined ; }",
         "caveat.unknown": "No saving is estimated: {reason}.",
         "unknown.hardware": "the hardware is not known, so there is no bandwidth to model a fused "
-        "kernel with",
-        "unknown.shapes": "the trace does not say shape and dtype of every operand",
+        "kernel",
+        "unknown.shapes": "the trace does not record shape and dtype of every operand",
         "unknown.traffic": "the memory traffic of less than {needed_pct:.0f}% of its time is known",
     },
 )
@@ -151,10 +153,10 @@ MESSAGES = MessageTable(
 
 @dataclass(frozen=True)
 class Chain:
-    """A row of ``fusion_chains`` with its ``steps``, and what a fused kernel would gain.
+    """A row of ``fusion_chains`` with its ``steps``, and the gain of a fused kernel.
 
-    ``fused_ms`` is the time of the fused kernels of all instances at their roofline, of an epilogue
-    what the products take longer; ``gain`` and it are None where ``unknown`` says why.
+    ``fused_ms`` is the roofline time of the fused kernels of all instances; for an epilogue it is
+    the time added to the products. It and ``gain`` are None if ``unknown`` gives a reason.
     """
 
     row: Mapping[str, Any]
@@ -166,20 +168,21 @@ class Chain:
 
     @property
     def operators(self) -> list[str]:
-        """Names of the steps of one instance, in order."""
+        """Return the names of the steps of one instance, in order."""
         names: list[str] = self.row["step_names"]
         return names
 
     @property
     def name(self) -> str:
-        """The module, function or operator, else the first and the last step."""
+        """Return the module, function or operator, else the first and the last step."""
         name: str | None = self.row["scope_name"]
         first = self.row["product_name"] or self.operators[0]
         return name or f"{first} ... {self.operators[-1]}"
 
     @property
     def subject(self) -> Message:
-        """It in a sentence: its name, or its operators and the product that they follow."""
+        """Return the chain in a sentence: its name, or its operators and the product that they
+        follow."""
         if not self.is_epilogue:
             return MESSAGES("subject", name=self.name)
         return MESSAGES(
@@ -191,28 +194,28 @@ class Chain:
 
     @property
     def named_steps(self) -> Message:
-        """The operators, no more than a sentence should name."""
+        """Return the operators, at most as many as a sentence should name."""
         return MESSAGES("steps.named", names=self.operators)
 
     @property
     def place(self) -> Message | None:
-        """Return `` in `Module` ``; None where its module or function is not known."""
+        """Return `` in `Module` ``; None if its module or function is not known."""
         scope = self.row["scope_name"]
         return MESSAGES("place", name=scope) if scope else None
 
     @property
     def phrase(self) -> str:
-        """The subject as text."""
+        """Return the subject as text."""
         return to_text(self.subject)
 
     @property
     def label(self) -> str:
-        """The phrase without marks, as tables have it."""
+        """Return the phrase without Markdown, for tables."""
         return self.phrase.replace("`", "")
 
     @property
     def summary(self) -> Message:
-        """The chain with its kernels, instances and time."""
+        """Return the chain with its kernels, instances and time."""
         return MESSAGES(
             "summary",
             subject=self.subject,
@@ -223,25 +226,25 @@ class Chain:
 
     @property
     def algorithmic(self) -> Message:
-        """What the model may call in its place."""
+        """Return what the model could call instead."""
         found = self.composition
         key = f"algorithmic.{found.title}" if found else "algorithmic"
         return MESSAGES.pick(key, {"name": self.name})
 
     @property
     def base_names(self) -> list[str]:
-        """The operators without name space and underscores: ``add`` for ``aten::add_``."""
+        """Return the operators without namespace and underscores: ``add`` for ``aten::add_``."""
         return [name.rpartition("::")[2].strip("_") for name in self.operators]
 
     @property
     def is_epilogue(self) -> bool:
-        """Whether a matrix product could do it before it writes; else the steps fuse with each
+        """Return whether a matrix product could absorb the steps; otherwise they fuse with each
         other."""
         return self.row["product_name"] is not None
 
     @property
     def reads_little_else(self) -> bool:
-        """Whether an epilogue moves little but the product's result."""
+        """Return whether an epilogue moves little besides the product's result."""
         row = self.row
         added = row["fused_bytes"]
         return added is not None and (
@@ -250,32 +253,32 @@ class Chain:
 
     @property
     def instances(self) -> int:
-        """How often it runs."""
+        """Return how often the chain runs."""
         return int(self.row["instance_count"])
 
     @property
     def kernels(self) -> int:
-        """GPU launches of all instances."""
+        """Return the GPU launches of all instances."""
         return int(self.row["kernel_count"])
 
     @property
     def before_attention(self) -> tuple[int, float]:
-        """Instances whose result attention reads, and their GPU time in ms."""
+        """Return the instances whose result attention reads, and their GPU time in ms."""
         return int(self.row["attention_count"]), float(self.row["attention_time_us"]) / 1000
 
     @property
     def time_ms(self) -> float:
-        """GPU time of all instances."""
+        """Return the GPU time of all instances in ms."""
         return float(self.row["kernel_time_us"]) / 1000
 
     @property
     def uids(self) -> tuple[int, ...]:
-        """The rows of the operations table that its steps belong to."""
+        """Return the uids of the steps' rows in the operations table."""
         return tuple(self.steps["operation_uid"].unique().sort())
 
     @cached_property
     def step_times(self) -> list[tuple[str, float]]:
-        """Operator and GPU time in ms of each step, over all instances."""
+        """Return operator and GPU time in ms of each step, over all instances."""
         steps = self.steps.group_by("position", maintain_order=True).agg(
             pl.col("name").first(), pl.col("kernel_time_us").sum()
         )
@@ -283,13 +286,13 @@ class Chain:
 
     @property
     def composition(self) -> Composition | None:
-        """What it computes, where the operators tell."""
+        """Return what the chain computes, if its operators show it."""
         names = set(self.base_names)
         return next((c for c in COMPOSITIONS if all(g & names for g in c.operators)), None)
 
     @property
     def reasons(self) -> tuple[Message, ...]:
-        """What speaks for it being a chain that one kernel can replace."""
+        """Return the evidence that one kernel can replace the chain."""
         if self.is_epilogue:
             known = set(self.base_names) <= _USUAL_EPILOGUES
             tests = (
@@ -307,24 +310,24 @@ class Chain:
 
     @property
     def confidence(self) -> str:
-        """``high`` for three reasons, ``medium`` for two, else ``low``."""
+        """Return ``high`` for three reasons, ``medium`` for two, else ``low``."""
         return {3: "high", 2: "medium"}.get(len(self.reasons), "low")
 
     @property
     def rating(self) -> Message:
-        """The confidence with its reasons."""
+        """Return the confidence with its reasons."""
         reasons = self.reasons or (MESSAGES("reason.none"),)
         return MESSAGES("confidence", level=self.confidence, reasons=reasons)
 
     @property
     def timed_steps(self) -> Message:
-        """Each step with its time."""
+        """Return each step with its time."""
         steps = [MESSAGES("step", name=name, time_ms=time_ms) for name, time_ms in self.step_times]
         return MESSAGES("steps", steps=steps)
 
     @property
     def is_worth_fusing(self) -> bool:
-        """Whether it passes MIN_SHARE_PCT and MIN_TIME_MS."""
+        """Return whether the chain exceeds MIN_SHARE_PCT and MIN_TIME_MS."""
         if self.gain is None:
             return self.compute_pct >= MIN_SHARE_PCT and self.time_ms >= MIN_TIME_MS
         at_best = self.gain.saved_ms.high, self.gain.compute_pct.high
@@ -337,7 +340,7 @@ def chains(
     bases: Mapping[str, float],
     target_pct: float,
 ) -> Iterator[Chain]:
-    """The chains of a report, most time first."""
+    """Yield the chains of a report, most time first."""
     if any(name not in tables for name in TABLES):
         return
     steps = tables["fusion_steps"].partition_by("chain", as_dict=True)
@@ -377,8 +380,11 @@ def _estimated(
 def _epilogue_gain(
     chain: Chain, added_ms: float, target_pct: float, bases: Mapping[str, float]
 ) -> Impact:
-    """All time of the steps at best; without what their other operands take at the target (mid);
-    as slowly as now, and with a product that takes longer by OVERLAP_PART of that time (low)."""
+    """Return the gain of absorbing the steps into the product.
+
+    high: all time of the steps; mid: without the time that their other operands take at the target;
+    low: other operands at today's speed, and the product slowed down by OVERLAP_PART of that time.
+    """
     time_ms = chain.time_ms
     mid_ms = max(0.0, time_ms - added_ms * impact.FULL_PCT / target_pct)
     kept = min(1.0, chain.row["fused_bytes"] / chain.row["step_bytes"])

@@ -1,4 +1,5 @@
-"""Checks that every category shares; each is pure: ``CategoryData -> Iterator[Finding]``."""
+"""Checks shared by every category; each is a pure function ``CategoryData ->
+Iterator[Finding]``."""
 
 from jarvis.analyses.inefficiency import low_efficiency, opportunity
 from jarvis.analyses.nothing_to_fix import nothing_to_fix

@@ -1,4 +1,4 @@
-"""Which analysis gets which operation, and which operations matter most."""
+"""Assign operations to analyses and rank the top operations."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.text.format import cut
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
-"""Op categories that an unregistered op can have from the name of its first kernel."""
+"""Op categories that an unregistered op can get from the name of its first kernel."""
 
 TOP_OPERATIONS = 10
 
@@ -36,10 +36,11 @@ TOP_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 def claim_operations(
     operations: pl.DataFrame, analyses: Iterable[Analysis], registry: Registry = BUILTIN
 ) -> pl.DataFrame:
-    """``operations`` with a column ``category``: the key of the one analysis that claims the row.
+    """Return ``operations`` with a column ``category``: the key of the one analysis that claims the
+    row.
 
-    A registered op category goes to the analysis that names it. A category that only a kernel's
-    name suggests yields to patterns of the op's name. What is left goes to the rest.
+    A registered op category goes to the analysis that names it. A category derived only from a
+    kernel's name yields to patterns of the op's name. Unclaimed rows go to the rest.
     """
     claimers = [analysis for analysis in analyses if analysis.claim is not None]
     pairs = operations.select("name", "op_category").rows()
@@ -85,14 +86,14 @@ def top_operations(
     compute_ms: float,
     total_ms: float,
 ) -> pl.DataFrame:
-    """The launching operators with most GPU time (columns: ``TOP_SCHEMA``).
+    """Return the launching operators with most GPU time (columns: ``TOP_SCHEMA``).
 
     ``ops_summary`` names the operators that launch (``aten::miopen_convolution``), ``claimed`` has
-    rows for the operators above them that a perf model covers (``aten::convolution``). They are
+    rows for their parent operators that a perf model covers (``aten::convolution``). They are
     joined through the GPU events: an operation row belongs to the launcher that has most of its
     time. ``operation_uids`` are these rows; the first has most time and gives ``uid``. A launcher
-    that no row belongs to takes ``uid`` from the row where it has most time. Without GPU events
-    the launchers that a row names share its time.
+    without such a row takes ``uid`` from the row where it has most time. Without GPU events the
+    launchers that a row names share its time.
     """
     heaviest = ops_summary.sort("direct_kernel_time_us", descending=True).head(TOP_OPERATIONS)
     shares = _shares(gpu_work if gpu_work.height else _named_launchers(claimed))
@@ -120,7 +121,8 @@ def top_operations(
 
 
 def _named_launchers(claimed: pl.DataFrame) -> pl.DataFrame:
-    """The columns of ``gpu_work`` that ``_shares`` reads, from the launchers that rows name."""
+    """Return the columns of ``gpu_work`` that ``_shares`` reads, from the launchers that rows
+    name."""
     return claimed.select(
         kind=pl.lit(COMPUTE),
         operation_uid="uid",
@@ -130,7 +132,8 @@ def _named_launchers(claimed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _shares(gpu_work: pl.DataFrame) -> dict[str, list[tuple[int, bool]]]:
-    """The uids of operation rows by launcher, and whether it leads the row; most time first."""
+    """Return for each launcher the uids of its operation rows, most time first, and whether it has
+    most of the row's time."""
     first = pl.int_range(pl.len()).over("operation_uid") == 0
     rows = (
         gpu_work.filter(pl.col("kind") != COMMUNICATION)

@@ -1,4 +1,4 @@
-"""``docs/checks.md``, made from the registered analyses and the docstrings of their checks."""
+"""Generate ``docs/checks.md`` from the registered analyses and the docstrings of their checks."""
 
 from jarvis.analyses.base import Analysis, Check
 from jarvis.analyses.registry import CHECK_PARTS, load_analyses
@@ -6,7 +6,7 @@ from jarvis.text.docstrings import filled_docstring
 
 
 def checks_markdown() -> str:
-    """``docs/checks.md``: every analysis with its claim, its patterns and its checks."""
+    """Return ``docs/checks.md``: each analysis with its claim, its patterns and its checks."""
     lines = [
         "# Analyses and their checks",
         "",
@@ -43,7 +43,7 @@ def _claim_markdown(analysis: Analysis) -> list[str]:
         if claim.op_names:
             parts.append("names " + ", ".join(f"`{n}`" for n in claim.op_names))
         if claim.rest:
-            parts.append("what no other analysis claims")
+            parts.append("all operations that no other analysis claims")
         lines += [f"Claims {'; '.join(parts)}.", ""]
     else:
         lines += [f"Reads {', '.join(f'`{name}`' for name in analysis.needs)}.", ""]

@@ -1,4 +1,4 @@
-"""Elementwise work right behind a matrix product, which the product's kernel could do itself."""
+"""Elementwise work after a matrix product that the product's kernel could do itself."""
 
 from collections.abc import Iterator
 
@@ -14,9 +14,9 @@ MESSAGES = MessageTable(
     "epilogues",
     {
         "title": "Unfused epilogue: {subject}, {instances:count instance}",
-        "issue": "{steps} {operators:either runs|run} right behind {product:name}{place} and "
+        "issue": "{steps} {operators:either runs|run} right after {product:name}{place} and "
         "{operators:either reads|read} {what}: {kernels:count kernel}, {time_ms} in all "
-        "({compute_pct} of compute), beside {product_ms} of the products themselves.",
+        "({compute_pct} of compute), in addition to {product_ms} of the products themselves.",
         "issue.result": "little but its result",
         "issue.more": "its result and another operand",
         "algorithmic.activation": "Let {product:name} apply {steps} before it writes: call a "
@@ -24,28 +24,27 @@ MESSAGES = MessageTable(
         "torch.compile in its max-autotune mode, which generates products with epilogues.",
         "algorithmic.gate": "Let {product:name} multiply by the other factor of {steps} before it "
         "writes: use a fused gated layer for {name}, or torch.compile in its max-autotune mode.",
-        "algorithmic.sum": "Hand the other summand to {product:name} in place of {steps}: "
+        "algorithmic.sum": "Pass the other summand to {product:name} instead of {steps}: "
         "`torch.addmm` and `torch.baddbmm` add a matrix to their product in one kernel.",
-        "algorithmic.cast": "Let {product:name} write its result in the dtype that {steps} turns "
-        "it into, or compile {name} with torch.compile.",
+        "algorithmic.cast": "Let {product:name} write its result in the dtype that {steps} "
+        "converts it to, or compile {name} with torch.compile.",
         "algorithmic.other": "Compile {name} with torch.compile in its max-autotune mode, which "
-        "generates products that do {steps} behind {product:name} before they write.",
+        "generates products that include {steps} after {product:name} as their epilogue.",
         "kernel": "Give the kernel team a replay package of {product:name}, for instance of "
         "{shapes?no shapes} ({kernel:name}) to find a kernel that takes {steps} as its epilogue; "
-        "while the code calls {operators:either it|them} apart, tuning the elementwise kernel is "
-        "all that is left.",
-        "hypothesis": "The code calls the operators one by one, and nothing between it and the "
-        "library fuses them.",
-        "caveat": "That shapes fit is evidence that the steps read the product's result, not "
-        "proof. At best they cost nothing more; the middle leaves time for what else they move at "
-        "{target_pct:g}% of the bandwidth, low also {overlap_pct:g}% of their time for a slower "
-        "product.",
-        "caveat.needed": "In {needed:count instance} the plain result is needed elsewhere too and "
-        "stays written.",
+        "while the code calls {operators:either it|them} separately, only the elementwise kernel "
+        "can be tuned.",
+        "hypothesis": "The code calls the operators one by one, and no compiler fuses them.",
+        "caveat": "Matching shapes are evidence, not proof, that the steps read the product's "
+        "result. The high estimate assumes that the steps become free; the middle one allows time "
+        "for their other memory traffic at {target_pct:g}% of the bandwidth, and the low one also "
+        "{overlap_pct:g}% of their time for a slower product.",
+        "caveat.needed": "In {needed:count instance} the unmodified result is also used elsewhere "
+        "and must still be written.",
         "verify": "Record the trace again: the {kernels:count kernel} of {steps}{place} must be "
-        "gone, and {product:name} must take little more than {product_ms}.",
-        "capture": "Time the product alone with and without its epilogue: a trace does not say how "
-        "much slower the fused kernel is.",
+        "gone, and {product:name} must take hardly more than {product_ms}.",
+        "capture": "Time the product alone with and without its epilogue: a trace does not show "
+        "how much slower the fused kernel is.",
         "product": "{product:name} of {shapes?no shapes}",
     },
 )
@@ -53,17 +52,18 @@ _CAST = frozenset({"copy"})
 
 
 def gemm_epilogue(data: CategoryData) -> Iterator[Finding]:
-    """Elementwise work behind a matrix product that its kernel could do before it writes.
+    """Elementwise work after a matrix product that its kernel could do before writing the result.
 
     Symptom: a matrix product writes its result, and the next kernel reads it only to add, activate,
     scale or cast it.
-    Rule: elementwise steps right behind a product on the same stream, the first of which has an
-    operand of the product's shape, and each next one an operand of the shape that the one before
-    makes; all results have the product's shape. Steps of a chain belong to the chain. Where the
-    plain result is needed too (a backward pass reads it, or a later step takes more operands of its
-    shape than were made since), the product writes both, which counts against the saving.
-    Threshold: a saving at best of {found.MIN_SHARE_PCT}% of compute time and {found.MIN_TIME_MS}
-    ms, or that much time where no saving can be estimated.
+    Rule: elementwise steps right after a product on the same stream, the first of which has an
+    operand of the product's shape, and each next one an operand of the shape that the previous one
+    produces; all results have the product's shape. Steps of a chain belong to the chain. If the
+    unmodified result is needed as well (a backward pass reads it, or a later step takes more
+    operands of its shape than were produced since), the product writes both, which reduces the
+    saving.
+    Threshold: a maximum saving of {found.MIN_SHARE_PCT}% of compute time and {found.MIN_TIME_MS}
+    ms, or that much time if no saving can be estimated.
     """
     for chain in found.chains(data.tables, data.hardware, data.bases, data.target_pct):
         if chain.is_epilogue and chain.is_worth_fusing:

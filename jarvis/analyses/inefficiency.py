@@ -1,4 +1,4 @@
-"""Operators below their roofline: which of them make a card, and what it says."""
+"""Findings on operators below their roofline: thresholds and texts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from jarvis.text.messages import Message, MessageTable, resolve
 DEFAULT_ADVICE: Mapping[str, Advice] = {
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
-        reason="`{name}` runs slower than its arithmetic needs",
+        reason="`{name}` runs slower than its arithmetic requires",
         algorithmic="Check whether the {calls} of {arguments} can be batched into fewer, larger "
         "ones, by hand or by a compiler.",
         kernel="Give a replay package of {arguments} to the kernel team to tune the tile sizes and "
@@ -35,20 +35,20 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         rule="bound by memory bandwidth, no pattern",
         reason="memory bandwidth is left unused",
         algorithmic="Fuse {name} with the operators before and after it{place}, so that "
-        "{moved_bytes} per call need not cross memory, for instance with torch.compile.",
+        "{moved_bytes} per call stay out of memory, for instance with torch.compile.",
         kernel="Give a replay package of {arguments} to the kernel team to improve how {kernel} "
         "reads and writes memory.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="each call has so little work that the fixed cost of a kernel decides its time",
+        reason="each call has so little work that the fixed cost of a kernel dominates its time",
         algorithmic="Fuse the chain of small operators around {name}{place}, for instance with "
         "torch.compile, or batch its {calls} of {mean_time_ms} each.",
-        kernel="Use a multi-tensor or grouped kernel in place of the {calls} of {kernel}; a GPU "
+        kernel="Use a multi-tensor or grouped kernel instead of the {calls} of {kernel}; a GPU "
         "graph only shortens the gaps between them, and tuning the single kernel gains little.",
     ),
 }
-"""What to say where a category has nothing more specific."""
+"""Advice for categories without more specific advice."""
 
 register_advice(SHARED, DEFAULT_ADVICE)
 
@@ -64,50 +64,49 @@ MESSAGES = MessageTable(
         "issue": "{calls} of {subject} over {signatures} {calls:either takes|take} {time_ms} "
         "({compute_pct} of compute) and {calls:either reaches|reach} {efficiency_pct} of the "
         "{bound} roofline{rate}{against}: {reason}{little_left}.",
-        "little_left": ", but at such an efficiency little is left to gain",
+        "little_left": ", but at this efficiency little is left to gain",
         "rate": " ({achieved:number} of {peak:number} {unit})",
         "rate.small": " ({achieved_mb_per_s:number} MB/s of {peak:number} {unit})",
         "within_band": ", within the {low_pct:.0f}-{high_pct:.0f}%{scale} that such calls usually "
         "reach",
-        "below_band": ", where {low_pct:.0f}-{high_pct:.0f}%{scale} is to be expected",
+        "below_band": ", where {low_pct:.0f}-{high_pct:.0f}%{scale} is expected",
         "band_scale": " of the {of} (here {reached_pct})",
-        "caveat.launch_bound": "Calls this small cannot reach the roofline one by one: the saving "
-        "is an upper bound for fusing them away.",
-        "caveat.usual": "The efficiency is usual for such calls: more than {high_pct:.0f}% of the "
-        "{of} is rarely reached.",
-        "caveat.good": "Above {good_pct:.0f}% an operator is good already: the potential is "
+        "caveat.launch_bound": "Calls this small cannot reach the roofline individually: the "
+        "saving is an upper bound for eliminating them by fusion.",
+        "caveat.usual": "The efficiency is typical of such calls: they rarely exceed "
+        "{high_pct:.0f}% of the {of}.",
+        "caveat.good": "Above {good_pct:.0f}% an operator is already good: the potential is "
         "limited.",
         "verify.launch_bound": "Record the trace again: {name} must have {fewer} or less than "
         "{time_ms}.",
         "verify.fewer": "fewer than {calls}",
-        "verify.none": "no call of its own",
+        "verify.none": "no separate call",
         "verify.faster": "Record the trace again: the {calls} of {name} must take less than "
         "{time_ms} and approach {goal_ms} ({target_pct:.0f}% of the roofline).",
-        "capture.compute": "Why {kernel} is slow is not in a trace: run the replay package of "
-        "{arguments} under the platform's hardware-counter profiler and see how long its matrix "
+        "capture.compute": "A trace does not show why {kernel} is slow: run the replay package of "
+        "{arguments} under the platform's hardware-counter profiler and check how long its matrix "
         "units are busy.",
-        "capture.memory": "Why {kernel} is slow is not in a trace: run the replay package of "
+        "capture.memory": "A trace does not show why {kernel} is slow: run the replay package of "
         "{arguments} under the platform's hardware-counter profiler and compare the bytes that it "
-        "really moves with the modelled {moved_bytes} per call.",
-        f"capture.{LAUNCH_BOUND}": "What a merged call takes is not in a trace: time the fused or "
-        "batched form of {arguments} alone, and compare it with {each_time}.",
+        "actually moves with the modelled {moved_bytes} per call.",
+        f"capture.{LAUNCH_BOUND}": "A trace does not show how long a merged call takes: time the "
+        "fused or batched form of {arguments} alone, and compare it with {each_time}.",
         "capture.call_site": "Record with `with_stack=True` to see what calls {name}.",
         "capture.shapes": "Record with `record_shapes=True`: the arguments of {name} are missing.",
     },
 )
 
 MIN_TB_PER_S = 1e-4
-"""A lower rate is printed in MB/s."""
+"""Lower rates are printed in MB/s."""
 
 
 def low_efficiency(data: CategoryData) -> Iterator[Finding]:
     """Operators that take time and run far below their roofline.
 
-    Symptom: an operator's kernels reach a small part of what the GPU can do for its arithmetic
+    Symptom: an operator's kernels reach a small part of what the GPU can do at its arithmetic
     intensity.
-    Rule: rows of one operator and pattern with an efficiency below the threshold that together
-    take more time than the threshold, and that do not exceed the efficiency to expect of their
-    pattern.
+    Rule: rows of one operator and pattern with an efficiency below the threshold that together take
+    more time than the threshold, and that do not exceed the expected efficiency of their pattern.
     Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the roofline; {impact.BOTTLENECK_TIME_MS} ms
     or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
@@ -117,14 +116,14 @@ def low_efficiency(data: CategoryData) -> Iterator[Finding]:
 
 
 def opportunity(data: CategoryData) -> Iterator[Finding]:
-    """Operators that matter and could still come closer to their roofline.
+    """Relevant operators that could come closer to their roofline.
 
     Symptom: one of the trace's top operations, or one with much time, is below the target.
-    Rule: rows below the target that are no ``low_efficiency`` finding, do not exceed the efficiency
-    to expect of their pattern, and either hold one of the top operations of the trace or pass the
-    time test of ``low_efficiency``.
-    Threshold: the target efficiency, {impact.TARGET_PCT}% by default; at least
-    {MIN_COMPUTE_PCT}% of compute.
+    Rule: rows below the target that are no ``low_efficiency`` finding, do not exceed the expected
+    efficiency of their pattern, and either include one of the top operations of the trace or pass
+    the time test of ``low_efficiency``.
+    Threshold: the target efficiency, {impact.TARGET_PCT}% by default; at least {MIN_COMPUTE_PCT}%
+    of compute.
     """
     low = pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT
     below = _below(data, data.target_pct)
@@ -138,7 +137,7 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What calls of a pattern usually reach, and what these reach on the same scale, in percent."""
+    """The usual and the reached efficiency of a pattern's calls on the same scale, in percent."""
 
     low_pct: float
     high_pct: float
@@ -147,18 +146,21 @@ class Expectation:
 
     @property
     def is_met(self) -> bool:
-        """Whether the calls reach what is usual."""
+        """Return whether the calls reach the usual efficiency."""
         return self.reached_pct >= self.low_pct
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the calls reach more than is usual."""
+        """Return whether the calls exceed the usual efficiency."""
         return self.reached_pct > self.high_pct
 
 
 def expectation(data: CategoryData, group: OperationGroup) -> Expectation | None:
-    """The expected efficiency of a group's pattern; None where there is none, where the achieved
-    one is not known, or where memory keeps the calls from reaching it at any speed."""
+    """Return the expected efficiency of a group's pattern.
+
+    None if the pattern has none, if the achieved efficiency is not known, or if memory bandwidth
+    makes the expected one unreachable.
+    """
     advice = _advice(data, group).advice
     if advice.expected_pct is None or group.efficiency_pct is None:
         return None
@@ -281,7 +283,7 @@ def _advice(data: CategoryData, group: OperationGroup) -> ChosenAdvice:
 
 
 def subject_of(group: OperationGroup) -> Message:
-    """Return the operator, with the pattern of its rows where its name does not say it."""
+    """Return the operator, with the pattern of its rows unless its name includes it."""
     kind = group.pattern or (LAUNCH_BOUND if group.is_launch_bound else None)
     is_news = kind is not None and kind not in group.name
     if not is_news:
@@ -310,7 +312,8 @@ def _issue(
 
 
 def _rate(achieved: float, peak: float, unit: str) -> Message:
-    """Return ``0.245 of 5.30 TB/s``; a rate that would need an exponent in a smaller unit."""
+    """Return ``0.245 of 5.30 TB/s``; a rate that would need an exponent is given in a smaller
+    unit."""
     if unit == "TB/s" and achieved < MIN_TB_PER_S:
         return MESSAGES("rate.small", achieved_mb_per_s=1e6 * achieved, peak=peak, unit=unit)
     return MESSAGES("rate", achieved=achieved, peak=peak, unit=unit)
@@ -327,7 +330,7 @@ def _against(usual: Expectation | None) -> Message | None:
 
 
 def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
-    """The numbers of a group; what is not known is left out."""
+    """Return the numbers of a group; unknown ones are omitted."""
     heaviest = group.heaviest
     evidence: dict[str, EvidenceValue | None] = {
         "gpu_time_ms": group.time_ms,
@@ -353,7 +356,8 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
 
 
 def _parts(group: OperationGroup) -> Message | None:
-    """``MLP 5.10 ms, attention 0.80 ms``, where the analysis tells the parts of a model."""
+    """Return ``MLP 5.10 ms, attention 0.80 ms``, if the analysis assigns rows to parts of a
+    model."""
     if "model_part" not in group.rows.columns:
         return None
     times = (
@@ -381,8 +385,11 @@ def _gain(
 def _target_pct(
     data: CategoryData, group: OperationGroup, efficiency_pct: float, usual: Expectation | None
 ) -> float:
-    """The efficiency to aim at: the target, but no more than the upper end of what is usual, nor
-    than the calls would reach in the shortest time that kernels take."""
+    """Return the efficiency to aim at.
+
+    The target, capped at the upper end of what is usual and at what the calls would reach in the
+    minimal kernel time.
+    """
     floor_us = KERNEL_FLOOR_US * max(group.launches, group.calls)
     limits = [data.target_pct]
     if not group.is_launch_bound:

@@ -1,6 +1,6 @@
-"""What the name of a GPU kernel tells: its library, its tile, whether it only changes a layout.
+"""Facts derived from the name of a GPU kernel: library, tile, layout changes.
 
-Everything here is read from names as the trace has them; a name that says nothing gives null.
+Names that match no pattern give null.
 """
 
 import polars as pl
@@ -26,7 +26,7 @@ LIBRARIES = (
     ("Triton", r"triton"),
     (NATIVE_LIBRARY, r"at::native|at_cuda_detail"),
 )
-"""Library and the pattern of its kernel names (lower case), the most telling first."""
+"""Library and the pattern of its kernel names (lower case), most specific first."""
 
 TILES = (
     r"_MT(\d+x\d+(?:x\d+)?)",
@@ -38,26 +38,27 @@ TILES = (
     r"gemm\w*?_(\d+x\d+)_",
     r"_(\d{2,}x\d{2,})_\d+x\d+",
 )
-"""Where kernel names state their macro tile; the first pattern that matches counts."""
+"""Patterns of macro tiles in kernel names; the first match counts."""
 
 
 def main_kernel() -> pl.Expr:
-    """Name of the kernel that takes most time in ``kernels``."""
+    """Return the name of the kernel that takes most time in ``kernels``."""
     return pl.col("kernels").list.first().struct.field("name")
 
 
 def library(kernel: pl.Expr) -> pl.Expr:
-    """The library that a kernel name points to."""
+    """Return the library that a kernel name points to."""
     return first_match(kernel, LIBRARIES)
 
 
 def tile(kernel: pl.Expr) -> pl.Expr:
-    """The macro tile that a kernel name states, as ``256x128x64`` or ``256x128``."""
+    """Return the macro tile that a kernel name states, as ``256x128x64`` or ``256x128``."""
     return pl.coalesce(kernel.str.extract(pattern) for pattern in TILES).str.replace("_", "x")
 
 
 def time_us(pattern: str) -> pl.Expr:
-    """GPU time of the entries of ``kernels`` whose lower-case name matches ``pattern``."""
+    """Return the GPU time of the entries of ``kernels`` whose lower-case name matches
+    ``pattern``."""
     entry = pl.element().struct
     is_match = entry.field("name").str.to_lowercase().str.contains(pattern)
     time = entry.field("total_us")
@@ -65,7 +66,7 @@ def time_us(pattern: str) -> pl.Expr:
 
 
 def count_of(pattern: str) -> pl.Expr:
-    """Number of launches in ``kernels`` whose lower-case name matches ``pattern``."""
+    """Return the number of launches in ``kernels`` whose lower-case name matches ``pattern``."""
     entry = pl.element().struct
     is_match = entry.field("name").str.to_lowercase().str.contains(pattern)
     count = entry.field("count")

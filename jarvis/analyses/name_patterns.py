@@ -1,4 +1,4 @@
-"""Kinds of operators and kernels, told from their names."""
+"""Classify operators and kernels by name."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from jarvis.text.format import MAX_NAME_LENGTH
 def first_match(
     name: pl.Expr, patterns: Iterable[tuple[str, str]], otherwise: str | None = None
 ) -> pl.Expr:
-    """The title of the first ``(title, pattern)`` that the lower-case ``name`` matches.
+    """Return the title of the first ``(title, pattern)`` that matches the lower-case ``name``.
 
-    ``otherwise`` where none does.
+    ``otherwise`` if none matches.
     """
     lower = name.str.head(MAX_NAME_LENGTH).str.to_lowercase()
     titles = [pl.when(lower.str.contains(pattern)).then(pl.lit(t)) for t, pattern in patterns]

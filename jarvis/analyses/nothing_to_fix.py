@@ -1,4 +1,4 @@
-"""Categories that take time and do what they can: a card that says so saves a search."""
+"""Findings for categories that take time but already perform as well as expected."""
 
 from collections.abc import Iterable, Iterator
 
@@ -22,17 +22,17 @@ MESSAGES = MessageTable(
         "{efficiency_pct} of the roofline.",
         "usual": " what such calls usually reach",
         "algorithmic": "Leave {name}{of_arguments} as it is: only less work, such as fewer than "
-        "its {calls} or smaller tensors, makes it faster.",
+        "{calls} or smaller tensors, makes it faster.",
         "of_arguments": " ({arguments})",
-        "kernel": "Leave the kernels alone: at most {rest_pct} of their {time_ms} separates them "
-        "from the roofline.",
+        "kernel": "Leave the kernels as they are: at most {rest_pct} of their {time_ms} separates "
+        "them from the roofline.",
         "verify": "After other changes, {category} must still take no more than {time_ms}.",
     },
 )
 
 
 def nothing_to_fix(data: CategoryData) -> Iterator[Finding]:
-    """A category that takes relevant time and has nothing to fix in its kernels.
+    """A category that takes relevant time and whose kernels need no fix.
 
     Symptom: none; all of the category runs at or above its target or what is usual.
     Rule: at least {impact.MEDIUM_COMPUTE_PCT}% of compute, of which all but
@@ -54,14 +54,15 @@ def nothing_to_fix(data: CategoryData) -> Iterator[Finding]:
 
 
 def without_contradiction(findings: Iterable[Finding]) -> list[Finding]:
-    """``findings`` less ``nothing_to_fix`` where another one names something to fix."""
+    """Return ``findings`` without ``nothing_to_fix`` if another one names something to fix."""
     found = list(findings)
     has_work = any(finding.check not in (CHECK, "above_peak") for finding in found)
     return [finding for finding in found if finding.check != CHECK or not has_work]
 
 
 def _good_rows(data: CategoryData, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows at or above the target, and those that exceed what is usual for their pattern."""
+    """Return the rows at or above the target, and those that exceed what is usual for their
+    pattern."""
     efficiency = pl.col("pct_roofline")
     judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
     usual = [(group, expectation(data, group)) for group in groups(judged)]

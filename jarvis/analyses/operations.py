@@ -1,4 +1,4 @@
-"""The rows of one category: the columns that every category has, and groups of like rows."""
+"""The operations of one category: common columns, and groups of similar rows."""
 
 import json
 from collections.abc import Iterator
@@ -18,39 +18,46 @@ from jarvis.text.format import arguments as arguments
 from jarvis.text.format import short_dtype as short_dtype
 
 DETAILS = (
-    Column("percent_of_category", "% of category", NUMBER, "%", ",.2f", "share of GPU time here"),
+    Column(
+        "percent_of_category",
+        "% of category",
+        NUMBER,
+        "%",
+        ",.2f",
+        "share of the category's GPU time",
+    ),
     Column("arguments", "Arguments", TEXT, meaning="shape and dtype of each tensor argument"),
     Column("main_kernel", "Main kernel", TEXT, meaning="GPU kernel with most time"),
-    Column("library", "Library", TEXT, meaning="library that the main kernel's name points to"),
-    Column("called_from", "Called from", TEXT, meaning="modules around the example call"),
+    Column("library", "Library", TEXT, meaning="library, from the main kernel's name"),
+    Column("called_from", "Called from", TEXT, meaning="enclosing modules of the example call"),
     Column("is_top_operation", "Top operation", FLAG, meaning="among the trace's top operations"),
     Column(
         "is_launch_bound",
         "Launch bound",
         FLAG,
-        meaning="calls so short that launching decides their time, not the roofline",
+        meaning="calls so short that launch overhead dominates, not the roofline",
     ),
 )
-"""The columns that ``describe`` adds to every category's rows."""
+"""The columns that ``describe`` adds to the rows of every category."""
 
 PATTERN = "pattern"
-"""The column by which an analysis tells kinds of rows apart; picks the advice."""
+"""The column by which an analysis classifies rows; selects the advice."""
 
 HYPOTHESIS = "hypothesis"
-"""The column in which an analysis states the likely cause of a row's time; empty without one."""
+"""The column with the likely cause of a row's time; empty without one."""
 
 LAUNCH_BOUND = "launch bound"
-"""The kind of rows without a pattern whose calls are too short for their roofline."""
+"""The kind of rows without a pattern whose calls are too short to reach their roofline."""
 
 MIN_COMPUTE_PCT = 0.5
-"""Groups below this share of compute make no finding: nothing there can be felt."""
+"""Groups below this share of compute are too small for a finding."""
 
 MODULES_SHOWN = 3
 
 LIKELY_COMPUTE = 100.0
 LIKELY_MEMORY = 50.0
-"""FLOPs/byte above and below which arithmetic or memory most likely decides on any GPU; the ridge
-of the hardware is better where it is known."""
+"""FLOPs/byte above LIKELY_COMPUTE most likely mean compute bound on any GPU, below LIKELY_MEMORY
+memory bound; a known hardware ridge is more accurate."""
 
 LAUNCH_BOUND_RULE = (
     f"calls below {SHORT_CALL_US:.0f} µs whose roofline time is below {KERNEL_FLOOR_US:.0f} µs, "
@@ -60,8 +67,8 @@ LAUNCH_BOUND_RULE = (
 
 
 def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
-    """Claimed rows with the columns of ``DETAILS``, most time first, ``pattern`` and ``hypothesis``
-    still empty."""
+    """Return claimed rows with the columns of ``DETAILS``, most time first; ``pattern`` and
+    ``hypothesis`` are empty."""
     time = pl.col("kernel_time_us")
     texts = rows[["input_dims", "input_types"]].rows()
     modules = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
@@ -80,8 +87,8 @@ def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
 
 
 def likely_bound() -> pl.Expr:
-    """``compute``, ``memory`` or ``mixed``: the bound, or what FLOPs/byte alone suggest where no
-    hardware is known; null without either."""
+    """Return ``compute``, ``memory`` or ``mixed``: the bound, or an estimate from FLOPs/byte
+    without known hardware; null without either."""
     intensity = pl.col("flops_per_byte")
     by_intensity = (
         pl.when(intensity >= LIKELY_COMPUTE)
@@ -95,81 +102,81 @@ def likely_bound() -> pl.Expr:
 
 
 def parameter(name: str) -> pl.Expr:
-    """An integer parameter of the perf model; null where the row has none."""
+    """Return an integer parameter of the perf model; null if the row has none."""
     return pl.col("params").str.json_path_match(f"$.{name}").cast(pl.Int64, strict=False)
 
 
 def parameters(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """The perf model's parameters of each row, ``{}`` where there are none."""
+    """Return the perf model's parameters of each row, ``{}`` if there are none."""
     return [json.loads(text) if text else {} for text in rows["params"]]
 
 
 @dataclass(frozen=True)
 class OperationGroup:
-    """Rows of one operator with one pattern or bound: what a finding speaks of.
+    """Rows of one operator with one pattern or bound: the subject of a finding.
 
-    An operator's time is spread over a row for each shape; thresholds on single rows would miss
-    it. ``rows`` are sorted, most time first. Times in ms, shares and efficiencies in percent.
+    An operator's time is spread over one row per shape; thresholds on single rows would miss it.
+    ``rows`` are sorted, most time first. Times in ms, shares and efficiencies in percent.
     """
 
     rows: pl.DataFrame
 
     @property
     def name(self) -> str:
-        """The operator."""
+        """Return the operator."""
         return str(self.rows["name"][0])
 
     @property
     def pattern(self) -> str | None:
-        """The pattern that the analysis gave these rows."""
+        """Return the pattern of these rows."""
         value: str | None = self.rows[PATTERN][0]
         return value
 
     @property
     def bound(self) -> str | None:
-        """``compute``, ``memory`` or None."""
+        """Return ``compute``, ``memory`` or None."""
         value: str | None = self.rows["bound"][0]
         return value
 
     @cached_property
     def heaviest(self) -> dict[str, Any]:
-        """The row with most time."""
+        """Return the row with most time."""
         return self.rows.row(0, named=True)
 
     @property
     def time_ms(self) -> float:
-        """GPU time of all calls."""
+        """Return the GPU time of all calls in ms."""
         return self._sum("kernel_time_us") / 1000
 
     @property
     def category_pct(self) -> float:
-        """Share of the category's GPU time."""
+        """Return the share of the category's GPU time."""
         return self._sum("percent_of_category")
 
     @property
     def compute_pct(self) -> float:
-        """Share of the trace's compute time."""
+        """Return the share of the trace's compute time."""
         return self._sum("percent_of_compute")
 
     @property
     def calls(self) -> int:
-        """Calls of the operator."""
+        """Return the calls of the operator."""
         return int(self._sum("operation_count"))
 
     @property
     def launches(self) -> int:
-        """GPU events of all calls."""
+        """Return the number of GPU events of all calls."""
         return int(self._sum("kernel_count"))
 
     @cached_property
     def efficiency_pct(self) -> float | None:
-        """Time-weighted share of the roofline; None where no row has one."""
+        """Return the time-weighted share of the roofline; None if no row has one."""
         return weighted_efficiency(self.rows)
 
     @property
     def compute_peak_pct(self) -> float | None:
-        """Achieved FLOPs/s as a share of the compute peak, whatever bounds the rows; None where
-        either is not known."""
+        """Return the achieved FLOPs/s as a share of the compute peak, regardless of the bound; None
+        if either is not known."""
         known = self.rows.drop_nulls(["flops", "peak_tflops"])
         time_us = float(known["kernel_time_us"].sum())
         if time_us <= 0:
@@ -179,24 +186,25 @@ class OperationGroup:
 
     @cached_property
     def is_launch_bound(self) -> bool:
-        """Whether launching decides most of the time, not the roofline."""
+        """Return whether launch overhead, not the roofline, dominates most of the time."""
         launching_us = self.rows["kernel_time_us"].filter(self.rows["is_launch_bound"]).sum()
         return float(launching_us) > self._sum("kernel_time_us") / 2
 
     @property
     def is_top(self) -> bool:
-        """Whether one of the trace's top operations is among the rows."""
+        """Return whether the rows include one of the trace's top operations."""
         return bool(self.rows["is_top_operation"].any())
 
     @property
     def operations(self) -> tuple[OpRef, ...]:
-        """References to the rows."""
+        """Return references to the rows."""
         columns = ["uid", "name", "input_dims", "operation_count"]
         return tuple(OpRef(**row) for row in self.rows[columns].iter_rows(named=True))
 
     @property
     def rate(self) -> tuple[float, float, str] | None:
-        """Achieved rate, peak and unit on the side that bounds the rows; None without a peak."""
+        """Return achieved rate, peak and unit of the resource that bounds the rows; None without a
+        peak."""
         work, peak_column, unit = (
             ("flops", "peak_tflops", "TFLOPS/s")
             if self.bound == "compute"
@@ -214,7 +222,8 @@ class OperationGroup:
 
 
 def weighted_efficiency(rows: pl.DataFrame) -> float | None:
-    """Time-weighted ``pct_roofline`` of the rows that are judged by one; None without any."""
+    """Return the time-weighted ``pct_roofline`` of the rows with a reliable one; None without
+    any."""
     known = rows.filter(impact.is_judged())
     time_us = float(known["kernel_time_us"].sum())
     if time_us <= 0:
@@ -223,7 +232,7 @@ def weighted_efficiency(rows: pl.DataFrame) -> float | None:
 
 
 def groups(rows: pl.DataFrame) -> Iterator[OperationGroup]:
-    """The rows by operator, pattern (or launch bound), bound and peak; most time first."""
+    """Yield the rows by operator, pattern (or launch bound), bound and peak; most time first."""
     if rows.is_empty():
         return
     keys = {

@@ -1,4 +1,4 @@
-"""Numbers to doubt: efficiencies above the peak, equal calls whose times differ widely."""
+"""Implausible numbers: efficiencies above the peak, equal calls whose times differ widely."""
 
 from collections.abc import Iterator
 
@@ -15,11 +15,12 @@ from jarvis.text.messages import MessageTable
 VARIANCE_RATIO = 1.0
 VARIANCE_MIN_CALLS = 10
 VARIANCE_MIN_TOTAL_PCT = 5.0
-"""Times vary when std/mean exceeds the ratio, over more calls, in more of the wall time."""
+"""Times vary if std/mean exceeds VARIANCE_RATIO, over more than VARIANCE_MIN_CALLS calls, in at
+least this share of the wall time."""
 
 
 IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
-"""Kinds of efficiencies above the peak, by how far they are above it."""
+"""Kinds of efficiencies above the peak, by the excess."""
 
 MESSAGES = MessageTable(
     "plausibility",
@@ -29,20 +30,18 @@ MESSAGES = MessageTable(
         "issue": "{name} appears to run at {efficiency_pct} of its {bound} roofline{rate} over "
         "{time_ms}, {consequence}.",
         "rate": " ({achieved:number} of {peak:number} {unit})",
-        "consequence.impossible": "so the peak, the perf model or the measured time does not fit",
+        "consequence.impossible": "so the peak, the perf model or the measured time is wrong",
         "consequence.doubtful": "a little more than the peak allows, so the peak or the modelled "
         "traffic is slightly off",
-        "algorithmic": "Draw no conclusion from the efficiency of {name}; judge the other "
-        "operators.",
+        "algorithmic": "Ignore the efficiency of {name}; judge the other operators.",
         "kernel": "Verify that the {bound} peak{of_gpu} is that of the recorded GPU, and whether "
         "{arguments} fits in a cache, which makes the modelled {moved_bytes} per call too large.",
         "of_gpu": " of {gpu}",
-        "caveat.impossible": "Anomaly: left out of averages and projections.",
-        "caveat.doubtful": "Read it as close to the roofline, no better: nothing is to be gained "
-        "or learnt from the excess.",
+        "caveat.impossible": "Anomaly: excluded from averages and projections.",
+        "caveat.doubtful": "Treat it as close to the roofline: the excess has no meaning.",
         "verify": "Replay {name} alone with {arguments} and compare its time with the recorded "
         "{mean_time_ms} per call.",
-        "capture": "Measure the bytes that {kernel} really moves with the platform's "
+        "capture": "Measure the bytes that {kernel} actually moves with the platform's "
         "hardware-counter profiler on the replay package.",
     },
 )
@@ -55,24 +54,24 @@ VARIANCE = MessageTable(
         "{std_us:number} µs around a mean of {mean_us:number} µs.",
         "of_arguments": " of {arguments}",
         "algorithmic": "Check whether the first of the {calls} of {name}, other streams or "
-        "changing data make the difference, and record a later window if it is warm-up.",
+        "changing data cause the difference, and record a later window if it is warm-up.",
         "kernel": "Compare the slow calls of {name} with the fast ones on the timeline before "
-        "tuning: their mean stands for neither.",
-        "caveat": "The saving is not quantified: a trace does not say which of the times is "
+        "tuning: their mean represents neither.",
+        "caveat": "The saving is not quantified: a trace does not show which of the times is "
         "typical.",
         "verify": "Record several steps after warm-up: the standard deviation of the {calls} of "
         "{name} must fall below {mean_us:number} µs.",
         "capture": "Record with a schedule that skips the first steps (wait and warm-up), over at "
-        "least three steps, so that the {calls} of {name} can be told apart by step.",
+        "least three steps, so that the {calls} of {name} can be separated by step.",
     },
 )
 
 
 def above_peak(data: CategoryData) -> Iterator[Finding]:
-    """Efficiencies that are too high to be true.
+    """Efficiencies above the hardware's peak.
 
     Symptom: an operator seems to exceed what the hardware can do.
-    Rule: rows above {impact.ANOMALY_PCT}% of the roofline take no part in any projection; rows
+    Rule: rows above {impact.ANOMALY_PCT}% of the roofline are excluded from all projections; rows
     between {impact.FULL_PCT}% and {impact.ANOMALY_PCT}% get a warning.
     Threshold: {impact.FULL_PCT}% and {impact.ANOMALY_PCT}% of the roofline; at least
     {MIN_COMPUTE_PCT}% of compute.

@@ -1,7 +1,7 @@
-"""The registry of analyses: a file in the folder of a tier is an analysis, its name the key.
+"""The registry of analyses: each file in a tier's folder is an analysis, its name the key.
 
 Third parties add theirs through the entry point group ``jarvis.analyses`` (name = key), or in an
-extension file, for one analysis of a trace alone.
+extension file for the analysis of a single trace.
 """
 
 import importlib
@@ -34,9 +34,9 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True)
 class Registry:
-    """All analyses by key, in page order; and why third-party ones could not be loaded.
+    """All analyses by key, in page order, and why third-party ones could not be loaded.
 
-    ``cards`` describe those that are not Jarvis's own.
+    ``cards`` describe the third-party analyses.
     """
 
     analyses: Mapping[str, Analysis]
@@ -44,16 +44,22 @@ class Registry:
     cards: Mapping[str, AnalysisManifest] = field(default_factory=dict)
 
     def extended_with(self, key: str, analysis: object, source: str) -> Self:
-        """A registry with one more analysis; one with a claim is a category, others are of the
-        system tier. RegistrationError where it is malformed or takes what another one has."""
+        """Return a registry with one more analysis.
+
+        One with a claim is a category, others are of the system tier.
+
+        Raises:
+            RegistrationError: It is malformed or uses the key or claim of another one.
+        """
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise RegistrationError(
-                f"{source}: {key!r} names no files: use up to 40 small letters, digits and '_'."
+                f"{source}: {key!r} is not a valid key: use up to 40 lowercase letters, digits "
+                "and '_'."
             )
         if resource(f"pages/{key}.py").exists():
             raise RegistrationError(f"{source}: {key} is a page of Jarvis; choose another key.")
         if not isinstance(analysis, Analysis):
-            raise RegistrationError(f"{source}: {key} is no Analysis.")
+            raise RegistrationError(f"{source}: {key} is not an Analysis.")
         tier: Tier = "system" if analysis.claim is None else "compute"
         card = _card(replace(analysis, key=key, tier=tier), source)
         found = dict(self.analyses)
@@ -64,7 +70,8 @@ class Registry:
 
 @cache
 def load_registry() -> Registry:
-    """Load every analysis; a broken one of ours raises RegistrationError, others are reported."""
+    """Load every analysis; raise RegistrationError for a broken built-in one, report third-party
+    ones."""
     found: dict[str, Analysis] = {}
     for tier, package in _FOLDERS.items():
         for module in pkgutil.iter_modules(package.__path__):
@@ -81,15 +88,16 @@ def load_registry() -> Registry:
 
 
 def load_analyses() -> Mapping[str, Analysis]:
-    """All analyses by key: compute categories by title with the rest last, then the other tiers."""
+    """Return all analyses by key: compute categories by title with the rest last, then other
+    tiers."""
     return load_registry().analyses
 
 
 def _add(found: dict[str, Analysis], key: str, tier: Tier, analysis: object, source: str) -> None:
     if not isinstance(analysis, Analysis):
-        raise RegistrationError(f"{source} holds no ANALYSIS.")
+        raise RegistrationError(f"{source} does not define ANALYSIS.")
     if key in found:
-        raise RegistrationError(f"{source}: an analysis named {key} is registered already.")
+        raise RegistrationError(f"{source}: an analysis named {key} is already registered.")
     _check_spec(analysis, tier, source)
     candidate = replace(analysis, key=key, tier=tier)
     _check_claim(found.values(), candidate, source)
@@ -124,11 +132,12 @@ def _check_claim(others: Iterable[Analysis], candidate: Analysis, source: str) -
         both = set(claim.op_categories) & set(other.claim.op_categories)
         if both or (claim.rest and other.claim.rest):
             what = ", ".join(sorted(both)) or "the rest"
-            raise RegistrationError(f"{source}: {what} is claimed by {other.key} already.")
+            raise RegistrationError(f"{source}: {what} is already claimed by {other.key}.")
 
 
 def _card(analysis: Analysis, source: str) -> AnalysisManifest:
-    """The card of an analysis that is not our own; RegistrationError where a field is wrong."""
+    """Return the manifest of a third-party analysis; raise RegistrationError if a field is
+    wrong."""
     try:
         card = AnalysisManifest.of(analysis)
     except ValidationError as error:
@@ -141,12 +150,12 @@ def _card(analysis: Analysis, source: str) -> AnalysisManifest:
 
 
 def _check_panel(panel: Panel, card: AnalysisManifest, source: str) -> None:
-    """RegistrationError where the page could not draw a panel."""
+    """Raise RegistrationError if the page cannot render a panel."""
     where = f"{source}: the panel {panel.title!r}"
     is_of_operations = panel.source == "operations" and card.tier == "compute"
     if panel.kind in ("roofline", "savings"):
         if not is_of_operations:
-            raise RegistrationError(f"{where} is for operations of a category alone.")
+            raise RegistrationError(f"{where} is only for operations of a category.")
         return
     if not is_of_operations and panel.source not in card.needs:
         raise RegistrationError(f"{where} shows {panel.source}, which is not among the needs.")
@@ -158,7 +167,7 @@ def _check_panel(panel: Panel, card: AnalysisManifest, source: str) -> None:
 
 
 def in_page_order(found: Mapping[str, Analysis]) -> dict[str, Analysis]:
-    """Compute categories by title with the rest last, then the other tiers."""
+    """Sort analyses: compute categories by title with the rest last, then the other tiers."""
 
     def order(analysis: Analysis) -> tuple[int, bool, str]:
         is_rest = analysis.claim is not None and analysis.claim.rest

@@ -1,4 +1,4 @@
-"""Run every analysis on its own slice of a report; one that fails leaves the others alone."""
+"""Run every analysis on its own rows of a report; a failing one does not affect the others."""
 
 import traceback
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ NO_MODELS = "Efficiencies are not available: no perf model covers these operatio
 
 
 class ReportTables(Protocol):
-    """What the analyses need of a performance report."""
+    """The parts of a performance report that analyses read."""
 
     @property
     def totals(self) -> Totals:
@@ -38,26 +38,27 @@ class ReportTables(Protocol):
 
     @property
     def hardware(self) -> HardwareSpec | None:
-        """The peaks to judge against."""
+        """Return the peaks that efficiencies refer to."""
 
     @property
     def registry(self) -> Registry:
-        """The op categories by name."""
+        """Return the op categories by name."""
 
     @property
     def absent_tables(self) -> Mapping[str, str]:
-        """Tables without rows because the input cannot fill them, and what they would tell."""
+        """Return tables without rows because the input lacks their data, and the missing
+        information."""
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by name; MissingTableError where the report has none."""
+        """Return a table by name; raise MissingTableError if the report has none."""
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The operations of a report, divided among the analyses.
+    """The operations of a report, split by analysis.
 
     ``operations`` has a row for each operation with its ``category``, ``top_operations`` the
-    operators with most time, ``baseline`` the bandwidth that simple ones reach, where any do.
+    operators with most time, ``baseline`` the bandwidth that simple ones reach, if any do.
     """
 
     operations: pl.DataFrame
@@ -67,8 +68,11 @@ class Slices:
 
 @dataclass(frozen=True)
 class AnalysisOutcome:
-    """What one analysis said, its rows with the columns that it added (None outside the compute
-    tier, and where the analysis failed before), and the numbers that it prepared."""
+    """The result of one analysis, its rows with the columns that it added, and its prepared
+    numbers.
+
+    Rows are None outside the compute tier and if the analysis failed before adding columns.
+    """
 
     result: AnalysisResult
     operations: pl.DataFrame | None = None
@@ -76,7 +80,7 @@ class AnalysisOutcome:
 
 
 def divide(report: ReportTables, analyses: Mapping[str, Analysis]) -> Slices:
-    """Give every operation its category and find the top operations of the trace."""
+    """Assign a category to every operation and find the top operations of the trace."""
     claimed = claim_operations(report.table("operations"), analyses.values(), report.registry)
     top = top_operations(
         report.table("ops_summary"),
@@ -96,9 +100,9 @@ def run_analyses(
     compute_units: int | None = None,
     target_pct: float = impact.TARGET_PCT,
 ) -> dict[str, AnalysisOutcome]:
-    """The outcome of every analysis by key, in the order of ``analyses``.
+    """Return the outcome of every analysis by key, in the order of ``analyses``.
 
-    ``compute_units`` is the number of compute units of the GPU, where the trace says it.
+    ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it.
     """
     top_uids = frozenset(slices.top_operations["operation_uids"].explode().drop_nulls())
     claimed = slices.operations.partition_by("category", as_dict=True)
@@ -110,7 +114,7 @@ def run_analyses(
             if analysis.classify:
                 mine = analysis.classify(mine, compute_units)
             outcomes[key] = _run(analysis, report, mine, slices.baseline, target_pct)
-        except Exception as error:  # the isolation that the tests and reports rely on
+        except Exception as error:  # isolates analyses from each other
             outcomes[key] = AnalysisOutcome(_failed(analysis, error))
     worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
     return {
@@ -125,7 +129,7 @@ def _worth_fusing(
     outcomes: Mapping[str, AnalysisOutcome],
     target_pct: float,
 ) -> list[Chain]:
-    """The chains that are findings of the fusion tier; none where it failed."""
+    """Return the chains that are findings of the fusion tier; none if it failed."""
     totals = report.totals
     bases = {"compute_ms": totals.compute_time_ms, "total_ms": totals.total_time_ms}
     found = (

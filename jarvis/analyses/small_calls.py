@@ -1,4 +1,4 @@
-"""Operators that are called again and again for less time than a launch takes."""
+"""Operators that are called repeatedly for less time than a launch takes."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from jarvis.findings import Finding, Priority
 from jarvis.text.messages import MessageTable
 
 MANY_CALLS = 100
-"""From here on short calls of one operator are worth batching."""
+"""Number of short calls of one operator from which batching is worthwhile."""
 
 MESSAGES = MessageTable(
     "small_calls",
@@ -23,9 +23,9 @@ MESSAGES = MessageTable(
         "algorithmic": "Batch the {calls} of {name}{place} or let a compiler fuse them, so that "
         "one launch does the work of many.",
         "kernel": "Replay the {launches}, most of {kernel}, from a GPU graph, or use a "
-        "multi-tensor or grouped kernel that takes the calls together.",
-        "caveat": "The saving is not quantified: the gaps between launches are idle time of the "
-        "GPU, not time of this operator.",
+        "multi-tensor or grouped kernel for all calls.",
+        "caveat": "The saving is not quantified: the gaps between launches are GPU idle time, not "
+        "time of this operator.",
         "verify": "Record the trace again: {name} must have fewer than {calls}, and the idle time "
         "of the GPU must fall.",
         "capture": "Record with `with_stack=True` to find the loop that makes the {calls}{place}, "
@@ -37,7 +37,7 @@ MESSAGES = MessageTable(
 def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     """Many calls that are shorter than a launch.
 
-    Symptom: one operator is called again and again for a few microseconds each.
+    Symptom: one operator is called repeatedly for a few microseconds each.
     Rule: an operator with at least {MANY_CALLS} calls whose mean GPU time is below {SHORT_CALL_US}
     µs, among the rows that no ``low_efficiency`` finding covers, and that passes its time test.
     Threshold: {MANY_CALLS} calls, {SHORT_CALL_US} µs; {impact.BOTTLENECK_TIME_MS} ms or

@@ -1,4 +1,4 @@
-"""Whose parameters, buffers or counters an operator takes one by one, and how to end that."""
+"""Advice on operators that process parameters, buffers or counters one by one."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,10 @@ import polars as pl
 from jarvis.text.messages import MessageTable
 
 DATA_PARALLEL = "DistributedDataParallel"
-"""The module that keeps the replicas of a model alike; it copies outside all other modules."""
+"""The module that synchronizes the replicas of a model; it copies outside all other modules."""
 
 MIN_SHARE = 0.2
-"""An owner of a smaller share of an operator's time is not worth a word."""
+"""Owners with a smaller share of an operator's time are not reported."""
 
 MESSAGES = MessageTable(
     "tiny_tensors",
@@ -19,15 +19,15 @@ MESSAGES = MessageTable(
         "forward pass: set `broadcast_buffers=False` if the ranks need not share them, such as "
         "running statistics.",
         "gradients": f"`{DATA_PARALLEL}` copies gradients between parameters and its buckets one "
-        "by one: set `gradient_as_bucket_view=True`, so that they live there.",
-        "averages": f"`{DATA_PARALLEL}` divides each gradient by the number of ranks on its own: a "
-        "communication hook that averages a whole bucket does so in one call.",
+        "by one: set `gradient_as_bucket_view=True` to store them in the buckets.",
+        "averages": f"`{DATA_PARALLEL}` divides each gradient by the number of ranks separately: "
+        "a communication hook that averages a whole bucket does so in one call.",
         "counters": "On single values in batch normalization it most likely counts batches: set "
         "`num_batches_tracked` of these layers to None, which only layers without a momentum need.",
-        "gather": "Gather the tensors that {name} takes one by one, such as parameters or "
-        "statistics, and handle them in one call.",
-        "gather_in": "Gather the tensors that {name} takes one by one, as in {called_from:name}, "
-        "such as parameters or statistics, and handle them in one call.",
+        "gather": "Collect the tensors that {name} processes one by one, such as parameters or "
+        "statistics, and process them in one call.",
+        "gather_in": "Collect the tensors that {name} processes one by one, as in "
+        "{called_from:name}, such as parameters or statistics, and process them in one call.",
     },
 )
 BUFFERS, GRADIENTS, AVERAGES, COUNTERS = map(
@@ -36,11 +36,11 @@ BUFFERS, GRADIENTS, AVERAGES, COUNTERS = map(
 
 
 def owner_advice(rows: pl.DataFrame) -> pl.Series:
-    """Return ids of messages: what to do about the launch-bound calls of each row's operator.
+    """Return ids of messages on the launch-bound calls of each row's operator.
 
-    Most time comes first. All rows of an operator have the same owners' messages, as any may be
-    the heaviest; where owners do not account for half of its time, each also says to gather what
-    it takes.
+    Most time comes first. All rows of an operator have the same owners' messages, as any may be the
+    heaviest; if owners do not account for half of its time, each message also advises to collect
+    its tensors.
     """
     is_parallel = any(place and place.startswith(DATA_PARALLEL) for place in rows["called_from"])
     columns = ("name", "called_from", "arguments", "kernel_time_us")

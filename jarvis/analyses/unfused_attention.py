@@ -14,13 +14,13 @@ from jarvis.hardware import HardwareSpec
 from jarvis.text.messages import Message, MessageTable
 
 TABLES = ("attention_groups", "attention_steps")
-"""The tables of a report that this check reads."""
+"""Report tables that this check reads."""
 
 SPEEDUPS = (3.0, 10.0)
-"""How much faster fused attention usually is than the single operators, from least to most."""
+"""Usual speedup of fused attention over single operators, low and high."""
 
 TUNING_PCT = (10, 30)
-"""What tuning the single kernels usually gains, in percent of the group's time."""
+"""Usual gain from tuning the single kernels, in percent of the group's time."""
 
 STEPS_NAMED = 12
 
@@ -30,27 +30,26 @@ MESSAGES = MessageTable(
         "title": "Unfused attention{place}, {calls}",
         "place": " in {name}",
         "issue": "{calls} of attention{place} ({shape}) run as {operators:count operator} each, "
-        "{steps}: the whole group takes {time_ms} ({compute_pct} of compute), part of it to store "
-        "and read all scores.",
+        "{steps}: the whole group takes {time_ms} ({compute_pct} of compute), part of it for "
+        "storing and reading all scores.",
         "algorithmic": "Call `torch.nn.functional.scaled_dot_product_attention` or a Flash "
-        "Attention kernel instead of these operators: {least:.0f} to {most:.0f} times less time "
-        "for the group is usual.",
-        "kernel": "Tune the longest kernel of the group, {step:name} of "
-        "{shapes?shapes not recorded} ({step_ms} in {kernel:name}), with a replay package: "
-        "{least_pct:.0f} to {most_pct:.0f}% of the group's time, {least_ms} to {most_ms}, is "
-        "usual.",
+        "Attention kernel instead of these operators: this usually makes the group {least:.0f} to "
+        "{most:.0f} times faster.",
+        "kernel": "Tune the longest kernel of the group, {step:name} of {shapes?shapes not "
+        "recorded} ({step_ms} in {kernel:name}), with a replay package: this usually saves "
+        "{least_pct:.0f} to {most_pct:.0f}% of the group's time, {least_ms} to {most_ms}.",
         "hypothesis": "The model's code computes attention itself, or an option (a returned "
         "attention matrix, a mask or bias that no fused kernel takes) rules the fused one out.",
-        "caveat": "The range is what {least:.0f} to {most:.0f} times as fast would save, not "
+        "caveat": "The range is the saving at {least:.0f} to {most:.0f} times the speed, not "
         "measured; {middle}.",
-        "caveat.no_model": "the middle of the range has no model behind it",
-        "caveat.model": "the middle is a fused kernel at {target_pct:g}% of its roofline, kept "
-        "within it",
+        "caveat.no_model": "the middle of the range is not modelled",
+        "caveat.model": "the middle is a fused kernel at {target_pct:g}% of its roofline, limited "
+        "to the range",
         "caveat.short": "Short sequences gain least.",
-        "verify": "Record the trace again: one fused attention kernel must stand in place of the "
+        "verify": "Record the trace again: one fused attention kernel must replace the "
         "{operators} operators, and the softmax must be gone.",
-        "capture.place_known": "Time the fused operator alone with these shapes and this mask: the "
-        "trace does not say which backends accept them.",
+        "capture.place_known": "Time the fused operator alone with these shapes and this mask: "
+        "the trace does not show which backends accept them.",
         "capture.place_unknown": "Record with `with_stack=True` to see which module computes its "
         "attention this way.",
         "shape": "{sequences}, {queries:count query}, {keys:count key}, head dimension {dims}, "
@@ -68,10 +67,10 @@ MESSAGES = MessageTable(
 def unfused_attention(data: CategoryData) -> Iterator[Finding]:
     """Attention as matrix product, softmax and matrix product, with the scores in memory.
 
-    Symptom: the scores of all queries and keys are written and read by several kernels, which one
-    fused attention kernel never stores.
+    Symptom: several kernels write and read the scores of all queries and keys, which one fused
+    attention kernel never stores.
     Rule: a softmax, or its exponentials, sum and division, between two neighboring matrix products
-    on one thread; it works on the shape that the first one makes, along the dimension over which
+    on one thread; it works on the shape that the first one produces, along the dimension over which
     the second one sums. Scale, mask, dropout and copies between them belong to the group.
     Threshold: at least {MIN_COMPUTE_PCT}% of compute time; at most
     {jarvis.perf_report.fusion.attention_groups.MAX_BETWEEN} steps between the products.
@@ -144,8 +143,8 @@ def _finding(
 
 
 def _fused_ms(row: Mapping[str, Any], hardware: HardwareSpec | None) -> float | None:
-    """Roofline time of fused kernels for all calls, each at least as long as any kernel takes; None
-    where a peak or the work is not known."""
+    """Return the roofline time of fused kernels for all calls in ms, at least the minimal kernel
+    time each; None if a peak or the work is not known."""
     peak = hardware.max_achievable_tflops.get(row["compute"] or "") if hardware else None
     if hardware is None or peak is None or not row["fused_flops"] or not row["fused_bytes"]:
         return None

@@ -1,4 +1,4 @@
-"""Time that cannot be judged: operators without a perf model, kernels replayed from GPU graphs."""
+"""Time without an efficiency: operators without a perf model, kernels replayed from GPU graphs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -18,24 +18,24 @@ GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""
 
 LAUNCHED = "->"
-"""Stands between launcher and kernel in the name of work that no operator accounts for."""
+"""Separates launcher and kernel in the name of work without an operator."""
 
 KERNELS_SHOWN = 5
 
 NOT_MODELLED_REASON = "not_modeled_reason"
-"""The evidence that says why no perf model covers the time."""
+"""The evidence that states why no perf model covers the time."""
 
 NO_PERF_MODEL = "no perf model"
-"""The advice of a category on operators without a perf model, where it has its own."""
+"""The pattern of a category's own advice on operators without a perf model."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One reason why time cannot be judged; the texts are templates with the values of the heaviest
+    """One reason why efficiency is unknown; the texts are templates with values of the heaviest
     operator.
 
-    ``subject`` says after a category's title what of it is meant where operators have no names of
-    their own and those of the kernels stand for them.
+    ``subject`` describes the operators after a category's title if they have no names and the
+    kernels' names replace them.
     """
 
     key: str
@@ -51,47 +51,47 @@ REPLAYED = _Kind(
     "replayed",
     "replayed from a GPU graph",
     "The kernels are replayed from a GPU graph, which records no operators and no shapes",
-    "Find the operators behind these kernels first, in a trace of one step without GPU graphs.",
-    "Take the kernels by name until then: {launches} of {kernel} take {mean_time_ms} each; compare "
-    "that over versions, and profile it with the platform's hardware-counter profiler.",
-    "In a trace without graph replay {kernel} carries an operator, a shape and an efficiency.",
-    "Record one step with GPU graphs switched off and `record_shapes=True`: it names the operators "
-    "and the shapes behind {kernel}, and what calls it.",
+    "First find the operators of these kernels, in a trace of one step without GPU graphs.",
+    "Until then identify the kernels by name: {launches} of {kernel} take {mean_time_ms} each; "
+    "compare that between versions, and profile it with the platform's hardware-counter profiler.",
+    "In a trace without graph replay, {kernel} must have an operator, a shape and an efficiency.",
+    "Record one step with GPU graphs disabled and `record_shapes=True`: it shows the operators "
+    "and shapes of {kernel}, and what calls it.",
 )
 COMMUNICATION = _Kind(
     "communication",
     "that is communication",
-    "Communication is not judged by a roofline",
-    "Look for {name} among the findings on communication; one rank shows the kinds, sizes and "
-    "times of collectives, not who waits for whom.",
-    "Check topology and settings of the collective library for {arguments}; the {mean_time_ms} per "
-    "call hold transfer and waiting together.",
-    "With traces of all ranks the {calls} of {name} split into transfer and waiting.",
+    "Communication has no roofline",
+    "See the findings on communication for {name}; one rank shows the kinds, sizes and times of "
+    "collectives, but not which rank waits.",
+    "Check topology and settings of the collective library for {arguments}; the {mean_time_ms} "
+    "per call include both transfer and waiting.",
+    "With traces of all ranks, the {calls} of {name} must split into transfer and waiting.",
     "Record every rank of the same steps and analyze them together.",
 )
 WITHOUT_ARGUMENTS = _Kind(
     "without arguments",
     "without operators or shapes",
     "The trace records no operator or no shapes for these kernels",
-    "Find out what launches {kernel} before anything else: {launches} take {mean_time_ms} each.",
-    "Take the kernels by name until then, and profile {kernel} with the platform's "
+    "First find out what launches {kernel}: {launches} take {mean_time_ms} each.",
+    "Until then identify the kernels by name, and profile {kernel} with the platform's "
     "hardware-counter profiler.",
-    "In a trace with operators and shapes {kernel} carries an efficiency.",
-    "Record with CPU activity and `record_shapes=True`: the trace then names the operators behind "
+    "In a trace with operators and shapes, {kernel} must have an efficiency.",
+    "Record with CPU activity and `record_shapes=True`: the trace then shows the operators of "
     "{kernel}, their shapes, and what calls them.",
 )
 OPERATORS = _Kind(
     "operators",
     "without a perf model",
     "No perf model covers them",
-    "Look at what calls {name}{place} and whether a fused or library operator does the same work"
-    "{on_arguments}.",
+    "Check what calls {name}{place} and whether a fused or library operator does the same "
+    "work{on_arguments}.",
     "Add a perf model for {name}, or give a replay package of it to the kernel team to measure "
     "{kernel} against the hardware{on_arguments}.",
-    "With a perf model for {name} registered, analyze the same trace again: its rows then carry an "
-    "efficiency.",
+    "With a perf model for {name} registered, analyze the same trace again: its rows must then "
+    "have an efficiency.",
     "Run the replay package of {name}{on_arguments} under the platform's hardware-counter "
-    "profiler: the bytes and FLOPs of {kernel} are what a perf model needs.",
+    "profiler: a perf model needs the bytes and FLOPs of {kernel}.",
 )
 
 
@@ -110,8 +110,8 @@ MESSAGES = MessageTable(
         "title.of_category": "{category} {what}",
         "title.of_kernels": "kernels {what}",
         "title.of_operators": "{names:names 1}",
-        "issue": "{because}, so whether the {time_ms} ({compute_pct} of compute) of {names:names} "
-        "in {launches} are slow is not known.",
+        "issue": "{because}, so the efficiency of {names:names} ({time_ms} in {launches}, "
+        "{compute_pct} of compute) is not known.",
         "caveat": "No saving can be estimated without FLOPs and bytes.",
         "on_arguments": " on {arguments}",
         "note": "{rows:count row} ({time_ms}): {note}",
@@ -124,12 +124,11 @@ MESSAGES = MessageTable(
 
 
 def no_perf_model(data: CategoryData) -> Iterator[Finding]:
-    """Time that cannot be judged because no perf model covers it.
+    """Time without an efficiency because no perf model covers it.
 
     Symptom: operators without known FLOPs and bytes take a good part of the category.
-    Rule: the rows without a perf model that lack it for one reason (replayed from a GPU graph,
-    communication, no recorded arguments, no model) together pass the time test of
-    ``low_efficiency``.
+    Rule: the rows that lack a perf model for one reason (replayed from a GPU graph, communication,
+    no recorded arguments, no model) together pass the time test of ``low_efficiency``.
     Threshold: {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of category time;
     at least {MIN_COMPUTE_PCT}% of compute.
     """
@@ -196,7 +195,7 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
 
 
 def _names(group: OperationGroup, column: str) -> list[str]:
-    """Operators or kernels, each once, most time first."""
+    """Return operators or kernels without duplicates, most time first."""
     filled = group.rows.with_columns(pl.col(column).fill_null(pl.col("name")))
     times = filled.group_by(column, maintain_order=True).agg(pl.col("kernel_time_us").sum())
     names: list[str] = times.sort("kernel_time_us", descending=True)[column].to_list()
@@ -204,7 +203,7 @@ def _names(group: OperationGroup, column: str) -> list[str]:
 
 
 def _advice(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str, Any]:
-    """Both paths, how to verify and what to capture: the category's own where it knows better."""
+    """Return both paths, verification and capture advice, preferring the category's own."""
     chosen = choose(data, group.pattern or NO_PERF_MODEL) if kind is OPERATORS else None
     values = _values(group)
     return {
@@ -215,7 +214,7 @@ def _advice(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str,
 
 
 def _longest(group: OperationGroup) -> Message:
-    """``36 x 67.2 µs of `kernel` ``, of the rows with most time."""
+    """Return ``36 x 67.2 µs of `kernel` `` for the rows with most time."""
     kernels = [
         MESSAGES(
             "evidence.kernel",
@@ -229,7 +228,7 @@ def _longest(group: OperationGroup) -> Message:
 
 
 def _values(group: OperationGroup) -> dict[str, Any]:
-    """The values of the heaviest row, of which the texts speak."""
+    """Return the values of the heaviest row that the texts use."""
     first = OperationGroup(group.rows.head(1))
     arguments = first.heaviest["arguments"]
     on_arguments = MESSAGES("on_arguments", arguments=arguments) if arguments else None
@@ -254,8 +253,8 @@ def _evidence(group: OperationGroup, names: list[str], kind: _Kind) -> dict[str,
 
 
 def shared_reason(finding: Finding) -> str | None:
-    """Return the key of the reason why kernels without operators cannot be judged, which findings
-    of several categories may share; None of another finding."""
+    """Return the key of the reason why kernels without operators have no efficiency, which findings
+    of several categories may share; None for other findings."""
     reasons = {f"{MESSAGES.name}.{kind.key}.because": kind.key for kind in _KINDS}
     because = finding.issue[0].values.get("because") if finding.issue else None
     return reasons.get(because.id) if isinstance(because, Message) else None

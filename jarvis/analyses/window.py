@@ -1,9 +1,9 @@
-"""The GPU events that the timeline counts, for analyses that look at single events."""
+"""The GPU events that the timeline counts, for analyses of single events."""
 
 import polars as pl
 
 
 def timeline_window(gpu_work: pl.DataFrame) -> pl.DataFrame:
-    """The linked GPU events, or all where none is linked: the same rule as ``gpu_timeline``."""
+    """Return the linked GPU events, or all if none is linked, like ``gpu_timeline``."""
     linked = gpu_work.filter("linked")
     return gpu_work if linked.is_empty() else linked

@@ -1,4 +1,4 @@
-"""Analyses that are not ours: what their functions raise or return must not end a report."""
+"""Third-party analyses, wrapped so that their errors do not abort a report."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,13 +16,13 @@ from jarvis.text.messages import to_text
 
 
 class ExtensionFaultError(Exception):
-    """A function of an extension failed; the runner makes it the error of its analysis."""
+    """A function of an extension failed; the runner records it as the error of its analysis."""
 
 
 def contained(analysis: Analysis, key: str, source: str) -> Analysis:
-    """The analysis ``key`` of the file ``source`` with functions that fail as the runner expects.
+    """Return the analysis ``key`` of the file ``source`` with its functions wrapped.
 
-    Their faults name the line of the file, and what they return fits what is done with it.
+    Their errors name the line of the file, and their return values are validated.
     """
     return replace(
         analysis,
@@ -48,19 +48,20 @@ def _check(check: Check, key: str, source: str) -> Check:
         uids = set(data.operations["uid"])
         for finding in findings:
             _called(_check_finding, source, finding, key, uids)
-        yield from map(spelled_out, findings)  # pages without the extension show them too
+        yield from map(spelled_out, findings)  # pages without the extension render them too
 
     return contained_check
 
 
 def _check_finding(finding: object, key: str, uids: set[int]) -> None:
-    """TypeError or ValueError where pages and reports cannot show what a check yielded."""
+    """Raise TypeError or ValueError if pages and reports cannot render a finding."""
     if not isinstance(finding, Finding):
         raise TypeError(f"a check yielded {type(finding).__name__}, not a Finding")
-    finding.model_dump_json()  # a text that no file can hold
+    finding.model_dump_json()  # a text that cannot be encoded
     if finding.category != key:
         raise ValueError(
-            f"the finding {to_text(finding.title)!r} is of {finding.category!r}, not of {key!r}"
+            f"the finding {to_text(finding.title)!r} has the category {finding.category!r} "
+            f"instead of {key!r}"
         )
     foreign = {row.uid for row in finding.operations} - uids
     if foreign and uids:
@@ -80,11 +81,11 @@ def _classify(classify: Classify, source: str) -> Classify:
 
 
 def _with_new_columns(rows: pl.DataFrame, found: object) -> pl.DataFrame:
-    """``rows`` with the columns that ``found`` has besides."""
+    """Return ``rows`` with the new columns of ``found``."""
     if not isinstance(found, pl.DataFrame):
         raise TypeError(f"classify returned {type(found).__name__}, not a DataFrame")
     if "uid" not in found.columns or not rows["uid"].equals(found["uid"]):
-        raise ValueError("classify did not return the rows that it was given, in their order")
+        raise ValueError("classify did not return its input rows in their order")
     new = found.select(pl.exclude(rows.columns))
     for column in new.iter_columns():
         if column.dtype == pl.Object:

@@ -1,4 +1,4 @@
-"""Formulas that are not ours: what they raise or return must not end a report."""
+"""Third-party formulas, wrapped so that their errors do not abort a report."""
 
 import math
 from ast import literal_eval
@@ -23,9 +23,9 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def guarded(registry: Registry, source: str, log: Log) -> Registry:
-    """The registry marked as an extension, with formulas that fail as ours do.
+    """Return the registry marked as an extension, with formulas whose errors are logged.
 
-    ``log`` keeps why they failed, and where in ``source``.
+    ``log`` records the errors and their lines in ``source``.
     """
     models = [
         replace(
@@ -55,16 +55,17 @@ def _guarded(formula: Formula, kind: str, source: str, log: Log) -> Formula:
 
 
 def _checked(cost: object) -> OpCost:
-    """The cost in plain numbers and texts; TypeError or ValueError where it is none."""
+    """Return the cost as plain numbers and texts; raise TypeError or ValueError if it is
+    invalid."""
     if not isinstance(cost, OpCost):
         raise TypeError(f"the formula returned {type(cost).__name__}, not an OpCost")
     if not isinstance(cost.compute, str):
         raise TypeError(f"compute is {cost.compute!r}, not a text")
-    cost.compute.encode()  # UnicodeEncodeError where no table can hold it
+    cost.compute.encode()  # raises UnicodeEncodeError for text that tables cannot store
     if not isinstance(cost.params, Mapping):
         raise TypeError(f"the parameters are {type(cost.params).__name__}, not a dict")
     params = {str(name): _literal(value) for name, value in cost.params.items()}
-    orjson.dumps(params)  # the tables keep them as JSON, the sheets as Python text
+    orjson.dumps(params)  # the tables store them as JSON, the sheets as Python text
     literal_eval(repr(params))
     return OpCost(
         flops=_quantity("FLOPs", cost.flops),
@@ -83,12 +84,12 @@ def _quantity(what: str, value: object) -> float | None:
         raise TypeError(f"{what} are {value!r}, not a number")
     number = float(value)
     if not (number >= 0 and math.isfinite(number)):
-        raise ValueError(f"{what} are {number}, not a number from 0 on")
+        raise ValueError(f"{what} are {number}; they must be at least 0")
     return number
 
 
 def _literal(value: Any) -> Any:
-    """``value`` where it can be read back from its Python text, else its text."""
+    """Return ``value`` if its Python text can be parsed back, else its text."""
     if value is None or isinstance(value, bool):
         return value
     if type(value) is int and value in _INT64:

@@ -1,4 +1,4 @@
-"""Find extensions, run what registers their models, and put these in front of ours."""
+"""Find extensions, run their registration functions, and give their models precedence."""
 
 import hashlib
 import sys
@@ -21,17 +21,18 @@ from jarvis.perf_models import BUILTIN, Registry
 from jarvis.tracelens.extension_files import HOOKS, adopt
 
 ENTRY_POINT_GROUP = "jarvis.perf_models"
-"""Packages name a function ``register(registry)`` under it."""
+"""Entry point group of packages that define ``register(registry)``."""
 
 REGISTER, ANALYSES = "register", "ANALYSES"
-"""What an extension file defines: a function for models, and a dict of categories by key."""
+"""The names that an extension file defines: a function for models, and a dict of categories by
+key."""
 
 _NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Extensions:
-    """The registries of one analysis, and what there is to say about its extensions."""
+    """The registries of one analysis, and the messages about its extensions."""
 
     registry: Registry
     analyses: Analyses
@@ -39,25 +40,26 @@ class Extensions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know about the extensions, a sentence each."""
+        """Return what to know about the extensions, a sentence each."""
         return tuple(self.log.notes)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What could not be used, a sentence each; formulas once a report has asked them."""
+        """Return what could not be used, a sentence each; formula errors appear after a report used
+        them."""
         return (*self.log.failures, *self.log.faults.values())
 
 
 def content_sha256(file: Path) -> str:
-    """Digest of an extension file; ExtensionFileError where it cannot be read."""
+    """Return the digest of an extension file; raise ExtensionFileError if it cannot be read."""
     return hashlib.sha256(_content(file)).hexdigest()
 
 
 def load_extensions(file: Path | None = None) -> Extensions:
-    """The models and analyses of all packages that have some, and those of ``file``.
+    """Load the models and analyses of all packages that define some, and those of ``file``.
 
-    What the file says of an op goes before the packages, and these before Jarvis.
-    ExtensionFileError where the file cannot be read; every other fault is in the log.
+    Models of the file take precedence over packages, and these over Jarvis. Raise
+    ExtensionFileError if the file cannot be read; every other fault is logged.
     """
     log = Log()
     registry = BUILTIN
@@ -86,13 +88,13 @@ def _content(file: Path) -> bytes:
 
 
 def _names_in(file: Path, log: Log) -> Mapping[str, Any]:
-    """What the file defines; nothing where it cannot be run."""
+    """Return the names that the file defines; empty if it cannot be run."""
     source = _content(file)
     try:
         content = vars(_executed(file, source))
     except (Exception, SystemExit) as error:
         hint = _hint(error)
-        log.failures.append(f"{reason_of(error, file.name)}. The file is left out{hint}.")
+        log.failures.append(f"{reason_of(error, file.name)}. The file is ignored{hint}.")
         return {}
     if not content.keys() & {REGISTER, ANALYSES, *HOOKS}:
         log.failures.append(
@@ -111,14 +113,14 @@ def _models_in(content: Mapping[str, Any], source: str, log: Log) -> Registry:
 
 
 def _of_packages() -> Analyses:
-    """All analyses, those of packages contained."""
+    """Return all analyses, those of packages wrapped."""
     registry = load_registry()
     added = {key: contained(registry.analyses[key], key, key) for key in registry.cards}
     return replace(registry, analyses={**registry.analyses, **added})
 
 
 def _with_analyses(analyses: Analyses, added: object, source: str, log: Log) -> Analyses:
-    """``analyses`` with those of ``added`` that are well formed."""
+    """Return ``analyses`` with the valid ones of ``added``."""
     if not isinstance(added, Mapping):
         log.failures.append(f"{ANALYSES} of {source} is {type(added).__name__}, not a dict.")
         return analyses
@@ -128,25 +130,23 @@ def _with_analyses(analyses: Analyses, added: object, source: str, log: Log) -> 
                 analyses = analyses.extended_with(key, contained(analysis, key, source), source)
             else:
                 raise RegistrationError(
-                    f"{source}: {key} is {type(analysis).__name__}, no Analysis."
+                    f"{source}: {key} is {type(analysis).__name__}, not an Analysis."
                 )
             if analysis.target is not None:
-                log.notes.append(
-                    f"The slider of {key} in {source} is left out: it would need code."
-                )
+                log.notes.append(f"The slider of {key} in {source} is ignored: it would need code.")
         except RegistrationError as error:
-            log.failures.append(f"{error} {key!r} is left out.")
+            log.failures.append(f"{error} {key!r} is ignored.")
         except (Exception, SystemExit) as error:
-            log.failures.append(f"{reason_of(error, source)}. {key!r} is left out.")
+            log.failures.append(f"{reason_of(error, source)}. {key!r} is ignored.")
     return analyses
 
 
 def _executed(file: Path, source: bytes) -> ModuleType:
-    """The module that ``source`` makes; never from compiled code of an earlier content."""
+    """Return the module of ``source``; never from cached bytecode of an earlier content."""
     name = f"jarvis_extension_{uuid4().hex}"  # two analyses can load one file at the same time
     module = ModuleType(name)
     module.__file__ = str(file)
-    sys.modules[name] = module  # dataclasses of the file look for their module there
+    sys.modules[name] = module  # dataclasses of the file look up their module there
     try:
         exec(compile(source, str(file), "exec"), vars(module))
     finally:
@@ -157,7 +157,7 @@ def _executed(file: Path, source: bytes) -> ModuleType:
 def _hint(error: BaseException) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing and missing.split(".")[0] == "TraceLens":
-        return "; it builds on TraceLens's own classes, which Jarvis does not have"
+        return "; it uses TraceLens's classes, which Jarvis does not provide"
     return ""
 
 
@@ -166,20 +166,17 @@ def _run(register: Callable[[Registry], object], registry: Registry, source: str
         register(registry)
     except (Exception, SystemExit) as error:
         log.failures.append(
-            f"{reason_of(error, source)}. What register(registry) had not registered before "
-            "is missing."
+            f"{reason_of(error, source)}. Only the registrations before the error apply."
         )
 
 
 def _extended(registry: Registry, own: Registry, source: str, log: Log) -> Registry:
-    """``registry`` with ``own`` in front of it; ``log`` notes what that replaces."""
+    """Return ``registry`` with ``own`` in front of it; ``log`` records what that replaces."""
     replaced = sorted(registry.names() & own.names())
     if replaced:
         shown = ", ".join(f"`{name}`" for name in replaced[:_NAMES_SHOWN])
         more = len(replaced) - _NAMES_SHOWN
         ending = f" and {more} more" if more > 0 else ""
-        log.notes.append(
-            f"{source} replaces what is known of {shown}{ending}; the extension counts."
-        )
+        log.notes.append(f"{source} overrides the built-in models of {shown}{ending}.")
     own.freeze()
     return registry.extended_with(guarded(own, source, log))

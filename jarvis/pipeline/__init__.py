@@ -1,4 +1,4 @@
-"""From a trace to a run directory: the only place that knows the order of the steps."""
+"""From a trace to a run directory: defines the order of the steps."""
 
 from jarvis.pipeline.analysis import analyze, generate_report, read_info
 from jarvis.pipeline.assembly import compare

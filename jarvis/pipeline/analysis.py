@@ -1,4 +1,4 @@
-"""From a trace, or a report in its place, to a performance report or a run."""
+"""From a trace, or a performance report, to a performance report or a run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,12 +44,16 @@ def generate_report(
     comparison_path: Path | str | None = None,
     progress: Progress | None = None,
 ) -> TraceLensReport:
-    """The performance report alone; ``platform`` names a GPU, by default that of the trace.
+    """Return the performance report alone; ``platform`` names a GPU, by default that of the trace.
 
-    ``arch_json`` describes a GPU in its place (``read_arch_json``); ``extensions`` are those of
-    installed packages where none are given; ``comparison_path`` is a trace to compare with. Raises
-    a TraceError, or a HardwareError for a platform that is not described and for a description
-    that is malformed.
+    Args:
+        arch_json: Description of a GPU to use instead (``read_arch_json``).
+        extensions: By default those of installed packages.
+        comparison_path: A trace to compare with.
+
+    Raises:
+        TraceError: The trace cannot be read.
+        HardwareError: The platform is unknown, or the description is invalid.
     """
     given = None if arch_json is None else read_arch_json(arch_json)
     registry = (extensions or load_extensions()).registry
@@ -151,15 +155,18 @@ def analyze(
 
 
 def read_info(path: Path, on_reading: OnProgress | None = None) -> TraceInfo:
-    """What a trace, or a report in its place, says about itself; raises what ``analyze`` does."""
+    """Return the information that a trace, or a report in its place, has about itself; raise as
+    ``analyze``."""
     if is_report(path) or path.is_dir():
         return report_info(path, report_sha256(path), read_imported(path, BUILTIN))
     return read_trace(path, on_reading).info
 
 
 def read_imported(path: Path, registry: Registry) -> ImportedReport:
-    """A report to analyze in place of a trace, not judged against a GPU yet.
+    """Return a report to analyze in place of a trace, without hardware.
 
-    Raises UnreadableReportError, or NotAReportError where its sheets are others.
+    Raises:
+        UnreadableReportError: The file cannot be read.
+        NotAReportError: It has other sheets.
     """
     return ImportedReport(typed_sheets(read_report(path), path), None, registry)

@@ -42,8 +42,9 @@ def write_analysis(
 ) -> Run:
     """Run the analyses and write the run: the last four steps of the input.
 
-    ``warning`` is about the hardware. ``identifier`` is the id of the analysis, by default
-    ``analysis_id`` of the trace and the options.
+    Args:
+        warning: About the hardware.
+        identifier: Id of the analysis, by default ``analysis_id`` of the trace and the options.
     """
     report, analyses, steps = source.report, source.extensions.analyses.analyses, source.steps
     first = len(steps) - 4
@@ -73,9 +74,10 @@ def write_analysis(
 
 
 def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Comparison:
-    """Compare two runs: what differs, and what the figures of their GPUs explain of it.
+    """Compare two runs: the differences, and which of them the peaks of their GPUs explain.
 
-    ``tolerance`` is the factor by which a call may be off the expected ratio; ValueError below 1.
+    ``tolerance`` is the factor by which a call may differ from the expected ratio; ValueError below
+    1.
     """
     return compare_sides(*sides(target, reference), tolerance)
 

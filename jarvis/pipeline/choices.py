@@ -1,4 +1,4 @@
-"""What the user chose: the GPU to judge against, and the options that a run keeps."""
+"""The user's choices: the hardware, and the options that a run stores."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from jarvis.tracelens.stored_report import NEEDED
 
 
 def read_arch_json(path: Path) -> HardwareSpec:
-    """The GPU that a file describes as TraceLens takes it; HardwareFileError where it is bad."""
+    """Return the GPU of a TraceLens architecture file; raise HardwareFileError if it is invalid."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -25,10 +25,13 @@ def read_arch_json(path: Path) -> HardwareSpec:
 
 
 def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) -> Options:
-    """Return the options of a run as it stores them, files by name and digest.
+    """Return the options of a run as stored, files by name and digest.
 
-    ``figures_sha256`` is the digest of the GPU's figures where the id is to depend on them. Raises
-    ValueError for a target that is not a percentage above 0.
+    Args:
+        figures_sha256: Digest of the GPU's figures, if the id should depend on them.
+
+    Raises:
+        ValueError: The target is not a percentage above 0.
     """
     extension, arch = request.extension_file, request.arch_json
     return Options.of(
@@ -46,10 +49,13 @@ def choose_hardware(
     preset: str | None,
     given: HardwareSpec | None = None,
 ) -> tuple[HardwareSpec | None, str | None]:
-    """The GPU to judge against, and a warning where that is none or not the trace's own.
+    """Return the hardware, and a warning if there is none or if it is not the trace's own.
 
-    ``given`` is the description of one that needs no choice. Raises UnknownHardwareError for a
-    platform that is not described, and for a preset without a GPU to have it.
+    Args:
+        given: A description that needs no choice.
+
+    Raises:
+        UnknownHardwareError: The platform is unknown, or a preset is given without a GPU.
     """
     hardware = load_hardware()
     found = hardware.match(info.device_name) if info.device_name else None
@@ -82,18 +88,21 @@ def reprojected_options(
     figures_sha256: str | None = None,
     target_pct: float | None = None,
 ) -> Options:
-    """The options of a run with other hardware, or with another target; ``figures_sha256`` as in
-    ``chosen_options``.
+    """Return the options of a run with other hardware, or with another target.
 
-    A target alone leaves the hardware as it is; no target leaves that of the run. Raises a RunError
-    where the run lacks what that needs: the tables of this version, or a file with perf models,
-    which a run does not keep; ValueError for a target that is not a percentage above 0.
+    A target alone leaves the hardware unchanged; without a target that of the run applies.
+    ``figures_sha256`` as in ``chosen_options``.
+
+    Raises:
+        RunError: The run lacks tables of this version, or used a file with perf models, which a run
+            does not store.
+        ValueError: The target is not a percentage above 0.
     """
     manifest = run.manifest
     if manifest.options.extension_file is not None:
         raise NotReprojectableError(
-            f"it was made with the perf models of {manifest.options.extension_file}, which it does "
-            "not keep"
+            f"it was made with the perf models of {manifest.options.extension_file}, which it "
+            "does not store"
         )
     if missing := [name for name in NEEDED if name not in manifest.tables]:
         raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
@@ -113,5 +122,5 @@ def reprojected_options(
 def keeps_hardware(
     platform: str | None, preset: str | None, arch_json: Path | None, target_pct: float | None
 ) -> bool:
-    """Whether a run is to be judged at another target and against the GPU that it has."""
+    """Return whether only the target of a run changes, not its hardware."""
     return target_pct is not None and platform is None and preset is None and arch_json is None

@@ -1,4 +1,4 @@
-"""What an analysis is made from: a trace or a report that was just read, or a stored run."""
+"""Inputs of an analysis: a trace or a report that was just read, or a stored run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,32 +23,32 @@ Paths = Mapping[str, Mapping[int, CallPath]]
 
 
 class AnalysisInput(Protocol):
-    """A report against the chosen hardware, with what a run stores beside its tables.
+    """A report with the chosen hardware, and the other data that a run stores.
 
-    ``steps`` are those of the whole work. The properties are computed when they are asked for.
+    ``steps`` are those of the whole analysis. The properties are computed lazily.
     """
 
     steps: ClassVar[tuple[str, ...]]
 
     @property
     def report(self) -> TraceLensReport | StoredReport | ImportedReport:
-        """The tables."""
+        """Return the tables."""
 
     @property
     def info(self) -> TraceInfo:
-        """What the trace, or the report in its place, says about itself."""
+        """Return the information that the trace, or the report in its place, has about itself."""
 
     @property
     def extensions(self) -> Extensions:
-        """The analyses to run, and the notes and failures of extensions."""
+        """Return the analyses to run, and the notes and failures of extensions."""
 
     @property
     def sheets(self) -> tuple[str, ...]:
-        """The names of the report's sheets, in their order."""
+        """Return the names of the report's sheets, in order."""
 
     @property
     def health(self) -> pl.DataFrame:
-        """The table of facts about the input."""
+        """Return the table of facts about the input."""
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
         """Return the call paths for the operations of each category."""
@@ -65,22 +65,22 @@ class TraceInput:
 
     @property
     def sheets(self) -> tuple[str, ...]:
-        """Those that the trace fills."""
+        """Return the sheets that the trace fills."""
         return tuple(sheet_names(self.report.sheet_tables()))
 
     @property
     def health(self) -> pl.DataFrame:
-        """Facts about the trace."""
+        """Return facts about the trace."""
         return trace_health(self.report.trace)
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
-        """Return what the call tree holds."""
+        """Return the call paths from the call tree."""
         return main_call_paths(self.report, classified)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportInput:
-    """A performance report in place of a trace; it has no call paths."""
+    """A performance report instead of a trace; it has no call paths."""
 
     report: ImportedReport
     info: TraceInfo
@@ -89,22 +89,22 @@ class ReportInput:
 
     @property
     def sheets(self) -> tuple[str, ...]:
-        """Those that were read."""
+        """Return the sheets that were read."""
         return tuple(sheet_names(self.report.sheets))
 
     @property
     def health(self) -> pl.DataFrame:
-        """Facts about the report."""
+        """Return facts about the report."""
         return report_health(self.report)
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
-        """Return none."""
+        """Return no call paths."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredInput:
-    """A stored run; what does not depend on the hardware is as it was stored."""
+    """A stored run; everything independent of the hardware is used as stored."""
 
     report: StoredReport | ImportedReport
     run: Run
@@ -113,19 +113,19 @@ class StoredInput:
 
     @property
     def info(self) -> TraceInfo:
-        """That of the run."""
+        """Return the stored information."""
         return self.run.manifest.trace
 
     @property
     def sheets(self) -> tuple[str, ...]:
-        """Those of the run."""
+        """Return the stored sheets."""
         return self.run.manifest.sheets
 
     @property
     def health(self) -> pl.DataFrame:
-        """That of the run."""
+        """Return the stored facts."""
         return self.run.table(HEALTH)
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
-        """Return those of the run."""
+        """Return the stored call paths."""
         return self.run.paths_by_category

@@ -1,4 +1,4 @@
-"""A stored run against other hardware or at another target, without its trace."""
+"""Re-project a stored run onto other hardware or another target, without its trace."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,13 +40,17 @@ def reproject(
     identifier: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Judge a stored run against other hardware and write that as a run of its own.
+    """Re-project a stored run onto other hardware and write it as a new run.
 
-    The trace is not read: the result is what ``analyze`` makes of it with these choices and the
-    run's other ones; ``figures_sha256`` as in ``chosen_options``, ``identifier`` as in ``analyze``.
-    ``target_pct`` alone leaves the hardware as it is. Raises a HardwareError, a RunError where
-    ``run_dir`` is no run or cannot be judged anew, OutputFolderError, or ValueError for a target
-    that is not a percentage above 0.
+    The trace is not read: the result equals that of ``analyze`` with these choices and the run's
+    other options. ``target_pct`` alone leaves the hardware unchanged; ``figures_sha256`` as in
+    ``chosen_options``, ``identifier`` as in ``analyze``.
+
+    Raises:
+        HardwareError: The GPU, or its description, cannot be used.
+        RunError: ``run_dir`` is no run or cannot be re-projected.
+        OutputFolderError: ``output_dir`` has other content.
+        ValueError: The target is not a percentage above 0.
     """
     root = Path(output_dir)
     given = None if arch_json is None else read_arch_json(arch_json)
@@ -72,10 +76,15 @@ def reproject(
 
 @contextmanager
 def opened_at(run_dir: Path | str, target_pct: float | None) -> Iterator[Run]:
-    """Open a stored run, with its findings at another target where ``target_pct`` is not its own.
+    """Open a stored run, with its findings at another target if ``target_pct`` differs from its
+    own.
 
-    The stored run stays as it is: the other one is in a temporary folder and goes with the block.
-    Raises a RunError as ``reproject``, or ValueError for a target that is not a percentage above 0.
+    The stored run is not changed: the re-projected one is in a temporary folder that is removed
+    after the block.
+
+    Raises:
+        RunError: As in ``reproject``.
+        ValueError: The target is not a percentage above 0.
     """
     run = Run.load(run_dir)
     if target_pct is None or target_pct == run.target_pct:

@@ -1,4 +1,4 @@
-"""A step as a line of JSON, for a program that follows the work from elsewhere."""
+"""Steps as lines of JSON, for a program that follows the progress."""
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -8,12 +8,12 @@ _STEP = TypeAdapter(Step)
 
 
 def line_of_step(step: Step) -> str:
-    """The step as one line, without its end."""
+    """Return the step as one line, without a line break."""
     return _STEP.dump_json(step).decode()
 
 
 def step_of_line(line: str | bytes) -> Step | None:
-    """The step that such a line holds; None for any other line."""
+    """Parse the step of such a line; None for any other line."""
     try:
         return _STEP.validate_json(line)
     except ValidationError:

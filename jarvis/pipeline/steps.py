@@ -1,4 +1,4 @@
-"""The steps of the work, and who hears of them."""
+"""The steps of an analysis and their progress reports."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ COMPARISON_STEPS = (*REPORT_STEPS, "Read the compared trace")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the pipeline that starts, goes on or has ended.
+    """A pipeline step that starts, continues or has ended.
 
     ``elapsed_s`` is None until the end; ``reading`` says how far a trace has been read.
     """
@@ -40,14 +40,14 @@ class Step:
 
 
 Progress = Callable[[Step], None]
-"""Called at each step; what it raises ends the work, and nothing of it is left behind."""
+"""Progress callback. An exception aborts the run; partial output is removed."""
 
 
 @contextmanager
 def step(
     index: int, progress: Progress | None, steps: tuple[str, ...] = STEPS
 ) -> Iterator[OnProgress]:
-    """Report the start and end of a step; gives what reports how far it has read."""
+    """Report the start and end of a step; yield a function that reports reading progress."""
     step = Step(steps[index], index + 1, len(steps), "started")
     report = progress or (lambda _: None)
     begin = perf_counter()

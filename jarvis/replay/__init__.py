@@ -1,4 +1,5 @@
-"""Reproducers for a kernel team: the recorded calls of an operator, ready to be timed elsewhere."""
+"""Replay packages for kernel teams: the recorded calls of an operator, ready to be timed
+elsewhere."""
 
 from jarvis.replay.offers import ReplayCandidate, Selection, offers, select
 from jarvis.replay.package import (

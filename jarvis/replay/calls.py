@@ -1,4 +1,4 @@
-"""One recorded call -> the description from which it can be made again, without the framework."""
+"""Convert a recorded call to a framework-independent description from which it can be replayed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ from jarvis.replay.schema import NAMESPACE, Argument, Signature, signatures
 TENSOR_LIST = "TensorList"
 DEVICE = "Device"
 _PASSED_UNRECORDED = {DEVICE, "Generator"}
-"""Keywords that some overloads require; no trace records them."""
+"""Keywords that some overloads require but traces never record."""
 _OPERAND = "other"
 _WHOLE = {"int", "ScalarType", "Layout", "MemoryFormat"}
 _NUMBERS = {"Scalar", "float", "bool"} | _WHOLE
 _LARGEST = (1 << 63) - 1
-"""The largest whole number that arguments and JSON hold."""
+"""The largest integer that arguments and JSON support."""
 
 _ITEMS: dict[str, tuple[type, ...]] = {
     "int[]": (int,),
@@ -34,7 +34,7 @@ _ITEMS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """What the trace holds of one argument."""
+    """The recorded data of one argument."""
 
     dims: Any
     type: str
@@ -46,16 +46,21 @@ _NOTHING = _Recorded((), "", (), "")
 
 
 class _MisfitError(ValueError):
-    """An argument is not what the signature wants; says why where the trace lacks something."""
+    """An argument does not match the signature; the message says what the trace lacks, if known."""
 
 
 def replay_ir(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The call of an operations row: ``{"overload", "list_pos_args", "list_kwargs"}``.
+    """Return the call of an operations row: ``{"overload", "list_pos_args", "list_kwargs"}``.
 
-    ``row`` has ``name``, the four argument columns as text, and ``kernels``, whose names tell the
-    dtype of lists of tensors. Each argument is ``{"arg_name", "arg_type", "value"}``; a tensor's
-    value is ``{"shape", "dtype", "strides", "init"}`` and the bounds of whole numbers, infinity is
-    text. Raises ReplayError with the reason where the call cannot be described.
+    Each argument is ``{"arg_name", "arg_type", "value"}``; a tensor's value is ``{"shape", "dtype",
+    "strides", "init"}`` and the bounds of integers, infinity is text.
+
+    Args:
+        row: Has ``name``, the four argument columns as text, and ``kernels``, whose names indicate
+            the dtype of tensor lists.
+
+    Raises:
+        ReplayError: The call cannot be described; gives the reason.
     """
     name = operator_of(row["name"])
     if row["input_dims"] is None:
@@ -75,8 +80,8 @@ def replay_ir(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fitting(name: str, count: int) -> list[Signature]:
-    """The signatures of an operator that take ``count`` arguments, then those that take more which
-    may be missing: releases add arguments at the end."""
+    """Return the signatures of an operator with ``count`` arguments, then those with more optional
+    ones: releases add arguments at the end."""
     found = [
         signature
         for signature in signatures()[name]
@@ -98,7 +103,7 @@ def _recorded(row: Mapping[str, Any]) -> list[_Recorded]:
 
 
 def _text(values: Sequence[Any], place: int) -> str:
-    """The text at a place of a column; empty where the trace has none or something else."""
+    """Return the text at a place of a column; empty if the trace has none or another type."""
     value = values[place] if place < len(values) else ""
     return value if isinstance(value, str) else ""
 
@@ -118,7 +123,8 @@ def _ir(
     kernels: Sequence[str],
     is_lenient: bool,
 ) -> dict[str, Any]:
-    """Leniently, a tensor may be undefined, or a number without dimensions."""
+    """Return the description for one signature; if lenient, tensors may be undefined or plain
+    numbers."""
     operator = name.removeprefix(NAMESPACE)
     pairs = list(zip(signature.arguments, recorded, strict=True))
     if is_lenient:
@@ -127,7 +133,7 @@ def _ir(
     try:
         bound_indices(operator, values)
     except (LookupError, TypeError) as error:
-        raise _MisfitError("its indices do not fit what they point into") from error
+        raise _MisfitError("its indices do not match the tensor that they index") from error
     entries = [
         (wanted, {"arg_name": wanted.name, "arg_type": wanted.type, "value": values[wanted.name]})
         for wanted, _ in pairs
@@ -135,7 +141,7 @@ def _ir(
     return {
         "overload": signature.overload,
         "list_pos_args": [entry for wanted, entry in entries if not wanted.is_keyword],
-        # Other keywords that the trace does not tell keep their default.
+        # Other keywords that the trace does not record keep their default.
         "list_kwargs": [
             entry
             for wanted, entry in entries
@@ -146,7 +152,7 @@ def _ir(
 
 
 def _loosened(wanted: Argument, recorded: _Recorded) -> tuple[Argument, _Recorded]:
-    """A tensor that may be undefined, or for an operand a number: the tensor that wraps it."""
+    """Accept an undefined tensor, or a number in place of an operand's tensor, which it wraps."""
     if recorded.type == "Scalar" and wanted.name == _OPERAND:
         recorded = replace(recorded, dims=(), type="double")
     return replace(wanted, is_optional=True), recorded
@@ -192,7 +198,7 @@ def _config(
 
 
 def _sizes(recorded: Any) -> list[int] | None:
-    """Sizes or strides, None where something else was recorded."""
+    """Return sizes or strides, None if something else was recorded."""
     if not isinstance(recorded, tuple):
         return None
     are_sizes = all(type(size) is int and 0 <= size <= _LARGEST for size in recorded)
@@ -212,7 +218,7 @@ def _tensors(
         raise _MisfitError("its lists of tensors are too long for the trace to record their shapes")
     dtype = find_dtype(list_dtype(operator, argument, kernels) or "")
     if dtype is None or not dtype.torch:
-        raise _MisfitError("neither the trace nor its kernels tell the dtype of its tensors")
+        raise _MisfitError("neither the trace nor its kernels show the dtype of its tensors")
     strides = recorded.strides
     if not isinstance(strides, tuple) or len(strides) != len(recorded.dims):
         strides = ((),) * len(recorded.dims)

@@ -1,7 +1,7 @@
-"""With what the tensors of a replayed call are filled: most with noise, indices with care.
+"""Initial values of a replayed call's tensors: random noise, but valid indices.
 
-A trace holds no contents. An index that points nowhere would end a replay, and a probability
-below 0 as well; everything else may be any number.
+A trace does not record contents. Invalid indices or negative probabilities would abort a replay;
+all other values are arbitrary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from typing import Any
 from jarvis.replay.schema import Argument
 
 NORMAL, UNIFORM, INTEGERS, OFFSETS, ENDS = "normal", "uniform", "integers", "offsets", "ends"
-"""How a tensor is filled: normally distributed numbers; numbers from 0 to 1; whole numbers from
-``low`` (default 0) below ``high``; where equal pieces of ``high`` things begin, or where they end.
-Null: not at all, for tensors that the call only writes."""
+"""How a tensor is initialized: normal distribution; uniform from 0 to 1; integers from ``low``
+(default 0) below ``high``; start offsets of equal pieces of ``high`` elements, or their end
+offsets. None: uninitialized, for tensors that the call only writes."""
 
 SMALL_INTEGERS = 2
-"""Whole numbers that point nowhere are below this, as booleans are."""
+"""Upper bound of integers that are not indices, as for booleans."""
 
 _ALL = "all"
 _LAST_TWO, _LAST_THREE = slice(-2, None), slice(-3, None)
@@ -59,8 +59,8 @@ INDEX_BOUNDS: dict[str, tuple[str, str, Any]] = {
     "max_pool3d_with_indices_backward": ("indices", "self", _LAST_THREE),
     "value_selecting_reduction_backward": ("indices", "sizes", "dim"),
 }
-"""Operator -> its index tensor, what that points into, and along which dimension: a number, the
-argument that says it, or several at once. Lists of indices have one for each dimension."""
+"""Operator -> its index tensor, the indexed tensor, and the dimension: a number, the argument that
+gives it, or several. Lists of indices have one per dimension."""
 
 _QUERIES, _KEYS = ("query", 0), ("key", 0)
 _OFFSETS: dict[str, dict[str, tuple[str, int]]] = {
@@ -77,10 +77,10 @@ _OFFSETS: dict[str, dict[str, tuple[str, int]]] = {
         "cu_seqlens_k": ("key", 1),
     },
 }
-"""Operator -> its tensors of offsets, each with the tensor and dimension that they cut up."""
+"""Operator -> its tensors of offsets, each with the tensor and dimension that they partition."""
 
 _GROUPED = {"_grouped_mm": ("offs", "self")}
-"""Operator -> its tensor of ends, and the matrix whose rows they cut up."""
+"""Operator -> its tensor of end offsets, and the matrix whose rows they partition."""
 
 _UNIFORM = {
     "multinomial": {"self"},
@@ -95,7 +95,7 @@ _UNIFORM = {
 _DIVISORS = dict.fromkeys(
     ("div", "floor_divide", "floor_divide_", "fmod", "fmod_", "remainder", "remainder_"), "other"
 )
-"""Operator -> the argument that must not be 0 where it is a whole number."""
+"""Operator -> the argument that must not be 0 if it is an integer."""
 
 _OVERWRITTEN = dict.fromkeys(
     (
@@ -111,11 +111,12 @@ _OVERWRITTEN = dict.fromkeys(
     ),
     "self",
 )
-"""Operators that write this without reading it; so is every output given by keyword."""
+"""Operator -> the argument that it writes without reading, as is every output given by keyword."""
 
 
 def fill(operator: str, argument: Argument, dtype: str) -> dict[str, Any]:
-    """How one tensor is filled, before ``bound_indices``: ``{"init": ...}``, maybe its bounds."""
+    """Return the initialization of one tensor, before ``bound_indices``: ``{"init": ...}`` and any
+    bounds."""
     if (argument.is_written and argument.is_keyword) or argument.name == _OVERWRITTEN.get(operator):
         return {"init": None}
     if dtype.startswith(("float", "bfloat", "complex")):
@@ -126,7 +127,8 @@ def fill(operator: str, argument: Argument, dtype: str) -> dict[str, Any]:
 
 
 def bound_indices(operator: str, values: Mapping[str, Any]) -> None:
-    """Let each index of a call point all over what it indexes; ``values`` by argument name."""
+    """Bound the indices of a call by the size of the indexed tensors; ``values`` by argument
+    name."""
     if operator in INDEX_BOUNDS:
         index, indexed, along = INDEX_BOUNDS[operator]
         dimension = values[along] if along == "dim" else along
@@ -145,7 +147,7 @@ def _bound(index: Any, indexed: Any, along: Any) -> None:
         for dimension, one in enumerate(index):
             if one is not None and one["dtype"] != "bool":
                 one["high"] = _extent(indexed["shape"], dimension)
-    elif index is not None and index["init"] == INTEGERS:  # a target may be probabilities instead
+    elif index is not None and index["init"] == INTEGERS:  # else probabilities
         shape = indexed["shape"] if isinstance(indexed, dict) else indexed
         index["high"] = shape if isinstance(shape, int) else _extent(shape, along)
 
@@ -161,8 +163,8 @@ def _extent(shape: Sequence[int], along: Any) -> int:
 
 
 def _cut_up(first: dict[str, Any], second: dict[str, Any]) -> int:
-    """How long that dimension of a grouped product is which the groups share out."""
-    if len(first["shape"]) == 3:  # a matrix for each group times columns that they share out
+    """Return the length of the dimension of a grouped product that the groups partition."""
+    if len(first["shape"]) == 3:  # one matrix per group times columns that they partition
         return int(second["shape"][-1])
     is_over_inner = len(second["shape"]) == 2
     return int(first["shape"][-1 if is_over_inner else 0])

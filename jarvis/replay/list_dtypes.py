@@ -1,4 +1,4 @@
-"""The dtype of tensors in lists: the trace does not record it, but the kernels' names tell it."""
+"""The dtype of tensors in lists: not recorded by the trace, but indicated by kernel names."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,16 @@ _OF_SIZE = {element_bytes(name): name for name in _NAMES}
 
 
 def list_dtype(operator: str, argument: Argument, kernels: Sequence[str]) -> str | None:
-    """The type of a list's elements in a trace's words, None where no kernel tells.
+    """Return the dtype of a list's elements as traces name it, None if no kernel indicates it.
 
-    Kernels that only copy tell the size of an element alone: then it is a type of that size.
+    Kernels that only copy indicate only the element size: then it is a dtype of that size.
     """
     call = OpSignature(operator, kernel_names=tuple(kernels))
     if (size := copied_size(call)) is not None:
         return _OF_SIZE.get(size)
     named = functor_dtypes(call)
     if argument.name == "state_steps":
-        return "float"  # the optimizers count steps so, whatever they train
+        return "float"  # optimizers count steps in float, whatever they train
     if argument.name == "src":
         return named[-1] if named else None
     return named[0] if named else None

@@ -1,4 +1,4 @@
-"""What of a run can be replayed: its operators, and packages of what somebody chose."""
+"""Replayable operators of a run, and packages of selected calls."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from jarvis.run import Run
 
 @dataclass(frozen=True, slots=True)
 class ReplayCandidate:
-    """An operator of a run, and what of it a package can hold.
+    """An operator of a run, and the part of it that a package can hold.
 
     ``uids`` are its rows of the operations table, most time first; ``distinct_calls`` the sets of
     arguments that can be packaged, ``packaged_time_us`` their kernel time and ``packaged_pct`` its
@@ -45,14 +45,14 @@ class ReplayCandidate:
 
     @property
     def is_recommended(self) -> bool:
-        """Whether it is slow enough that a kernel team should look at it."""
+        """Return whether it is slow enough for a kernel team to investigate."""
         efficiency = self.efficiency_pct
         return efficiency is not None and efficiency < BOTTLENECK_EFFICIENCY_PCT
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What somebody chose: the calls that a package holds, and the rows that it cannot."""
+    """The selected calls that a package holds, and the rows that it cannot."""
 
     title: str
     entries: list[dict[str, Any]]
@@ -60,20 +60,20 @@ class Selection:
 
     @property
     def file_name(self) -> str:
-        """What to call the zip."""
+        """Return the file name of the zip."""
         return RunPaths(Path()).replay_package(self.title).name
 
     def package(self) -> bytes:
-        """The zip; ReplayError with the reasons where it would be empty."""
+        """Return the zip; raise ReplayError with the reasons if it would be empty."""
         if not self.entries:
             reasons = dict.fromkeys(f"{r.op_name}: {r.reason}" for r in self.refusals)
-            raise ReplayError(f"Nothing of this can be replayed. {'; '.join(reasons)}.")
+            raise ReplayError(f"None of the selected calls can be replayed. {'; '.join(reasons)}.")
         title = self.title if " " in self.title else f"`{self.title}`"
         return package_bytes(title, self.entries)
 
 
 def offers(run: Run) -> list[ReplayCandidate]:
-    """Every operator of a run with GPU time, most time first."""
+    """Return every operator of a run with GPU time, most time first."""
     rows = _by_time(run.table("operations")).with_columns(
         op_name=pl.col("name").map_elements(operator_of, return_dtype=pl.String)
     )
@@ -101,9 +101,10 @@ def _offer(rows: pl.DataFrame) -> ReplayCandidate:
 
 
 def select(run: Run, uids: Iterable[int] = (), op_names: Iterable[str] = ()) -> Selection:
-    """The rows with these ``uid``s and all rows of these operators, by their exact names.
+    """Return the rows with these ``uid``s and all rows of these operators, by exact name.
 
-    Raises ReplayError where the run has no such row or operator.
+    Raises:
+        ReplayError: The run has no such row or operator.
     """
     table = run.table("operations")
     wanted, names = list(dict.fromkeys(uids)), list(dict.fromkeys(op_names))

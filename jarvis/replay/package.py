@@ -1,7 +1,7 @@
 """Replay packages: a zip with the calls of one operator and a program that times them.
 
-A package is made for every operator that takes much of compute at a low efficiency, and on demand
-for any other. Building one needs no framework; running it needs torch and nothing else.
+Every operator that takes much of compute at a low efficiency gets a package, any other one on
+demand. Building a package needs no framework; running it needs only torch.
 """
 
 import io
@@ -24,10 +24,10 @@ from jarvis.run import Run
 
 AUTOMATIC_COMPUTE_PCT = 10.0
 AUTOMATIC_EFFICIENCY_PCT = 30.0
-"""An operator with a larger share of compute at a lower efficiency gets a package unasked."""
+"""Operators with a larger share of compute at a lower efficiency get a package automatically."""
 
 RUNNER_FOLDER = Path(__file__).with_name("runner")
-"""The program that a package ships; it knows nothing of ours."""
+"""The program that a package includes; it does not import Jarvis."""
 
 IR_NAME, RUNNER_NAME, README_NAME = "replay_ir.json", "batched_replay.py", "README.md"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -35,38 +35,38 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 README = """\
 # Replay of {title}
 
-The calls of {title} as a trace{gpu} recorded them: {entries} distinct sets of arguments, {calls}
-calls. Shapes, dtypes, strides and plain values are the recorded ones; the contents of tensors are
-drawn at random, indices so that they point into what they index. Made for a kernel team to
-investigate and optimize.
+The calls of {title} as recorded in a trace{gpu}: {entries} distinct sets of arguments, {calls}
+calls. Shapes, dtypes, strides and plain values are as recorded; the contents of tensors are random,
+and indices are within bounds. Intended for a kernel team to investigate and optimize.
 
     python {runner} {ir} --device cuda
 
-`--device cuda` is any GPU that torch uses, `--device cpu` tries the calls without one. `--op-filter
-TEXT` and `--op-limit N` choose calls, `--warmup N` and `--iterations N` set how often each is made
-(default: 50 and 100), `--memory-limit GB` and `--work-limit GFLOP` skip what is too large,
-`--stop-on-error` stops at the first failure, `--json` prints the results for a program, `-v` prints
-arguments and errors. It needs Python and torch, nothing else. Exit code 1 where a call fails.
+`--device cuda` is any GPU that torch supports, `--device cpu` runs the calls without one.
+`--op-filter TEXT` and `--op-limit N` select calls, `--warmup N` and `--iterations N` set how often
+each one runs (default: 50 and 100), `--memory-limit GB` and `--work-limit GFLOP` skip calls above
+these limits, `--stop-on-error` stops at the first failure, `--json` prints the results for a
+program, `-v` prints arguments and errors. Requires only Python and torch. The exit code is 1 if a
+call fails.
 
-For each call it prints mean and median time in µs, the arithmetic and bytes per second that the
-mean stands for, and the mean times the number of calls. On a GPU it also prints the share of the
-roofline, from the FLOPs and bytes of the call and the peaks that the trace was judged by{peaks},
-and the time of the same call's kernels in the trace. A call of less than about 10 µs is shorter
-than launching it, so its time here is longer than that of its kernels. Operators that the device
-has no kernel for are replayed by an equivalent, which is named and not timed.
+For each call it prints mean and median time in µs, the resulting arithmetic and bytes per second,
+and the mean times the number of calls. On a GPU it also prints the share of the roofline, from the
+FLOPs and bytes of the call and the peaks used in the analysis{peaks}, and the time of the same
+call's kernels in the trace. A call of less than about 10 µs is shorter than its launch, so its time
+here is longer than that of its kernels. Operators without a kernel for the device are replayed by
+an equivalent, which is named and not timed.
 
 `{ir}` is a list of calls: `op_name`, `count`, `gpu`, `trace_kernel_time_us` (mean of one call),
 `flops`, `bytes`, `compute`, `peak_tflops`, `peak_tb_per_s`, `peaks_of`, and `replay_ir` with
 `overload`, `list_pos_args` and `list_kwargs`. A tensor is `shape`, `dtype`, `strides` and `init`:
 `normal`, `uniform` (0 to 1), `integers` (from `low`, else 0, below `high`), `offsets` and `ends`
-(of equal pieces of `high`) or null (left as it is). The dtype of tensors in lists is not recorded;
-it is what the names of the kernels say, or one of the same size where they only copy.
+(of equal pieces of `high`) or null (uninitialized). The dtype of tensors in lists is not recorded;
+it is derived from kernel names, or one of the same size if these only copy.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose times and whose peaks travel with the calls: names of GPUs, None where not known."""
+    """The GPUs whose times and peaks are packaged with the calls: names, None if not known."""
 
     gpu: str | None
     peaks_of: str | None
@@ -76,7 +76,7 @@ UNKNOWN_ORIGIN = Origin(None, None)
 
 
 def origin_of(run: Run) -> Origin:
-    """The GPU of the trace, and the one that the run was judged by."""
+    """Return the GPU of the trace, and the one whose peaks the run uses."""
     names, hardware = run.manifest.trace.device_names, run.manifest.hardware
     return Origin(names[0] if names else None, hardware.name if hardware else None)
 
@@ -85,8 +85,8 @@ def origin_of(run: Run) -> Origin:
 class Package:
     """An operator with its package, or the reason why it has none.
 
-    ``package`` is the file in the folder of packages, ``entries`` the calls in it, ``left_out``
-    those of its rows that cannot be replayed.
+    ``package`` is the file in the folder of packages, ``entries`` the calls in it, ``left_out`` its
+    rows that cannot be replayed.
     """
 
     op_name: str
@@ -100,7 +100,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A row of the operations table that no package can hold."""
+    """A row of the operations table that cannot be packaged."""
 
     uid: int
     op_name: str
@@ -109,7 +109,7 @@ class Refusal:
 
 
 def candidates(operations: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The rows of each operator that gets a package unasked, most time first."""
+    """Yield the rows of each operator that gets a package automatically, most time first."""
     by_name = operations.sort("kernel_time_us", descending=True).partition_by(
         "name", maintain_order=True
     )
@@ -125,7 +125,7 @@ def candidates(operations: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def automatic_operators(run: Run) -> frozenset[str]:
-    """The operators that get a package unasked."""
+    """Return the operators that get a package automatically."""
     return frozenset(str(rows["name"][0]) for rows in candidates(run.table("operations")))
 
 
@@ -142,7 +142,7 @@ def write_packages(run: Run, root: Path) -> list[Package]:
 
 
 def automatic_rule() -> str:
-    """The rule by which packages are made unasked, in words."""
+    """Return the rule for automatic packages, in words."""
     return (
         f"more than {AUTOMATIC_COMPUTE_PCT:g}% of compute below {AUTOMATIC_EFFICIENCY_PCT:g}% of "
         "its roofline"
@@ -152,7 +152,8 @@ def automatic_rule() -> str:
 def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGIN) -> Package:
     """Write the package of one operator, given by its rows of the operations table.
 
-    Rows that cannot be replayed are left out; without any other there is no package but a reason.
+    Rows that cannot be replayed are skipped; if none remain, the result has a reason instead of a
+    package.
     """
     name = str(rows["name"][0])
     entries, refusals = replay_entries(rows.iter_rows(named=True), origin)
@@ -176,9 +177,9 @@ def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGI
 def replay_entries(
     rows: Iterable[dict[str, Any]], origin: Origin = UNKNOWN_ORIGIN
 ) -> tuple[list[dict[str, Any]], list[Refusal]]:
-    """The calls of operations rows, each set of arguments once, and the rows that are left out.
+    """Return the calls of operations rows, without duplicate arguments, and the skipped rows.
 
-    Rows of the single kernels of one call are one entry, which has no time of the trace.
+    Rows of the single kernels of one call are one entry, without a time from the trace.
     """
     by_call: dict[bytes, dict[str, Any]] = {}
     row_names = {}
@@ -213,7 +214,7 @@ def _entry(row: dict[str, Any], ir: dict[str, Any], origin: Origin) -> dict[str,
 
 
 def _add_calls(entry: dict[str, Any], row: dict[str, Any]) -> None:
-    """Count the calls of another row with the same arguments; times are means over all calls."""
+    """Add the calls of another row with the same arguments; times are means over all calls."""
     before, more = entry["count"], row["operation_count"]
     entry["count"] = before + more
     if entry["trace_kernel_time_us"] is not None:
@@ -222,7 +223,7 @@ def _add_calls(entry: dict[str, Any], row: dict[str, Any]) -> None:
 
 
 def tensors_of(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tensors among the arguments of a call, those of lists one by one."""
+    """Return the tensors among the arguments of a call, those of lists individually."""
     ir = entry["replay_ir"]
     values = [item["value"] for item in (*ir["list_pos_args"], *ir["list_kwargs"])]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
@@ -230,7 +231,7 @@ def tensors_of(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def package_bytes(title: str, entries: list[dict[str, Any]]) -> bytes:
-    """The zip: the calls, the program, and a readme; the same calls give the same bytes."""
+    """Return the zip: the calls, the program, and a readme; equal calls give equal bytes."""
     gpu, peaks = entries[0]["gpu"], entries[0]["peaks_of"]
     readme = README.format(
         title=title,

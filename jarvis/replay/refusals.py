@@ -5,13 +5,13 @@ from jarvis.replay.schema import NAMESPACE
 NO_ARGUMENTS = "the trace records no arguments for it"
 IN_GRAPH = "a GPU graph launched it: the trace records neither its operator nor its arguments"
 NO_FIT = "its recorded arguments fit no known signature"
-UNKNOWN = "what arguments it takes is not known to the replay"
-COMPILED = "it is a kernel that a compiler made; its code is not in the trace"
+UNKNOWN = "its signature is not known to the replay"
+COMPILED = "it is a kernel that a compiler generated; its code is not in the trace"
 BACKWARD_STEP = "it is a step of autograd, of which only the incoming gradient is recorded"
 COLLECTIVE = "it exchanges data with other processes"
 
 _KERNEL_MARK = "->"
-"""Rows of single kernels are named after the operator that launched them and the kernel."""
+"""Rows of single kernels are named after the launching operator and the kernel."""
 
 _LIBRARY_MARK = "::"
 _GRAPH_LAUNCH = "GraphLaunch"
@@ -21,23 +21,25 @@ _COLLECTIVE_PREFIXES = ("c10d::", "_c10d_functional::", "record_param_comms", "n
 
 
 def operator_of(row_name: str) -> str:
-    """The operator behind the name of a row of the operations table; the name where none is."""
+    """Return the operator in the name of a row of the operations table; the name itself if it has
+    none."""
     operator = row_name.partition(_KERNEL_MARK)[0]
     return operator if _LIBRARY_MARK in operator else row_name
 
 
 def is_single_kernel(row_name: str) -> bool:
-    """Whether a row's times are those of one kernel of the operator and not of its whole call."""
+    """Return whether a row's times are those of one kernel of the operator and not of its whole
+    call."""
     return operator_of(row_name) != row_name
 
 
 def why_no_arguments(name: str) -> str:
-    """Why a row without arguments has none."""
+    """Return why a row has no arguments."""
     return IN_GRAPH if _GRAPH_LAUNCH in name.partition(_KERNEL_MARK)[0] else NO_ARGUMENTS
 
 
 def why_unknown(name: str) -> str:
-    """Why an operator without a known signature has none."""
+    """Return why an operator has no known signature."""
     if name.startswith(_COLLECTIVE_PREFIXES):
         return COLLECTIVE
     if name.startswith(_COMPILED_PREFIXES):

@@ -1,6 +1,6 @@
-"""What arguments the framework's operators take, so that a trace's values can be named.
+"""Signatures of the framework's operators, to name a trace's values.
 
-The table is ``operators.txt``. Building a package needs no framework: this is all there is to know.
+The table is ``operators.txt``, so that building a package needs no framework.
 """
 
 import re
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("operators.txt")
-"""One signature a line: ``name.overload(type name, ...)``; ``#`` begins a comment."""
+"""One signature per line: ``name.overload(type name, ...)``; ``#`` begins a comment."""
 
 NAMESPACE = "aten::"
 _LINE = re.compile(r"(\w+)(?:\.(\w+))?\((.*)\)")
@@ -17,7 +17,7 @@ _LINE = re.compile(r"(\w+)(?:\.(\w+))?\((.*)\)")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of an operator; ``type`` is without marks, a list's ends in ``[]``."""
+    """One argument of an operator; ``type`` is without markers, a list's ends in ``[]``."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class Signature:
 
 @cache
 def signatures() -> dict[str, tuple[Signature, ...]]:
-    """Operator -> its signatures; the first that fits the trace's arguments counts."""
+    """Return operator -> its signatures; the first that matches the trace's arguments applies."""
     found: dict[str, tuple[Signature, ...]] = {}
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):

@@ -1,6 +1,6 @@
 """Report formats: every module here and in ``agent_layout`` with a ``REPORTER`` is one.
 
-Other packages add theirs through the entry point group ``jarvis.reports``.
+Other packages add formats through the entry point group ``jarvis.reports``.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Formats:
 
 @cache
 def load_formats() -> Formats:
-    """All formats; RegistrationError where two of ours have the same name."""
+    """Return all formats; raise RegistrationError if two built-in ones have the same name."""
     found: dict[str, Reporter] = {}
     modules = (
         f"{package}.{module.name}"
@@ -50,7 +50,7 @@ def load_formats() -> Formats:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             if point.name in found:
-                raise RegistrationError("another format has this name already")
+                raise RegistrationError("another format already has this name")
             found[point.name] = load_external(point)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's package
             failures[point.name] = f"{type(error).__name__}: {error}"
@@ -58,12 +58,14 @@ def load_formats() -> Formats:
 
 
 def load_reporters() -> Mapping[str, Reporter]:
-    """The formats by name; RegistrationError where two of ours have the same one."""
+    """Return the formats by name; raise RegistrationError if two built-in ones have the same
+    name."""
     return load_formats().reporters
 
 
 def reporter(name: str) -> Reporter:
-    """The format of this name; JarvisError with those there are, and why one is missing."""
+    """Return the format of this name; raise JarvisError if there is none or it could not be
+    loaded."""
     formats = load_formats()
     if name in formats.reporters:
         return formats.reporters[name]
@@ -73,14 +75,14 @@ def reporter(name: str) -> Reporter:
 
 
 def write_reports(run: Run, root: Path) -> None:
-    """Write every format that belongs into a run directory to its place below ``root``."""
+    """Write every format that belongs to a run directory to its path below ``root``."""
     for made in load_reporters().values():
         if made.in_run:
             made.render(run, made.place(RunPaths(root)))
 
 
 def add_plots(run: Run, root: Path) -> None:
-    """Draw the images into the run directory ``root``, and have its report show them."""
+    """Render the images into the run directory ``root``, and link them in its report."""
     for name in ("plot", "analysis"):
         made = load_reporters()[name]
         made.render(run, made.place(RunPaths(root)))

@@ -1,4 +1,4 @@
-"""The appendix of the report for stakeholders: what was assumed, and by which rules."""
+"""The appendix of the report for stakeholders: assumptions and rules."""
 
 from jarvis import impact
 from jarvis.hardware import HardwareSpec
@@ -7,7 +7,7 @@ from jarvis.text.markdown import Markdown, table
 
 
 def peaks(hardware: HardwareSpec) -> Markdown:
-    """Every figure of the hardware that was judged against, with its source."""
+    """Return the hardware peaks that efficiencies refer to, with their sources."""
     memory_type = f" {hardware.memory_type}" if hardware.memory_type else ""
     figures = {
         "mem_bw_gbps": ("Peak HBM BW", tb_per_s(hardware.tb_per_s)),
@@ -27,12 +27,12 @@ def peaks(hardware: HardwareSpec) -> Markdown:
 
 
 def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
-    """Formulas, scales and thresholds behind the numbers of a run with this target."""
+    """Yield formulas, scales and thresholds behind the numbers of a run with this target."""
     by_default = "by default " if target_pct == impact.TARGET_PCT else ""
     lines = [
         "Efficiency is roofline time / GPU busy time; roofline time is the longer of FLOPs / "
         "compute peak of the operation's precision and bytes / bandwidth peak.",
-        f"Scale: {_scale()}. Above {impact.ANOMALY_PCT:g}% a row takes no part in projections.",
+        f"Scale: {_scale()}. Rows above {impact.ANOMALY_PCT:g}% are excluded from projections.",
         f"Bottleneck: more than {impact.BOTTLENECK_TIME_MS:g} ms or "
         f"{impact.BOTTLENECK_CATEGORY_PCT:g}% of its category, and below "
         f"{impact.BOTTLENECK_EFFICIENCY_PCT:g}% efficiency.",
@@ -40,23 +40,23 @@ def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
         f"{impact.CRITICAL_COMPUTE_PCT:g}% of compute. High: another top operation, or below "
         f"{impact.BOTTLENECK_EFFICIENCY_PCT:g}% with more than {impact.HIGH_COMPUTE_PCT:g}% of "
         f"compute or category. Medium: more than {impact.MEDIUM_COMPUTE_PCT:g}% of compute, or a "
-        "notable pattern. Low: the rest, and whatever takes at most "
+        "notable pattern. Low: the rest, and everything that takes at most "
         f"{impact.RELEVANT_COMPUTE_PCT:g}% of compute or would save less than "
         f"{impact.MIN_SAVED_COMPUTE_PCT:g}% of it or less than {1000 * impact.MIN_SAVED_MS:g} µs. "
-        "One step lower where the efficiency is what such calls usually reach. System-level "
-        "findings have the priority of their grade.",
+        "One step lower if the efficiency is typical of such calls. System-level findings have "
+        "the priority of their grade.",
         "Projected time at a target efficiency is time x efficiency / target; compute improvement "
         "is the saving / compute time, E2E improvement the saving / GPU wall time.",
-        f"Ranges from a perf model reach from half of the way to the target ({by_default}"
-        f"{target_pct:g}% of the roofline) to the whole roofline; an upper bound is time "
-        "that the trace shows and that a change could at most remove.",
-        "The time of a category includes copies that its operators make, which compute time does "
-        "not: the shares of the categories may add up to more than 100%.",
+        "Ranges from a perf model extend from half of the way to the target "
+        f"({by_default}{target_pct:g}% of the roofline) to the full roofline; an upper bound is "
+        "time in the trace that a change can remove at most.",
+        "The time of a category includes copies by its operators, but compute time does not: the "
+        "shares of the categories may add up to more than 100%.",
         "A trace shows what is slow, not why: likely causes are hypotheses, to be tested with the "
         "platform's hardware-counter profiler on a replay package.",
     ]
     if hardware is None:
-        lines.insert(0, "No peaks are known for the hardware, so no efficiency is given.")
+        lines.insert(0, "No hardware peaks are known, so no efficiency is given.")
     return lines
 
 

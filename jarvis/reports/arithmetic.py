@@ -1,4 +1,4 @@
-"""How each saving and each priority came about, figure by figure, for those who audit them."""
+"""The calculation of each saving and priority, for audits."""
 
 from jarvis import impact
 from jarvis.findings import Impact
@@ -10,7 +10,8 @@ from jarvis.text.messages import to_text
 
 
 def calculation_text(details: Details) -> str:
-    """One finding: the terms of its saving, its shares, and what its priority stands on."""
+    """Return the calculation of one finding: the terms of its saving, its shares, and its priority
+    rule."""
     finding = details.finding
     gain = finding.impact
     is_system = details.recommendation.result.tier == "system"
@@ -24,7 +25,7 @@ def calculation_text(details: Details) -> str:
 
 
 def _saving(gain: Impact, totals: Totals, is_system: bool) -> str:
-    """The terms and the shares; what the whole system waits for is no part of compute."""
+    """Return terms and shares of a saving; system-level waits are not part of compute."""
     saved = gain.saved_ms
     parts = [f"saving {_terms(gain)}"]
     wholes = [("GPU wall time", totals.total_time_ms, gain.e2e_pct.mid)]
@@ -48,7 +49,7 @@ def _terms(gain: Impact) -> str:
 
 
 def _standing(details: Details) -> str:
-    """The terms of the rule that gave the priority."""
+    """Return the terms of the rule that determined the priority."""
     finding, rows = details.finding, details.rows
     if rows is None:
         grade = finding.severity.value if finding.severity else "none"

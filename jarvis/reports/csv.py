@@ -12,9 +12,10 @@ from jarvis.text.csv_files import write_csv
 
 
 def write_csvs(sheets: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
-    """One ``<sheet>.csv`` each: a header, no index, nothing for nulls, full precision.
+    """Write one ``<sheet>.csv`` per sheet: a header, no index, empty cells for nulls, full
+    precision.
 
-    Texts that a spreadsheet program would run have an apostrophe in front
+    Texts that a spreadsheet program would execute get a leading apostrophe
     (``jarvis.text.csv_files``).
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -27,7 +28,7 @@ def write_csvs(sheets: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
 
 
 class CsvReporter(Reporter):
-    """``perf_report_csvs``: the folder holds a file for each sheet."""
+    """``perf_report_csvs``: a folder with a file for each sheet."""
 
     name = "csv"
     suffix = ""

@@ -1,4 +1,4 @@
-"""One recommendation in words, numbers and tables, as every Markdown report prints it."""
+"""One recommendation as text, numbers and tables, shared by all Markdown reports."""
 
 from dataclasses import dataclass
 from math import isclose
@@ -41,7 +41,7 @@ PROJECTION_COLUMNS = (
 
 @dataclass(frozen=True)
 class Details:
-    """A recommendation with the rows that it speaks of (none outside the compute tier).
+    """A recommendation with its rows (none outside the compute tier).
 
     ``target_pct`` is the target of the run. ``operators`` are those of the rows that it shares with
     categories, most time first; ``overlapping`` the other recommendations that would save the same
@@ -57,12 +57,12 @@ class Details:
 
     @property
     def finding(self) -> Finding:
-        """The finding itself."""
+        """Return the finding."""
         return self.recommendation.finding
 
     @property
     def operation(self) -> Markdown:
-        """What it is about: operators and calls, or the analysis and the operators it touches."""
+        """Return its subject: operators and calls, or the analysis and its operators."""
         if self.finding.operations:
             return sections.operation_line(self.finding.operations)
         result = self.recommendation.result
@@ -72,7 +72,7 @@ class Details:
 
     @property
     def time(self) -> Message:
-        """The GPU time that it concerns and its share."""
+        """Return the GPU time that it concerns and its share."""
         if self.finding.impact is not None:
             time_ms = self.finding.impact.time_ms
         elif self.rows is not None:
@@ -87,7 +87,7 @@ class Details:
 
     @property
     def efficiency(self) -> Message:
-        """Efficiency against the roofline, with its place on the scale."""
+        """Return the efficiency against the roofline, with its rating."""
         impact = self.finding.impact
         if impact is None or impact.efficiency_pct is None:
             return MESSAGES("efficiency.none")
@@ -97,7 +97,7 @@ class Details:
 
     @property
     def saving(self) -> Message:
-        """How much, of what, and where the estimate comes from."""
+        """Return the saving, its basis, and the source of the estimate."""
         impact = self.finding.impact
         if impact is None:
             return MESSAGES("saving.none")
@@ -106,7 +106,7 @@ class Details:
             "saving",
             saved_ms=impact.saved_ms.mid,
             target=MESSAGES("saving.target", target_pct=target_pct) if target_pct else None,
-            # What the whole system waits for is no part of compute.
+            # System-level waits are not part of compute.
             compute=None
             if self._is_system
             else MESSAGES("saving.compute", compute_pct=compute_pct),
@@ -117,7 +117,7 @@ class Details:
 
     @property
     def short_saving(self) -> Message:
-        """The middle estimate and its share of GPU wall time."""
+        """Return the middle estimate and its share of GPU wall time."""
         impact = self.finding.impact
         if impact is None:
             return literal(MISSING)
@@ -130,7 +130,7 @@ class Details:
 
     @property
     def evidence(self) -> Markdown:
-        """The numbers behind it; where it is called from is told apart."""
+        """Return the numbers behind it, without the call site."""
         facts = shown_evidence(self.finding)
         if self.called_from is not None:
             facts.pop("called_from", None)
@@ -144,15 +144,18 @@ class Details:
 
     @property
     def called_from(self) -> Markdown | None:
-        """Modules and entry point around the heaviest row's example call."""
+        """Return modules and entry point around the heaviest row's example call."""
         if self.rows is None or self.rows.is_empty():
             return None
         return sections.called_from(self.rows.row(0, named=True))
 
     @property
     def projection(self) -> Markdown | None:
-        """What each target would gain; None where the saving does not follow from the efficiency
-        alone, as without a perf model, or with a limit of its own."""
+        """Return the gain at each target.
+
+        None if the saving does not follow from the efficiency alone: without a perf model, or with
+        its own limit.
+        """
         impact = self.finding.impact
         if impact is None or impact.method != "perf model" or impact.efficiency_pct is None:
             return None
@@ -174,7 +177,7 @@ class Details:
 
     @property
     def overlap(self) -> str | None:
-        """Which recommendations concern the same time, so that the savings do not add up."""
+        """Return which recommendations concern the same time, so that the savings do not add up."""
         mine = time_sources(self.finding)
         by_kind: dict[str, list[str]] = {}
         for other in self.overlapping:
@@ -196,7 +199,7 @@ class Details:
 
 
 def details_of(run: Run) -> list[Details]:
-    """Every recommendation of a run with its rows, most urgent first."""
+    """Return every recommendation of a run with its rows, most urgent first."""
     numbered = recommendations(run)
     sources = [time_sources(recommendation.finding) for recommendation in numbered]
     return [
@@ -227,7 +230,7 @@ def _both_save(*both: Recommendation) -> bool:
 
 
 def joined_labels(labels: list[str]) -> str:
-    """``P1``, ``P1 and P2``, ``P1, P2 and P3``."""
+    """Return ``P1``, ``P1 and P2``, ``P1, P2 and P3``."""
     *first, last = labels
     return f"{', '.join(first)} and {last}" if first else last
 

@@ -1,4 +1,4 @@
-"""What the author of a report changed in it before passing it on."""
+"""Changes that the author of a report made before sharing it."""
 
 from dataclasses import dataclass, field
 
@@ -8,17 +8,17 @@ from jarvis.text.markdown import Markdown
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """The numbers of the findings that are left out, and a summary in the author's own words.
+    """The numbers of the omitted findings, and a summary written by the author.
 
-    ``left_out`` holds numbers of ``Recommendation``: 3 for P3. ``summary`` is Markdown; None keeps
-    the one that the report writes.
+    ``left_out`` holds numbers of ``Recommendation``: 3 for P3. ``summary`` is Markdown; None uses
+    the generated one.
     """
 
     left_out: frozenset[int] = field(default_factory=frozenset)
     summary: Markdown | None = None
 
     def parted(self, details: list[Details]) -> tuple[list[Details], list[Details]]:
-        """The findings of the report, and those that it leaves out."""
+        """Return the findings of the report, and the omitted ones."""
         kept = [d for d in details if d.recommendation.number not in self.left_out]
         return kept, [d for d in details if d.recommendation.number in self.left_out]
 

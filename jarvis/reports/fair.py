@@ -1,4 +1,4 @@
-"""``standalone_analysis_fair.md``: the clean report for stakeholders."""
+"""``standalone_analysis_fair.md``: the report for stakeholders."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +40,11 @@ INSIDE = RunPaths(Path())
 """The run directory's layout, for paths relative to the report."""
 
 BASIS = (
-    "Numbered by priority, and within a priority by what they would save; those on operations "
-    "that another one makes faster by more come last. The priority follows "
-    "from presence in the top operations, the efficiency gap and the share of compute; on the "
-    "system level from the grade. Path A may change the model, path B leaves its code alone. The "
-    "details below stand in another order: the system level first, then kernel fusion, then the "
-    "categories by their time."
+    "Numbered by priority, and within a priority by saving; findings on operations for which "
+    "another one saves more come last. The priority follows from presence in the top operations, "
+    "the efficiency gap and the share of compute; on the system level from the grade. Path A may "
+    "change the model, path B does not change its code. The details below are in a different "
+    "order: the system level first, then kernel fusion, then the categories by their time."
 )
 
 
@@ -64,7 +63,8 @@ class FairReporter(Reporter):
 
 @dataclass(frozen=True)
 class AnalysisSection:
-    """One analysis in the detailed part; ``has_findings`` also where all are of low priority."""
+    """One analysis in the detailed part; ``has_findings`` is also true if all are of low
+    priority."""
 
     key: str
     title: str
@@ -79,12 +79,13 @@ class AnalysisSection:
 
 
 def fair_markdown(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
-    """The report of a run whose directory is ``root``, as its author edited it."""
+    """Return the report of a run whose directory is ``root``, with the author's edits."""
     return render("fair", **fair_parts(run, root, edits))
 
 
 def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
-    """What the report says, by the names of its templates; texts are Markdown or plain."""
+    """Return the content of the report, by the names of its templates; texts are Markdown or
+    plain."""
     details, left_out = edits.parted(details_of(run))
     hardware = run.manifest.hardware
     cards = [d for d in details if d.finding.priority is not Priority.LOW]
@@ -122,7 +123,8 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
 
 
 def _absent(run: Run) -> list[str]:
-    """What had nothing to look at: the categories in one sentence, every other one with why."""
+    """Return the analyses without data: the categories in one sentence, each other one with a
+    reason."""
     without = [r for r in run.results.values() if r.status is Status.NO_DATA]
     categories = [r.title for r in without if r.tier == "compute" and r.error is None]
     reasons = [
@@ -135,7 +137,7 @@ def _absent(run: Run) -> list[str]:
 
 
 def _author_note(edits: Edits, left_out: list[Details]) -> str | None:
-    """What of the report comes from its author and not from the trace."""
+    """Return a note on the author's changes; None without any."""
     rewritten = "The author of this report wrote the summary." if edits.summary else ""
     listed = (
         f"The author left out {counted(len(left_out), 'finding')}; the appendix lists "
@@ -183,7 +185,7 @@ def _across(result: AnalysisResult, cards: list[Details]) -> AnalysisSection:
     return AnalysisSection(
         key=result.key,
         title=f"{result.title} ({sections.SCOPES[result.tier]})",
-        overview=f"In full: `{INSIDE.findings(result.key, result.tier)}`.",
+        overview=f"Full findings: `{INSIDE.findings(result.key, result.tier)}`.",
         table=Markdown(render(template, result=result))
         if has_template(template)
         else measures_table(result.metrics),
@@ -194,8 +196,8 @@ def _across(result: AnalysisResult, cards: list[Details]) -> AnalysisSection:
 
 
 def _kernels(rows: pl.DataFrame) -> Markdown | None:
-    """What each operation of the table above runs on the GPU, most time first; a kernel without an
-    operator stands there itself."""
+    """Return the GPU kernels of each operation of the table above, most time first; a kernel
+    without an operator is its own entry."""
     lines = []
     for number, row in enumerate(rows.head(sections.RELEVANT_ROWS).iter_rows(named=True), start=1):
         if sections.kernel_without_operator(row["name"]):

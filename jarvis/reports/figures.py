@@ -1,4 +1,4 @@
-"""The frames behind the drawings of a whole run: where its time goes and what could be saved."""
+"""Frames behind the charts of a whole run: GPU time and possible savings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from jarvis.text.format import milliseconds, percent
 from jarvis.text.messages import to_text
 
 SAVINGS_SHOWN = 8
-"""Findings with a bar of their own; the others share one."""
+"""Findings with their own bar; the others share one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What one finding saves of the GPU time that those before it leave."""
+    """The saving of one finding from the GPU time that the previous ones leave."""
 
     label: str
     title: str
@@ -29,10 +29,11 @@ class Saving:
 def savings(
     projected: Iterable[tuple[Recommendation, Finding]], total_time_ms: float
 ) -> list[Saving]:
-    """Middle estimates of findings that add up, largest first; together at most the GPU time.
+    """Return middle estimates of findings that add up, largest first; together at most the GPU
+    time.
 
-    Findings come with their recommendation, since a page projects them to a target of its own;
-    those that draw on the same time count once.
+    Findings come with their recommendation, since a page projects them to its own target; those
+    that save the same time count once.
     """
     pairs = list(projected)
     items = {id(finding): item for item, finding in pairs}
@@ -48,12 +49,13 @@ def savings(
 
 
 def total_ms(found: list[Saving]) -> float:
-    """What the savings add up to."""
+    """Return the sum of the savings in ms."""
     return sum(saving.saved_ms for saving in found)
 
 
 def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
-    """The bars of ``jarvis.charts.waterfall``: now, the largest savings, the others, projected."""
+    """Return the bars of ``jarvis.charts.waterfall``: now, the largest savings, the others,
+    projected."""
     from jarvis.charts.waterfall import NOW, PROJECTED, SAVING
 
     shown = found[:SAVINGS_SHOWN]
@@ -74,7 +76,8 @@ def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
 
 
 def gpu_time_parts(totals: Totals) -> pl.DataFrame:
-    """``part, time_ms, percent``: each moment once, as what it first is in this order."""
+    """Return ``part, time_ms, percent``; overlapping time counts only for the first part in this
+    order."""
     return pl.DataFrame(
         {
             "part": ["compute", "exposed communication", "exposed copies", "idle"],
@@ -96,8 +99,7 @@ def gpu_time_parts(totals: Totals) -> pl.DataFrame:
 
 
 def category_times(run: Run, target_pct: float) -> pl.DataFrame:
-    """``title, gpu_time_ms, saved_ms`` of each category and whether it ``is_judged``, most time
-    first."""
+    """Return ``title, gpu_time_ms, saved_ms, is_judged`` of each category, most time first."""
     titles = {
         key: result.title
         for key, result in run.results.items()

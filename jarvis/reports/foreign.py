@@ -1,4 +1,4 @@
-"""Report formats of other packages: made on demand, and contained where they fail."""
+"""Report formats of other packages: written on demand, with their errors caught."""
 
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -8,7 +8,8 @@ from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 
 ENTRY_POINT_GROUP = "jarvis.reports"
-"""Packages name a ``Reporter`` under it; the name of the entry point is that of the format."""
+"""Entry point group of packages that define a ``Reporter``; the entry point's name is the
+format's."""
 
 
 class PluginReportError(JarvisError):
@@ -17,13 +18,13 @@ class PluginReportError(JarvisError):
     def __init__(self, name: str, error: BaseException) -> None:
         said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .:")
         super().__init__(
-            f"The report format {name!r} of another package failed: {said}. Ask who made it, or "
-            "choose another format."
+            f"The report format {name!r} of another package failed: {said}. Contact its author, "
+            "or choose another format."
         )
 
 
 class ForeignReporter(Reporter):
-    """A format of another package; run directories do not hold it."""
+    """A format of another package; not part of run directories."""
 
     in_run = False
 
@@ -33,7 +34,7 @@ class ForeignReporter(Reporter):
         self._reporter = reporter
 
     def render(self, run: Run, out: Path) -> None:
-        """Write ``run`` to ``out``; ForeignReportError where the package's code fails."""
+        """Write ``run`` to ``out``; raise PluginReportError if the package's code fails."""
         try:
             self._reporter.render(run, out)
         except (Exception, SystemExit) as error:
@@ -43,7 +44,8 @@ class ForeignReporter(Reporter):
 
 
 def load_external(point: EntryPoint) -> ForeignReporter:
-    """The format of an entry point; RegistrationError where it is none, and what loading raises."""
+    """Return the format of an entry point; raise RegistrationError if it is none, or the error of
+    loading it."""
     reporter = point.load()
     if not isinstance(reporter, Reporter) or not isinstance(reporter.suffix, str):
         raise RegistrationError(f"{point.value} is no Reporter with a suffix.")

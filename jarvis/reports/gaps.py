@@ -1,4 +1,4 @@
-"""What the report of this trace cannot show, and the questions that follow from it."""
+"""Limitations of a report, and the questions that follow from them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,27 +13,27 @@ from jarvis.text.format import counted, milliseconds, quoted
 from jarvis.trace_health import Severity
 
 _QUESTIONS = {
-    "linked_gpu_time": "What launched the GPU work that no host call of the trace accounts for?",
+    "linked_gpu_time": "What launched the GPU work that has no host call in the trace?",
     "graph_replay": "Can one step be recorded without GPU graphs, to see operators and shapes?",
     "operators": "Can the trace be recorded again with CPU activity?",
     "shapes": "Can the trace be recorded again with `record_shapes=True`?",
     "stacks": "Can the trace be recorded again with `with_stack=True`?",
 }
-"""What to ask about a fact of the trace."""
+"""Questions about a fact of the trace."""
 
 _OF_OPERATIONS = ("shapes", "overlapping_events")
-"""Facts that change what is said of operations, not the timeline."""
+"""Facts that affect statements about operations, but not the timeline."""
 
 NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something missing, what to ask about it and, where known, how to mend it; a grave one is a
-    warning to every reader.
+    """Missing data, a question about it and, if known, a remedy; a grave one is a warning to every
+    reader.
 
-    ``summary`` says it in one sentence where ``text`` says more. A gap that ``is_of_operations``
-    changes nothing on the timeline.
+    ``summary`` is one sentence where ``text`` has several. A gap that ``is_of_operations`` does not
+    affect the timeline.
     """
 
     text: str
@@ -45,14 +45,14 @@ class Gap:
 
 
 def warnings_of(run: Run) -> list[str]:
-    """What every reader must know before trusting the numbers."""
+    """Return what every reader must know before trusting the numbers."""
     warning = run.manifest.platform_warning
     grave = [f"{gap.text} {gap.remedy}".strip() for gap in gaps_of(run) if gap.is_grave]
     return [warning, *grave] if warning else grave
 
 
 def gaps_of(run: Run) -> list[Gap]:
-    """Everything that the trace or the engine leaves open."""
+    """Return all limitations of the trace and of the analysis."""
     return [
         *_of_the_trace(run),
         *_of_the_operations(run),
@@ -76,7 +76,7 @@ def _of_the_trace(run: Run) -> Iterator[Gap]:
             yield Gap(
                 f"{fact.summary} {fact.affects}".strip(),
                 _QUESTIONS.get(fact.key)
-                or f"Do the conclusions hold in spite of this: {fact.summary.rstrip('.')}?",
+                or f"Do the conclusions hold despite this: {fact.summary.rstrip('.')}?",
                 is_grave=is_grave,
                 remedy=fact.remedy,
                 summary=fact.summary,
@@ -89,16 +89,16 @@ def _of_the_operations(run: Run) -> Iterator[Gap]:
     if _has(unmodelled := rows.filter(~pl.col("has_perf_model"))):
         yield Gap(
             f"No perf model: {_described(unmodelled)}.",
-            "Which of the operators without a perf model deserve one?",
+            "Which of the operators without a perf model should get one?",
         )
     if _has(other := rows.filter(pl.col("category") == "other")):
         yield Gap(
-            f"In no category of their own: {_described(other)}.",
+            f"In no specific category: {_described(other)}.",
             "Do the operators in the category Other belong elsewhere?",
         )
     if _has(anomalies := rows.filter(pl.col("pct_roofline") > impact.ANOMALY_PCT)):
         yield Gap(
-            f"Above {impact.ANOMALY_PCT:g}% of the roofline, so not believable: "
+            f"Above {impact.ANOMALY_PCT:g}% of the roofline, which is implausible: "
             f"{_described(anomalies)}.",
             "Do data in caches, a wrong peak or a wrong perf model explain efficiencies above the "
             "roofline?",
@@ -113,13 +113,13 @@ def _of_the_operations(run: Run) -> Iterator[Gap]:
 
 
 def _of_the_extensions(run: Run) -> Iterator[Gap]:
-    """What extensions change or could not; a formula that failed is told with the others."""
+    """Yield what extensions change, and their failures except those of formulas."""
     told = {gap.text for gap in _of_the_models(run)}
     for failure in run.manifest.extension_failures:
         if failure not in told:
-            yield Gap(failure, "Can the extension be mended?", is_grave=True)
+            yield Gap(failure, "Can the extension be fixed?", is_grave=True)
     for note in run.manifest.extension_notes:
-        yield Gap(note, "Is the extension meant to change this?")
+        yield Gap(note, "Is the extension intended to change this?")
 
 
 def _of_the_models(run: Run) -> Iterator[Gap]:
@@ -140,7 +140,7 @@ def _of_the_analyses(run: Run) -> Iterator[Gap]:
     for result in run.results.values():
         if result.status is Status.ERROR:
             yield Gap(
-                f"The analysis {result.title} failed and is left out.",
+                f"The analysis {result.title} failed and is omitted.",
                 f"What made the analysis {result.title} fail?",
             )
 
@@ -150,7 +150,7 @@ def _has(rows: pl.DataFrame) -> bool:
 
 
 def _described(rows: pl.DataFrame) -> str:
-    """``12 rows with 3.4 ms (`a`, `b` and 2 more)``."""
+    """Return ``12 rows with 3.4 ms (`a`, `b` and 2 more)``."""
     names = rows.sort("kernel_time_us", "uid", descending=[True, False])["name"]
     distinct = names.unique(maintain_order=True).to_list()
     more = len(distinct) - NAMES_SHOWN

@@ -9,12 +9,12 @@ MARKS = {Severity.WARNING: "⚠", Severity.NOTE: "note", Severity.OK: "✓"}
 
 
 def health_of(run: Run) -> list[Fact]:
-    """The facts about the trace of a run, warnings first."""
+    """Return the facts about the trace of a run, warnings first."""
     return facts_of(run.table(TABLE))
 
 
 def health_line(facts: list[Fact]) -> str:
-    """``2 warnings, 1 note, 20 facts in order``."""
+    """Return ``2 warnings, 1 note, 20 facts in order``."""
     number = {kind: sum(fact.severity is kind for fact in facts) for kind in Severity}
     parts = [
         counted(number[kind], kind.value)
@@ -25,7 +25,7 @@ def health_line(facts: list[Fact]) -> str:
 
 
 def health_table(facts: list[Fact]) -> Markdown:
-    """What was found, what it affects, and how to capture better."""
+    """Return the facts, what they affect, and how to capture better."""
     return table(
         ("", "Fact", "Finding", "What it affects", "How to capture better"),
         (
@@ -40,7 +40,7 @@ def health_table(facts: list[Fact]) -> Markdown:
 
 
 def health_values(facts: list[Fact]) -> Markdown:
-    """The numbers behind the sentences."""
+    """Return the numbers behind the sentences."""
     return table(
         ("Key", "Value", "Unit", "Severity"),
         (

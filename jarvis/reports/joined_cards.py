@@ -1,4 +1,4 @@
-"""Recommendations that differ by their category alone, as one card of the fair report."""
+"""Merge recommendations that differ only by category into one card of the fair report."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,41 +14,42 @@ from jarvis.text.messages import Message, Text, to_text
 
 @dataclass(frozen=True)
 class FairCard:
-    """One recommendation, or several with one reason and one remedy; the first stands for all."""
+    """One recommendation, or several with the same reason and remedy; the first represents all."""
 
     parts: tuple[Details, ...]
 
     @property
     def first(self) -> Details:
-        """The most urgent part, whose advice and saving are printed."""
+        """Return the most urgent part, whose advice and saving are printed."""
         return self.parts[0]
 
     @property
     def label(self) -> str:
-        """``P2``, or ``P2, P3 and P4``."""
+        """Return ``P2``, or ``P2, P3 and P4``."""
         return joined_labels([part.recommendation.label for part in self.parts])
 
     @property
     def _reason(self) -> str | None:
-        """Why none of several parts can be judged; None of a single part."""
+        """Return why several parts have no efficiency; None for a single part."""
         return unmodelled.shared_reason(self.first.finding) if len(self.parts) > 1 else None
 
     @property
     def title(self) -> Markdown:
-        """The title of the only part, or what the parts have in common."""
+        """Return the title of the only part, or the common title."""
         if self._reason is None:
             return self.first.recommendation.title
         return prose(to_text(unmodelled.shared_title(self._reason)))
 
     @property
     def operation(self) -> Markdown:
-        """The operations of the only part, or those of all parts together."""
+        """Return the operations of the only part, or those of all parts together."""
         references = (reference for part in self.parts for reference in part.finding.operations)
         return self.first.operation if len(self.parts) == 1 else sections.operation_line(references)
 
     @property
     def issue(self) -> Message | Text:
-        """The issue of the only part, or the categories that one reason keeps from being judged."""
+        """Return the issue of the only part, or the categories without efficiency for one
+        reason."""
         if self._reason is None:
             return self.first.finding.issue
         *most, last = (
@@ -60,7 +61,7 @@ class FairCard:
 
     @property
     def links(self) -> Markdown:
-        """Where the details of each part stand."""
+        """Return links to the details of each part."""
         titles = [part.recommendation.result.title for part in self.parts]
         titles[0] = f"Detailed Analysis: {titles[0]}"
         links = (part.recommendation.link for part in self.parts)
@@ -70,7 +71,7 @@ class FairCard:
 
 
 def joined(details: Iterable[Details]) -> list[FairCard]:
-    """The cards in order; parts of one card stand where the first of them does."""
+    """Return the cards in order; a merged card takes the position of its first part."""
     parts: dict[object, list[Details]] = {}
     for place, detail in enumerate(details):
         parts.setdefault(_reason(detail) or place, []).append(detail)
@@ -78,7 +79,7 @@ def joined(details: Iterable[Details]) -> list[FairCard]:
 
 
 def _reason(detail: Details) -> tuple[Priority, str] | None:
-    """Why kernels without operators cannot be judged; None for everything else."""
+    """Return why kernels without operators have no efficiency; None for all other findings."""
     finding = detail.finding
     reason = unmodelled.shared_reason(finding)
     names = (reference.name for reference in finding.operations)

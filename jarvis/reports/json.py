@@ -1,6 +1,6 @@
 """A run as one JSON document: manifest, results, and the tables as rows.
 
-Tables of single events would make most of it, so they are left out, each with how many rows it has.
+Tables of single events would dominate its size, so they are omitted; their row counts are listed.
 """
 
 from pathlib import Path
@@ -17,13 +17,13 @@ HOST_EVENTS = frozenset({"host_slices", "host_bins"})
 """Tables that only a timeline needs."""
 
 GPU_EVENTS, GPU_EVENTS_MOST = "gpu_work", 20_000
-"""The table of GPU events, and the rows from which on it is left out too."""
+"""The table of GPU events, and the number of rows from which it is omitted too."""
 
 
 class JsonReporter(Reporter):
-    """Made on demand; values that JSON lacks (NaN, infinity) are null.
+    """Written on demand; values that JSON lacks (NaN, infinity) are null.
 
-    ``tables_left_out`` says what is missing: ``rows`` and ``reason`` by the name of the table.
+    ``tables_left_out`` lists omitted tables: ``rows`` and ``reason`` by the name of the table.
     """
 
     name = "json"

@@ -23,7 +23,7 @@ ACRONYMS = {"maf": "MAF", "hbm": "HBM", "bw": "bandwidth", "gpu": "GPU", "cpu": 
 
 
 def overview(result: AnalysisResult) -> Message:
-    """Time, calls and average efficiency of a category."""
+    """Return time, calls and average efficiency of a category."""
     return MESSAGES(
         "overview",
         time_ms=result.gpu_time_ms,
@@ -34,7 +34,7 @@ def overview(result: AnalysisResult) -> Message:
 
 
 def _efficiency(result: AnalysisResult) -> Message:
-    """The average efficiency of a category, and of how much of its time that is."""
+    """Return the average efficiency of a category, and the share of its time that has one."""
     if result.efficiency_pct is None:
         return MESSAGES("overview.no_efficiency")
     return MESSAGES(
@@ -45,7 +45,7 @@ def _efficiency(result: AnalysisResult) -> Message:
 
 
 def whole_overview(result: AnalysisResult) -> Message:
-    """``overview`` with the title and the share of compute."""
+    """Return ``overview`` with the title and the share of compute."""
     return MESSAGES(
         "overview.of_compute",
         title=result.title,
@@ -55,7 +55,7 @@ def whole_overview(result: AnalysisResult) -> Message:
 
 
 def additional_notes(result: AnalysisResult) -> list[str]:
-    """Counts and times that the analysis measured, and its notes."""
+    """Return counts and times that the analysis measured, and its notes."""
     measured = [
         f"{words(name)}: {sections.measured(name, value)}"
         for name, value in result.metrics.items()
@@ -65,7 +65,7 @@ def additional_notes(result: AnalysisResult) -> list[str]:
 
 
 def measures_table(metrics: Mapping[str, JsonValue]) -> Markdown:
-    """The plain values of metrics, one level deep."""
+    """Return the plain values of metrics, one level deep, as a table."""
     rows: list[tuple[str, str]] = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
@@ -80,7 +80,7 @@ def measures_table(metrics: Mapping[str, JsonValue]) -> Markdown:
 
 
 def words(name: str) -> str:
-    """``idle_time_percent`` -> ``Idle time (%)``: a metric's key for reading."""
+    """Return a metric's key as a label: ``idle_time_percent`` -> ``Idle time (%)``."""
     for ending, unit in UNITS.items():
         if name.endswith(ending):
             return f"{_sentence(name.removesuffix(ending))} ({unit})"
@@ -93,9 +93,9 @@ def _sentence(name: str) -> str:
 
 
 def no_data(result: AnalysisResult) -> str:
-    """Why an analysis had nothing to look at."""
+    """Return why an analysis has no data."""
     if result.error:
         return result.error
     if result.tier == "compute":
         return f"No {result.title} operations found in the trace."
-    return "The trace holds no GPU work to analyze."
+    return "The trace has no GPU work to analyze."

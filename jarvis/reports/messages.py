@@ -1,4 +1,4 @@
-"""Sentences of the reports that no finding has: savings, times and shares around findings."""
+"""Messages of the reports around findings: savings, times and shares."""
 
 from jarvis.text.format import milliseconds
 from jarvis.text.messages import Message, MessageTable
@@ -36,14 +36,13 @@ MESSAGES = MessageTable(
         "kernels)",
         "saved": "{saved_ms} of {total_ms} GPU wall time",
         "extent": "{rows:count row} with {calls}: {time_ms}, {share_pct} of GPU wall time",
-        "potential.perf model": "{saved_ms} of the {time_ms} lie between the measured time and the "
+        "potential.perf model": "{saved_ms} of the {time_ms} is the gap between measured time and "
         "roofline.",
-        "potential.upper bound": "At most {saved_ms} of the {time_ms} can be won back.",
-        "potential.heuristic": "Such changes win back up to {saved_ms} of the {time_ms}, by "
-        "experience.",
+        "potential.upper bound": "At most {saved_ms} of the {time_ms} can be saved.",
+        "potential.heuristic": "Such changes typically save up to {saved_ms} of the {time_ms}.",
         "potential.none": "No saving can be estimated from this trace.",
         "joined.part": "{title} with {time}",
-        "joined": "{because}, so whether those of {parts:joined , } and {last} are slow is not "
+        "joined": "{because}, so the efficiency of those of {parts:joined , } and {last} is not "
         "known.",
         "summary.first": "{label} ({title}) comes first: about {saved_ms} to gain, {e2e_pct} of "
         "GPU wall time.",
@@ -55,7 +54,7 @@ MESSAGES = MessageTable(
 
 
 def time_range(low_ms: float, high_ms: float) -> Message:
-    """Two times, a common unit printed once: 0.710 to 2.78 ms, 97.0 µs to 0.140 ms."""
+    """Return two times, a common unit printed once: 0.710 to 2.78 ms, 97.0 µs to 0.140 ms."""
     units = {milliseconds(value).partition(" ")[2] for value in (low_ms, high_ms)}
     is_one = low_ms == 0 or len(units) == 1
     return MESSAGES("range" if is_one else "range.units", low_ms=low_ms, high_ms=high_ms)

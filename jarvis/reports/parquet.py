@@ -1,4 +1,4 @@
-"""The tables of the performance report as parquet files, for programs that read them on."""
+"""The tables of the performance report as Parquet files, for other programs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from jarvis.core.parquet import write_parquet
 
 
 def write_parquets(tables: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:
-    """One ``<table>.parquet`` each, types and lists kept."""
+    """Write one ``<table>.parquet`` per table, with types and lists preserved."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, frame in tables.items():

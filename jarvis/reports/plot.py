@@ -1,6 +1,6 @@
-"""``perf_improvement.png``: where the time goes, for ``analysis.md`` and for slides.
+"""``perf_improvement.png``: GPU time by category, for ``analysis.md`` and for slides.
 
-It takes half a second, so it is made only on demand, and what it needs is imported only then.
+Rendering takes half a second, so it happens on demand with lazy imports.
 """
 
 from pathlib import Path
@@ -14,10 +14,10 @@ from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 
 REST = "not computing"
-"""The part of the wall time that is no compute, in gray."""
+"""The part of the wall time without compute, in gray."""
 
 SCALE = 2.0
-"""Pixels of the file for each of the drawing, so that it stays sharp."""
+"""Image pixels per chart pixel, for sharpness."""
 
 
 class PlotReporter(Reporter):
@@ -41,9 +41,9 @@ class PlotReporter(Reporter):
 
 
 def time_parts(run: Run) -> pl.DataFrame:
-    """``part, time_ms``: the categories, most time first, and what of the wall time is no compute.
+    """Return ``part, time_ms``: the categories, most time first, and the wall time without compute.
 
-    Kernels that run at once count in each of their categories.
+    Concurrent kernels count in each of their categories.
     """
     totals = run.manifest.totals
     parts = {result.title: result.gpu_time_ms for result in sections.compute_results(run)}

@@ -1,4 +1,4 @@
-"""The findings of a run under their numbers: P1 is the first thing to do."""
+"""The findings of a run with their numbers: P1 is the most urgent."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -22,37 +22,37 @@ class Recommendation:
 
     @property
     def label(self) -> str:
-        """``P3``."""
+        """Return ``P3``."""
         return f"P{self.number}"
 
     @property
     def local_label(self) -> str:
-        """``P3`` in a category, ``System P3`` or ``Fusion P3`` in another tier."""
+        """Return ``P3`` in a category, ``System P3`` or ``Fusion P3`` in another tier."""
         tier = "" if self.result.tier == "compute" else f"{self.result.tier.capitalize()} "
         return f"{tier}P{self.local_number}"
 
     @property
     def title(self) -> Markdown:
-        """The title with names quoted."""
+        """Return the title with names quoted."""
         return prose(self.finding.title)
 
     @property
     def heading(self) -> str:
-        """The heading of its details, as text."""
+        """Return the heading of its details, as text."""
         return f"{self.label}. {to_text(self.finding.title)}"
 
     @property
     def link(self) -> Markdown:
-        """The target of a link to its details."""
+        """Return the target of a link to its details."""
         return Markdown(f"#{anchor(self.heading)}")
 
 
 def recommendations(run: Run) -> list[Recommendation]:
-    """All findings of the run, most urgent first.
+    """Return all findings of the run, most urgent first.
 
     ``local_number`` counts within a category; outside the compute tier through the analyses of the
-    tier in page order, so that what the GPU waits for comes before how its kernels overlap. Those
-    of low priority, which get no item, are counted last.
+    tier in page order, so that GPU idle time precedes kernel overlap. Findings of low priority,
+    which get no item, are counted last.
     """
     ordered = ranked(f for result in run.results.values() for f in result.findings)
     local_numbers: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Reports read back: a workbook or CSV files, in a folder or a zip, of ours or of TraceLens."""
+"""Read reports back: a workbook or CSV files, in a folder or a zip, by Jarvis or TraceLens."""
 
 import csv
 import hashlib
@@ -31,21 +31,21 @@ UNREADABLE = (
     pl.exceptions.PolarsError,
     fastexcel.FastExcelError,
 )
-"""What reading raises of a file that is damaged or something else."""
+"""Exceptions of reading a file that is damaged or of another kind."""
 
-# An empty column is no news.
+# Warnings about empty columns are not relevant.
 logging.getLogger("fastexcel").setLevel(logging.ERROR)
 
 WORKBOOK, SHEET, ARCHIVE = ".xlsx", ".csv", ".zip"
 MAX_UNPACKED_BYTES = 1 << 30
-"""What the CSV files of a zip may hold together: they are held in memory, a trace is not."""
+"""Maximum uncompressed size of a zip's CSV files, which are held in memory, unlike a trace."""
 
 MAX_COLUMNS = 2_000
-"""Columns of a sheet; those of a report are some fifty, and a few for each parameter."""
+"""Maximum columns of a sheet; reports have about fifty, and a few for each parameter."""
 
 
 def is_report(path: Path) -> bool:
-    """Whether ``path`` is, by its name and the names in it, a report and no trace."""
+    """Return whether ``path`` is, by its name and the names in it, a report and not a trace."""
     if path.is_dir():
         return any(path.glob(f"*{SHEET}"))
     if path.suffix.lower() == WORKBOOK:
@@ -56,11 +56,11 @@ def is_report(path: Path) -> bool:
         with open_archive(path) as archive:
             return any(_is_sheet(name) for name in archive.namelist())
     except (zipfile.BadZipFile, TooLargeError, NotImplementedError):
-        return False  # whoever reads it as a trace says what is wrong with it
+        return False  # reading it as a trace reports the error
 
 
 def content_sha256(path: Path) -> str:
-    """A digest of a file; of the names and contents of the CSV files where it is a folder."""
+    """Return a digest of a file; of a folder, the digest of names and contents of its CSV files."""
     files = sorted(path.glob(f"*{SHEET}")) if path.is_dir() else [path]
     digests = []
     for file in files:
@@ -72,12 +72,16 @@ def content_sha256(path: Path) -> str:
 
 
 def read_report(path: Path | str) -> dict[str, pl.DataFrame]:
-    """The sheets of a report by name, columns under their labels.
+    """Return the sheets of a report by name, columns under their labels.
 
-    ``path`` is an ``.xlsx`` file, or a folder or zip with a CSV file for each sheet. A column that
-    our schemas know as numbers has numbers, one that they know as text, lists or truth values has
-    text, any other one has numbers where every cell is one. Empty cells are null. Raises
-    UnreadableReportError where there is no such report.
+    Numeric columns of the schemas are numbers; their text, list and boolean columns are text; any
+    other column is numeric if every cell is a number. Empty cells are null.
+
+    Args:
+        path: An ``.xlsx`` file, or a folder or zip with a CSV file for each sheet.
+
+    Raises:
+        UnreadableReportError: There is no such report.
     """
     source = Path(path)
     try:
@@ -89,12 +93,12 @@ def read_report(path: Path | str) -> dict[str, pl.DataFrame]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnreadableReportError(source, reason) from error
     if not sheets:
-        raise UnreadableReportError(source, "it holds no sheets")
+        raise UnreadableReportError(source, "it has no sheets")
     return {name: _typed(frame, _dtypes(name)) for name, frame in sheets.items()}
 
 
 def _dtypes(sheet: str) -> dict[str, pl.DataType]:
-    """What our schemas know of a sheet's columns, by label."""
+    """Return the schema dtypes of a sheet's columns, by label."""
     return {c.label: c.dtype for c in columns(schema_of(sheet))}
 
 
@@ -127,13 +131,13 @@ def _zipped(path: Path) -> Iterator[tuple[str, bytes]]:
             for piece in pieces(unpacked_member(archive, entry, path.stat().st_size)):
                 left -= len(piece)
                 if left < 0:
-                    raise TooLargeError("its CSV files are too large together")
+                    raise TooLargeError("its CSV files are too large in total")
                 content.write(piece)
             yield Path(entry.filename).stem, content.getvalue()
 
 
 def _is_sheet(name: str) -> bool:
-    """Whether a name in a zip is that of a sheet, not of what a packer adds."""
+    """Return whether a name in a zip is that of a sheet, not a file that archivers add."""
     return name.lower().endswith(SHEET) and not Path(name).name.startswith(".")
 
 

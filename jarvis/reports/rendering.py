@@ -1,4 +1,4 @@
-"""Templates -> Markdown. Whatever a template prints is escaped unless it is Markdown already."""
+"""Render templates to Markdown, escaping every value that is not Markdown already."""
 
 import os
 import re
@@ -18,18 +18,18 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def render(template: str, **context: object) -> str:
-    """The text of a template, with single blank lines and a line break at the end."""
+    """Render a template, with single blank lines and a line break at the end."""
     text = _environment().get_template(f"{template}.md.j2").render(context)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def cause_label(cause: str) -> str:
-    """The label of a cause of idle time, as its finding has it."""
+    """Return the label of a cause of idle time, as in its finding."""
     return QUANTITIES[idle_quantity(cause)].label
 
 
 def has_template(template: str) -> bool:
-    """Whether there is a template of this name."""
+    """Return whether there is a template of this name."""
     return (TEMPLATES / f"{template}.md.j2").is_file()
 
 
@@ -43,7 +43,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         bytecode_cache=_compiled(),
-        autoescape=False,  # HTML escaping is not Markdown's; ``finalize`` escapes
+        autoescape=False,  # ``finalize`` escapes for Markdown instead of HTML
     )
     environment.filters |= {
         function.__name__: function
@@ -64,7 +64,7 @@ def _environment() -> Environment:
 
 
 def _compiled() -> FileSystemBytecodeCache | None:
-    """Compiled templates of earlier processes; None where none can be kept."""
+    """Return the cache of compiled templates; None without a usable cache folder."""
     folder = compiled_templates_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _compiled() -> FileSystemBytecodeCache | None:
 
 
 class _TemplateCache(FileSystemBytecodeCache):
-    """A folder that may be removed while the process runs."""
+    """A cache folder that may be removed while the process runs."""
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError):
@@ -82,7 +82,7 @@ class _TemplateCache(FileSystemBytecodeCache):
 
 
 def _printed(value: object) -> str:
-    """A value as the page shows it; a float must have been given a unit before."""
+    """Return a value as the page shows it; raise for a float without a unit."""
     if isinstance(value, bool | float) or value is None:
         raise TypeError(f"a template prints {value!r}; give it a filter of jarvis.text.format")
     return escape(str(value) if not isinstance(value, str) else value)

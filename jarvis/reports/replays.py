@@ -1,4 +1,4 @@
-"""The replay packages of a run, as the report for stakeholders lists them."""
+"""The replay packages of a run, as listed in the report for stakeholders."""
 
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ NOT_BUILT = "No replay packages were built with this analysis."
 
 
 def replay_sentence(root: Path) -> str:
-    """Whether there are packages, and by which rule."""
+    """Return whether there are packages, and by which rule."""
     index = _index(root)
     if index is None:
         return NOT_BUILT
     if not index["operations"]:
-        return f"None: no operation takes {index['rule']}, as those that get a package do."
+        return f"None: a package is built for each operation that takes {index['rule']}."
     return (
         "Replay artifacts are recommended for the kernel team to investigate and optimize. There "
         f"is one for each operation that takes {index['rule']}."
@@ -27,7 +27,7 @@ def replay_sentence(root: Path) -> str:
 
 
 def replay_table(root: Path) -> Markdown | None:
-    """Operation, share, efficiency and package, or the reason why there is none."""
+    """Return operation, share, efficiency and package, or the reason why there is none."""
     index = _index(root)
     if not index or not index["operations"]:
         return None
@@ -54,6 +54,6 @@ def _package(package: dict[str, Any]) -> Markdown:
 
 
 def _index(root: Path) -> dict[str, Any] | None:
-    """What the builder of the packages noted beside them; None where it did not run."""
+    """Return the index of the packages; None if none were built."""
     path = RunPaths(root).replay_index
     return orjson.loads(path.read_bytes()) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""What a report format is: a name, a suffix, and a way to render a run."""
+"""Base class of report formats: a name, a suffix, and a method that renders a run."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -9,7 +9,7 @@ from jarvis.run import Run
 
 
 class Reporter(ABC):
-    """One report format; options go into the constructor of a subclass.
+    """One report format; subclasses take options in their constructor.
 
     ``suffix`` is the file's, empty for formats that write a folder.
     """
@@ -17,10 +17,10 @@ class Reporter(ABC):
     name: ClassVar[str]
     suffix: ClassVar[str]
     in_run: ClassVar[bool] = True
-    """Whether every run directory holds it; others are made on demand."""
+    """Whether every run directory contains it; others are written on demand."""
 
     def place(self, paths: RunPaths) -> Path:
-        """Where it stands in a run directory."""
+        """Return its path in a run directory."""
         return paths.root / f"{self.name}{self.suffix}"
 
     @abstractmethod
@@ -29,6 +29,6 @@ class Reporter(ABC):
 
 
 def run_folder(run: Run, out: Path) -> Path:
-    """Where the files of a run are that a report ``out`` speaks of: a run still being written has
-    them beside it."""
+    """Return the folder with the files that a report ``out`` links to: its own parent for a run
+    still being written."""
     return run.root or out.parent

@@ -1,4 +1,4 @@
-"""``standalone_analysis_rough.md``: how each conclusion was reached, for those who audit it."""
+"""``standalone_analysis_rough.md``: the derivation of each conclusion, for audits."""
 
 import shlex
 from itertools import islice
@@ -39,13 +39,13 @@ PATHS_SHOWN = 3
 """Call paths of each category."""
 
 SUBTREE_ENTRIES = 40
-"""Calls below an operation that are printed."""
+"""Printed calls below an operation."""
 
 PARENTS_SHOWN = 60
-"""Calls above an operation that are printed, the innermost."""
+"""Printed calls above an operation, the innermost ones."""
 
 UIDS_SHOWN = 6
-"""Rows of operations named beside a top operation."""
+"""Listed row uids of a top operation."""
 
 LINE_LENGTH = 160
 RAW_SHEETS = ("gpu_timeline", "ops_summary_by_category", "ops_summary")
@@ -66,7 +66,7 @@ RAW_COLUMNS = (
 
 
 class RoughReporter(Reporter):
-    """The working behind the report for stakeholders."""
+    """The calculations behind the report for stakeholders."""
 
     name = "rough"
     suffix = ".md"
@@ -79,7 +79,7 @@ class RoughReporter(Reporter):
 
 
 def rough_markdown(run: Run) -> str:
-    """The process, the raw tables, the call paths, the gaps and the questions of a run."""
+    """Return the process, the raw tables, the call paths, the gaps and the questions of a run."""
     manifest = run.manifest
     sheets = run.sheets()
     gaps = gaps_of(run)
@@ -171,7 +171,7 @@ def _totals(run: Run) -> Markdown:
 
 
 def _top_operations(run: Run) -> Markdown:
-    """The launchers of the trace with most time, and the rows of operations that they stand for."""
+    """Return the launchers of the trace with most time, and their rows of operations."""
     return table(
         (
             "Rank",
@@ -244,7 +244,7 @@ def _analyses(run: Run) -> Markdown:
 
 
 def _paths(details: list[Details]) -> Markdown | None:
-    """How each priority came about."""
+    """Return how each priority was determined."""
     if not details:
         return None
     return table(
@@ -266,7 +266,7 @@ def _paths(details: list[Details]) -> Markdown | None:
 
 
 def _saving(details: list[Details], total_ms: float) -> str | None:
-    """Which estimates the report for stakeholders adds up."""
+    """Return which estimates the report for stakeholders adds up."""
     findings = [detail.finding for detail in details]
     chosen = disjoint_findings(findings)
     if not chosen:
@@ -274,8 +274,8 @@ def _saving(details: list[Details], total_ms: float) -> str | None:
     labels = [d.recommendation.label for d in details if d.finding in chosen]
     total = milliseconds(disjoint_saving_ms(findings, total_ms))
     return (
-        f"Added up, {total}: {', '.join(labels)}. The others would save time that one of these "
-        "saves already, or no known time."
+        f"Sum, {total}: {', '.join(labels)}. The others would save time that one of these already "
+        "saves, or an unknown time."
     )
 
 
@@ -306,7 +306,7 @@ def _call_paths(run: Run, result: AnalysisResult) -> list[Markdown]:
 
 
 def _tree(path: CallPath) -> str:
-    """The parent chain of a call and what runs below it, indented by depth."""
+    """Return the parent chain of a call and its subtree, indented by depth."""
     chain = list(islice(path.above(), PARENTS_SHOWN + 1))[::-1]
     lines = [
         f"{'  ' * depth}{frame.name} ({frame.kind})"
@@ -332,7 +332,7 @@ def _tree(path: CallPath) -> str:
 
 
 def _one_line_kept(line: str) -> str:
-    """``one_line`` that keeps the indentation."""
+    """Apply ``one_line`` but preserve the indentation."""
     return line[: len(line) - len(line.lstrip())] + one_line(line)
 
 

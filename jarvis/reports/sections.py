@@ -1,4 +1,4 @@
-"""The parts that several Markdown reports share: a run's rows and findings in words and tables."""
+"""Parts shared by several Markdown reports: a run's rows and findings as text and tables."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,17 +26,17 @@ from jarvis.text.markdown import NAME_LENGTH, Markdown, cell, code, prose, short
 from jarvis.text.messages import Message
 
 ROWS_SHOWN = 25
-"""Rows of an operations table in Markdown; the CSV beside it has all."""
+"""Rows of an operations table in Markdown; the CSV next to it has all."""
 
 RELEVANT_ROWS, SHOWN_COMPUTE_PCT = 6, 5.0
-"""A stakeholder's table has this many rows, and any other row above this share of compute."""
+"""A stakeholder's table has RELEVANT_ROWS rows, and any other row above SHOWN_COMPUTE_PCT."""
 
 OPERATORS_SHOWN = 3
 KERNEL_LENGTH = 110
-"""Characters of a kernel's name in the reports: what it computes often stands late in it."""
+"""Characters of a kernel's name in the reports: the distinguishing part is often near the end."""
 
 TRACE_ENDINGS = (".zip", ".gz", ".json", ".pt.trace")
-"""Endings of a trace file, outermost first."""
+"""Suffixes of a trace file, outermost first."""
 
 MAIN_PRECISION = "matrix_bf16"
 NO_PLATFORM = "Hardware not known"
@@ -46,7 +46,7 @@ SCOPES: Mapping[Tier, str] = {
     "fusion": "across operators",
     "system": "system level",
 }
-"""What the analyses of each tier look at."""
+"""The scope of the analyses of each tier."""
 
 OPERATION_COLUMNS = (
     "Operation",
@@ -60,12 +60,12 @@ OPERATION_COLUMNS = (
 
 
 def model_name(run: Run) -> str:
-    """The model as the user named it, else the name of the trace file; never a guess."""
+    """Return the model as the user named it, else the name of the trace file; never a guess."""
     return run.manifest.model_name or trace_stem(run.manifest.trace.file_name)
 
 
 def trace_stem(file_name: str) -> str:
-    """The name of a trace file without the endings of its format."""
+    """Return the name of a trace file without the suffixes of its format."""
     stem = file_name
     for ending in TRACE_ENDINGS:
         stem = stem.removesuffix(ending)
@@ -73,17 +73,17 @@ def trace_stem(file_name: str) -> str:
 
 
 def platform_name(run: Run) -> str:
-    """The GPU that the run was judged against."""
+    """Return the GPU whose peaks the run uses."""
     hardware = run.manifest.hardware
     return hardware.title if hardware else NO_PLATFORM
 
 
 def hardware_line(hardware: HardwareSpec | None) -> str:
-    """Platform, preset and its main peaks in one line."""
+    """Return platform, preset and its main peaks in one line."""
     if hardware is None:
         return (
-            f"{NO_PLATFORM}: efficiencies are not available. "
-            "Name the GPU (`--platform`) to have them."
+            f"{NO_PLATFORM}: efficiencies are not available. Name the GPU (`--platform`) to get "
+            "them."
         )
     peak = hardware.peak_tflops(MAIN_PRECISION)
     compute = f"{tflops_per_s(peak)} {MAIN_PRECISION}" if peak else f"no {MAIN_PRECISION} peak"
@@ -91,12 +91,12 @@ def hardware_line(hardware: HardwareSpec | None) -> str:
 
 
 def preset_name(hardware: HardwareSpec) -> str:
-    """``MI300X, preset reference``."""
+    """Return ``MI300X, preset reference``."""
     return f"{hardware.name}, preset {hardware.preset}"
 
 
 def trace_line(run: Run) -> str:
-    """The trace, whether it was recorded or simulated, and the device it names."""
+    """Return the trace, whether it was recorded or simulated, and the device it names."""
     trace = run.manifest.trace
     if trace.form == "report":
         return f"performance report `{trace.file_name}` (no device name)"
@@ -106,12 +106,12 @@ def trace_line(run: Run) -> str:
 
 
 def operations_table(rows: pl.DataFrame) -> Markdown:
-    """The operations of one category, each row one operator with one set of arguments."""
+    """Return the operations of one category, each row one operator with one set of arguments."""
     return table(OPERATION_COLUMNS, map(_operation, rows.iter_rows(named=True)))
 
 
 def numbered_operations_table(rows: pl.DataFrame) -> Markdown:
-    """``operations_table`` with a number before each row, for other tables to refer to."""
+    """Return ``operations_table`` with a number before each row, for other tables to refer to."""
     numbered = enumerate(rows.iter_rows(named=True), start=1)
     return table(("#", *OPERATION_COLUMNS), ((count(n), *_operation(row)) for n, row in numbered))
 
@@ -129,7 +129,8 @@ def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that a stakeholder needs: the first ones, and whatever takes much of compute."""
+    """Return the rows that a stakeholder needs: the first ones, and those that take much of
+    compute."""
     is_shown = (pl.int_range(pl.len()) < RELEVANT_ROWS) | (
         pl.col("percent_of_compute") >= SHOWN_COMPUTE_PCT
     )
@@ -137,12 +138,12 @@ def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def finding_rows(rows: pl.DataFrame, finding: Finding) -> pl.DataFrame:
-    """The category's rows that a finding speaks of."""
+    """Return the category's rows of a finding."""
     return rows.filter(pl.col("uid").is_in([reference.uid for reference in finding.operations]))
 
 
 def left_out(rows: pl.DataFrame, shown: int) -> Message | None:
-    """What a shortened table does not show, or None."""
+    """Return a note on the rows that a shortened table omits, or None."""
     hidden = rows.slice(shown)
     if hidden.is_empty():
         return None
@@ -151,9 +152,9 @@ def left_out(rows: pl.DataFrame, shown: int) -> Message | None:
 
 
 def operation_line(references: Iterable[OpRef]) -> Markdown:
-    """The operators of a finding with their calls, most time first.
+    """Return the operators of a finding with their calls, most time first.
 
-    Kernels that no operator accounts for stand under their own names, with their launches.
+    Kernels without an operator are listed under their own names, with their launches.
     """
     calls: dict[str, int] = {}
     for reference in references:
@@ -167,7 +168,7 @@ def operation_line(references: Iterable[OpRef]) -> Markdown:
 
 
 def listed_operators(operators: Iterable[str], noun: str = "operator") -> Markdown:
-    """The first of some operators, and how many more there are."""
+    """Return the first few operators and the number of the others."""
     shown = list(operators)
     hidden = len(shown) - OPERATORS_SHOWN
     more = f" and {counted(hidden, f'more {noun}')}" if hidden > 0 else ""
@@ -175,19 +176,19 @@ def listed_operators(operators: Iterable[str], noun: str = "operator") -> Markdo
 
 
 def kernel_without_operator(name: str) -> str | None:
-    """The kernel in the name of a row that stands for one without an operator; None elsewhere."""
+    """Return the kernel in the name of a row without an operator; None for other rows."""
     _, arrow, kernel = name.partition(LAUNCHED)
     return kernel.removesuffix(SYNTHETIC_END) if arrow and name.endswith(SYNTHETIC_END) else None
 
 
 def operator_cell(name: str) -> Markdown:
-    """An operator, or the kernel that stands without one."""
+    """Return an operator, or the kernel of a row without one."""
     kernel = kernel_without_operator(name)
     return cell(kernel, KERNEL_LENGTH) if kernel else cell(name)
 
 
 def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
-    """The operators of these rows, each once, most time first."""
+    """Return the operators of these rows without duplicates, most time first."""
     if not (wanted := list(uids)):
         return ()
     rows = run.table("operations").filter(pl.col("uid").is_in(wanted))
@@ -196,7 +197,7 @@ def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
 
 
 def measured(name: str, value: JsonValue) -> str:
-    """A named number or text of an analysis; the name carries the unit."""
+    """Return a named number or text of an analysis; the name determines the unit."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: MISSING}[value]
     if isinstance(value, int):
@@ -208,27 +209,27 @@ def measured(name: str, value: JsonValue) -> str:
 
 
 def compute_results(run: Run) -> list[AnalysisResult]:
-    """Categories with operations, or with findings about those of others; most time first."""
+    """Return categories with operations, or with findings on those of others; most time first."""
     compute = (r for r in run.results.values() if r.tier == "compute")
     found = [r for r in compute if r.row_count or r.findings]
     return sorted(found, key=lambda result: (-result.gpu_time_ms, result.key))
 
 
 def cross_results(run: Run) -> list[AnalysisResult]:
-    """Analyses across categories that had something to look at: the system level, then fusion."""
+    """Return analyses across categories that have data: the system level, then fusion."""
     found = [r for r in run.results.values() if r.tier != "compute" and r.status is Status.OK]
     return sorted(found, key=lambda result: result.tier == "fusion")
 
 
 def called_from(row: Mapping[str, Any]) -> Markdown | None:
-    """Modules and entry point around the example call of a row; None where neither is known."""
+    """Return modules and entry point around the example call of a row; None if neither is known."""
     chain = " / ".join(code(name) for name in row.get("module_path") or ())
     entry = code(row["entry_point"]) if row.get("entry_point") else ""
     return Markdown(", ".join(part for part in (chain, entry) if part)) or None
 
 
 def operation_cell(row: Mapping[str, Any]) -> Markdown:
-    """An operator with its arguments."""
+    """Return an operator with its arguments."""
     name = operator_cell(row["name"])
     if not row["arguments"]:
         return Markdown(f"{name} (scalars)") if row["input_dims"] else name

@@ -16,17 +16,17 @@ from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import to_text
 
 FELT_PCT = 1.0
-"""A smaller share of wall time beside compute is not worth a word in the summary."""
+"""Other parts of the wall time are mentioned in the summary from this share on, in percent."""
 
 
 MOSTLY_COMPUTE_PCT = 50.0
-"""Below this share of wall time the summary says how little kernels can gain."""
+"""Below this compute share of the wall time, the summary states how little kernels can gain."""
 
 
 def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str:
-    """What was judged, what to do first, and what all of it would gain.
+    """Return what was analyzed, what to do first, and the total gain.
 
-    ``is_whole`` says whether ``details`` are all findings of the run.
+    ``is_whole`` is true if ``details`` are all findings of the run.
     """
     return " ".join(
         part
@@ -41,7 +41,7 @@ def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str
 
 
 def metrics(run: Run) -> Iterator[tuple[str, str]]:
-    """Name and value of the main figures."""
+    """Yield name and value of the main metrics."""
     totals = run.manifest.totals
     yield (
         "Total Compute Time",
@@ -65,7 +65,7 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def top_operations(run: Run) -> Markdown:
-    """The operators that launched most GPU time, across all categories."""
+    """Return the operators that launched most GPU time, across all categories."""
     timed = run.table("operations")[["uid", "category", "kernel_time_us"]]
     places = {uid: (category, time_us) for uid, category, time_us in timed.iter_rows()}
     return table(
@@ -131,7 +131,7 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
     if _is_idle_in_doubt(details):
         return (
             f"{intro}, but most of the idle time may be work that was not recorded, so record the "
-            "step again before judging it."
+            "step again before drawing conclusions."
         )
     has_card = any(
         d.recommendation.result.tier == "system" and d.finding.priority is not Priority.LOW
@@ -141,20 +141,22 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
         limit = (
             ""
             if totals.compute_pct >= MOSTLY_COMPUTE_PCT
-            else ", which together can gain no more than the time that computes"
+            else ", which can save at most the compute time"
         )
-        return f"{intro}, so look at {felt} before single kernels{limit}."
-    return f"{intro}, but {felt} stay{'' if ' and ' in felt else 's'} below what calls for a card."
+        return f"{intro}, so address {felt} before single kernels{limit}."
+    return f"{intro}, but {felt} stay{'' if ' and ' in felt else 's'} below the threshold for a "
+    "finding."
 
 
 def _is_idle_in_doubt(details: list[Details]) -> bool:
-    """Whether what comes first is idle time that may not be idle: its saving is not known."""
+    """Return whether the first finding is idle time that may not be idle, without a known
+    saving."""
     first = details[0].finding if details else None
     return first is not None and first.time_pool == IDLE_POOL and first.impact is None
 
 
 def _beside_compute(totals: Totals) -> list[tuple[str, float]]:
-    """What else takes wall time, with its share, most first."""
+    """Return the other parts of the wall time with their shares, largest first."""
     shares = {
         "idle time": totals.idle_pct or 0.0,
         "exposed communication": totals.exposed_comm_pct or 0.0,
@@ -190,7 +192,8 @@ def _flash_attention(run: Run) -> str:
 
 
 def _categories_of(run: Run, top: TopOperation, places: Mapping[int, tuple[str, float]]) -> str:
-    """Where the time of a launcher went, most first: a graph launch runs kernels of many kinds.
+    """Return the categories of a launcher's time, most first: a graph launch runs kernels of many
+    kinds.
 
     ``places``: category and time of each row of operations by uid.
     """

@@ -1,7 +1,7 @@
-"""Whether a workbook fits into memory, found out before anything reads it as a whole.
+"""Check whether a workbook fits into memory before it is read.
 
-A reader of workbooks makes room for every cell between the first and the last one, and unpacks
-each part whole: some KB can ask for hundreds of GB. Here the parts are passed over in pieces.
+Workbook readers allocate every cell between the first and the last one, and unpack each part
+completely: a few KB can require hundreds of GB. This check streams the parts.
 """
 
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
 
 MAX_UNPACKED_BYTES = 1 << 30
-"""What all parts of a workbook may hold together."""
+"""Maximum uncompressed size of all parts of a workbook."""
 
 MAX_CELLS = 50_000_000
-"""The area of a sheet, empty cells included; a sheet of a report has a million at most."""
+"""Maximum area of a sheet, including empty cells; report sheets have a million at most."""
 
 _LONGEST_PLACE = 64
 _PLACE = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{0,3})([0-9]{0,10})[\"']")
@@ -22,8 +22,8 @@ _CELL = re.compile(rb"<(?:\w{1,20}:)?c(?=[\s/>])")
 
 
 def check_workbook(path: Path, max_columns: int) -> None:
-    """Raises TooLargeError where a part of a workbook cannot be held, and what ``zipfile`` raises
-    where it is damaged."""
+    """Raise TooLargeError if a part does not fit into memory, or the ``zipfile`` error of a damaged
+    file."""
     left = MAX_UNPACKED_BYTES
     with open_archive(path) as archive:
         for member in archive.infolist():
@@ -35,15 +35,15 @@ def check_workbook(path: Path, max_columns: int) -> None:
                 extent.add(piece)
                 if extent.columns > max_columns or extent.rows * extent.columns > MAX_CELLS:
                     raise TooLargeError(
-                        f"a sheet reaches to row {extent.rows:,} and column {extent.columns:,}, "
-                        "farther than that of a report"
+                        f"a sheet extends to row {extent.rows:,} and column {extent.columns:,}, "
+                        "more than a report has"
                     )
 
 
 class _Extent:
-    """Rows and columns of a part of a workbook, from its text piece by piece.
+    """Rows and columns of a part of a workbook, from its text in pieces.
 
-    A cell or row that does not say its place follows the one before, so they are counted too.
+    A cell or row without a position follows the previous one, so they are also counted.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _Extent:
         self._end_of_text = self._open_tag = b""
 
     def add(self, piece: bytes) -> None:
-        """Take the next piece of the text."""
+        """Process the next piece of the text."""
         self._add_places(self._end_of_text + piece)
         self._end_of_text = piece[-_LONGEST_PLACE:]
         text = self._open_tag + piece
@@ -79,6 +79,6 @@ class _Extent:
 
 
 def _column(letters: bytes) -> int:
-    from openpyxl.utils import column_index_from_string  # loads all of it
+    from openpyxl.utils import column_index_from_string  # openpyxl loads everything
 
     return column_index_from_string(letters.decode()) if letters else 0

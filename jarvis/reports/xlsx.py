@@ -1,7 +1,7 @@
-"""The performance report as a workbook, one tab per sheet, readable as it opens.
+"""The performance report as a formatted workbook, one tab per sheet.
 
-openpyxl writes the workbook with its styles and widths; the rows are set into its parts as text,
-since an object for each cell would take most of the time.
+openpyxl writes the workbook with its styles and widths; the rows are inserted into its parts as
+text, since an object per cell would take most of the time.
 """
 
 import io
@@ -26,21 +26,21 @@ from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 
 MAX_CELL = 32_767
-"""Characters that a cell of the format can hold."""
+"""Maximum characters of a cell in the format."""
 
 MAX_TAB_NAME = 31
 WIDTHS = (9, 60)
-"""Least and greatest width of a column, in characters."""
+"""Minimum and maximum width of a column, in characters."""
 
 MEASURED_ROWS = 100
-"""Rows that decide the width of a column."""
+"""Rows that determine the width of a column."""
 
 DECIMAL, SCIENTIFIC = "#,##0.000", "0.00E+00"
 SMALL = 0.001
-"""Below it a number would read as zero in the decimal format."""
+"""Smaller numbers would read as zero in the decimal format."""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The date of every part of the file, so that the same report gives the same bytes."""
+"""The fixed date of every part of the file, so that equal reports give equal bytes."""
 
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _END_OF_ROWS = b"</sheetData>"
@@ -54,11 +54,11 @@ def write_workbook(
     path: Path,
     hidden: Callable[[Collection[str]], Collection[str]] = lambda _: (),
 ) -> Path:
-    """Write sheets in their order: bold frozen header, number formats, widths that fit.
+    """Write sheets in order: bold frozen header, number formats, fitted widths.
 
-    Texts are stored as texts, never as formulas; they are cut at MAX_CELL, and characters that
-    the format cannot hold are left out. ``hidden`` gives those of a sheet's columns that do not
-    show until the reader asks for them.
+    Texts are stored as texts, never as formulas; they are cut at MAX_CELL, and characters that the
+    format does not support are removed. ``hidden`` gives the columns of a sheet that are hidden
+    initially.
     """
     book = Workbook(write_only=True)
     used: set[str] = set()
@@ -75,7 +75,7 @@ def write_workbook(
 
 
 def tab_name(name: str, used: set[str]) -> str:
-    """``name`` as the format allows it: at most 31 characters, unlike those ``used`` so far."""
+    """Return ``name`` as the format allows it: at most 31 characters, and none of ``used``."""
     base = _BAD_IN_TAB.sub("_", name).strip("'") or "sheet"
     candidate, number = base[:MAX_TAB_NAME], 2
     while candidate.lower() in used:
@@ -86,7 +86,7 @@ def tab_name(name: str, used: set[str]) -> str:
 
 
 def _lay_out(tab: Worksheet, frame: pl.DataFrame, hidden: Collection[str]) -> None:
-    """The header stays in view, columns are as wide as their first cells and can be filtered."""
+    """Freeze the header, fit column widths to the first cells and enable filters."""
     tab.freeze_panes = "A2"
     first = frame.head(MEASURED_ROWS)
     for position, column in enumerate(first.iter_columns(), start=1):
@@ -105,7 +105,7 @@ def _width(column: pl.Series) -> int:
 
 
 class _Styles(NamedTuple):
-    """The numbers under which a workbook keeps the styles of cells."""
+    """The style numbers of cells in a workbook."""
 
     bold: int
     decimal: int
@@ -121,7 +121,7 @@ def _styles(tab: Worksheet) -> _Styles:
 
 
 def _rows(frame: pl.DataFrame, styles: _Styles) -> Iterator[str]:
-    """The header and the rows of a tab as the format spells them."""
+    """Yield the header and the rows of a tab as XML."""
     letters = [get_column_letter(i + 1) for i in range(frame.width)]
     labels = (
         _text_cell(f"{letter}1", label, styles.bold)
@@ -141,7 +141,8 @@ def _row(number: int, cells: str) -> str:
 
 
 def _cells(values: Sequence[object], letter: str, styles: _Styles) -> list[str]:
-    """The cells of a column; nothing where a value is null or no number that the format holds."""
+    """Return the cells of a column; empty for nulls and numbers that the format does not
+    support."""
     return [
         _cell(f"{letter}{number}", value, styles) for number, value in enumerate(values, start=2)
     ]
@@ -164,14 +165,14 @@ def _cell(place: str, value: object, styles: _Styles) -> str:
 
 
 def _text_cell(place: str, text: str, style: int = 0) -> str:
-    """A text as text, never as a formula, without what the format cannot hold."""
+    """Return a text cell, never a formula, without characters that the format does not support."""
     held = escape(_NOT_XML.sub("", text)[:MAX_CELL])
     spaced = f'<is><t xml:space="preserve">{held}</t></is>'
     return f'<c r="{place}" s="{style}" t="inlineStr">{spaced}</c>'
 
 
 def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) -> None:
-    """Copy an archive to ``path`` with the rows of its tabs, without the moment it was made."""
+    """Copy an archive to ``path`` with the rows of its tabs and fixed timestamps."""
     with (
         zipfile.ZipFile(buffer) as source,
         open_output(path) as file,

@@ -1,4 +1,4 @@
-"""The call tree of a run as a page reads it: a view of it, of all GPU work or of one operation."""
+"""The call tree of a run for display: a view of all GPU work or of one operation."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,20 +25,20 @@ _MODULE_SUMS = (
 
 
 def views(run: Run) -> list[View]:
-    """The views that a run has; none where the run is older than the table."""
+    """Return the views of a run; none if the run predates the table."""
     if TABLE not in run.tables:
         return []
     return [View(name) for name in run.table(TABLE)["view"].unique(maintain_order=True)]
 
 
 def view_of(run: Run, node: int) -> View | None:
-    """The view that a node belongs to; None where there is no such node."""
+    """Return the view of a node; None if there is no such node."""
     found = run.table(TABLE).filter(node=node)["view"]
     return None if found.is_empty() else View(found[0])
 
 
 def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTree":
-    """One view of the tree; with ``operation_uid`` the GPU time of that operation alone."""
+    """Return one view of the tree; with ``operation_uid`` only the GPU time of that operation."""
     nodes = run.table(TABLE).filter(view=view.value)
     work = run.table(OPERATIONS_TABLE).filter(
         pl.col("node").is_between(nodes["node"][0], nodes["node"][-1])
@@ -77,7 +77,7 @@ def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTr
 
 
 def operations_below(run: Run, tree: "CallTree", node: int) -> pl.DataFrame:
-    """The operations that GPU work at and below a node belongs to, most GPU time first.
+    """Return the operations of the GPU work at and below a node, most GPU time first.
 
     Columns: ``operation_uid, gpu_ns, launches, calls`` there, and ``name, input_dims, op_category,
     pct_roofline`` of the operation.
@@ -99,10 +99,10 @@ def operations_below(run: Run, tree: "CallTree", node: int) -> pl.DataFrame:
 class CallTree:
     """``nodes`` in preorder.
 
-    Columns: those of the table, ``label``, ``judged_ns`` (GPU time with an efficiency that can be
-    believed), ``roofline_ns`` (what that work takes at its roofline), ``is_through`` (a Python
-    frame that hands all its time on to one call), ``level`` (nodes above that do not), ``start_ns``
-    (GPU time to the left of the node). Of one operation ``calls`` are those of the operation.
+    Columns: those of the table, ``label``, ``judged_ns`` (GPU time with a plausible efficiency),
+    ``roofline_ns`` (the roofline time of that work), ``is_through`` (a Python frame that passes all
+    its time to one call), ``level`` (ancestors that do not), ``start_ns`` (GPU time to the left of
+    the node). In the tree of one operation, ``calls`` are those of the operation.
     """
 
     view: View
@@ -110,49 +110,50 @@ class CallTree:
 
     @property
     def root(self) -> int:
-        """The node of all GPU work."""
+        """Return the node of all GPU work."""
         return int(self.nodes["node"][0])
 
     @cached_property
     def gpu_ns(self) -> int:
-        """All GPU time in the tree."""
+        """Return all GPU time in the tree in ns."""
         return int(self.nodes["gpu_ns"][0])
 
     def has(self, node: int) -> bool:
-        """Whether the node is here: in this view and, of one operation, above work of it."""
+        """Return whether the node is in this tree: in this view and, for one operation, above its
+        work."""
         return not self.nodes.filter(node=node).is_empty()
 
     def settled(self, node: int) -> int:
-        """The node, or where it hands everything on the first one below that does not."""
+        """Return the node, or its first descendant that does not pass all its time to one call."""
         return int(self.nodes.filter(pl.col("node") >= node, ~pl.col("is_through"))["node"][0])
 
     def row(self, node: int) -> dict[str, Any]:
-        """A node with its columns and those of ``with_shares``."""
+        """Return a node with its columns and those of ``with_shares``."""
         return with_shares(self.nodes.filter(node=node), self.gpu_ns).row(0, named=True)
 
     def below(self, node: int) -> pl.DataFrame:
-        """A node and all shown nodes below it."""
+        """Return a node and all its shown descendants."""
         end = self.nodes.filter(node=node)["subtree_end"][0]
         return self.nodes.filter(
             pl.col("node").is_between(node, end, closed="left"), ~pl.col("is_through")
         )
 
     def trail(self, node: int) -> pl.DataFrame:
-        """The shown nodes from the root down to a node."""
+        """Return the shown nodes from the root to a node."""
         return self.nodes.filter(
             pl.col("node") <= node, pl.col("subtree_end") > node, ~pl.col("is_through")
         )
 
     def children(self, node: int) -> pl.DataFrame:
-        """The shown nodes next below a node, most GPU time first."""
+        """Return the shown children of a node, most GPU time first."""
         below = self.below(node)
         found = below.filter(pl.col("level") == below["level"][0] + 1)
         return found.sort("gpu_ns", "node", descending=[True, False])
 
     def matches(self, node: int, text: str) -> pl.DataFrame:
-        """The nodes below a node whose name contains a text, most GPU time first.
+        """Return the descendants of a node whose name contains a text, most GPU time first.
 
-        None of them stands below another one, so that their times can be added up.
+        None is a descendant of another one, so that their times add up.
         """
         found = self.below(node).filter(
             pl.col("name").str.to_lowercase().str.contains(text.lower(), literal=True)
@@ -162,9 +163,9 @@ class CallTree:
         return outermost.sort("gpu_ns", "node", descending=[True, False])
 
     def modules(self, node: int) -> pl.DataFrame:
-        """A row for each module name at and below a node, most GPU time first.
+        """Return a row for each module name at and below a node, most GPU time first.
 
-        Of modules inside others of the same name only the outer ones count.
+        Of modules nested in others of the same name only the outer ones count.
         """
         found = self.below(node).filter(kind=NodeKind.MODULE.word)
         outermost = found.filter(_is_outermost(pl.col("subtree_end"), "name"))
@@ -175,8 +176,10 @@ class CallTree:
         )
 
     def counterpart(self, other: "CallTree", node: int) -> int:
-        """The node here that stands for the calls of a node of another view, as far down as names
-        agree; of several the one with most GPU time."""
+        """Return the node for the calls of a node of another view.
+
+        As deep as names agree; of several nodes the one with most GPU time.
+        """
         nodes = self.nodes.with_columns(class_name=_class_name())
         here = nodes.row(0, named=True)
         is_frame = pl.col("kind") == NodeKind.PYTHON.word
@@ -193,8 +196,8 @@ class CallTree:
 
 
 def with_shares(nodes: pl.DataFrame, whole_ns: int) -> pl.DataFrame:
-    """Nodes with ``gpu_ms``, ``share_pct`` of ``whole_ns``, ``backward_ms``, ``modelled_pct`` and
-    ``efficiency_pct``; null where there is nothing to divide by."""
+    """Return nodes with ``gpu_ms``, ``share_pct`` of ``whole_ns``, ``backward_ms``,
+    ``modelled_pct`` and ``efficiency_pct``; null for divisions by 0."""
     gpu_ns, judged_ns = pl.col("gpu_ns"), pl.col("judged_ns")
     return nodes.with_columns(
         gpu_ms=gpu_ns / 1e6,
@@ -206,7 +209,7 @@ def with_shares(nodes: pl.DataFrame, whole_ns: int) -> pl.DataFrame:
 
 
 def _summed(nodes: pl.DataFrame, at: pl.Series, values: pl.Series) -> pl.Series:
-    """The sum of the values at and below each node."""
+    """Return the sum of the values at and below each node."""
     first = int(nodes["node"][0])
     before = np.zeros(nodes.height + 1, dtype=values.to_numpy().dtype)
     np.add.at(before, at.to_numpy() - first + 1, values.to_numpy())
@@ -216,7 +219,7 @@ def _summed(nodes: pl.DataFrame, at: pl.Series, values: pl.Series) -> pl.Series:
 
 
 def _label() -> pl.Expr:
-    """Names as one would say them."""
+    """Return readable names."""
     name = pl.col("name")
     backward = name.str.strip_prefix(BACKWARD_PREFIX).str.strip_chars()
     return (
@@ -229,20 +232,21 @@ def _label() -> pl.Expr:
 
 
 def _class_name() -> pl.Expr:
-    """Names, those of modules without the number of the instance."""
+    """Return names, those of modules without the instance number."""
     name = pl.col("name")
     is_module = pl.col("kind") == NodeKind.MODULE.word
     return pl.when(is_module).then(name.str.replace(NUMBER_OF_MODULE, "$1")).otherwise(name)
 
 
 def _is_outermost(end: pl.Expr, *over: str) -> pl.Expr:
-    """Whether a node (in preorder) stands below none before it, of equal ``over`` if given."""
+    """Return whether a node (in preorder) has no previous node as ancestor, of equal ``over`` if
+    given."""
     reached = end.cum_max().shift(1, fill_value=0)
     return pl.col("node") >= (reached.over(over) if over else reached)
 
 
 def _with_levels(nodes: pl.DataFrame) -> pl.DataFrame:
-    """Nodes with ``is_through``, ``level`` and ``start_ns``."""
+    """Add ``is_through``, ``level`` and ``start_ns`` to nodes."""
     gpu_ns = pl.col("gpu_ns")
     is_frame = pl.col("kind") == NodeKind.PYTHON.word
     is_leaf = (pl.col("depth").shift(-1) <= pl.col("depth")).fill_null(value=True)

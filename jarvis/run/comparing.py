@@ -8,7 +8,7 @@ from jarvis.run.run import Run
 
 
 def sides(target: Run, reference: Run) -> tuple[Side, Side]:
-    """The target and the reference, named by GPU, and by file too where that does not differ."""
+    """Return target and reference, named by GPU, and also by file if the GPUs are equal."""
     labels = [_gpu(run) for run in (target, reference)]
     if labels[0] == labels[1]:
         labels = [f"{_gpu(run)}, {_file(run)}" for run in (target, reference)]

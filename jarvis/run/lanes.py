@@ -1,4 +1,4 @@
-"""Events as lanes of a timeline: shares of bins where there are many, rows that do not overlap."""
+"""Events as lanes of a timeline: busy shares of bins for many events, stacked rows for few."""
 
 import numpy as np
 import polars as pl
@@ -7,17 +7,17 @@ from jarvis.perf_report.intervals import Int64s, covered_by_bin
 
 
 def bin_edges(start_ns: int, end_ns: int, count: int) -> Int64s:
-    """The edges of up to ``count`` bins of about equal length, none shorter than 1 ns."""
+    """Return the edges of up to ``count`` bins of about equal length, none shorter than 1 ns."""
     length = end_ns - start_ns
     bins = max(min(count, length), 1)
     return np.array([start_ns + length * n // bins for n in range(bins + 1)], dtype=np.int64)
 
 
 def binned(events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
-    """How much of each bin is covered in each row of a timeline, and by what most.
+    """Return the covered time of each bin in each row of a timeline, and its largest part.
 
-    ``events``: ``row, what, ts_ns, dur_ns``. Returns ``row, what, start_ns, end_ns, busy_ns``
-    by row and time; empty bins are left out.
+    ``events``: ``row, what, ts_ns, dur_ns``. Returns ``row, what, start_ns, end_ns, busy_ns`` by
+    row and time, without empty bins.
     """
     parts = [
         _binned_row(row, mine, edges)
@@ -43,10 +43,10 @@ def _binned_row(row: object, events: pl.DataFrame, edges: Int64s) -> pl.DataFram
 
 
 def stacked(events: pl.DataFrame) -> pl.DataFrame:
-    """Events with a ``lane`` from 0, so that none overlaps another one of its row and lane.
+    """Add ``lane`` (from 0) to events, so that none overlaps another one of its row and lane.
 
-    An event stands below those of its row that contain it, else in the first lane that is free.
-    ``events``: ``row, ts_ns, dur_ns`` and others; comes back by row and time.
+    An event is below the events of its row that contain it, else in the first free lane.
+    ``events``: ``row, ts_ns, dur_ns`` and others; returned by row and time.
     """
     ordered = events.sort("row", "ts_ns", "dur_ns", descending=[False, False, True])
     lanes: list[int] = []
@@ -67,5 +67,6 @@ def stacked(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _contains(reached: int, start: int, end: int) -> bool:
-    """Whether the event that ends a lane at ``reached`` still runs and outlasts another one."""
+    """Return whether the event that ends a lane at ``reached`` still runs and outlasts another
+    one."""
     return reached > start and reached >= end

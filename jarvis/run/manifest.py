@@ -1,4 +1,4 @@
-"""The manifest of a run: what was analyzed, against what, with which options, and how it ended."""
+"""The manifest of a run: input, hardware, options and outcome."""
 
 import hashlib
 from dataclasses import fields
@@ -38,10 +38,9 @@ class _Frozen(BaseModel):
 class Options(AnalysisOptions):
     """The options of a run, files by name and digest.
 
-    ``gpu_arch_sha256`` is the digest of what a file says about a GPU. Without a file, that digest
-    tells an analysis from one that somebody else made with other figures under the same names.
-    Defaults other than None are not written, so manifests and ids of runs with defaults are those
-    of releases that did not have the option.
+    ``gpu_arch_sha256`` is the digest of a GPU's description. Without a description file, it
+    separates analyses with other figures under the same names. Defaults other than None are
+    omitted, so manifests and ids of runs with defaults equal those of releases without the option.
     """
 
     extension_file: str | None = None
@@ -60,7 +59,7 @@ class TopOperation(_Frozen):
     """One of the launching operators with most GPU time, across all categories.
 
     ``uid`` is its heaviest row of the operations table, ``operation_uids`` are all of them; the
-    fields from ``category`` on are None or empty where no row could be joined.
+    fields from ``category`` on are None or empty if no row could be joined.
     """
 
     rank: int
@@ -79,7 +78,7 @@ class TopOperation(_Frozen):
 
 
 class CategorySummary(_Frozen):
-    """One analysis in a line."""
+    """Summary of one analysis."""
 
     key: str
     title: str
@@ -103,13 +102,12 @@ class PerfModelFailure(_Frozen):
 class Manifest(_Frozen):
     """Everything about a run except its tables and findings.
 
-    ``created`` is UTC in ISO form, ``sheets`` the report's sheets in their order, ``tables`` every
+    ``created`` is UTC in ISO format, ``sheets`` the report's sheets in order, ``tables`` every
     stored table. ``platform_warning`` says that the chosen GPU is not the trace's, or that none is
     known; ``load_failures`` why analyses of other packages are missing. ``extension_notes`` and
-    ``extension_failures`` are sentences about what extensions change and could not;
-    ``added_analyses`` describe the analyses that are not Jarvis's own.
-    ``absent_tables`` are those that have no rows because the input cannot fill them, with what
-    they would tell.
+    ``extension_failures`` are sentences about effects and errors of extensions; ``added_analyses``
+    describe third-party analyses. ``absent_tables`` are those without rows because the input lacks
+    their data, with the missing information.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -136,16 +134,15 @@ class Manifest(_Frozen):
 
 
 def analysis_id(trace_sha256: str, options: Options) -> str:
-    """Return the short id that the same trace with the same options always gets."""
+    """Return the short id, equal for equal traces and options."""
     return analysis_ids(trace_sha256, options)[0]
 
 
 def analysis_ids(trace_sha256: str, options: Options) -> tuple[str, ...]:
-    """Return the ids that an analysis may have, the short one first.
+    """Return the possible ids of an analysis, the short one first.
 
-    Each longer one is for the case that the ones before it are taken by something else. Only what
-    was chosen counts: an option that a later version adds must not move the analyses that links
-    point at.
+    Longer ones are for collisions. Only explicit options count: an option added by a later version
+    must not change the ids in links.
     """
     written = TypeAdapter(type(options)).dump_python(options, exclude_none=True)
     chosen = orjson.dumps(written, option=orjson.OPT_SORT_KEYS)

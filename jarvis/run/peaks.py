@@ -1,4 +1,4 @@
-"""Which operations of a run have a compute peak under another description of a GPU."""
+"""Operations of a run without a compute peak under another description of a GPU."""
 
 import polars as pl
 
@@ -7,7 +7,7 @@ from jarvis.run.run import Run
 
 
 def without_peak(run: Run, hardware: HardwareSpec) -> pl.DataFrame:
-    """The precisions that operations of a run compute in and ``hardware`` has no peak for.
+    """Return the precisions of a run's operations for which ``hardware`` has no peak.
 
     Returns ``compute, operations, names, kernel_time_us, percent_of_compute`` by time; ``names``
     are those of the operations with most time.

@@ -1,9 +1,8 @@
-"""``results.json``: the results of a run as data, beside their sentences.
+"""``results.json``: the results of a run as data, with their sentences.
 
-The file is an object of ``version`` and ``analyses``, the results by key. A finding has the
-sentences that people read, the ``messages`` that they are made from (ids of templates and values)
-and its ``quantities``. Before version 2 the file was the object of results alone, with sentences
-and labels only.
+The file is an object of ``version`` and ``analyses``, the results by key. A finding has its
+sentences, their ``messages`` (ids of templates and values) and its ``quantities``. Before version 2
+the file was only the object of results, with sentences and labels.
 """
 
 from collections.abc import Mapping

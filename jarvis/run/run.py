@@ -30,64 +30,64 @@ from jarvis.tracelens.sheets import sheets
 
 
 def category_table(key: str) -> str:
-    """The name of the table that holds one category's rows with the columns it added."""
+    """Return the name of the table with one category's rows and its added columns."""
     return f"category_{key}"
 
 
 @dataclass(frozen=True)
 class StoredTables(Mapping[str, pl.DataFrame]):
-    """Tables of a run directory, each read when it is first asked for."""
+    """Tables of a run directory, read lazily."""
 
     paths: RunPaths
     names: tuple[str, ...]
     _read: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> pl.DataFrame:
-        """The table ``name``; KeyError where the run has none, MissingTableError where its file
-        is gone."""
+        """Return the table ``name``; KeyError if the run has none, MissingTableError if its file is
+        gone."""
         if name not in self.names:
             raise KeyError(name)
         if name not in self._read:
             try:
                 self._read[name] = pl.read_parquet(self.paths.table(name), glob=False)
             except FileNotFoundError:
-                raise MissingTableError(name, "it was removed, or made anew, meanwhile") from None
+                raise MissingTableError(name, "it was removed or replaced meanwhile") from None
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the tables."""
+        """Iterate over the names of the tables."""
         return iter(self.names)
 
     def __len__(self) -> int:
-        """How many tables there are."""
+        """Return the number of tables."""
         return len(self.names)
 
 
 @dataclass(frozen=True)
 class StoredCallPaths(Mapping[str, Mapping[int, CallPath]]):
-    """Call paths of a run directory by category, each read when it is first asked for."""
+    """Call paths of a run directory by category, read lazily."""
 
     paths: RunPaths
     keys_with_paths: tuple[str, ...]
 
     def __getitem__(self, key: str) -> Mapping[int, CallPath]:
-        """The call paths of one category by uid of the operation."""
+        """Return the call paths of one category by uid of the operation."""
         if key not in self.keys_with_paths:
             raise KeyError(key)
         return read_tree_data(self.paths.tree_data(key).read_bytes())
 
     def __iter__(self) -> Iterator[str]:
-        """The categories that have call paths."""
+        """Iterate over the categories that have call paths."""
         return iter(self.keys_with_paths)
 
     def __len__(self) -> int:
-        """How many categories have call paths."""
+        """Return the number of categories with call paths."""
         return len(self.keys_with_paths)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One analyzed trace. Immutable: whoever changes a table makes a new one.
+    """One analyzed trace. Immutable: changed tables require a new instance.
 
     ``results`` are the analyses' by key, in page order; ``root`` is the run directory that it was
     loaded from.
@@ -101,11 +101,13 @@ class Run:
 
     @classmethod
     def load(cls, root: Path | str) -> Self:
-        """Open a run directory; its tables are read when they are asked for.
+        """Open a run directory; its tables are read lazily.
 
-        Raises NotARunError where ``root`` is none, RunVersionError where it is of another layout.
+        Raises:
+            NotARunError: ``root`` is not a run directory.
+            RunVersionError: It has another layout.
         """
-        load_analyses()  # the templates of the messages in the results
+        load_analyses()  # registers the message templates of the results
         paths = RunPaths(Path(root))
         manifest = read_manifest(paths.root)
         results = read_results(paths.results, paths.root)
@@ -120,23 +122,23 @@ class Run:
 
     @property
     def target_pct(self) -> float:
-        """The efficiency that the savings of the run are projected to, in percent of the
-        roofline."""
+        """Return the target efficiency of the run's savings, in percent of the roofline."""
         return self.manifest.options.target_pct
 
     @cached_property
     def analyses(self) -> Mapping[str, Analysis]:
-        """The analyses by key in page order: those there are now, and those that were added to
-        this run alone, without their code."""
+        """Return the analyses by key in page order: the installed ones, and those of this run's
+        extensions without their code."""
         known = load_analyses()
         cards = self.manifest.added_analyses
         return in_page_order({**{card.key: card.analysis() for card in cards}, **known})
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by name (``manifest.tables``).
+        """Return a table by name (``manifest.tables``).
 
-        Raises MissingTableError for a name that no run has, and OutdatedRunError where the run was
-        made before the table, or one of its columns, was there.
+        Raises:
+            MissingTableError: No run has a table of this name.
+            OutdatedRunError: The run predates the table or one of its columns.
         """
         if name not in self.tables:
             if name in TABLES and name not in SHEETS:
@@ -151,9 +153,9 @@ class Run:
         return table
 
     def category_operations(self, key: str) -> pl.DataFrame:
-        """The operations of one category, most time first, with the columns that it added.
+        """Return the operations of one category, most time first, with its added columns.
 
-        Without those columns where its analysis failed; MissingTableError for other tiers.
+        Without those columns if its analysis failed; MissingTableError for other tiers.
         """
         if key not in self.results or self.results[key].tier != "compute":
             raise MissingTableError(key, "no category of operations has this key")
@@ -163,17 +165,17 @@ class Run:
         return self.table("operations").filter(pl.col("category") == key)
 
     def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Self:
-        """The run with more tables, which it keeps as its own."""
+        """Return a copy of the run with additional tables."""
         every = {**self.tables, **tables}
         manifest = self.manifest.model_copy(update={"tables": tuple(every)})
         return replace(self, manifest=manifest, tables=every)
 
     def call_paths(self, key: str) -> Mapping[int, CallPath]:
-        """Parent chains and subtrees of a category's main operations, by uid."""
+        """Return parent chains and subtrees of a category's main operations, by uid."""
         return self.paths_by_category.get(key, {})
 
     def sheets(self) -> dict[str, pl.DataFrame]:
-        """The sheets of the performance report under TraceLens's names, labels and order."""
+        """Return the sheets of the performance report with TraceLens's names, labels and order."""
         return dict(self._sheets)
 
     @cached_property
@@ -182,9 +184,11 @@ class Run:
 
 
 def open_reference(reference: str) -> Run:
-    """The run that ``Options.reference`` names: by the id of a stored analysis, or by its path.
+    """Return the run of ``Options.reference``: the id of a stored analysis, or a path.
 
-    Raises UnknownReferenceError where there is none, NotARunError or RunVersionError.
+    Raises:
+        UnknownReferenceError: There is none.
+        NotARunError, RunVersionError: As in ``Run.load``.
     """
     kept = analyses_dir() / reference
     root = kept if kept.is_dir() else Path(reference)
@@ -194,7 +198,8 @@ def open_reference(reference: str) -> Run:
 
 
 def read_manifest(root: Path) -> Manifest:
-    """The manifest of a run directory; NotARunError or RunVersionError as ``Run.load``."""
+    """Return the manifest of a run directory; raise NotARunError or RunVersionError as
+    ``Run.load``."""
     try:
         text = RunPaths(root).manifest.read_bytes()
     except OSError as error:
@@ -203,7 +208,7 @@ def read_manifest(root: Path) -> Manifest:
 
 
 def manifest_of(root: Path, text: bytes | str) -> Manifest:
-    """The manifest that ``text`` is the JSON of; errors name ``root`` as ``read_manifest``."""
+    """Parse a manifest from JSON; errors name ``root`` as in ``read_manifest``."""
     try:
         found = orjson.loads(text).get("schema_version")
     except (ValueError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Run directories on disk: written beside their place, then moved there as a whole."""
+"""Run directories on disk: written to a temporary folder, then moved into place."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +14,9 @@ from jarvis.run.run import Run, read_manifest
 
 
 def check_output_folder(root: Path, trace_sha256: str) -> None:
-    """Refuse a folder that must not be replaced, with OutputFolderError.
+    """Raise OutputFolderError for a folder that must not be replaced.
 
-    Free, empty, and holding a run of the same trace and nothing else are fine.
+    Folders that are missing, empty, or contain only a run of the same trace are accepted.
     """
     if not root.exists():
         return
@@ -30,18 +30,18 @@ def check_output_folder(root: Path, trace_sha256: str) -> None:
     except RunVersionError:
         raise OutputFolderError(root, "an analysis in another layout") from None
     except NotARunError:
-        raise OutputFolderError(root, "files that are no analysis") from None
+        raise OutputFolderError(root, "files that are not an analysis") from None
     if manifest.trace.sha256 != trace_sha256:
         raise OutputFolderError(root, f"the analysis of {manifest.trace.file_name}")
     if foreign := sorted(entries - RUN_ENTRIES):
-        raise OutputFolderError(root, f"files beside its analysis ({', '.join(foreign[:3])})")
+        raise OutputFolderError(root, f"files other than its analysis ({', '.join(foreign[:3])})")
 
 
 @contextmanager
 def staged(root: Path, trace_sha256: str) -> Iterator[Path]:
-    """A folder to write a run into; it takes the place of ``root`` when the block ends well.
+    """Yield a folder to write a run into; it replaces ``root`` when the block succeeds.
 
-    ``root`` is checked before and after. After an error it is what it was.
+    ``root`` is checked before and after, and unchanged after an error.
     """
     with staged_folder(root, lambda: check_output_folder(root, trace_sha256)) as folder:
         yield folder

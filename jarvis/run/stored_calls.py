@@ -1,4 +1,4 @@
-"""Calls of a run: from its trace where that is still there, else from what the run stores."""
+"""Calls of a run: from its trace if it still exists, else from the run's stored data."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,10 @@ from jarvis.run.run import Run
 
 
 def trace_file(run: Run) -> Path | None:
-    """The trace that the run was made from; None where it is gone or was changed since, and where
-    the run was made from a performance report."""
+    """Return the trace of the run.
+
+    None if it is gone or changed, or if the run was made from a performance report.
+    """
     info = run.manifest.trace
     if info.form != "trace":
         return None
@@ -29,18 +31,17 @@ def trace_file(run: Run) -> Path | None:
 
 
 class StoredCalls:
-    """What a run stores of its trace's calls, in the tables of ``TraceTree``.
+    """The stored calls of a run, in the tables of ``TraceTree``.
 
-    It has the surroundings of main operations alone, without the uids and the kernel times of the
-    calls in them; ``find`` gives the example call of each operation, with the mean kernel time of
-    all its calls.
+    It has only the surroundings of main operations, without uids and kernel times of their calls;
+    ``find`` gives the example call of each operation, with the mean kernel time of all its calls.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
 
     def find(self, name: str) -> pl.DataFrame:
-        """The operations with a name (as ``TraceTree.find``), by the call that stands for each."""
+        """Return the operations with a name (as ``TraceTree.find``), each by its example call."""
         operations = self.run.table("operations")
         found = operations.filter(pl.col("name").str.contains(name_pattern(name))).sort("uid")
         return _conformed(
@@ -58,7 +59,8 @@ class StoredCalls:
         )
 
     def parents(self, uid: int) -> pl.DataFrame:
-        """The calls around a main operation, outermost first; UnknownCallError for others."""
+        """Return the calls around a main operation, outermost first; UnknownCallError for
+        others."""
         chain = self._path(uid).parent_chain
         rows = [
             {"depth": depth, "kind": frame.kind, "name": frame.name}
@@ -67,7 +69,7 @@ class StoredCalls:
         return _rows(rows)
 
     def subtree(self, uid: int, depth: int | None = None) -> pl.DataFrame:
-        """A main operation and what runs below it; UnknownCallError for others."""
+        """Return a main operation and its subtree; UnknownCallError for others."""
         path = self._path(uid)
         head = self.find("*").filter(uid=uid).with_columns(depth=pl.lit(0, pl.Int64))
         below = [
@@ -89,9 +91,7 @@ class StoredCalls:
         for by_uid in self.run.paths_by_category.values():
             if uid in by_uid:
                 return by_uid[uid]
-        raise UnknownCallError(
-            uid, f"What the analysis stores of {self.run.manifest.trace.file_name}"
-        )
+        raise UnknownCallError(uid, f"The stored calls of {self.run.manifest.trace.file_name}")
 
 
 def _rows(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:

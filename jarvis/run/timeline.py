@@ -1,4 +1,4 @@
-"""What a window of time shows: GPU work and host calls, as bins or as single events."""
+"""Contents of a time window: GPU work and host calls, as bins or as single events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,40 +29,40 @@ HOST_LABELS: Mapping[str, str] = {
     HostCall.ANNOTATION: "Annotation",
 }
 NAMED_CATEGORIES = 4
-"""Categories with a color of their own: as many as can be told apart beside the other kinds."""
+"""Categories with their own color: the number that can be distinguished from the other kinds."""
 
 MAX_BINS = 1200
 MAX_GPU_SLICES = 4000
 MAX_HOST_SLICES = 6000
-"""What one drawing holds at most; a browser slows down with more."""
+"""Maximum number of events in one chart; browsers slow down with more."""
 
 _LEAST_BINS = 400
-"""A window of fewer stored spans than this is drawn from single calls."""
+"""Windows with fewer stored bins are drawn from single calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A span of time on the clock of the trace."""
+    """A time span on the clock of the trace."""
 
     start_ns: int
     end_ns: int
 
     @property
     def length_ns(self) -> int:
-        """How long it is."""
+        """Return its length in ns."""
         return self.end_ns - self.start_ns
 
     def edges(self, count: int = MAX_BINS) -> Int64s:
-        """The edges of up to ``count`` equal bins."""
+        """Return the edges of up to ``count`` equal bins."""
         return bin_edges(self.start_ns, self.end_ns, count)
 
     def of(self, events: pl.DataFrame, *, start: str = "ts_ns") -> pl.DataFrame:
-        """The events (``start``, ``dur_ns``) that run in the window, whole."""
+        """Return the events (``start``, ``dur_ns``) that overlap the window, unclipped."""
         begin = pl.col(start)
         return events.filter(begin < self.end_ns, begin + pl.col("dur_ns") > self.start_ns)
 
     def longest(self, events: pl.DataFrame, count: int, *, start: str = "ts_ns") -> pl.DataFrame:
-        """The ``count`` longest of them, the longest first."""
+        """Return the ``count`` longest of them, longest first."""
         times = self.of(events.select(start, "dur_ns", row=pl.int_range(pl.len())), start=start)
         least_ns = pl.lit(times["dur_ns"].top_k(count).min(), pl.Int64)
         ordered = times.filter(pl.col("dur_ns") >= least_ns).sort(
@@ -73,10 +73,10 @@ class Window:
 
 @dataclass(frozen=True)
 class HostSlices:
-    """Single host calls of a window, and what of it is not drawn.
+    """Single host calls of a window, and the numbers of calls that are not drawn.
 
     ``rows``: ``row, lane, uid, kind, what, name, ts_ns, dur_ns, input_dims``; ``hidden_count``:
-    calls that would fill less than a bin; ``deeper_count``: calls in lanes that are not asked for.
+    calls shorter than a bin; ``deeper_count``: calls in lanes below the requested depth.
     """
 
     rows: pl.DataFrame
@@ -86,13 +86,14 @@ class HostSlices:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The timeline of one run. What is worked out once for all windows is kept."""
+    """The timeline of one run. Results that all windows share are cached."""
 
     run: Run
 
     @cached_property
     def recording(self) -> Window | None:
-        """From the first start to the last end of anything; None where there is nothing."""
+        """Return the span from the first start to the last end of any event; None without
+        events."""
         starts = pl.concat(
             [self.gpu_events["ts_ns"], self._slices["ts_ns"], self._bins["start_ns"]]
         )
@@ -102,8 +103,11 @@ class Timeline:
 
     @cached_property
     def gpu_events(self) -> pl.DataFrame:
-        """All GPU events by time, with ``what`` they do, whether the GPU timeline counts them
-        (``is_counted``), their ``track``, and of their operation name, shapes and category."""
+        """Return all GPU events by time.
+
+        With ``what`` they do, whether the GPU timeline counts them (``is_counted``), their
+        ``track``, and name, shapes and category of their operation.
+        """
         work = self.run.table("gpu_work").select(*_GPU_COLUMNS, "linked")
         operations = self.run.table("operations").select(
             "input_dims", "category", operation_uid="uid", operation="name"
@@ -127,7 +131,8 @@ class Timeline:
 
     @cached_property
     def whats(self) -> tuple[str, ...]:
-        """What GPU work is told apart by color: the categories with most time first."""
+        """Return the kinds of GPU work with their own color: the categories with most time
+        first."""
         return (
             *dict.fromkeys(self._category_words.values()),
             OTHER_WORK,
@@ -138,14 +143,15 @@ class Timeline:
 
     @cached_property
     def gpu_rows(self) -> tuple[str, ...]:
-        """The rows of the GPU by kind of which the recording has events, and IDLE."""
+        """Return the GPU rows by kind of the recorded events, and IDLE."""
         counted = self.gpu_events.filter("is_counted")
         kinds = set(counted["kind"])
         named = [label for kind, label in KINDS.items() if kind in kinds]
         return (*named, IDLE, *([] if counted.height == self.gpu_events.height else [NOT_LINKED]))
 
     def outside_ns(self, window: Window) -> int:
-        """How much of a window lies before the first or after the last counted GPU event."""
+        """Return the part of a window in ns before the first or after the last counted GPU
+        event."""
         counted = self.gpu_events.filter("is_counted")
         first = least_ns(counted["ts_ns"])
         last = greatest_ns(counted["ts_ns"] + counted["dur_ns"])
@@ -156,17 +162,18 @@ class Timeline:
 
     @cached_property
     def gaps(self) -> pl.DataFrame:
-        """The table ``idle_gaps``, by time."""
+        """Return the table ``idle_gaps``, by time."""
         return self.run.table("idle_gaps").sort("start_ns")
 
     @cached_property
     def threads(self) -> pl.DataFrame:
-        """The table ``host_threads``; empty in a run that is older than it."""
+        """Return the table ``host_threads``; empty if the run predates it."""
         return self._optional("host_threads", {"thread": pl.Int64})
 
     @property
     def left_out_ns(self) -> int | None:
-        """Host calls shorter than this are not stored singly; None where all are."""
+        """Return the duration in ns below which single host calls are not stored; None if all
+        are."""
         if (
             self.threads.is_empty()
             or self.threads["kept_count"].sum() == self.threads["call_count"].sum()
@@ -175,9 +182,9 @@ class Timeline:
         return least_ns(self._slices["dur_ns"])
 
     def gpu_bins(self, window: Window) -> pl.DataFrame:
-        """Rows of the GPU by kind: ``row, what, start_ns, end_ns, busy_ns``.
+        """Return rows of the GPU by kind: ``row, what, start_ns, end_ns, busy_ns``.
 
-        They count what the GPU timeline counts; the row NOT_LINKED has the rest, and IDLE names
+        They include what the GPU timeline counts; the row NOT_LINKED has the rest, and IDLE names
         the likely cause.
         """
         times = self.gpu_events.select("what", "ts_ns", "dur_ns", "kind", "is_counted")
@@ -199,31 +206,32 @@ class Timeline:
         return binned(pl.concat([events, idle]), window.edges())
 
     def streams(self, window: Window) -> list[str]:
-        """The streams with events in the window, in order."""
+        """Return the streams with events in the window, in order."""
         events = self.gpu_events.select("ts_ns", "dur_ns", "device", "stream", "track")
         found = window.of(events).select("device", "stream", "track").unique()
         return found.sort("device", "stream", nulls_last=True)["track"].to_list()
 
     def stream_bins(self, window: Window) -> pl.DataFrame:
-        """Rows of the streams, as ``gpu_bins``."""
+        """Return rows of the streams, as ``gpu_bins``."""
         events = self.gpu_events.select("what", "ts_ns", "dur_ns", row="track")
         return binned(window.of(events), window.edges())
 
     def gpu_slices(self, window: Window) -> pl.DataFrame | None:
-        """Single GPU events with ``row`` and ``lane``; None where they are too many to draw."""
+        """Return single GPU events with ``row`` and ``lane``; None if they are too many to draw."""
         if self.gpu_event_count(window) > MAX_GPU_SLICES:
             return None
         return stacked(window.of(self.gpu_events).with_columns(row="track"))
 
     def gpu_event_count(self, window: Window) -> int:
-        """How many GPU events run in the window."""
+        """Return the number of GPU events in the window."""
         return window.of(self.gpu_events.select("ts_ns", "dur_ns")).height
 
     def host_bins(self, window: Window, threads: Sequence[int]) -> pl.DataFrame:
-        """What threads do: ``row`` (the thread), ``what``, ``start_ns, end_ns, busy_ns``.
+        """Return the activity of threads: ``row`` (the thread), ``what``, ``start_ns, end_ns,
+        busy_ns``.
 
-        A bin stands once for each kind of call in it. Wide windows count all calls, narrow ones
-        those that are stored singly.
+        A bin has one row per kind of call in it. Wide windows count all calls, narrow ones the
+        individually stored ones.
         """
         if self._bins.is_empty() or not threads:
             return binned(pl.DataFrame(schema=_EVENT), window.edges(1))
@@ -237,7 +245,7 @@ class Timeline:
     def host_slices(
         self, window: Window, threads: Sequence[int], kinds: Sequence[str], depth: int
     ) -> HostSlices:
-        """Single calls of these kinds in the first ``depth`` lanes of each thread."""
+        """Return single calls of these kinds in the first ``depth`` lanes of each thread."""
         found = window.of(self._slices).filter(
             pl.col("thread").is_in(threads), pl.col("kind").is_in(kinds)
         )
@@ -254,20 +262,21 @@ class Timeline:
         )
 
     def busiest_threads(self, window: Window, count: int) -> list[int]:
-        """Up to ``count`` threads that do something in the window, by number."""
+        """Return up to ``count`` threads with activity in the window, by number."""
         active = window.of(self._bins, start="start_ns")["thread"].unique()
         marked = window.of(self._slices)["thread"].unique()
         found = pl.concat([active, marked]).unique().sort()
         return found.head(count).to_list()
 
     def thread_label(self, thread: int) -> str:
-        """The name of a thread as a row of the timeline."""
+        """Return the name of a thread as a row of the timeline."""
         row = self.threads.row(by_predicate=pl.col("thread") == thread, named=True)
         name: str = row["thread_name"] or f"thread {row['tid']}"
         return name
 
     def event(self, uid: int) -> dict[str, Any] | None:
-        """A GPU event or host call by ``uid``, as a row of ``gpu_events`` or ``host_slices``."""
+        """Return a GPU event or host call by ``uid``, as a row of ``gpu_events`` or
+        ``host_slices``."""
         for events in (self.gpu_events, self._slices):
             found = events.filter(pl.col("uid") == uid)
             if found.height:
@@ -275,8 +284,8 @@ class Timeline:
         return None
 
     def example(self, operation_uid: int, launcher_uids: Sequence[int]) -> pl.DataFrame:
-        """The GPU events of one call of an operation, by time: of the call that these made, else
-        of the first one."""
+        """Return the GPU events of one call of an operation, by time: of the given launchers' call,
+        else of the first call."""
         work = self.gpu_events.filter(pl.col("operation_uid") == operation_uid)
         mine = work.filter(pl.col("launcher_uid").is_in(list(launcher_uids)))
         return work.head(1) if mine.is_empty() else mine
@@ -293,7 +302,7 @@ class Timeline:
 
     @cached_property
     def _category_words(self) -> dict[str, str]:
-        """Titles of the categories with most time; the others share one word."""
+        """Return the titles of the categories with most time; the others share one word."""
         titles = {
             key: analysis.title
             for key, analysis in self.run.analyses.items()

@@ -1,9 +1,9 @@
-"""``<key>_tree_data.json``: what is around the main operations of a category.
+"""``<key>_tree_data.json``: the surroundings of a category's main operations.
 
-Calls that several operations share are stored once, and so are names. ``names``; ``frames``: the
-calls above, parents first, each with the place of its parent and of its name; ``calls``: those
-below, in order of start; ``operations``: by uid, with the place of the innermost frame and the
-range of calls. One row a line.
+Calls and names that several operations share are stored once. ``names``; ``frames``: the calls
+above, parents first, each with the index of its parent and of its name; ``calls``: those below, in
+order of start; ``operations``: by uid, with the index of the innermost frame and the range of
+calls. One row per line.
 """
 
 from bisect import bisect_right
@@ -51,7 +51,7 @@ def main_uids(rows: pl.DataFrame) -> list[int]:
 
 
 def tree_data(paths: Mapping[int, CallPath]) -> Iterator[bytes]:
-    """Return the file's content in pieces."""
+    """Yield the file's content in pieces."""
     tables = _Tables()
     operations = {str(uid): row for uid, row in tables.operations(paths)}
     yield b"{"
@@ -65,9 +65,10 @@ def tree_data(paths: Mapping[int, CallPath]) -> Iterator[bytes]:
 
 
 def read_tree_data(text: bytes) -> dict[int, CallPath]:
-    """Return the call paths of a file, also of one that Jarvis 0.1 wrote.
+    """Return the call paths of a file, including the format of Jarvis 0.1.
 
-    Raises ValueError, LookupError or TypeError where the file is something else.
+    Raises:
+        ValueError, LookupError, TypeError: The file has other content.
     """
     read = orjson.loads(text)
     if "operations" not in read:
@@ -121,14 +122,14 @@ def _lines(rows: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Tables:
-    """The rows that the operations of a file refer to by place, each once."""
+    """The deduplicated rows that the operations of a file refer to by index."""
 
     names: dict[str, int] = field(default_factory=dict)
     frames: list[dict[str, Any]] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
 
     def operations(self, paths: Mapping[int, CallPath]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Return a row for each call path, by uid; fill the tables."""
+        """Yield a row for each call path, by uid; fill the tables."""
         by_around: dict[int, list[CallPath]] = {}
         for path in paths.values():
             by_around.setdefault(id(path.around), []).append(path)
@@ -166,7 +167,7 @@ class _Tables:
         return self.names.setdefault(name, len(self.names))
 
     def _add_frames(self, path: CallPath, place_of: dict[int, int]) -> int | None:
-        """Add what is above a call and not yet there; return the place of its innermost frame."""
+        """Add the missing ancestors of a call; return the index of its innermost frame."""
         new, place = [], path.frame
         while place is not None and place not in place_of:
             new.append(place)
@@ -180,7 +181,7 @@ class _Tables:
         return parent
 
     def _add_calls(self, paths: list[CallPath]) -> "_Shifts":
-        """Add what is below some calls, each call once."""
+        """Add the descendants of calls, without duplicates."""
         shifts, end = _Shifts(), 0
         for path in sorted(paths, key=lambda path: path.first_call):
             if path.first_call >= end:
@@ -195,7 +196,7 @@ class _Tables:
 
 @dataclass(slots=True)
 class _Shifts:
-    """Where ranges of calls begin, before and after the calls between them are left out."""
+    """Start indices of ranges of calls, before and after the calls between them are removed."""
 
     before: list[int] = field(default_factory=list)
     after: list[int] = field(default_factory=list)
@@ -210,7 +211,7 @@ class _Shifts:
 
 
 def _unshared(old: dict[str, Any]) -> CallPath:
-    """Return a call path that has all of its surroundings to itself, as they were stored before."""
+    """Return a call path of the old format, which does not share its surroundings."""
     frames = [
         FrameAbove(place - 1 if place else None, Frame(frame["name"], frame["kind"]))
         for place, frame in enumerate(old["parent_chain"])

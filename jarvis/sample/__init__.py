@@ -1,8 +1,8 @@
-"""A simulated training step as a Kineto trace: for trying the product, tests and benchmarks.
+"""A simulated training step as a Kineto trace, for demos, tests and benchmarks.
 
-Nothing in it was recorded: host times are drawn, kernel times are roofline times of an MI300X
-divided by drawn efficiencies. The trace says so: ``metadata.jarvis_sample`` is ``"simulated"``.
-The same arguments give the same bytes.
+Host times are random, kernel times are roofline times of an MI300X divided by random efficiencies.
+The trace is marked as simulated: ``metadata.jarvis_sample`` is ``"simulated"``. Equal arguments
+give equal bytes.
 """
 
 import gzip
@@ -27,11 +27,16 @@ _BASE_NANOSECONDS = 1_767_225_600_000_000_000
 def simulate(
     steps: int = 2, rank: int = 0, world_size: int = 8, seed: int = 0, scale: str = "small"
 ) -> dict[str, Any]:
-    """The trace of ``rank`` of ``world_size`` data-parallel processes over ``steps`` steps.
+    """Return the trace of ``rank`` of ``world_size`` data-parallel processes over ``steps`` steps.
 
-    ``scale`` is a key of ``SCALES``; another one, or a rank out of range, is a JarvisError. One
-    process alone exchanges no gradients: its trace has no collectives. The traces of all ranks
-    of one seed fit together: their collectives end at the same time.
+    A single process exchanges no gradients: its trace has no collectives. The traces of all ranks
+    with one seed match: their collectives end at the same time.
+
+    Args:
+        scale: A key of ``SCALES``.
+
+    Raises:
+        JarvisError: Unknown scale, or a rank out of range.
     """
     chunks = _Simulation(steps, rank, world_size, seed, scale)
     return chunks.header | {"traceEvents": [event for chunk in chunks for event in chunk]}
@@ -45,9 +50,9 @@ def write_sample(
     seed: int = 0,
     scale: str = "small",
 ) -> Path:
-    """Write what ``simulate`` gives as ``.json`` or ``.json.gz``, step by step; returns ``path``.
+    """Write the trace of ``simulate`` as ``.json`` or ``.json.gz``, step by step; return ``path``.
 
-    One step is held in memory at a time, so that traces of millions of events can be written.
+    Only one step is in memory at a time, so that traces of millions of events can be written.
     """
     chunks = _Simulation(steps, rank, world_size, seed, scale)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +66,7 @@ def write_sample(
 
 
 class _Simulation:
-    """The header of a trace, and its events in one list after the other."""
+    """The header of a trace, and its events in consecutive lists."""
 
     def __init__(self, steps: int, rank: int, world_size: int, seed: int, scale: str) -> None:
         if not 0 <= rank < world_size:
@@ -127,7 +132,7 @@ def _header(
 
 
 def _labels(pid: int, threads: tuple[int, int], device: int) -> list[Event]:
-    """Metadata events: the names of the processes, threads and streams."""
+    """Return metadata events: the names of the processes, threads and streams."""
 
     def label(kind: str, pid: int, tid: int, key: str, value: str | int) -> Event:
         event: Event = {"name": kind, "ph": "M", "ts": 0.0, "pid": pid, "tid": tid}

@@ -1,4 +1,4 @@
-"""Automatic differentiation of the simulated process: what ran forward runs again backward."""
+"""Automatic differentiation of the simulated process: forward operators run again backward."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ ParameterHook = Callable[[SampleTensor], None]
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """One step of the backward pass; ``run`` does its work, ``parameters`` get a gradient."""
+    """One step of the backward pass; ``run`` executes it, ``parameters`` get a gradient."""
 
     name: str
     sequence: int
@@ -24,7 +24,7 @@ class _Node:
 
 
 class Session(Recorder):
-    """A recorder that remembers the differentiable operators of the current step."""
+    """A recorder that stores the differentiable operators of the current step."""
 
     def __init__(self, gpu: Gpu, rank: int, seed: int) -> None:
         super().__init__(gpu, rank, seed)
@@ -32,7 +32,7 @@ class Session(Recorder):
         self._nodes: list[_Node] = []
 
     def grad_op(self, name: str, *inputs: Any) -> AbstractContextManager[Event]:
-        """An operator above autograd: it carries the number of the next backward node."""
+        """Record an operator above autograd: it carries the number of the next backward node."""
         return self.op(name, *inputs, Sequence_number=self._sequence, Fwd_thread_id=0)
 
     def node(
@@ -43,7 +43,7 @@ class Session(Recorder):
         run: Callable[[], None],
         parameters: tuple[SampleTensor, ...] = (),
     ) -> None:
-        """Remember how to differentiate ``op``, given the gradient of its output."""
+        """Store how to differentiate ``op``, given the gradient of its output."""
         self._nodes.append(_Node(name, self._sequence, gradient, run, parameters))
         self.flow("s", self._sequence, op)
         self._sequence += 1
@@ -51,11 +51,11 @@ class Session(Recorder):
     def view_node(
         self, op: Event, name: str, view: str, gradient: SampleTensor, *args: Any
     ) -> None:
-        """Remember a view, whose backward is the view ``aten::<view>`` of the gradient."""
+        """Store a view, whose backward is the view ``aten::<view>`` of the gradient."""
         self.node(op, name, gradient, lambda: self._view(view, gradient, *args))
 
     def backward(self, on_gradient: ParameterHook) -> None:
-        """Run the remembered nodes, last first; ``on_gradient`` sees each parameter's gradient."""
+        """Run the stored nodes, last first; ``on_gradient`` receives each parameter's gradient."""
         with self.on_autograd_thread():
             for node in reversed(self._nodes):
                 self._run_node(node)

@@ -18,7 +18,7 @@ def conv2d(
     *,
     image_needs_gradient: bool = True,
 ) -> SampleTensor:
-    """image (B, C, Y, X) with weight (K, C, R, R), padded to keep the size at stride 1."""
+    """Record image (B, C, Y, X) with weight (K, C, R, R), padded to keep the size at stride 1."""
     channels_out, channels_in, kernel_size, _ = weight.shape
     batch, _, height, width = image.shape
     result = SampleTensor((batch, channels_out, height // stride, width // stride))
@@ -67,7 +67,7 @@ def _transpose(s: Session, tensor: SampleTensor) -> None:
 def batch_norm(
     s: Session, image: SampleTensor, weight: SampleTensor, bias: SampleTensor
 ) -> SampleTensor:
-    """Batch normalization in training: statistics of each channel over batch and pixels."""
+    """Record batch normalization in training: statistics of each channel over batch and pixels."""
     channel = SampleTensor((image.shape[1],), FP32)
     inputs = (image, weight, bias, weight, bias, True, 0.1, 1e-5)
 
@@ -94,7 +94,7 @@ def batch_norm(
 
 
 def max_pool2d(s: Session, image: SampleTensor) -> SampleTensor:
-    """Maxima of 3 x 3 pixels at stride 2."""
+    """Record the maxima of 3 x 3 pixels at stride 2."""
     batch, channels, height, width = image.shape
     result = SampleTensor((batch, channels, height // 2, width // 2))
     indices = SampleTensor(result.shape, INT64)
@@ -119,7 +119,7 @@ def max_pool2d(s: Session, image: SampleTensor) -> SampleTensor:
 
 
 def global_average(s: Session, image: SampleTensor) -> SampleTensor:
-    """The mean over the pixels of each channel: (B, C, Y, X) -> (B, C)."""
+    """Record the mean over the pixels of each channel: (B, C, Y, X) -> (B, C)."""
     result = SampleTensor(image.shape[:2])
 
     def backward() -> None:

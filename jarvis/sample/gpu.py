@@ -1,4 +1,4 @@
-"""How long the simulated GPU takes: roofline time divided by what a kind of kernel attains."""
+"""Durations on the simulated GPU: roofline time divided by the efficiency of a kernel family."""
 
 import random
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jarvis.hardware import HardwareSpec
 
 HOST_LINK_GB_PER_S = 50.0
-"""Host-device copies: what a PCIe 5 x16 link moves in practice."""
+"""Host-device copies: practical bandwidth of a PCIe 5 x16 link."""
 
 COLLECTIVE_BUS_GB_PER_S = 300.0
 """Bus bandwidth of a ring all-reduce between the GPUs of one node."""
@@ -15,8 +15,8 @@ _KERNEL_FLOOR_NS = 1_600
 _COPY_FLOOR_NS = 1_500
 _COLLECTIVE_FLOOR_NS = 25_000
 
-# Fraction of the roofline that a kernel of a family attains, lowest and highest. One draw per
-# family and size, so that the same call is always about as fast.
+# Fraction of the roofline that a kernel of a family reaches, lowest and highest. One random value
+# per family and size, so that equal calls are about equally fast.
 _EFFICIENCY = {
     "gemm": (0.55, 0.82),
     "gemm_misaligned": (0.17, 0.27),
@@ -39,7 +39,7 @@ _EFFICIENCY = {
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one kernel has to do: FLOPs on a compute unit, bytes to and from memory."""
+    """The work of one kernel: FLOPs on a compute unit, bytes to and from memory."""
 
     family: str
     flops: float
@@ -48,7 +48,7 @@ class Work:
 
 
 class Gpu:
-    """A GPU with the peaks of ``spec`` and efficiencies drawn from ``seed``."""
+    """A GPU with the peaks of ``spec`` and random efficiencies from ``seed``."""
 
     def __init__(self, spec: HardwareSpec, seed: int) -> None:
         self.spec = spec
@@ -56,14 +56,14 @@ class Gpu:
         self._expected_ns: dict[Work, float] = {}
 
     def kernel_ns(self, work: Work, rng: random.Random) -> int:
-        """The duration of one kernel, up to 4 % longer than the expected one of its work."""
+        """Return the duration of one kernel, up to 4% longer than the expected one of its work."""
         expected = self._expected_ns.get(work)
         if expected is None:
             expected = self._expected_ns[work] = self._draw(work)
         return int(expected * (1 + 0.04 * rng.random()))
 
     def copy_ns(self, nbytes: int, rng: random.Random) -> int:
-        """The duration of a copy between host and device."""
+        """Return the duration of a copy between host and device."""
         return int((_COPY_FLOOR_NS + nbytes / HOST_LINK_GB_PER_S) * (1 + 0.1 * rng.random()))
 
     def _draw(self, work: Work) -> float:
@@ -72,11 +72,11 @@ class Gpu:
         return _KERNEL_FLOOR_NS + self.roofline_ns(work) / efficiency
 
     def roofline_ns(self, work: Work) -> float:
-        """The least time that compute peak and memory bandwidth allow."""
+        """Return the minimum time that compute peak and memory bandwidth allow."""
         peak_tflops = self.spec.max_achievable_tflops[work.compute]
         return max(work.flops / peak_tflops / 1e3, work.nbytes / self.spec.mem_bw_gbps)
 
 
 def all_reduce_ns(nbytes: int, ranks: int) -> int:
-    """The duration of a ring all-reduce once every rank has come."""
+    """Return the duration of a ring all-reduce after every rank has arrived."""
     return int(_COLLECTIVE_FLOOR_NS + 2 * (ranks - 1) / ranks * nbytes / COLLECTIVE_BUS_GB_PER_S)

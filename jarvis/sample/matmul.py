@@ -26,11 +26,11 @@ def _family(batch: int, m: int, n: int, k: int) -> str:
 def _launch(
     s: Session, left: SampleTensor, right: SampleTensor, *, bias: bool = False
 ) -> SampleTensor:
-    """Launch (B, M, K) @ (B, K, N); the kernel's name tells the memory order of its operands."""
+    """Launch (B, M, K) @ (B, K, N); the kernel's name encodes the memory order of its operands."""
     (*batch, m, k), n = left.shape, right.shape[-1]
     result = SampleTensor((*batch, m, n))
     family = _family(prod(batch), m, n, k)
-    # The library works on columns: its A is our right operand, its B our left one.
+    # The library uses column-major order: its A is our right operand, its B our left one.
     order_a = "Ailk" if right.strides[-1] == 1 else "Alik"
     order_b = "Bljk" if left.strides[-1] == 1 else "Bjlk"
     epilogue = "_Bias_HA_S_SAV" if bias else ""
@@ -54,7 +54,7 @@ def _transposed(s: Session, tensor: SampleTensor) -> SampleTensor:
 def linear(
     s: Session, tokens: SampleTensor, weight: SampleTensor, bias: SampleTensor
 ) -> SampleTensor:
-    """tokens (T, K) @ weight (N, K) transposed + bias (N)."""
+    """Record tokens (T, K) @ weight (N, K) transposed + bias (N)."""
 
     def backward() -> None:
         _mm(s, "aten::mm", result, weight)
@@ -73,7 +73,7 @@ def linear(
 
 
 def bmm(s: Session, left: SampleTensor, right: SampleTensor) -> SampleTensor:
-    """Batched product (B, M, K) @ (B, K, N)."""
+    """Record the batched product (B, M, K) @ (B, K, N)."""
 
     def backward() -> None:
         _mm(s, "aten::bmm", left.swap(1, 2), result)
@@ -86,7 +86,7 @@ def bmm(s: Session, left: SampleTensor, right: SampleTensor) -> SampleTensor:
 
 
 def heads(s: Session, tokens: SampleTensor, batch: int, count: int) -> SampleTensor:
-    """(batch * N, count * D) as (batch, count, N, D), without moving data."""
+    """Return (batch * N, count * D) as (batch, count, N, D), without copying data."""
     length, size = tokens.shape[0] // batch, tokens.shape[1] // count
     with s.grad_op("aten::view", tokens, (batch, length, count, size)) as op:
         s.view_node(op, "ViewBackward0", "reshape", tokens, tokens.shape)
@@ -97,7 +97,7 @@ def heads(s: Session, tokens: SampleTensor, batch: int, count: int) -> SampleTen
 
 
 def merge_heads(s: Session, attended: SampleTensor) -> SampleTensor:
-    """(B, count, N, D) as (B * N, count * D): what ``heads`` took apart, copied together."""
+    """Record (B, count, N, D) as (B * N, count * D): the inverse of ``heads``, with a copy."""
     batch, count, length, size = attended.shape
     return contiguous(s, attended.swap(1, 2)).view(batch * length, count * size)
 
@@ -105,7 +105,7 @@ def merge_heads(s: Session, attended: SampleTensor) -> SampleTensor:
 def fused_attention(
     s: Session, query: SampleTensor, key: SampleTensor, value: SampleTensor
 ) -> SampleTensor:
-    """Causal attention (B, heads, N, D) in one kernel; the scores stay on the chip."""
+    """Record causal attention (B, heads, N, D) in one kernel; the scores stay on chip."""
     batch, count, length, size = query.shape
     flops = 2 * batch * count * length * length * size  # two products, half of each masked
     statistics = SampleTensor((batch, count, length), FP32)
@@ -140,7 +140,8 @@ def fused_attention(
 def unfused_attention(
     s: Session, query: SampleTensor, key: SampleTensor, value: SampleTensor
 ) -> SampleTensor:
-    """Attention (B, heads, N, D) written out: the scores go through memory four times."""
+    """Record attention (B, heads, N, D) as single operators: the scores move through memory four
+    times."""
     batch, count, length, size = query.shape
 
     def packed(tensor: SampleTensor) -> SampleTensor:

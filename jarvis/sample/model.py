@@ -1,7 +1,7 @@
 """The model of the sample: a small vision-language transformer, module by module.
 
-Some of it is slow on purpose, as models are: one attention block is not fused, an RMS
-normalization is written out, the images stay in NCHW order, the window attention consists of
+Parts are slow on purpose, as in real models: one attention block is not fused, an RMS normalization
+consists of single operators, the images stay in NCHW order, the window attention consists of
 thousands of tiny products, a score head is a tall and narrow product, and the vocabulary has one
 token more than a round number.
 """
@@ -23,7 +23,7 @@ _SCORES = 16
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How big the model and its batch are."""
+    """The size of the model and its batch."""
 
     batch: int
     tokens: int
@@ -43,26 +43,26 @@ SCALES = {
 
 
 class Build:
-    """Gives modules their numbers and keeps their parameters."""
+    """Numbers modules and collects their parameters."""
 
     def __init__(self) -> None:
         self.parameters: list[SampleTensor] = []
         self._modules: Counter[str] = Counter()
 
     def parameter(self, *shape: int) -> SampleTensor:
-        """A new parameter."""
+        """Return a new parameter."""
         self.parameters.append(SampleTensor(shape))
         return self.parameters[-1]
 
     def number(self, module: "Module") -> int:
-        """The number of a module among those of its class."""
+        """Return the number of a module among those of its class."""
         name = type(module).__name__
         self._modules[name] += 1
         return self._modules[name] - 1
 
 
 class Module:
-    """A part of the model with the frames that the profiler sees around it."""
+    """A part of the model with the frames that the profiler records around it."""
 
     source = ""
 
@@ -71,7 +71,7 @@ class Module:
 
     @contextmanager
     def frames(self, s: Session) -> Iterator[None]:
-        """The Python frames of one call."""
+        """Record the Python frames of one call."""
         name = f"nn.Module: {type(self).__name__}_{self.number}"
         with (
             s.frame(name, **{"Python module id": self.number}),
@@ -90,7 +90,7 @@ class Layer(Module, ABC):
 
     @abstractmethod
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """The operators of the layer."""
+        """Record the operators of the layer."""
 
 
 class Linear(Layer):
@@ -104,7 +104,7 @@ class Linear(Layer):
         self.bias = build.parameter(features_out)
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """One matrix product."""
+        """Record one matrix product."""
         with s.frame("<built-in function linear>"):
             return matmul.linear(s, tensor, self.weight, self.bias)
 
@@ -119,7 +119,7 @@ class Embedding(Layer):
         self.weight = build.parameter(vocabulary, hidden)
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """One gather."""
+        """Record one gather."""
         return pointwise.embedding(s, self.weight, tensor)
 
 
@@ -133,7 +133,7 @@ class LayerNorm(Layer):
         self.weight, self.bias = build.parameter(hidden), build.parameter(hidden)
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """One fused kernel."""
+        """Record one fused kernel."""
         return pointwise.layer_norm(s, tensor, self.weight, self.bias)
 
 
@@ -147,7 +147,7 @@ class RMSNorm(Layer):
         self.weight = build.parameter(hidden)
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """A chain of elementwise operators and a mean."""
+        """Record a chain of elementwise operators and a mean."""
         return pointwise.rms_norm(s, tensor, self.weight)
 
 
@@ -157,12 +157,12 @@ class GELU(Layer):
     source = "torch/nn/modules/activation.py(734)"
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """One elementwise kernel."""
+        """Record one elementwise kernel."""
         return pointwise.gelu(s, tensor)
 
 
 class Attention(Layer):
-    """Self attention over (B * N, H) with a fused or a written-out core."""
+    """Self attention over (B * N, H) with a fused or an unfused core."""
 
     source = "model.py(58)"
 
@@ -172,7 +172,7 @@ class Attention(Layer):
         self.projections = [Linear(build, scale.hidden, scale.hidden) for _ in range(4)]
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """Three projections, the core, and the projection of its result."""
+        """Record three projections, the core, and the projection of its result."""
         tokens = tensor
         *into, out = self.projections
         split = (matmul.heads(s, part(s, tokens), self.batch, self.heads) for part in into)
@@ -181,7 +181,8 @@ class Attention(Layer):
 
 
 class TransformerBlock(Layer):
-    """Attention and feed-forward part, each normalized before and added after."""
+    """Attention and feed-forward part, each with normalization before and residual addition
+    after."""
 
     source = "model.py(97)"
 
@@ -195,7 +196,7 @@ class TransformerBlock(Layer):
         self.down = Linear(build, 4 * hidden, hidden)
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """x + attention(norm(x)), then x + feed-forward(norm(x))."""
+        """Record x + attention(norm(x)), then x + feed-forward(norm(x))."""
         tokens = tensor
         tokens = pointwise.add(s, tokens, self.attention(s, self.norms[0](s, tokens)))
         grown = self.gelu(s, self.up(s, self.norms[1](s, tokens)))
@@ -214,7 +215,7 @@ class Conv2d(Layer):
         self.stride = stride
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """One convolution; the first one of all needs no gradient of its image."""
+        """Record one convolution; the model's first one needs no gradient of its image."""
         image = tensor
         needs_gradient = image.shape[1] > 3
         with s.frame("torch/nn/modules/conv.py(536): _conv_forward"):
@@ -233,12 +234,12 @@ class BatchNorm2d(Layer):
         self.weight, self.bias = build.parameter(channels), build.parameter(channels)
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """Statistics and transformation."""
+        """Record statistics and transformation."""
         return convolution.batch_norm(s, tensor, self.weight, self.bias)
 
 
 class ImageBlock(Layer):
-    """A bottleneck: 1x1 down, 3x3, 1x1 up, and the way around it."""
+    """A bottleneck: 1x1 down, 3x3, 1x1 up, and the residual connection."""
 
     source = "model.py(131)"
 
@@ -249,7 +250,7 @@ class ImageBlock(Layer):
         self.layers = [(Conv2d(build, shape), BatchNorm2d(build, shape[1])) for shape in shapes]
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """Three convolutions, each normalized."""
+        """Record three convolutions, each normalized."""
         image = tensor
         inside = image
         for conv, norm in self.layers:
@@ -263,7 +264,7 @@ class WindowAttention(Layer):
     source = "model.py(166)"
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """Two tiny batched products around a softmax."""
+        """Record two tiny batched products around a softmax."""
         image = tensor
         count = image.numel // (_WINDOW * _WINDOW_HEAD_SIZE)
         patches = image.view(count, _WINDOW, _WINDOW_HEAD_SIZE)
@@ -285,7 +286,7 @@ class ImageEncoder(Layer):
         self.head = Linear(build, 512, scale.hidden)
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
-        """Stem, bottlenecks, window attention, mean over the pixels."""
+        """Record stem, bottlenecks, window attention, mean over the pixels."""
         image = pointwise.relu(s, self.stem_norm(s, self.stem(s, tensor)))
         image = self.widen(s, convolution.max_pool2d(s, image))
         for block in self.blocks:
@@ -323,6 +324,6 @@ class VisionLanguageModel(Module):
 
 
 def build_model(scale: Scale) -> tuple[VisionLanguageModel, list[SampleTensor]]:
-    """The model and its parameters."""
+    """Return the model and its parameters."""
     build = Build()
     return VisionLanguageModel(build, scale), build.parameters

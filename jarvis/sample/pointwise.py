@@ -1,6 +1,6 @@
 """Operators limited by memory: elementwise, reductions, softmax, normalization, embedding.
 
-Each function is one forward operator with its launches; what autograd runs later is given to
+Each function records one forward operator with its launches, and passes its backward to
 ``Session.node``. Shapes in comments: T tokens, H features.
 """
 
@@ -46,14 +46,14 @@ def launch_elementwise(
 
 
 def elementwise(s: Session, name: str, functor: str, *inputs: Any, write: SampleTensor) -> None:
-    """An elementwise operator below autograd."""
+    """Record an elementwise operator below autograd."""
     with s.op(name, *inputs):
         reads = tuple(value for value in inputs if isinstance(value, SampleTensor))
         launch_elementwise(s, functor, reads, write)
 
 
 def add(s: Session, left: SampleTensor, right: SampleTensor) -> SampleTensor:
-    """Sum of two tensors (``right`` broadcast); backward hands the gradient on."""
+    """Record the sum of two tensors (``right`` broadcast); backward passes the gradient through."""
     with s.grad_op("aten::add", left, right, 1) as op:
         launch_elementwise(s, "add", (left, right), left)
         s.node(op, "AddBackward0", left, lambda: sum_to(s, left, right))
@@ -63,7 +63,8 @@ def add(s: Session, left: SampleTensor, right: SampleTensor) -> SampleTensor:
 def mul(
     s: Session, left: SampleTensor, right: SampleTensor, parameters: tuple[SampleTensor, ...] = ()
 ) -> SampleTensor:
-    """Product of two tensors (``right`` broadcast); backward multiplies with each factor."""
+    """Record the product of two tensors (``right`` broadcast); backward multiplies with each
+    factor."""
 
     def backward() -> None:
         elementwise(s, "aten::mul", "mul", left, right, write=left)
@@ -77,7 +78,7 @@ def mul(
 
 
 def scale(s: Session, tensor: SampleTensor, factor: float) -> SampleTensor:
-    """Product with a number."""
+    """Record the product with a number."""
 
     def backward() -> None:
         elementwise(s, "aten::mul", "scale", tensor, factor, write=tensor)
@@ -89,7 +90,7 @@ def scale(s: Session, tensor: SampleTensor, factor: float) -> SampleTensor:
 
 
 def gelu(s: Session, tensor: SampleTensor) -> SampleTensor:
-    """GELU activation."""
+    """Record the GELU activation."""
 
     def backward() -> None:
         elementwise(s, "aten::gelu_backward", "gelu_backward", tensor, tensor, "none", write=tensor)
@@ -101,7 +102,7 @@ def gelu(s: Session, tensor: SampleTensor) -> SampleTensor:
 
 
 def relu(s: Session, tensor: SampleTensor) -> SampleTensor:
-    """ReLU in place."""
+    """Record ReLU in place."""
 
     def backward() -> None:
         elementwise(s, "aten::threshold_backward", "threshold", tensor, tensor, 0, write=tensor)
@@ -113,7 +114,7 @@ def relu(s: Session, tensor: SampleTensor) -> SampleTensor:
 
 
 def contiguous(s: Session, tensor: SampleTensor) -> SampleTensor:
-    """A copy of a strided view in the order of its dimensions."""
+    """Record a copy of a strided view in the order of its dimensions."""
     packed = tensor.view(*tensor.shape)
     with s.grad_op("aten::contiguous", tensor, 0), s.grad_op("aten::clone", tensor, 0) as op:
         with s.op("aten::copy_", packed, tensor, False):
@@ -131,7 +132,7 @@ def launch_reduce(s: Session, functor: str, tensor: SampleTensor, result: Sample
 
 
 def sum_to(s: Session, tensor: SampleTensor, result: SampleTensor) -> None:
-    """Sum a gradient over the dimensions along which its tensor had been broadcast."""
+    """Sum a gradient over the dimensions along which its tensor was broadcast."""
     shape = (1,) * (len(tensor.shape) - len(result.shape)) + result.shape
     broadcast = tuple(
         i for i, (size, kept) in enumerate(zip(tensor.shape, shape, strict=True)) if size != kept
@@ -142,7 +143,7 @@ def sum_to(s: Session, tensor: SampleTensor, result: SampleTensor) -> None:
 
 
 def softmax(s: Session, scores: SampleTensor) -> SampleTensor:
-    """Softmax over the last dimension; scores in memory read and written once."""
+    """Record softmax over the last dimension; scores in memory are read and written once."""
 
     def launch(kernel: str, passes: int) -> None:
         work = Work("softmax", 5 * scores.numel, passes * scores.nbytes)
@@ -164,7 +165,7 @@ def softmax(s: Session, scores: SampleTensor) -> SampleTensor:
 def layer_norm(
     s: Session, tensor: SampleTensor, weight: SampleTensor, bias: SampleTensor
 ) -> SampleTensor:
-    """Layer normalization over the last dimension."""
+    """Record layer normalization over the last dimension."""
     rows = SampleTensor((*tensor.shape[:-1], 1), FP32)
     shape, epsilon = (tensor.shape[-1],), 1e-5
     kernel = "void at::native::(anonymous namespace)::"
@@ -189,7 +190,7 @@ def layer_norm(
 
 
 def rms_norm(s: Session, tensor: SampleTensor, weight: SampleTensor) -> SampleTensor:
-    """RMS normalization written out: x * rsqrt(mean(x ** 2) + epsilon) * weight."""
+    """Record RMS normalization as single operators: x * rsqrt(mean(x ** 2) + epsilon) * weight."""
     rows = SampleTensor((*tensor.shape[:-1], 1))
     epsilon = 1e-6
 
@@ -220,7 +221,7 @@ def rms_norm(s: Session, tensor: SampleTensor, weight: SampleTensor) -> SampleTe
 
 
 def embedding(s: Session, weight: SampleTensor, indices: SampleTensor) -> SampleTensor:
-    """Rows of ``weight`` (V, H) picked by ``indices`` (T)."""
+    """Record the rows of ``weight`` (V, H) selected by ``indices`` (T)."""
     picked = SampleTensor((indices.numel, weight.shape[-1]), BF16)
     work = Work("gather", 0, 2 * picked.nbytes + indices.nbytes)
 

@@ -1,8 +1,8 @@
-"""The clock of one simulated process, and the events that a profiler would write about it.
+"""The clock of one simulated process, and the events that a profiler would record of it.
 
-Host time advances with every event; at any moment one thread runs (while autograd works, the main
-thread waits). GPU streams have clocks of their own: a kernel starts when it has been launched and
-its stream is free. All times are integer nanoseconds and become microseconds in the events.
+Host time advances with every event; one thread runs at a time (while autograd works, the main
+thread waits). GPU streams have their own clocks: a kernel starts when it has been launched and its
+stream is free. All times are integer nanoseconds and become microseconds in the events.
 """
 
 import random
@@ -23,7 +23,7 @@ _LAUNCH_LATENCY_NS = 3_500
 
 @dataclass(slots=True)
 class Collective:
-    """A collective kernel that waits for the other ranks: ``finish`` gives it its times."""
+    """A collective kernel that waits for the other ranks; ``finish`` sets its times."""
 
     kernel: Event
     arrow: Event
@@ -42,7 +42,7 @@ class _Span:
 
 @dataclass(slots=True)
 class _Events:
-    """Events by kind, in the order in which they will stand in the file."""
+    """Events by kind, in the order of the file."""
 
     cpu: list[Event] = field(default_factory=list)
     python: list[Event] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _Events:
 
 
 class Recorder:
-    """Writes down the events of one process with one GPU (device number = rank)."""
+    """Records the events of one process with one GPU (device number = rank)."""
 
     def __init__(self, gpu: Gpu, rank: int, seed: int) -> None:
         self.gpu = gpu
@@ -77,7 +77,7 @@ class Recorder:
 
     @contextmanager
     def op(self, name: str, *inputs: Any, **more: Any) -> Iterator[Event]:
-        """An operator with its arguments, around whatever is called inside; ``more`` adds args."""
+        """Record an operator with its arguments around the nested calls; ``more`` adds args."""
         args = {"External id": self._count("External id"), "Record function id": 0}
         args |= {key.replace("_", " "): value for key, value in more.items()}
         if inputs:
@@ -89,7 +89,7 @@ class Recorder:
 
     @contextmanager
     def frame(self, name: str, **more: Any) -> Iterator[None]:
-        """A Python function call, such as ``"train.py(7): main"``."""
+        """Record a Python function call, such as ``"train.py(7): main"``."""
         number = self._count("Python id")
         args = {"Python parent id": self._frames[-1], "Python id": number, **more}
         with self._host_event("python_function", name, args, self._events.python):
@@ -99,7 +99,7 @@ class Recorder:
 
     @contextmanager
     def annotation(self, name: str) -> Iterator[None]:
-        """A user annotation, and its shadow on the GPU where it launched anything."""
+        """Record a user annotation, and its GPU counterpart if it launched anything."""
         args = {"External id": self._count("External id"), "Record function id": 0}
         span = _Span()
         with self._host_event("user_annotation", name, args, self._events.cpu):
@@ -122,7 +122,7 @@ class Recorder:
         self._tid, self._frames = self.main_thread, frames
 
     def flow(self, phase: str, flow_id: int, event: Event) -> None:
-        """One end (``"s"`` or ``"f"``) of the arrow from a forward op to its backward."""
+        """Record one end (``"s"`` or ``"f"``) of the arrow from a forward op to its backward."""
         arrow = {"ph": phase, "id": flow_id, "pid": self.pid, "tid": self._tid, "ts": event["ts"]}
         arrow |= {"cat": "fwdbwd", "name": "fwdbwd"}
         self._events.cpu.append(arrow | {"bp": "e"} if phase == "f" else arrow)
@@ -162,7 +162,7 @@ class Recorder:
         self._run(event, self.gpu.kernel_ns(Work("copy", 0, nbytes), self._rng))
 
     def launch_collective(self, kernel: str, annotation: str, nbytes: int, args: Event) -> None:
-        """Launch a collective on its own stream, behind the compute launched so far."""
+        """Launch a collective on its own stream, after the compute launched so far."""
         self._runtime("hipStreamWaitEvent", {}, on_gpu=False)
         size = {"grid": [56, 1, 1], "block": [256, 1, 1]}
         correlation = self._runtime("hipExtLaunchKernel", {"kernel": kernel, **size})
@@ -175,7 +175,7 @@ class Recorder:
         self.collectives.append(Collective(event, arrow, shadow, ready_ns, nbytes))
 
     def finish_collectives(self, ends_ns: list[int]) -> None:
-        """Give the collectives their ends, and let the compute stream wait for the last one."""
+        """Set the ends of the collectives, and let the compute stream wait for the last one."""
         for collective, end_ns in zip(self.collectives, ends_ns, strict=True):
             start_ns = max(collective.ready_ns, self._free_ns[COLLECTIVE_STREAM] + 1)
             _set_times(collective.kernel, start_ns, end_ns)
@@ -195,7 +195,7 @@ class Recorder:
     # ------------------------------------------------------------------------------ events
 
     def take_events(self) -> list[Event]:
-        """The events that have ended since the last call; those still open stay for a later one."""
+        """Return the events that have ended since the last call; open ones remain."""
         taken: list[Event] = []
         for kind in (self._events.cpu, self._events.python, self._events.runtime, self._events.gpu):
             taken += [event for event in kind if not _is_open(event)]
@@ -230,7 +230,7 @@ class Recorder:
         event |= {"ts": _us(start_ns), "dur": None}
         event["args"] = self._op_id() | {"correlation": correlation} | args
         self._events.runtime.append(event)
-        # A call without GPU work gets only the end of an arrow, at itself: so does ROCm.
+        # A call without GPU work gets only the end of an arrow, at itself, as in ROCm.
         arrow: Event = {"ph": "s" if on_gpu else "f", "id": correlation, "pid": self.pid}
         arrow |= {"tid": self._tid, "ts": event["ts"], "cat": "ac2g", "name": "ac2g"}
         self._events.runtime.append(arrow if on_gpu else arrow | {"bp": "e"})

@@ -1,4 +1,4 @@
-"""Training steps of several ranks side by side: the ranks meet in every gradient exchange."""
+"""Training steps of several ranks in parallel, synchronized in every gradient exchange."""
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -26,8 +26,10 @@ class Process:
         self.reducer = training.Reducer(self.session, rank, world_size)
 
     def train(self, steps: int) -> Generator[None, list[int], None]:
-        """Run the steps; stops twice in each: to be given the ends of its collectives in
-        nanoseconds (``send``), and when the step is over.
+        """Run the steps as a generator.
+
+        Yields twice per step: to receive the ends of its collectives in nanoseconds (``send``), and
+        at the end of the step.
         """
         s = self.session
         with s.frame("train.py(141): <module>"), s.frame("train.py(118): main"):
@@ -69,7 +71,7 @@ class Process:
 
 
 def simulate_events(processes: list[Process], rank: int, steps: int) -> Iterator[list[Event]]:
-    """The events of ``rank``, a list for each step and one for what ends after the last."""
+    """Yield the events of ``rank``, a list for each step and one for what ends after the last."""
     running = [process.train(steps) for process in processes]
     recorder = processes[rank].session
     for _ in range(steps):
@@ -87,7 +89,7 @@ def simulate_events(processes: list[Process], rank: int, steps: int) -> Iterator
 
 
 def _collective_ends(sessions: list[Session]) -> list[int]:
-    """When each all-reduce ends on all ranks: it starts when the last of them is ready."""
+    """Return when each all-reduce ends on all ranks: it starts when the last of them is ready."""
     ends_ns: list[int] = []
     previous_ns = 0
     for same in zip(*(session.collectives for session in sessions), strict=True):

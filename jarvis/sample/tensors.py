@@ -12,7 +12,7 @@ BF16, FP32, INT64 = "c10::BFloat16", "float", "long int"
 
 @dataclass(frozen=True, slots=True)
 class SampleTensor:
-    """A tensor as the profiler sees it; contiguous unless strides (in elements) are given."""
+    """A tensor as the profiler records it; contiguous unless strides (in elements) are given."""
 
     shape: tuple[int, ...]
     dtype: str = BF16
@@ -25,7 +25,7 @@ class SampleTensor:
 
     @property
     def numel(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return prod(self.shape)
 
     @property
@@ -36,11 +36,11 @@ class SampleTensor:
         return self.numel * size
 
     def view(self, *shape: int) -> "SampleTensor":
-        """A contiguous tensor of another shape and the same dtype."""
+        """Return a contiguous tensor of another shape and the same dtype."""
         return SampleTensor(shape, self.dtype)
 
     def swap(self, first: int, second: int) -> "SampleTensor":
-        """Two dimensions exchanged, the data left where it is."""
+        """Return a view with two dimensions exchanged."""
         order = list(range(len(self.shape)))
         order[first], order[second] = order[second], order[first]
         return SampleTensor(
@@ -50,17 +50,19 @@ class SampleTensor:
 
 @dataclass(frozen=True, slots=True)
 class TensorList:
-    """A list argument; the profiler writes the shapes of a collective's, not of a foreach op's."""
+    """A list argument; the profiler records the shapes of a collective's list, not of a foreach
+    op's."""
 
     tensors: tuple[SampleTensor, ...] = ()
 
 
 @lru_cache(maxsize=100_000, typed=True)
 def recorded(*inputs: Any) -> dict[str, Any]:
-    """The argument fields of a ``cpu_op`` event for its inputs; callers must not change them.
+    """Return the argument fields of a ``cpu_op`` event for its inputs; callers must not change
+    them.
 
-    A Tensor gives shape, dtype and strides; a number, bool or text a Scalar; a tuple a
-    ScalarList; None an absent argument.
+    A Tensor gives shape, dtype and strides; a number, bool or text a Scalar; a tuple a ScalarList;
+    None an absent argument.
     """
     columns = [_argument(value) for value in inputs]
     keys = ("Concrete Inputs", "Input type", "Input Strides", "Input Dims")

@@ -1,4 +1,4 @@
-"""What surrounds the model in a training step: inputs, loss, gradient exchange, optimizer."""
+"""The parts of a training step around the model: inputs, loss, gradient exchange, optimizer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,13 +27,13 @@ def copy_to_device(s: Session, batch: SampleTensor) -> None:
 
 
 def item(s: Session, scalar: SampleTensor) -> None:
-    """Read a number on the host, which waits for all GPU work before it."""
+    """Read a number on the host, which waits for all previous GPU work."""
     with s.op("aten::item", scalar), s.op("aten::_local_scalar_dense", scalar):
         s.copy("DtoH", scalar.nbytes, wait=True)
 
 
 def cross_entropy(s: Session, logits: SampleTensor, labels: SampleTensor) -> SampleTensor:
-    """Mean cross entropy of logits (T, V) against labels (T)."""
+    """Record the mean cross entropy of logits (T, V) against labels (T)."""
     loss = SampleTensor((), BF16)
     kernel = "void at::native::(anonymous namespace)::"
     rows = logits.shape[0]
@@ -80,7 +80,7 @@ class Reducer:
     waiting: list[SampleTensor] = field(default_factory=list)
 
     def add(self, parameter: SampleTensor) -> None:
-        """Take one gradient; a full bucket leaves at once."""
+        """Add one gradient; a full bucket is reduced immediately."""
         if self.world_size == 1:
             return
         flat = parameter.view(parameter.numel)
@@ -90,7 +90,7 @@ class Reducer:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is waiting."""
+        """Reduce the incomplete bucket."""
         if self.waiting:
             self._all_reduce(SampleTensor((sum(tensor.numel for tensor in self.waiting),)))
             self.waiting.clear()
@@ -120,7 +120,7 @@ class Reducer:
 
 
 def adamw(s: Session, parameters: list[SampleTensor], step: int) -> None:
-    """AdamW over lists of tensors; each operator passes over every parameter."""
+    """Record AdamW over lists of tensors; each operator passes over every parameter."""
     tensors = TensorList()
     operators: tuple[tuple[str, str, int, tuple[Any, ...]], ...] = (
         ("aten::_foreach_mul_", "BinaryOpScalarFunctor", 2, (1 - 1e-6,)),
@@ -145,7 +145,7 @@ def adamw(s: Session, parameters: list[SampleTensor], step: int) -> None:
 def input_batch(
     batch: int, tokens: int, pixels: int
 ) -> tuple[SampleTensor, SampleTensor, SampleTensor]:
-    """Token ids (T), images (B, 3, Y, X) and labels (T) of one step."""
+    """Return token ids (T), images (B, 3, Y, X) and labels (T) of one step."""
     return (
         SampleTensor((batch * tokens,), INT64),
         SampleTensor((batch, 3, pixels, pixels)),

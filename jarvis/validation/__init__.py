@@ -1,6 +1,6 @@
 """Checks of the data of a run directory, from its files alone.
 
-``jarvis validate`` runs them for a user, the tests run them on every run that they make.
+``jarvis validate`` runs them for users; the tests run them on every run that they create.
 """
 
 from pathlib import Path
@@ -32,15 +32,16 @@ _UNEXPECTED = (
     TypeError,
     ValueError,
 )
-"""What a check raises for a file that is not as Jarvis writes it."""
+"""Exceptions of a check for a file that differs from Jarvis's format."""
 
 CHECKS: tuple[Check, ...] = tuple(check for checks in GROUPS.values() for check in checks)
 
 
 def validate(root: Path | str) -> list[Outcome]:
-    """Every check on the run directory ``root``, or those that apply to a comparison's folder.
+    """Run every check on the run directory ``root``, or those for a comparison's folder.
 
-    NotARunError where it is neither.
+    Raises:
+        NotARunError: ``root`` is neither.
     """
     run = RunFiles(Path(root))
     if run.is_comparison:
@@ -50,7 +51,7 @@ def validate(root: Path | str) -> list[Outcome]:
 
 
 def is_valid(outcomes: list[Outcome]) -> bool:
-    """Whether no check failed; warnings are no failure."""
+    """Return whether no check failed; warnings are not failures."""
     return all(outcome.verdict is not Verdict.FAIL for outcome in outcomes)
 
 
@@ -59,5 +60,6 @@ def _problems(check: Check, run: RunFiles) -> tuple[Problem, ...]:
         return tuple(check.find(run))
     except _UNEXPECTED as error:
         reason = f"{type(error).__name__}: {error}"
-        text = f"The check could not be made, for a file has not the expected layout ({reason})."
+        text = "The check could not run because a file does not have the expected layout "
+        f"({reason})."
         return (Problem(run.name(run.root), text),)

@@ -1,4 +1,4 @@
-"""What a check of a run directory is, and what it says."""
+"""Checks of a run directory and their outcomes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from jarvis.validation.run_files import RunFiles
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong: in which file and line, and a sentence with what was expected."""
+    """A problem: file, line, and a sentence with the expected content."""
 
     file: str
     text: str
     line: int | None = None
 
     def __str__(self) -> str:
-        """``file:line: text``."""
+        """Return ``file:line: text``."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return f"{place}: {self.text}"
 
@@ -29,7 +29,7 @@ Find = Callable[[RunFiles], Iterator[Problem]]
 class Check:
     """A function that finds problems; its name and the first line of its docstring describe it.
 
-    ``is_warning`` problems do not fail a run.
+    Problems of an ``is_warning`` check do not fail a run.
     """
 
     find: Find
@@ -37,17 +37,17 @@ class Check:
 
     @property
     def name(self) -> str:
-        """``ranks are contiguous``."""
+        """Return the name, such as ``ranks are contiguous``."""
         return self.find.__name__.replace("_", " ")
 
     @property
     def description(self) -> str:
-        """What must hold, in a sentence."""
+        """Return what must hold, in a sentence."""
         return filled_docstring(self.find).split("\n\n")[0].replace("\n", " ").strip()
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     PASS = "pass"
     WARN = "warn"
@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the run passes."""
+        """Return whether the run passes."""
         if not self.problems:
             return Verdict.PASS
         return Verdict.WARN if self.check.is_warning else Verdict.FAIL

@@ -1,4 +1,4 @@
-"""Checks of a comparison: its tables and findings say what follows from both sides."""
+"""Checks of a comparison: its tables and findings follow from both sides."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ JUDGED = (*SLOWER, "as expected", "faster", "much faster")
 
 
 def comparative_reports_are_there(run: RunFiles) -> Iterator[Problem]:
-    """Where there is a reference, both comparative reports are there, and the data behind them."""
+    """If there is a reference, both comparative reports and their data exist."""
     if not run.has_reference:
         return
     paths = run.paths
@@ -25,7 +25,7 @@ def comparative_reports_are_there(run: RunFiles) -> Iterator[Problem]:
     ]
     for path in expected:
         if not path.is_file():
-            yield Problem(run.name(path), "The file is missing, though there is a reference.")
+            yield Problem(run.name(path), "The file is missing although there is a reference.")
 
 
 def comparison_names_both_sides(run: RunFiles) -> Iterator[Problem]:
@@ -40,7 +40,7 @@ def comparison_names_both_sides(run: RunFiles) -> Iterator[Problem]:
 
 
 def differences_are_target_less_reference(run: RunFiles) -> Iterator[Problem]:
-    """Every difference is the target less the reference, in percent of the reference."""
+    """Every difference is the target minus the reference, in percent of the reference."""
     for name in SCHEMAS:
         file = run.name(run.paths.comparison_table(name))
         for number, row in enumerate(run.comparison_rows(name), start=2):
@@ -59,7 +59,8 @@ def differences_are_target_less_reference(run: RunFiles) -> Iterator[Problem]:
 
 
 def compared_times_add_up(run: RunFiles) -> Iterator[Problem]:
-    """On either side, what is compared and what is not take as long as all categories."""
+    """On either side, compared and uncompared operations together take as long as all
+    categories."""
     operations = run.comparison_rows("comparison_operations")
     if not operations:
         return
@@ -92,7 +93,7 @@ def expectations_follow_from_the_hardware(run: RunFiles) -> Iterator[Problem]:
 
 
 def outcomes_follow_from_the_ratios(run: RunFiles) -> Iterator[Problem]:
-    """What is expected, and what is not explained, follow from the ratios and the tolerance."""
+    """Outcomes and unexplained times follow from the ratios and the tolerance."""
     tolerance = (run.comparison or {}).get("tolerance", 1.0)
     file = run.name(run.paths.comparison_table("comparison_operations"))
     for number, row in enumerate(run.comparison_rows("comparison_operations"), start=2):
@@ -111,7 +112,7 @@ def outcomes_follow_from_the_ratios(run: RunFiles) -> Iterator[Problem]:
 
 
 def savings_of_a_comparison_are_disjoint(run: RunFiles) -> Iterator[Problem]:
-    """No two findings concern one operation, and none saves more than its time."""
+    """No two findings concern the same operation, and none saves more than its time."""
     facts = run.comparison
     if facts is None:
         return
@@ -122,7 +123,7 @@ def savings_of_a_comparison_are_disjoint(run: RunFiles) -> Iterator[Problem]:
             yield Problem(file, f"{title!r} saves more than the time that it concerns.")
         key = f"{finding['check']} {[each['uid'] for each in finding['operations']]}"
         if key in seen:
-            yield Problem(file, f"{title!r} concerns what {seen[key]!r} does already.")
+            yield Problem(file, f"{title!r} concerns the same operation as {seen[key]!r}.")
         seen[key] = title
     saved_ms = sum(finding["impact"]["saved_ms"]["high"] for finding in facts["findings"])
     compute_ms = facts["sides"]["target"]["compute_ms"]

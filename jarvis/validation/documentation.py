@@ -1,4 +1,4 @@
-"""The page ``docs/validation.md``, from the checks themselves."""
+"""Generate ``docs/validation.md`` from the checks."""
 
 from jarvis.validation import comparison, files, findings, totals
 from jarvis.validation.check import Check
@@ -7,13 +7,11 @@ INTRODUCTION = """\
 # Validation
 
 `jarvis validate RUN` checks the data of a run directory: the files that it should have, the totals,
-and the findings of [results.json](results.md) against the tables. The folder that `jarvis compare
---output-dir` writes can be given too. Every check is a line with its verdict: `pass`, `warn` (worth
-a look, no failure) or `fail`. Below a check that fails are the file, what is wrong and what was
-expected.
+and the findings of [results.json](results.md) against the tables. It also accepts the folder that
+`jarvis compare --output-dir` writes. Every check prints a line with its verdict: `pass`, `warn` (no
+failure) or `fail`. Below a failed check are the file, the problem and the expected content.
 
-The layout and the words of the reports are not checked here: the tests of the reports do that
-(`tests/layout`).
+The layout and wording of the reports are not checked here, but by the tests in `tests/layout`.
 
 ```sh
 jarvis validate out              # a line for each check
@@ -22,12 +20,12 @@ jarvis validate out --json       # the same for a script, with every problem
 
 | exit code | meaning |
 |---|---|
-| 0 | every check passes; warnings are no failure |
+| 0 | every check passes; warnings are not failures |
 | 1 | there is no run directory, or one of another layout |
 | 3 | a check fails |
 
-The tests run these checks on every run that they make, and plant a fault of each kind to show that
-its check finds it. `make docs` generates this page.
+The tests run these checks on every run that they create, and inject a fault of each kind to show
+that its check finds it. `make docs` generates this page.
 """
 
 GROUPS: dict[str, tuple[Check, ...]] = {
@@ -36,14 +34,14 @@ GROUPS: dict[str, tuple[Check, ...]] = {
     "Findings": findings.CHECKS,
     "Comparison": comparison.CHECKS,
 }
-"""The checks by what they are about, in the order in which they run."""
+"""The checks by subject, in the order in which they run."""
 
 COMPARISON: tuple[Check, ...] = (Check(files.json_is_strict), *comparison.CHECKS)
-"""Those of them that the folder of ``jarvis compare`` must pass."""
+"""The checks that the folder of ``jarvis compare`` must pass."""
 
 
 def validation_markdown() -> str:
-    """The page."""
+    """Return the page."""
     return "\n".join([INTRODUCTION, *(_group(title, GROUPS[title]) for title in GROUPS)])
 
 
@@ -53,4 +51,4 @@ def _group(title: str, checks: tuple[Check, ...]) -> str:
 
 
 def _note(check: Check) -> str:
-    return " A warning, no failure." if check.is_warning else ""
+    return " A warning, not a failure." if check.is_warning else ""

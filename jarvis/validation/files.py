@@ -1,4 +1,4 @@
-"""Checks of what is there: folders, files, tables, and that each can be parsed."""
+"""Checks of folders, files and tables: that they exist and can be parsed."""
 
 import json
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from jarvis.validation.check import Check, Problem
 from jarvis.validation.run_files import REPORT_KINDS, RunFiles
 
 LISTED_FILES = ("csv_file", "tree_data_file", "metrics_file", "data_file")
-"""Entries of the category manifest that name a file, beside metadata and findings."""
+"""Entries of the category manifest that name a file, except metadata and findings."""
 
 OPERATOR_EVENTS = "cpu_op"
 SUMMARY_SHEET = "unified_perf_summary"
 
 
 def folders_are_there(run: RunFiles) -> Iterator[Problem]:
-    """The folders for metadata, prepared data and findings are there."""
+    """The folders for metadata, prepared data and findings exist."""
     paths = run.paths
     places = (
         paths.metadata("any"),
@@ -33,16 +33,16 @@ def folders_are_there(run: RunFiles) -> Iterator[Problem]:
 
 
 def reports_are_there(run: RunFiles) -> Iterator[Problem]:
-    """The reports are there: fair for stakeholders, rough for audits, and that for other tools."""
+    """The reports exist: fair for stakeholders, rough for audits, and the one for other tools."""
     for kind in REPORT_KINDS:
         yield from _missing(run, run.paths.standalone_report(kind), f"the {kind} report")
     yield from _missing(run, run.paths.analysis_report, "the report for other tools")
     yield from _missing(run, run.paths.priority_data[0], "the findings by score")
-    yield from _missing(run, run.paths.model_info, "what the trace says of the model")
+    yield from _missing(run, run.paths.model_info, "the model facts of the trace")
 
 
 def sheets_are_there(run: RunFiles) -> Iterator[Problem]:
-    """Every sheet of the report is there as CSV; with operators that ran, so is their summary."""
+    """Every sheet of the report exists as CSV; with operators that ran, so does their summary."""
     sheets = list(run.manifest["sheets"])
     has_rows = any(category.get("csv_file") for category in run.categories)
     if has_rows and run.manifest["trace"]["event_counts"].get(OPERATOR_EVENTS):
@@ -59,7 +59,7 @@ def metadata_files_are_there(run: RunFiles) -> Iterator[Problem]:
 
 
 def prepared_files_are_there(run: RunFiles) -> Iterator[Problem]:
-    """Rows, call paths, metrics and data that the category manifest lists are there."""
+    """Rows, call paths, metrics and data that the category manifest lists exist."""
     for category in run.categories:
         for entry in LISTED_FILES:
             if file := category.get(entry):
@@ -79,7 +79,7 @@ def findings_are_in_the_folder_of_their_tier(run: RunFiles) -> Iterator[Problem]
 
 
 def json_is_strict(run: RunFiles) -> Iterator[Problem]:
-    """Every JSON file can be read by a strict reader: no NaN, no Infinity, nothing cut off."""
+    """Every JSON file can be parsed strictly: no NaN, no Infinity, not truncated."""
     for path in sorted(run.root.rglob("*.json")):
         text = path.read_text(encoding="utf-8")
         try:
@@ -89,17 +89,17 @@ def json_is_strict(run: RunFiles) -> Iterator[Problem]:
         except ValueError as error:
             constant = str(error)
             line = 1 + text[: text.index(constant)].count("\n")
-            text = f"{constant} is no number of JSON; null was expected."
+            text = f"{constant} is not a JSON number; null was expected."
             yield Problem(run.name(path), text, line)
 
 
 def category_manifests_agree(run: RunFiles) -> Iterator[Problem]:
-    """The category manifest and its copy at the root are the same, byte for byte."""
+    """The category manifest and its copy at the root are identical, byte for byte."""
     yield from _not_the_same(run, *run.paths.category_manifests)
 
 
 def priority_data_agree(run: RunFiles) -> Iterator[Problem]:
-    """The priority data and their copy at the root are the same, byte for byte."""
+    """The priority data and their copy at the root are identical, byte for byte."""
     yield from _not_the_same(run, *run.paths.priority_data)
 
 
@@ -117,7 +117,7 @@ def tables_can_be_read(run: RunFiles) -> Iterator[Problem]:
 def _not_the_same(run: RunFiles, canonical: Path, copy: Path) -> Iterator[Problem]:
     contents = [path.read_bytes() if path.is_file() else None for path in (canonical, copy)]
     if None in contents or contents[0] != contents[1]:
-        yield Problem(run.name(copy), f"It is not the same as {run.name(canonical)}.")
+        yield Problem(run.name(copy), f"It differs from {run.name(canonical)}.")
 
 
 def _missing(run: RunFiles, path: Path, what: str) -> Iterator[Problem]:
@@ -126,7 +126,7 @@ def _missing(run: RunFiles, path: Path, what: str) -> Iterator[Problem]:
 
 
 def _listed(category: dict[str, object]) -> str:
-    return f"what the category manifest lists for {category['name']}"
+    return f"a file of the category manifest for {category['name']}"
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Checks of the findings in ``results.json``: their numbers, and what they name, in the tables."""
+"""Checks of the findings in ``results.json`` against the tables."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ ROUNDING = 1e-6
 ENDS = ("low", "mid", "high")
 GAINS = ("saved_ms", "compute_pct", "e2e_pct")
 TEXTS = ("title", "issue", "algorithmic", "kernel")
-"""What every finding says."""
+"""The required texts of a finding."""
 
 EFFICIENCIES = (
     "efficiency_pct",
@@ -26,7 +26,7 @@ EFFICIENCIES = (
     "slower_pct",
     "expected_pct",
 )
-"""Percentages that may exceed 100: they are no shares of a whole."""
+"""Percentages that may exceed 100 because they are not shares of a whole."""
 
 OVERLAPPING = ("compute_pct", "category_pct", "batch_norm_pct")
 """Shares of compute: kernels that run at the same time count in full."""
@@ -59,16 +59,18 @@ def findings_are_complete(run: RunFiles) -> Iterator[Problem]:
 
 
 def findings_are_distinct(run: RunFiles) -> Iterator[Problem]:
-    """No two findings of an analysis say the same of the same rows: a saving is stated once."""
+    """No two findings of an analysis repeat the same statement about the same rows: a saving is
+    stated once."""
     subjects = Counter(map(_subject, run.findings))
     for (check, category, title, *_), count in subjects.items():
         if count > 1:
-            text = f"{title!r} of the check {check} in {category} is there {count} times."
+            text = f"{title!r} of the check {check} in {category} occurs {count} times."
             yield Problem(run.name(run.paths.results), text)
 
 
 def savings_are_ranges(run: RunFiles) -> Iterator[Problem]:
-    """Low, middle and high of a saving rise from 0, and their shares are those of the run."""
+    """Low, middle and high of a saving are ordered and at least 0, and their shares are those of
+    the run."""
     wholes = {
         "compute_pct": run.time_ms("computation_time"),
         "e2e_pct": run.time_ms("total_time"),
@@ -90,7 +92,7 @@ def savings_are_ranges(run: RunFiles) -> Iterator[Problem]:
 
 
 def impacts_stay_within_their_share(run: RunFiles) -> Iterator[Problem]:
-    """No finding would save more than the GPU time of the operations that it concerns."""
+    """No finding saves more than the GPU time of the operations that it concerns."""
     computed_ms, total_ms = run.time_ms("computation_time"), run.time_ms("total_time")
     for finding in _quantified(run):
         time_ms = _operations_ms(run, finding) if finding["operations"] else total_ms
@@ -107,8 +109,7 @@ def impacts_stay_within_their_share(run: RunFiles) -> Iterator[Problem]:
 
 def savings_add_up_to_less_than_the_total(run: RunFiles) -> Iterator[Problem]:
     """Savings of different time add up to at most the GPU's time, those of operations to at most
-    theirs; kernels that overlap count in full.
-    """
+    theirs; kernels that overlap count in full."""
     everything = _everything_ms(run)
     computed_ms, total_ms = run.time_ms("computation_time"), run.time_ms("total_time")
     limits = {
@@ -141,7 +142,7 @@ def shares_are_at_most_everything(run: RunFiles) -> Iterator[Problem]:
 
 
 def counts_times_means_are_the_totals(run: RunFiles) -> Iterator[Problem]:
-    """Calls times their mean time are the GPU time, and calls those of the operations."""
+    """Calls times their mean time equal the GPU time, and calls those of the operations."""
     file = run.name(run.paths.results)
     for finding in run.findings:
         values = dict(_quantities(finding))
@@ -173,7 +174,7 @@ def operations_exist(run: RunFiles) -> Iterator[Problem]:
 
 
 def operations_of_a_finding_take_its_time(run: RunFiles) -> Iterator[Problem]:
-    """The operations of a finding take the time that it gives as theirs."""
+    """The operations of a finding take the time that the finding states."""
     for finding in run.findings:
         total_ms = dict(_quantities(finding)).get("gpu_time_ms")
         if isinstance(total_ms, float) and finding["operations"]:
@@ -203,7 +204,7 @@ def kernels_exist(run: RunFiles) -> Iterator[Problem]:
 
 
 def _subject(finding: Json) -> tuple[str, ...]:
-    """Check, analysis and title first; then what else tells findings apart."""
+    """Return check, analysis and title first; then what else distinguishes findings."""
     uids = [operation["uid"] for operation in finding["operations"]]
     others = (finding["title"], finding["issue"], uids, finding.get("shared_uids"))
     return finding["check"], finding["category"], *map(str, others)
@@ -222,13 +223,13 @@ def _quantified(run: RunFiles) -> list[Json]:
 
 
 def _quantities(finding: Json) -> Iterator[tuple[str, object]]:
-    """Name and value of each quantity; none of a file of an earlier version."""
+    """Yield name and value of each quantity; none for a file of an earlier version."""
     for quantity in finding.get("quantities", ()):
         yield quantity["name"], quantity["value"]
 
 
 def _values(finding: Json) -> Iterator[tuple[str, object]]:
-    """Name and value of each value of the messages, those inside other messages too."""
+    """Yield name and value of each value of the messages, including nested messages."""
     pending: list[Any] = [m for texts in finding.get("messages", {}).values() for m in texts]
     while pending:
         for name, value in pending.pop()["values"].items():
@@ -244,7 +245,7 @@ def _numbers(finding: Json) -> Iterator[tuple[str, float]]:
 
 
 def _disjoint(run: RunFiles) -> Iterator[Json]:
-    """Findings of which no two share a row or a pool of time, largest savings first."""
+    """Yield findings of which no two share a row or a pool of time, largest savings first."""
     taken: set[int | str] = set()
     for finding in sorted(_quantified(run), key=lambda f: -f["impact"]["saved_ms"]["mid"]):
         claims: set[int | str] = {operation["uid"] for operation in finding["operations"]}
@@ -260,7 +261,7 @@ def _everything_ms(run: RunFiles) -> float:
 
 
 def _operations_ms(run: RunFiles, finding: Json) -> float:
-    """The GPU time of its own operations and of those that its time is shared with."""
+    """Return the GPU time of its own operations and of those that share its time, in ms."""
     uids = {operation["uid"] for operation in finding["operations"]}
     uids.update(finding.get("shared_uids") or ())
     rows = (run.operations[uid] for uid in uids if uid in run.operations)

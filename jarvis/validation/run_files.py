@@ -1,4 +1,4 @@
-"""A run directory as data: each file is read once, and only through the layout of the workspace."""
+"""A run directory as data: each file is read once, through the layout of the workspace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of the run directory ``root``; what cannot be read is None or empty."""
+    """The files of the run directory ``root``; unreadable files are None or empty."""
 
     root: Path
     _objects: dict[Path, Json | None] = field(default_factory=dict)
@@ -27,15 +27,15 @@ class RunFiles:
 
     @property
     def paths(self) -> RunPaths:
-        """Where each file is."""
+        """Return the path of each file."""
         return RunPaths(self.root)
 
     def name(self, path: Path) -> str:
-        """``path`` relative to the run directory."""
+        """Return ``path`` relative to the run directory."""
         return path.relative_to(self.root).as_posix()
 
     def json(self, path: Path) -> Json | None:
-        """A JSON object."""
+        """Return a JSON object."""
         if path not in self._objects:
             try:
                 content = orjson.loads(path.read_bytes())
@@ -46,7 +46,7 @@ class RunFiles:
 
     @cached_property
     def manifest(self) -> Json:
-        """What was analyzed; NotARunError where there is none."""
+        """Return the manifest; raise NotARunError if there is none."""
         manifest = self.json(self.paths.manifest)
         if manifest is None or "schema_version" not in manifest:
             raise NotARunError(self.root)
@@ -54,21 +54,21 @@ class RunFiles:
 
     @property
     def is_comparison(self) -> bool:
-        """Whether this is the folder of a comparison alone, not that of an analysis."""
+        """Return whether this is the folder of a comparison alone, not that of an analysis."""
         return is_comparison(self.root)
 
     @property
     def has_reference(self) -> bool:
-        """Whether the target was compared with a reference."""
+        """Return whether the target was compared with a reference."""
         return self.is_comparison or self.manifest.get("reference") is not None
 
     @property
     def comparison(self) -> Json | None:
-        """Both sides of the comparison and its findings, if there is one."""
+        """Return both sides of the comparison and its findings, if there is one."""
         return self.json(self.paths.comparison)
 
     def comparison_rows(self, table: str) -> list[Json]:
-        """The rows of a table of the comparison, as text."""
+        """Return the rows of a table of the comparison, as text."""
         path = self.paths.comparison_table(table)
         if path not in self._rows:
             self._rows[path] = _csv(path).to_dicts() if path.is_file() else []
@@ -76,39 +76,39 @@ class RunFiles:
 
     @cached_property
     def category_manifest(self) -> Json:
-        """The map of the prepared files."""
+        """Return the map of the prepared files."""
         return self.json(self.paths.category_manifests[0]) or {}
 
     @property
     def categories(self) -> list[Json]:
-        """What the category manifest says of each analysis."""
+        """Return the category manifest's entry of each analysis."""
         return list(self.category_manifest.get("categories", ()))
 
     @property
     def priority_data(self) -> Json:
-        """The findings by score."""
+        """Return the findings by score."""
         return self.json(self.paths.priority_data[0]) or {"findings": [], "priorities": []}
 
     def findings_file(self, category: Json) -> Path:
-        """The findings of one analysis, in the folder of its tier."""
+        """Return the findings file of one analysis, in the folder of its tier."""
         tier = "compute" if category["tier"] == "compute_kernel" else category["tier"]
         return self.paths.findings(category["name"], tier)
 
     @cached_property
     def results(self) -> Mapping[str, Json]:
-        """The outcome of every analysis by key, for every version of the file."""
+        """Return the outcome of every analysis by key, for every version of the file."""
         content = self.json(self.paths.results) or {}
         found: Mapping[str, Json] = content["analyses"] if "version" in content else content
         return found
 
     @cached_property
     def findings(self) -> tuple[Json, ...]:
-        """Every finding of every analysis."""
+        """Return every finding of every analysis."""
         return tuple(finding for result in self.results.values() for finding in result["findings"])
 
     @cached_property
     def operations(self) -> Mapping[int, Json]:
-        """Name, calls, time and kernels of every row of the table of operations, by uid."""
+        """Return name, calls, time and kernels of every row of the operations table, by uid."""
         path = self.paths.table("operations")
         if not path.is_file():
             return {}
@@ -117,7 +117,7 @@ class RunFiles:
         return {row["uid"]: row for row in rows.iter_rows(named=True)}
 
     def category_times_us(self, category: Json) -> dict[int, float]:
-        """Kernel time of the rows of one category's CSV, by uid."""
+        """Return the kernel time of the rows of one category's CSV, by uid."""
         path = self.paths.operations_csv(category["name"])
         if not path.is_file():
             return {}
@@ -126,7 +126,7 @@ class RunFiles:
 
     @cached_property
     def gpu_timeline(self) -> dict[str, tuple[float, float | None]]:
-        """Time in ms and share in percent of each kind of GPU time (the report's sheet)."""
+        """Return time in ms and share in percent of each kind of GPU time (the report's sheet)."""
         sheet = self.paths.perf_report_csvs / "gpu_timeline.csv"
         if not sheet.is_file():
             return {}
@@ -142,7 +142,7 @@ class RunFiles:
         return found
 
     def time_ms(self, kind: str) -> float:
-        """A time of ``gpu_timeline``; 0 where there is none."""
+        """Return a time of ``gpu_timeline``; 0 if there is none."""
         return self.gpu_timeline.get(kind, (0.0, None))[0]
 
 
@@ -151,7 +151,7 @@ def _csv(path: Path) -> pl.DataFrame:
 
 
 def _joined(timelines: pl.DataFrame) -> dict[str, tuple[float, float | None]]:
-    """Two timelines as one, where recomputed work has its own: the longer total is the whole."""
+    """Merge two timelines, if recomputed work has its own: the longer total is the whole."""
     times = timelines.select("type", ms=pl.col("time ms").cast(pl.Float64)).group_by("type")
     rows = times.agg(added=pl.col("ms").sum(), longest=pl.col("ms").max()).rows_by_key(
         "type", unique=True

@@ -19,7 +19,7 @@ TIMELINE_SHARES = {
     "exposed_memcpy_time_percent": "exposed_memcpy_time",
     "idle_time_percent": "idle_time",
 }
-"""Shares of the category manifest, and the rows of the GPU timeline that they are of."""
+"""Shares of the category manifest, and their rows of the GPU timeline."""
 
 
 def shares_equal_the_timeline(run: RunFiles) -> Iterator[Problem]:
@@ -95,7 +95,7 @@ def priorities_are_sorted_and_add_up(run: RunFiles) -> Iterator[Problem]:
 
 
 def model_facts_are_complete(run: RunFiles) -> Iterator[Problem]:
-    """What the trace says of the model has a model, an architecture, a scale and a precision."""
+    """The model facts of the trace include a model, an architecture, a scale and a precision."""
     facts = run.json(run.paths.model_info) or {}
     for name in MODEL_FACTS:
         if not facts.get(name):
@@ -103,7 +103,7 @@ def model_facts_are_complete(run: RunFiles) -> Iterator[Problem]:
 
 
 def agree(found: float | None, expected: float | None) -> bool:
-    """Whether two percentages are within a point of each other, or both unknown."""
+    """Return whether two percentages are within a point of each other, or both unknown."""
     if found is None or expected is None:
         return found is expected
     return abs(found - expected) <= SHARE_TOLERANCE_PCT

@@ -74,7 +74,7 @@ def test_pattern_of_a_length(row: dict, pattern: str | None) -> None:
 def test_each_length_has_a_band_of_its_own(n: int, below: int, within: int, above: int) -> None:
     low = found(rated(below, n_q=n, n_kv=n), top={1})
     assert "of the compute peak" in low.issue
-    assert "is to be expected" in low.issue
+    assert "is expected" in low.issue
     usual = found(rated(within, n_q=n, n_kv=n), top={1})
     assert "that such calls usually reach" in usual.issue
     assert usual.caveat
@@ -225,7 +225,7 @@ def test_copies_around_attention_are_added_up() -> None:
     assert finding.shared_uids == (2, 3)
     assert not finding.operations, "the time of attention itself stays with its own finding"
     assert "72 copies of [16,16,559,64]" in finding.issue
-    assert "4 for each call" in finding.issue
+    assert "4 per call" in finding.issue
     assert finding.priority is Priority.HIGH
 
 

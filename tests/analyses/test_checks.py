@@ -128,7 +128,7 @@ def test_unmodelled_time_is_said_and_not_estimated() -> None:
     assert finding.caveat
     assert finding.title == "No perf model: `aten::a` and 1 more"
     assert "`aten::a`, `aten::b`" in finding.issue
-    assert "0.900 ms (9.0% of compute)" in finding.issue
+    assert "(0.900 ms in 2 launches, 9.0% of compute)" in finding.issue
     assert finding.priority is Priority.MEDIUM
 
 
@@ -138,7 +138,7 @@ def test_anomalies_are_flagged_and_never_praised() -> None:
     assert [reference.name for reference in finding.operations] == ["aten::foo"]
     assert finding.title.startswith("Above the peak")
     assert finding.impact is None
-    assert "left out" in finding.caveat
+    assert "excluded" in finding.caveat
     assert not list(low_efficiency(data))
     assert not list(opportunity(data))
     assert not list(nothing_to_fix(data)), "half of the category is in doubt"
@@ -237,7 +237,7 @@ def test_what_hides_an_efficiency_decides_what_to_do_about_it() -> None:
     assert len(findings) == 4
     graph = findings["someGraphLaunch->kernel"]
     assert graph.title == "No perf model: Other replayed from a GPU graph"
-    assert "of `graph_kernel` in 36 launches" in graph.issue
+    assert "of `graph_kernel` (0.700 ms in 36 launches" in graph.issue
     assert findings["some kernel"].title == "No perf model: `some kernel`"
     assert findings["aten::a"].title == "No perf model: `aten::a`"
     assert "without GPU graphs" in graph.algorithmic
@@ -258,7 +258,7 @@ def test_kernels_without_operators_are_called_by_their_own_names() -> None:
     ]
     finding = only(no_perf_model(category("gemm", *rows)))
     assert finding.title == "No perf model: GEMM without operators or shapes"
-    assert "of `long`, `short` in 2 launches" in finding.issue
+    assert "of `long`, `short` (0.900 ms in 2 launches" in finding.issue
 
 
 def test_an_efficiency_is_placed_against_what_is_usual() -> None:
@@ -269,7 +269,7 @@ def test_an_efficiency_is_placed_against_what_is_usual() -> None:
         return [*low_efficiency(data), *opportunity(data)]
 
     below, within = only(findings(39.0)), only(findings(60.0))
-    assert "where 50-70% is to be expected" in below.issue
+    assert "where 50-70% is expected" in below.issue
     assert "within the 50-70%" in within.issue
     assert within.caveat
     assert within.priority.rank == below.priority.rank + 1

@@ -148,12 +148,12 @@ def test_forward_and_backward_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("made", "band"),
     [
-        ({"filter_shape": (64, 64, 3, 3)}, "where 50-70% is to be expected"),
+        ({"filter_shape": (64, 64, 3, 3)}, "where 50-70% is expected"),
         ({"filter_shape": (64, 64, 5, 5)}, "where 60-80% of the compute peak (here 10.0%)"),
-        ({"filter_shape": (64, 64, 1, 1)}, "where 40-60% is to be expected"),
-        ({"filter_shape": (64, 1, 3, 3), "groups": 64}, "where 30-50% is to be expected"),
-        ({"filter_shape": (64, 64, 3, 3), "dilation": [2, 2]}, "where 50-70% is to be expected"),
-        ({"filter_shape": (64, 64, 1, 3)}, "where 50-70% is to be expected"),
+        ({"filter_shape": (64, 64, 1, 1)}, "where 40-60% is expected"),
+        ({"filter_shape": (64, 1, 3, 3), "groups": 64}, "where 30-50% is expected"),
+        ({"filter_shape": (64, 64, 3, 3), "dilation": [2, 2]}, "where 50-70% is expected"),
+        ({"filter_shape": (64, 64, 1, 3)}, "where 50-70% is expected"),
     ],
 )
 def test_expected_band_of_each_kind_stands_in_the_finding(made: dict, band: str) -> None:
@@ -245,10 +245,10 @@ def test_measure() -> None:
 @pytest.mark.parametrize(
     ("row", "advice"),
     [
-        (conv(transposes_us=390.0), "39% of the heaviest call are layout transposes: change"),
+        (conv(transposes_us=390.0), "transposes take 39% of the heaviest call: change"),
         (conv(transposes_us=390.0, stride=NHWC), "although its input is in channels_last"),
         (conv(transposes_us=90.0), "Keep the layout"),
-        (conv(transposes_us=390.0, direction="forward"), "Then fuse the normalization"),
+        (conv(transposes_us=390.0, direction="forward"), "Then fuse the following normalization"),
         (conv(transposes_us=390.0, direction="backward"), "Then a larger batch gives"),
     ],
 )
@@ -265,7 +265,7 @@ def test_without_shapes_kernels_are_named_and_nothing_is_replayed() -> None:
         kernels=[("batched_transpose_16x64_half", 1000.0)],
     )
     (found,) = layout_transposes(category("convolution", row))
-    assert found.kernel.startswith("Name `batched_transpose_16x64_half` to the kernel team")
+    assert found.kernel.startswith("Report `batched_transpose_16x64_half` to the kernel team")
     for unknown in (
         "Forward (ms)",
         "Backward (ms)",
@@ -279,7 +279,7 @@ def test_fills_of_the_library_without_operators_are_convolutions() -> None:
     row = operation(name, time_us=1000.0, kernels=[("SubTensorOpWithCastTensor1d", 1000.0)])
     (found,) = fills_and_casts(category("convolution", row))
     assert found.issue.endswith("in 1 launch.")
-    assert "Name `SubTensorOpWithCastTensor1d` to the kernel team" in found.kernel
+    assert "Report `SubTensorOpWithCastTensor1d` to the kernel team" in found.kernel
 
 
 def test_few_transposes_leave_the_advice_on_layout_to_the_operator() -> None:

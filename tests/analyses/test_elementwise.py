@@ -105,7 +105,7 @@ def test_a_strided_copy_names_its_strides_and_asks_for_the_order_that_is_needed(
     (card,) = cards(low_efficiency, made)
     assert "(strided)" in card.title
     assert "(strides (8, 1) and (1, 64))" in card.issue
-    assert "Do without the reordering in `Attention`" in card.algorithmic
+    assert "Avoid the reordering in `Attention`" in card.algorithmic
     assert "replay package of [64,8]" in card.kernel
     (card,) = cards(low_efficiency, row("aten::add", 30.0, **STRIDED))
     assert "operands in one memory order, so" in card.algorithmic
@@ -134,7 +134,7 @@ def test_neighbors_of_the_same_module_are_what_to_fuse_with() -> None:
 
 def test_without_a_place_no_neighbors_are_invented() -> None:
     (first, second) = cards(low_efficiency, row("aten::mul"), row("aten::pow"))
-    assert "Fuse `aten::mul` into what makes its input" in first.algorithmic
+    assert "Fuse `aten::mul` into the operator that produces its input" in first.algorithmic
     assert "aten::mul" not in second.algorithmic
 
 
@@ -194,7 +194,7 @@ def test_ladder(pct: float, rating: str) -> None:
 def test_simple_operators_are_expected_at_70_to_80_percent() -> None:
     (below,) = cards(opportunity, row(pct=60.0, **CONTIGUOUS))
     (within,) = cards(opportunity, row(pct=75.0, **CONTIGUOUS))
-    assert "where 70-80% is to be expected" in below.issue
+    assert "where 70-80% is expected" in below.issue
     assert "within the 70-80%" in within.issue
     assert within.priority.rank > below.priority.rank
 

@@ -53,7 +53,7 @@ def test_each_epilogue_names_its_product_and_its_module(run: Run) -> None:
     assert set(findings(run)) == {"aten::silu", "aten::mul"}
     silu = findings(run)["aten::silu"]
     assert (
-        silu.title == "Unfused epilogue: `aten::silu` behind `aten::mm` in `GatedMLP`, 4 instances"
+        silu.title == "Unfused epilogue: `aten::silu` after `aten::mm` in `GatedMLP`, 4 instances"
     )
     assert "4 kernels, 0.240 ms in all" in silu.issue
     assert "beside 0.400 ms of the products" in silu.issue

@@ -218,7 +218,7 @@ def test_equal_products_of_one_module_are_to_be_merged() -> None:
     qkv = gemm(8944, 1024, 1024, count=72, module_path=[*attention, "Linear_0"])
     out = gemm(8944, 768, 1024, count=24, time_us=10.0, module_path=[*attention, "Linear_3"])
     (finding,) = low_efficiency(category("gemm", qkv, out))
-    assert "72 calls are 3 for each call" in finding.algorithmic
+    assert "72 calls are 3 per call" in finding.algorithmic
     assert "one product of N=3072" in finding.algorithmic
     for other in ({"count": 25}, {"count": 24, "module_path": ["Layer_0", "MLP_0", "Linear_3"]}):
         row = gemm(8944, 768, 1024, **{"time_us": 10.0, "module_path": out["module_path"], **other})
@@ -231,7 +231,7 @@ def test_equal_products_of_one_module_are_to_be_merged() -> None:
     [
         ("float", "bf16 inputs"),
         ("c10::BFloat16", "8-bit inputs"),
-        ("c10::Float4_e2m1fn_x2", "quantized already"),
+        ("c10::Float4_e2m1fn_x2", "already quantized"),
     ],
 )
 def test_a_narrower_type_is_advised_only_where_there_is_one(dtype: str, words: str) -> None:

@@ -99,7 +99,7 @@ def test_both_paths_are_specific(run: Run) -> None:
     assert "`torch.nn.functional.rms_norm`" in finding.algorithmic
     assert f"[{ROWS},{WIDTH}]" in finding.kernel
     assert finding.verify is not None
-    assert "4 kernels must stand in place of 32" in finding.verify
+    assert "4 kernels must replace the 32" in finding.verify
 
 
 def test_savings_are_not_added_to_those_of_the_kernels_inside(run: Run) -> None:
@@ -146,9 +146,9 @@ def attention_layers(count: int) -> TraceBuilder:
 def test_attention_names_the_chain_whose_result_it_reads(tmp_path: Path) -> None:
     (note,) = analyzed(attention_layers(3), tmp_path).results["sdpa_fwd"].notes
     assert to_text(note).startswith(
-        "`RMSNorm` (8 kernels, 6 instances, 0.900 ms in all) makes what attention"
+        "`RMSNorm` (8 kernels, 6 instances, 0.900 ms in all) produces the input"
     )
-    assert "reads in 3 of them, 0.300 ms" in to_text(note)
+    assert "of attention in 3 of them, 0.300 ms" in to_text(note)
 
 
 def test_a_chain_in_front_of_a_product_is_none_of_attention(run: Run) -> None:

@@ -75,7 +75,7 @@ def test_a_low_efficiency_may_come_from_the_balance(pct: float, hypothesis: str 
 
 def test_from_half_of_the_roofline_on_little_is_left() -> None:
     below, usual = found(moe(49.0), top={1}), found(moe(51.0), top={1})
-    assert "where 50-80% is to be expected" in below.issue
+    assert "where 50-80% is expected" in below.issue
     assert "within the 50-80%" in usual.issue
     assert below.priority is Priority.HIGH
     assert usual.priority is Priority.MEDIUM
@@ -83,7 +83,7 @@ def test_from_half_of_the_roofline_on_little_is_left() -> None:
 
 def test_memory_bound_experts_rest_on_even_routing() -> None:
     finding = found(moe())
-    assert "64 tokens, each through 8 of 128 experts" in finding.issue
+    assert "64 tokens, 8 of 128 experts each" in finding.issue
     assert "spread evenly" in finding.caveat
     assert "128 experts" in finding.capture
     computing = found(moe(bound="compute"))

@@ -281,7 +281,7 @@ def test_late_ranks_come_first_where_the_size_does_not_explain_the_time(
     dur_us: float, message_mb: float | None, is_slow: bool
 ) -> None:
     finding = exposed(collective(dur_us, message_mb))
-    assert ("Look first for what makes ranks late" in finding.algorithmic) is is_slow
+    assert ("First look for the cause of late ranks" in finding.algorithmic) is is_slow
     assert ("alone on the same GPUs" in finding.kernel) is is_slow
     assert ("send less" in finding.algorithmic) is not is_slow
     assert "topology" in finding.kernel

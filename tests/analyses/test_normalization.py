@@ -113,7 +113,7 @@ def test_the_backward_pass_does_not_repeat_the_conversion() -> None:
 
 
 def test_batch_normalization_on_recorded_statistics_is_folded() -> None:
-    assert "Fold it into the convolution" in low(norm(training=False)).algorithmic
+    assert "Fold it into the preceding convolution" in low(norm(training=False)).algorithmic
     assert "channels_last" not in low(norm(training=False)).algorithmic
 
 

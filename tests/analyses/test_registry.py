@@ -117,7 +117,7 @@ def test_documentation_names_every_check_once() -> None:
         (replace(VALID, checks=(lambda data: iter(()),)), "Symptom"),
         (replace(VALID, claim=Claim(("GEMM",))), "claimed by gemm"),
         (replace(VALID, claim=Claim(rest=True)), "claimed by other"),
-        ("no analysis", "no ANALYSIS"),
+        ("no analysis", "does not define ANALYSIS"),
     ],
 )
 def test_a_bad_analysis_is_refused_with_its_source(analysis: object, words: str) -> None:
@@ -127,7 +127,7 @@ def test_a_bad_analysis_is_refused_with_its_source(analysis: object, words: str)
 
 
 def test_a_key_is_given_once() -> None:
-    with pytest.raises(RegistrationError, match="registered already"):
+    with pytest.raises(RegistrationError, match="already registered"):
         _add(dict(load_analyses()), "gemm", "compute", VALID, "package.gemm")
 
 

@@ -45,7 +45,7 @@ def test_gradients_are_averaged_bucket_by_bucket() -> None:
 @pytest.mark.parametrize("name", ["aten::copy_", "aten::mul"])
 def test_without_data_parallelism_tensors_are_gathered(name: str) -> None:
     text = advice(tiny(name))
-    assert text.startswith(f"Gather the tensors that `{name}` takes one by one, such as")
+    assert text.startswith(f"Collect the tensors that `{name}` processes one by one, such as")
     assert "DistributedDataParallel" not in text
 
 
@@ -61,7 +61,7 @@ def test_without_data_parallelism_tensors_are_gathered(name: str) -> None:
 def test_batch_counters_are_known_by_their_place(values: dict, is_counter: bool) -> None:
     text = advice(tiny("aten::add_", **values))
     assert ("num_batches_tracked" in text) is is_counter
-    assert ("Gather the tensors" in text) is not is_counter
+    assert ("Collect the tensors" in text) is not is_counter
 
 
 @pytest.mark.parametrize(("time_us", "is_gathered"), [(2000.0, True), (800.0, False)])
@@ -69,4 +69,4 @@ def test_what_owners_leave_is_gathered(time_us: float, is_gathered: bool) -> Non
     counters = tiny("aten::add_", module_path=NORM, input_dims="((), (), ())")
     text = advice(counters, tiny("aten::add_", time_us))
     assert "num_batches_tracked" in text
-    assert ("Gather the tensors" in text) is is_gathered
+    assert ("Collect the tensors" in text) is is_gathered

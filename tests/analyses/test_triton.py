@@ -46,9 +46,9 @@ def test_type_and_operators_by_name(name: str, kernel_type: str, fused: str | No
 @pytest.mark.parametrize(
     ("name", "pct", "words"),
     [
-        (SILU, 59.0, "where 60-80% is to be expected"),
+        (SILU, 59.0, "where 60-80% is expected"),
         (SILU, 61.0, "within the 60-80%"),
-        (RMSNORM, 29.0, "where 30-60% is to be expected"),
+        (RMSNORM, 29.0, "where 30-60% is expected"),
         (RMSNORM, 31.0, "within the 30-60%"),
         (RMSNORM, 61.0, None),
         ("my_triton_kernel", 61.0, "61.0% of the memory roofline (0.000500 of 5.30 TB/s): "),
@@ -128,4 +128,4 @@ def test_bounds_are_those_of_the_roofline_or_of_the_intensity() -> None:
 
 
 def test_tensors_updated_in_place_may_hide_traffic() -> None:
-    assert "in place counts once" in found(kernel()).caveat
+    assert "in place counts only once" in found(kernel()).caveat

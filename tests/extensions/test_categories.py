@@ -207,7 +207,7 @@ def loaded(write: Write, changes: dict[str, str]) -> Extensions:
 
 
 REFUSED = {
-    "a key of ours": ({'"scans": A': '"gemm": A'}, "an analysis named gemm is registered already"),
+    "a key of ours": ({'"scans": A': '"gemm": A'}, "an analysis named gemm is already registered"),
     "a key that is a page": ({'"scans": A': '"overview": A'}, "overview is a page of Jarvis"),
     "a key that names no file": ({'"scans": A': '"../x": A'}, "'../x' names no files"),
     "a key that is no text": ({'"scans": A': "5: A"}, "5 names no files"),
@@ -377,7 +377,7 @@ def test_faults_are_told_on_stderr_and_in_json(
     assert cli.main([*words, "--output-dir", str(tmp_path / "run")]) == 0
     out, err = capsys.readouterr()
     warnings = json.loads(out)["warnings"]
-    refused = "mine.py: an analysis named gemm is registered already. 'gemm' is left out."
+    refused = "mine.py: an analysis named gemm is already registered. 'gemm' is left out."
     assert refused in warnings
     (failed,) = [said for said in warnings if said.startswith("The analysis Scans failed: ")]
     assert "ZeroDivisionError" in failed

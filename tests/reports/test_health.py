@@ -48,7 +48,7 @@ def test_stakeholders_read_each_odd_fact_once_and_what_to_do(sample: Analyzed) -
     assert "- Fact warning. Affects warning. Mend warning." in fair
     assert "| note | note | Fact note. | Affects note. | Mend note. |" in fair
     assert [fair.count(f"Fact {kind}.") for kind in ("warning", "note", "ok")] == [1, 1, 0]
-    assert "1 warning, 1 note, 1 fact in order; the rough report lists each. What warns" in fair
+    assert "1 warning, 1 note, 1 fact in order; the rough report lists each. See Warnings" in fair
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_kernels_without_operators_have_their_own_names(replayed: Analyzed) -> N
     assert f"- **Operation**: `{GEMM}` (1 launch), `{NORM}` (1 launch)" in fair
     assert f"| 1 | `{GEMM}` | 1 | 0.900 | 100.0% |" in fair
     assert "Synthetic Op" not in fair
-    assert "What these operations run" not in fair
+    assert "Kernels of these operations" not in fair
 
 
 def test_different_reasons_stay_apart(sample: Analyzed) -> None:

@@ -29,14 +29,14 @@ from jarvis.schemas import FLAG, TEXT, Column
 from jarvis.text.messages import NAMES_SHOWN, MessageTable
 
 SMALL_BYTES = 2**20
-"""A call that moves less is judged by the shortest kernels, not by the bandwidth."""
+"""Calls that move less are compared with the shortest kernels, not with the bandwidth."""
 
 TINY_BYTES = 2**16
-"""Calls of operators without neighbors that move less are likely one for each parameter; outside
-all modules, where no activations are made, that holds up to SMALL_BYTES."""
+"""Calls that move less, of operators without neighbors, are likely one per parameter. Outside all
+modules, where no activations are produced, SMALL_BYTES applies."""
 
 MANY_CALLS = 1000
-"""From here on the number of elementwise calls is a finding of its own."""
+"""Number of elementwise calls from which their count is reported as a separate finding."""
 
 NEIGHBORS_SHOWN = 4
 
@@ -58,28 +58,28 @@ OP_CLASSES = (
     ("math", r"pow|sqrt|exp|log|sin|cos|neg|abs|reciprocal|erf|square"),
     ("arithmetic", r"add|mul|sub|div|lerp"),
 )
-"""What an operator does, by its name; a copy between dtypes is a cast."""
+"""Class of an operator by its name; a copy between dtypes is a cast."""
 
 STRIDES = r"\(\d+(?:, ?\d+)+\)"
-"""The strides of a tensor of two or more dims, as they are recorded."""
+"""The strides of a tensor of two or more dims, as recorded."""
 
 GENERAL_KERNEL = r"(?:^|::)elementwise_kernel|gpu_kernel_impl_nocast|legacy_elementwise"
-"""The framework's kernels for operands of any strides, by lower-case name; those that read several
+"""The framework's kernels for arbitrary strides, by lower-case name; those that read several
 neighboring elements at once have ``vectorized`` in their name."""
 
 ADVICE = {
     "strided": Advice(
-        rule="operands of one shape lie in different orders in memory, or have gaps",
-        reason="its operands lie in different orders in memory (strides {strides:joined  and }), "
-        "so that one of them is walked in jumps",
+        rule="operands of equal shape differ in memory order, or have gaps",
+        reason="its operands differ in memory order (strides {strides:joined  and }), so one of "
+        "them is accessed with large strides",
         algorithmic="{order_advice:message}",
         kernel="Give a replay package of {arguments} with its strides to the kernel team: a tiled "
-        "transposition reads and writes both operands in long runs.",
+        "transpose accesses both operands in contiguous runs.",
     ),
     "cast": Advice(
         rule="a copy between dtypes",
-        reason="a cast in a pass of its own ({arguments}), which the operator before or after it "
-        "could do on the way",
+        reason="a cast in a separate pass ({arguments}), which the previous or next operator "
+        "could include",
         algorithmic="{chain:message}",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should read "
         "several neighboring elements at once.",
@@ -87,93 +87,90 @@ ADVICE = {
     ),
     "broadcast": Advice(
         rule="operands of different shapes",
-        reason="one operand is smaller and repeated ({arguments}), which vectorized kernels do not "
-        "take",
+        reason="one operand is smaller and broadcast ({arguments}), which vectorized kernels do "
+        "not support",
         algorithmic="{chain:message}",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should keep the "
-        "smaller operand at hand and read the larger one several elements at once.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should cache "
+        "the smaller operand and read the larger one several elements at a time.",
     ),
     "small tensor": Advice(
         rule=f"less than {SMALL_BYTES // 2**20} MB per call, yet not launch bound",
         reason="{moved_bytes} per call are too little for the memory bandwidth to matter; the "
-        "shortest "
-        f"kernels take about {KERNEL_FLOOR_US:.0f} µs and this one {{call_time_ms}}",
+        f"shortest kernels take about {KERNEL_FLOOR_US:.0f} µs, this one {{call_time_ms}}",
         algorithmic="{chain:message}",
-        kernel="Check in a replay package of {arguments} how many blocks {kernel} starts: a small "
-        "tensor must still occupy the whole GPU.",
+        kernel="Check in a replay package of {arguments} how many blocks {kernel} starts: even a "
+        "small tensor should occupy the whole GPU.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, contiguous operands of one shape and dtype",
         reason="a plain pass over contiguous memory should use most of the bandwidth",
         algorithmic="{chain:message}",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} walks contiguous "
-        "memory and has no reason to stay below what copies reach.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} accesses "
+        "contiguous memory and should reach the bandwidth of a copy.",
         expected_pct=bandwidth.SIMPLE_PCT,
     ),
     "tiny tensors": Advice(
         rule=f"launch bound, no neighbors, less than {TINY_BYTES // 2**10} kB per call "
         f"({SMALL_BYTES // 2**20} MB outside all modules)",
-        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, where the shortest "
-        "kernels take "
-        f"about {KERNEL_FLOOR_US:.0f} µs however little they do",
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, while even the shortest "
+        f"kernels take about {KERNEL_FLOOR_US:.0f} µs",
         algorithmic="{owner_advice:message}",
-        kernel="Use one multi-tensor (foreach) call in place of the {calls} of {kernel}; tuning "
+        kernel="Use one multi-tensor (foreach) call instead of the {calls} of {kernel}; tuning "
         "the single kernel gains little.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, where the shortest "
-        "kernels take "
-        f"about {KERNEL_FLOOR_US:.0f} µs however little they do, so launching decides, not the "
-        "bandwidth",
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, while even the shortest "
+        f"kernels take about {KERNEL_FLOOR_US:.0f} µs, so launch overhead dominates, not bandwidth",
         algorithmic="{chain:message}",
-        kernel="Leave {kernel} as it is: at {mean_time_ms} per call tuning gains little, and only "
-        "a launch that does the work of its neighbors too helps.",
+        kernel="Leave {kernel} as it is: at {mean_time_ms} per call tuning gains little; only "
+        "fusing it with its neighbors helps.",
     ),
 }
 
 MESSAGES = MessageTable(
     "elementwise",
     {
-        "general_path": "The kernel's name is that of the general path, which works out a place in "
-        "memory for every element, not of the vectorized one.",
+        "general_path": "The kernel's name is that of the general path, which computes an address "
+        "for every element, not of the vectorized one.",
         "at_place": " in {called_from:name}",
-        "alone": "Fuse {name} into what makes its input or reads its result{at_place:message}.",
-        "chain": f"Fuse it with {{neighbors:names {NEIGHBORS_SHOWN}}}"
-        "{more_neighbors:more}{at_place:message}, so that the data crosses memory once; the "
-        "kernel fusion analysis measures the chain.",
-        "order.copy": "Do without the reordering{at_place:message}: let what reads the result take "
-        "the strides as they are, or write the tensor in the wanted order when it is made.",
-        "order.operands": "Make its operands in one memory order{at_place:message}, so that all "
-        "are walked in one sweep.",
+        "alone": "Fuse {name} into the operator that produces its input or reads its "
+        "result{at_place:message}.",
+        "chain": "Fuse it with {neighbors:names "
+        f"{NEIGHBORS_SHOWN}}}{{more_neighbors:more}}{{at_place:message}}, so that the data moves "
+        "through memory once; the kernel fusion analysis measures the chain.",
+        "order.copy": "Avoid the reordering{at_place:message}: let the consumer accept the "
+        "existing strides, or write the tensor in the required order when it is produced.",
+        "order.operands": "Produce its operands in one memory order{at_place:message}, so that "
+        "all are accessed sequentially.",
         "many.title": "{calls:,} elementwise calls",
         "many.issue": "{calls:,} elementwise calls ({top:list}{more_operators:more}) take "
         "{mean_us:number} µs of GPU time on average, {time_ms} together ({compute_pct} of "
         "compute).",
         "many.times": "{name} {times:,} times",
-        "many.algorithmic": "Compile the model or fuse by hand where the {operators} operators "
-        "follow each other; {first} is where to start.",
-        "many.kernel": "Multi-tensor (foreach) calls take lists of tensors at once: the "
-        "{launches} can become a few for parameters and statistics of the same kind.",
-        "many.caveat": "The saving is not quantified here: the cards of the operators count it.",
+        "many.algorithmic": "Compile the model, or fuse the {operators} operators by hand where "
+        "they follow each other; start with {first}.",
+        "many.kernel": "Multi-tensor (foreach) calls take lists of tensors at once: for "
+        "parameters and statistics of the same kind, the {launches} can become a few.",
+        "many.caveat": "The saving is not quantified here: the findings on the operators count it.",
         "many.verify": "Record the trace again: the category must have fewer than {calls} for the "
         "same number of steps.",
-        "many.capture": "Record with `with_stack=True` to see which lines of the model make the "
-        "calls of {name}.",
+        "many.capture": "Record with `with_stack=True` to see which lines of the model call "
+        "{name}.",
     },
 )
 
 DETAILS = (
     Column("op_type", "Type", TEXT, meaning="what the operator does"),
     Column("op_class", "Class", TEXT, meaning="arithmetic, copy, cast, activation, and so on"),
-    Column("access", "Access", TEXT, meaning="how the operands lie in memory"),
-    Column("is_baseline", "Baseline", FLAG, meaning="counts for the bandwidth baseline"),
+    Column("access", "Access", TEXT, meaning="memory layout of the operands"),
+    Column("is_baseline", "Baseline", FLAG, meaning="included in the bandwidth baseline"),
     *bandwidth.DETAILS,
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type, class and access of each operator, its place on the ladder, and its neighbors."""
+    """Add type, class and access of each operator, its bandwidth rating, and its neighbors."""
     described = bandwidth.rated(rows.hstack(_chains(rows))).with_columns(
         op_type=first_match(pl.col("name"), OP_TYPES, "other"),
         op_class=_op_class(),
@@ -207,8 +204,8 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 def many_calls(data: CategoryData) -> Iterator[Finding]:
     """Thousands of elementwise calls in one trace.
 
-    Symptom: the model is made of many single elementwise operators, each with a launch and a pass
-    over memory of its own.
+    Symptom: the model consists of many single elementwise operators, each with its own launch and
+    pass over memory.
     Rule: more than {MANY_CALLS} calls of the whole category.
     Threshold: {MANY_CALLS} calls; at least {MIN_COMPUTE_PCT}% of compute.
     """
@@ -262,7 +259,8 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """The bandwidth that simple operators on large tensors reach, and the plain mean beside it."""
+    """Return the bandwidth that simple operators on large tensors reach, and the unweighted
+    mean."""
     return {
         **baseline_metrics(data.baseline),
         "mean_bandwidth_of_simple_ops_tbs": plain_mean_tb_per_s(data.operations),
@@ -318,7 +316,7 @@ def _pattern() -> pl.Expr:
 
 
 def _order_advice() -> pl.Expr:
-    """Id of the message: how to do without operands of different memory orders."""
+    """Return the id of the message on avoiding operands of different memory orders."""
     is_copy = pl.col("op_class").is_in(["copy", "cast"])
     return (
         pl.when(is_copy)
@@ -328,10 +326,12 @@ def _order_advice() -> pl.Expr:
 
 
 def _chains(rows: pl.DataFrame) -> pl.DataFrame:
-    """``chain``: id of the message that says what to fuse each row with; the ``neighbors`` that
-    it names and how many ``more_neighbors`` there are, and whether it ``has_neighbors``:
-    operators of this category called from the same place. Backward operators are no neighbors of
-    forward ones."""
+    """Add what to fuse each row with.
+
+    Columns: ``chain``, the id of a message; the ``neighbors`` that it names, how many
+    ``more_neighbors`` there are, and ``has_neighbors``: operators of this category called from the
+    same place. Backward operators are no neighbors of forward ones.
+    """
     calls = [
         (name, place, "backward" in name)
         for name, place in rows.select("name", "called_from").rows()

@@ -18,31 +18,32 @@ TYPES = {
     "MoE_comm_fwd": "routing",
     "MoE_comm_bwd": "routing",
 }
-"""What the op categories say; the others are told by name."""
+"""Types from op categories; other operators are classified by name."""
 
 GOOD_PCT = 50.0
 BALANCE_PCT = 30.0
-"""Expert products usually reach more than the first; below the second the kernel is suspect too."""
+"""Efficiency in percent: expert products usually exceed GOOD_PCT; below BALANCE_PCT, suspect the
+kernel as well as the balance."""
 
 _EXPECTED = (GOOD_PCT, 80.0)
 _COUNTERS = (
-    "Log how many tokens each of the {experts} experts receives per step: a trace shows no "
-    "balance. Then run the replay package of {arguments} under the platform's hardware-counter "
-    "profiler with even and with recorded routing."
+    "Log how many tokens each of the {experts} experts receives per step: a trace does not show "
+    "the balance. Then run the replay package of {arguments} under the platform's "
+    "hardware-counter profiler with even and with recorded routing."
 )
 _UNIFORM = (
-    "{is_memory_bound:either The modelled bytes assume that tokens spread evenly over the experts; "
-    "an uneven step reads fewer weights than modelled.|}"
+    "{is_memory_bound:either The modelled bytes assume that tokens are spread evenly over the "
+    "experts; an uneven step reads fewer weights than modelled.|}"
 )
 MESSAGES = MessageTable(
     "moe",
     {
-        "experts": "{tokens} tokens, each through {per_token} of {experts} experts",
-        "experts.unknown": "the tokens and experts are not known",
+        "experts": "{tokens} tokens, {per_token} of {experts} experts each",
+        "experts.unknown": "the numbers of tokens and experts are not known",
         "hypothesis.balance": "Tokens may be spread unevenly over the experts: check the balance "
         "first.",
         "hypothesis.balance_or_kernel": "Tokens are spread unevenly over the experts, or the "
-        "kernel does not fit them.",
+        "kernel does not suit the shape.",
     },
 )
 
@@ -50,23 +51,23 @@ ADVICE = {
     "routing": Advice(
         rule="gating, sorting, permuting and dispatch of tokens",
         reason="routing moves little data in many steps",
-        algorithmic="Use one fused routing operator in place of {name}{place}, and batch more "
+        algorithmic="Use one fused routing operator instead of {name}{place}, and batch more "
         "tokens into {each}.",
-        kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} with the "
-        "routing kernels beside it.",
+        kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} with "
+        "the other routing kernels.",
     ),
     "aux": Advice(
         rule="helpers of the expert products, such as quantization of their inputs",
-        reason="it prepares data that the expert products read again",
+        reason="it writes data that the expert products read again",
         algorithmic="Use a fused operator that does the work of {name} inside the expert products"
         "{place}.",
         kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} into the "
         "kernel that reads its output.",
     ),
     "unfused": Advice(
-        rule="expert products in stages, each an operator of its own",
-        reason="each stage writes its result to memory for the next one to read ({experts_note})",
-        algorithmic="Use a fused operator for all stages of the experts in place of {name}{place}, "
+        rule="expert products in stages, each a separate operator",
+        reason="each stage writes its result to memory, and the next one reads it ({experts_note})",
+        algorithmic="Use a fused operator for all stages of the experts instead of {name}{place}, "
         "and batch more tokens into {each}.",
         kernel="Tune {kernel} for {experts_note}; a replay package of {arguments} reproduces it.",
         expected_pct=_EXPECTED,
@@ -75,9 +76,9 @@ ADVICE = {
     ),
     "compute": Advice(
         rule="fused, bound by the compute peak",
-        reason="the expert products stay below what their arithmetic allows ({experts_note})",
+        reason="the expert products run below the compute peak ({experts_note})",
         algorithmic="Check the balance of tokens over the experts{place}: an expert with many "
-        "tokens makes the others wait in {each}.",
+        "tokens delays the others in {each}.",
         kernel="Tune tile sizes of {kernel} for {experts_note}; a replay package of {arguments} "
         "reproduces it.",
         expected_pct=_EXPECTED,
@@ -85,9 +86,9 @@ ADVICE = {
     ),
     "memory": Advice(
         rule="fused, bound by memory bandwidth",
-        reason="few tokens per expert read whole weight matrices ({experts_note})",
-        algorithmic="Batch more tokens into {each}{place}, so that each expert's "
-        "weights are read for more of them.",
+        reason="whole weight matrices are read for few tokens per expert ({experts_note})",
+        algorithmic="Batch more tokens into {each}{place}, so that each read of an expert's "
+        "weights serves more of them.",
         kernel="Give a replay package of {arguments} to the kernel team to raise the bandwidth at "
         "which {kernel} loads weights.",
         expected_pct=_EXPECTED,
@@ -100,12 +101,12 @@ DETAILS = (
     Column("moe_type", "Type", TEXT, meaning="routing, aux, fused, unfused or expert products"),
     Column("tokens", "Tokens", INTEGER, format=",d", meaning="tokens in one call"),
     Column("experts", "Experts", INTEGER, format=",d", meaning="experts with weights"),
-    Column("per_token", "Experts per token", INTEGER, meaning="experts that a token goes through"),
+    Column("per_token", "Experts per token", INTEGER, meaning="experts that process each token"),
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type and extents of each operator; the balance of experts cannot be seen in a trace."""
+    """Add type and extents of each operator; a trace does not show the balance of experts."""
     name = pl.col("name").str.to_lowercase()
     moe_type = pl.coalesce(
         pl.col("op_category").replace_strict(TYPES, default=None, return_dtype=pl.String),
@@ -137,7 +138,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 
 def _hypothesis() -> pl.Expr:
-    """The likely cause of a low efficiency, as the only message of a list."""
+    """Return the likely cause of a low efficiency, as the only message of a list."""
     efficiency = pl.col("pct_roofline")
     key = (
         pl.when(efficiency < BALANCE_PCT)
@@ -149,7 +150,7 @@ def _hypothesis() -> pl.Expr:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Rows and GPU time by type."""
+    """Return rows and GPU time by type."""
     by_type = (
         data.operations.group_by("moe_type")
         .agg(rows=pl.len(), time_ms=pl.col("kernel_time_us").sum() / 1000)

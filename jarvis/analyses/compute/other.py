@@ -1,4 +1,4 @@
-"""Other: everything that no other analysis claims, so that no operation is lost."""
+"""Other: everything that no other analysis claims."""
 
 from collections.abc import Iterator
 
@@ -42,55 +42,56 @@ LOOKS_LIKE = (
     ("cache write", r"reshape_and_cache|kv_?cache"),
 )
 CATEGORIES = ("Attention", "Convolution", "GEMM", "Normalization", "Reduce", "Elementwise")
-"""What a kernel's name makes of an operator, and which of that has an analysis of its own."""
+"""Kinds that a kernel's name suggests and that have their own analysis."""
 
 ROTARY = "rotary embedding"
 
 ADVICE = {
     ROTARY: Advice(
         rule="concatenation or indexing in a function that rotates queries and keys",
-        reason="a rotary embedding re-arranges the halves of queries and keys in memory",
-        algorithmic="Use one fused rotary embedding in place of {at}: its {calls} of {name} write "
-        "{arguments} to memory for the next operator to read.",
+        reason="a rotary embedding rearranges the halves of queries and keys in memory",
+        algorithmic="Use one fused rotary embedding instead of {at}: its {calls} of {name} write "
+        "{arguments} to memory for the next operator.",
         kernel="Rotate in the kernel that reads the result, which saves {moved_bytes} per call; "
-        "until then compare {kernel} on {arguments} with a plain copy.",
+        "as a baseline, compare {kernel} on {arguments} with a plain copy.",
         is_notable=True,
     ),
     "concatenation": Advice(
         rule="cat, stack and split",
-        reason="{moved_bytes} per call are copied only to stand side by side",
-        algorithmic="Let the operators before {name} write {arguments} straight into views of one "
+        reason="{moved_bytes} per call are copied only to make tensors contiguous",
+        algorithmic="Let the operators before {name} write {arguments} directly into views of one "
         "preallocated output{place}.",
         kernel="Compare {kernel} on {arguments} with a plain copy of {moved_bytes}; a replay "
         "package reproduces it.",
     ),
     "indexing": Advice(
-        rule="embedding, index, gather, scatter, sort and their kin",
-        reason="what an index picks is read and written with no arithmetic, so memory decides",
-        algorithmic="Batch the {calls} of {name}{place} that read one table, and keep the indices "
-        "in order, so that neighbors are read together.",
+        rule="embedding, index, gather, scatter, sort and similar",
+        reason="indexed elements are read and written without arithmetic, so memory bandwidth is "
+        "the limit",
+        algorithmic="Batch the {calls} of {name}{place} that read one table, and sort the "
+        "indices, so that neighboring elements are read together.",
         kernel="Give a replay package of {arguments} with real indices to the kernel team: the "
         "speed of {kernel} depends on them.",
-        caveat="The modelled bytes count each picked element once; repeated indices may come from "
-        "a cache.",
+        caveat="The modelled bytes count each indexed element once; repeated indices may be "
+        "served from a cache.",
     ),
     "host read": Advice(
         rule="reads of one value by the host (item, a condition on a tensor)",
         reason="the host waits for one value",
-        algorithmic="Keep the value on the GPU or read it later: {each} of {name}{place} "
-        "makes the host wait until the GPU has caught up.",
-        kernel="Gather values (here {calls}) in one asynchronous copy into pinned memory; the "
-        "{mean_time_ms} of {kernel} itself are not the cost.",
+        algorithmic="Keep the value on the GPU or read it later: {each} of {name}{place} makes "
+        "the host wait for the GPU to finish.",
+        kernel="Combine values (here {calls}) in one asynchronous copy into pinned memory; the "
+        "{mean_time_ms} of {kernel} is not the main cost.",
         verify="Record the trace again: {name} must have fewer calls than {operation_count}, and "
         "the GPU less idle time.",
-        capture="The wait stands in the host's timeline: record CPU activity and "
-        "`with_stack=True` to see which line reads the value.",
+        capture="The host's timeline shows the wait: record CPU activity and `with_stack=True` to "
+        "see which line reads the value.",
     ),
     "pooling": Advice(
         rule="pooling, forward and backward",
-        reason="each element is read for a few windows, so memory decides",
-        algorithmic="Keep {arguments} in channels-last layout{place}, or use a strided convolution "
-        "in place of the pooling where the model may change.",
+        reason="each element is read for a few windows, so memory bandwidth is the limit",
+        algorithmic="Keep {arguments} in channels-last layout{place}, or use a strided "
+        "convolution instead of the pooling if the model can change.",
         kernel="Give a replay package of {arguments} to the kernel team to compare {kernel} in "
         "both memory layouts.",
     ),
@@ -102,30 +103,31 @@ MESSAGES = MessageTable(
         "site": "{site:name}",
         "site.unknown": "its chain of operators",
         "title": "Looks like {kind}: {name}",
-        "issue": "{names:names} launch {kernel} and stand under {category} because no category "
-        "knows them: {kind} is {time_ms} ({compute_pct} of compute) larger than its own page says.",
-        "algorithmic": "Add the {time_ms} of {name}{place} to those of {kind} before choosing "
-        "where to work.",
+        "issue": "{names:names} launch {kernel} but count as {category}, because no category "
+        "claims them: {kind} takes {time_ms} ({compute_pct} of compute) more than its page shows.",
+        "algorithmic": "Add the {time_ms} of {name}{place} to those of {kind} when setting "
+        "priorities.",
         "kernel": "Register {name} in an extension with the category of {kind} and a perf model "
         "for {arguments}.",
-        "hypothesis": "The name of {kernel} suggests {kind}; what it computes is not in a trace.",
+        "hypothesis": "The name of {kernel} suggests {kind}; a trace does not show what it "
+        "computes.",
         "verify": "With the extension loaded, analyze the same trace again: the {calls} of {name} "
-        "stand under {kind}.",
-        "capture": "Record with `with_stack=True` and `record_shapes=True`: the code around {name} "
-        "says what it computes.",
+        "must appear under {kind}.",
+        "capture": "Record with `with_stack=True` and `record_shapes=True`: the code around "
+        "{name} shows what it computes.",
         "evidence.names": "{names:names}",
         "evidence.kernel": "{kernel}",
     },
 )
 
 DETAILS = (
-    Column("sub_category", "Type", TEXT, meaning="what the name suggests"),
-    Column("looks_like", "Looks like", TEXT, meaning="what kernel and call site suggest it is"),
+    Column("sub_category", "Type", TEXT, meaning="kind suggested by the name"),
+    Column("looks_like", "Looks like", TEXT, meaning="kind suggested by kernel and call site"),
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """What kind of operator each row seems to be: by its name, its kernel and its call site."""
+    """Add the likely kind of each operator, from its name, its kernel and its call site."""
     is_replayed = pl.col("name").str.contains(GRAPH_LAUNCH)
     by_name = first_match(pl.col("name"), SUB_CATEGORIES, MISCELLANEOUS)
     call_site = pl.concat_str(
@@ -154,10 +156,10 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 
 def miscategorised(data: CategoryData) -> Iterator[Finding]:
-    """Operators that belong to another category by what they launch.
+    """Operators whose kernels belong to another category.
 
-    Symptom: the time of an operator is missing where one would look for it.
-    Rule: rows of an operator that no analysis knows, whose heaviest kernel is named like the work
+    Symptom: the time of an operator is missing from the expected category.
+    Rule: rows of an operator that no analysis claims, whose heaviest kernel is named like the work
     of a category; kernels of a GPU graph are left to ``no_perf_model``.
     Threshold: {impact.RELEVANT_COMPUTE_PCT}% of compute per category.
     """
@@ -204,7 +206,7 @@ def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Rows and GPU time by type; those of communication, graphs and the rest by name."""
+    """Return rows and GPU time by type; those of communication, graphs and the rest by name."""
     rows = data.operations
     by_type = rows.group_by("sub_category").agg(
         rows=pl.len(), time_ms=pl.col("kernel_time_us").sum() / 1000

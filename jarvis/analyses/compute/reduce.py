@@ -29,80 +29,82 @@ SOFTMAX = "softmax"
 REDUCE_TYPES = (SOFTMAX, "sum", "mean", "max", "min")
 
 SHORT_AXIS = 128
-"""A reduction over fewer elements leaves a block with less than an element for each thread."""
+"""A reduction over fewer elements leaves a block with less than one element per thread."""
 
 ATTENTION_PLACE = r"(?i)attn|attention"
 """Modules and functions that compute attention, by name."""
 
 EXPECTED_PCT = (50.0, 70.0)
-"""What a reduction over long, contiguous rows usually reaches."""
+"""Efficiency that a reduction over long, contiguous rows usually reaches, in percent."""
 
 MESSAGES = MessageTable(
     "reduce",
     {
         "rows": "{results:count row} of {extent:count element}",
         "rows_unknown": "its rows",
-        "few_rows": "Only {results:,} of {compute_units:,} compute units have a row of their own.",
+        "few_rows": "Only {results:,} of {compute_units:,} compute units have a row to reduce.",
     },
 )
 
 ADVICE = {
     "attention softmax": Advice(
-        rule="a softmax inside attention, by its place or by square scores for each head",
-        reason="a softmax of its own reads and writes all {moved_bytes} of attention scores",
+        rule="a softmax inside attention, by call site or by square scores per head",
+        reason="a separate softmax reads and writes all {moved_bytes} of attention scores",
         algorithmic="Use a fused attention operator (`scaled_dot_product_attention`){place}, which "
         "never writes the scores; the attention analysis measures the whole group.",
-        kernel="Little to gain in {kernel} alone: a replay package of {arguments} shows the kernel "
-        "team what is left between it and the bandwidth.",
+        kernel="Little to gain in {kernel} alone: a replay package of {arguments} shows the "
+        "kernel team how far it is from the bandwidth limit.",
         expected_pct=EXPECTED_PCT,
     ),
     SOFTMAX: Advice(
         rule="any other softmax",
         reason="{rows_text:message} are read and written once each",
         algorithmic="Fuse it with the scaling before it or the loss after it{place}, so that the "
-        "{moved_bytes} of a call do not cross memory once more.",
+        "{moved_bytes} of a call do not move through memory again.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should keep a "
         "row on chip between finding its maximum and dividing by its sum.",
         expected_pct=EXPECTED_PCT,
     ),
     "few rows": Advice(
         rule="fewer results than compute units, not launch bound",
-        reason="{rows_text:message} are too few to give every compute unit one",
-        algorithmic="Reduce while the input is made{place}, part by part, so that only the partial "
-        "results of {arguments} are read again.",
+        reason="{rows_text:message} are fewer than the compute units",
+        algorithmic="Reduce while the input is produced{place}, part by part, so that only the "
+        "partial results of {arguments} are read again.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split a "
         "row over several blocks and combine their results.",
     ),
     "short axis": Advice(
         rule=f"fewer than {SHORT_AXIS} elements for each result, not launch bound",
-        reason="{rows_text:message} are too short to fill a block each",
-        algorithmic="Fuse it with the operator that makes its input{place}, which has the few "
-        "elements of a row at hand.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should take "
-        "several rows in a block.",
+        reason="{rows_text:message} are too short to fill one block per row",
+        algorithmic="Fuse it with the operator that produces its input{place}, which already "
+        "holds the few elements of a row.",
+        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should process "
+        "several rows per block.",
     ),
     "strided axis": Advice(
-        rule="the elements of a result do not lie side by side in memory, not launch bound",
-        reason="the {rows_text:message} lie across memory (strides {strides:joined  and })",
-        algorithmic="Have the reduced axis innermost when the input is made{place}, or reduce "
+        rule="the elements of a result are not contiguous in memory, not launch bound",
+        reason="the {rows_text:message} are not contiguous in memory (strides {strides:joined  "
+        "and })",
+        algorithmic="Make the reduced axis innermost when the input is produced{place}, or reduce "
         "before the tensor is transposed.",
-        kernel="Give a replay package of {arguments} with its strides to the kernel team: {kernel} "
-        "should walk neighboring results together.",
+        kernel="Give a replay package of {arguments} with its strides to the kernel team: "
+        "{kernel} should process neighboring results together.",
     ),
     "one result": Advice(
         rule="all elements become one value, not launch bound",
-        reason="all of {arguments} becomes one value, for which every part of the GPU has to wait",
-        algorithmic="Add up parts where the input is made{place}, so that the {moved_bytes} are "
-        "not read again for one value.",
+        reason="all of {arguments} is reduced to one value, which requires synchronization across "
+        "the GPU",
+        algorithmic="Compute partial sums where the input is produced{place}, so that the "
+        "{moved_bytes} are not read again for one value.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should combine "
         "the results of its blocks in the same launch.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="{moved_bytes} per call are little work, and the shortest kernels take "
-        f"{KERNEL_FLOOR_US:.0f} µs however little they do",
-        algorithmic="Fuse it into the operator that makes its input{place}, so that no launch of "
-        "its own is needed.",
+        reason="{moved_bytes} per call are little work, and even the shortest kernels take "
+        f"{KERNEL_FLOOR_US:.0f} µs",
+        algorithmic="Fuse it into the operator that produces its input{place}, so that it needs "
+        "no separate launch.",
         kernel="Leave {kernel} as it is: at {mean_time_ms} per call only fewer launches help, "
         "such as one for several tensors.",
     ),
@@ -110,25 +112,28 @@ ADVICE = {
         rule="bound by memory bandwidth, long contiguous rows",
         reason="it reads {rows_text:message} once and should use most of the bandwidth",
         algorithmic="Fuse it with the elementwise work before it{place}, so that the "
-        "{moved_bytes} of a call are not written and read for it.",
+        "{moved_bytes} of a call are not written and read back.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} reads long rows "
-        "and has no reason to stay below what copies reach.",
+        "and should reach the bandwidth of a copy.",
         expected_pct=EXPECTED_PCT,
     ),
 }
 
 DETAILS = (
-    Column("reduce_type", "Type", TEXT, meaning="what is reduced to"),
+    Column("reduce_type", "Type", TEXT, meaning="reduction result"),
     Column("is_softmax", "Softmax", FLAG, meaning="the operator is a softmax"),
-    Column("results", "Results", INTEGER, format=",d", meaning="rows that are reduced each alone"),
+    Column(
+        "results", "Results", INTEGER, format=",d", meaning="rows that are reduced independently"
+    ),
     Column("extent", "Extent", INTEGER, format=",d", meaning="elements reduced to one result"),
-    Column("axis", "Axis", TEXT, meaning="inner: side by side in memory; outer: across; all"),
+    Column("axis", "Axis", TEXT, meaning="inner: contiguous in memory; outer: strided; all"),
     *bandwidth.DETAILS,
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type of each reduction, its axis and extent, and what decides its efficiency."""
+    """Add type, axis and extent of each reduction, and the pattern that determines its
+    efficiency."""
     patterns = [(kind, kind) for kind in REDUCE_TYPES]
     typed = bandwidth.rated(rows).with_columns(
         reduce_type=first_match(pl.col("name"), patterns, "other")
@@ -156,7 +161,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Softmaxes, time by type and rating, and the bandwidth to compare with."""
+    """Return softmaxes, time by type and rating, and the bandwidth baseline."""
     rows = data.operations
     return {
         "softmax_count": rows.filter("is_softmax").height,
@@ -170,8 +175,10 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the arguments of one call tell; None where they do not. ``rows_text`` and ``hypothesis``
-    are ids of messages."""
+    """Facts derived from the arguments of one call; None if they are not recorded.
+
+    ``rows_text`` and ``hypothesis`` are ids of messages.
+    """
 
     results: int | None = None
     extent: int | None = None
@@ -210,7 +217,7 @@ def _facts(row: Mapping[str, Any], compute_units: int | None) -> _Facts:
 
 
 def _axis(shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]) -> str:
-    """Where the reduced elements lie; dims of one element lie nowhere."""
+    """Return where the reduced elements lie in memory; dims of one element are ignored."""
     wide = [dim for dim in range(len(shape)) if shape[dim] > 1]
     if all(dim in dims for dim in wide):
         return "all"

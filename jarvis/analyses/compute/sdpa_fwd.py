@@ -37,7 +37,7 @@ def _of_length(band: Band) -> Advice:
         "{n_q} {n_q:either query|queries}{head_note}",
         algorithmic="Batch more sequences than {b} or pack short ones together, so that {each} "
         "has more work than {n_q} {n_q:either query|queries} per sequence.",
-        kernel="Compare {kernel} with another GPU at N={n_q} before tuning, and give a replay "
+        kernel="Compare {kernel} on another GPU at N={n_q} before tuning, and give a replay "
         "package of {arguments} to the kernel team.",
         expected_pct=band.expected_pct,
         expected_of="compute peak",
@@ -48,24 +48,23 @@ def _paged(rule: str, reason: str, expected_pct: tuple[float, float]) -> Advice:
     return Advice(
         rule=rule,
         reason=f"{reason}{{head_note}}",
-        algorithmic="Check how the engine mixes prefill and decode: {workload_note}. Larger chunks "
-        "of prefill, or steps of one kind, change what {kernel} has to do.",
+        algorithmic="Check how the engine mixes prefill and decode: {workload_note}. Larger "
+        "prefill chunks, or steps of only one kind, change the workload of {kernel}.",
         kernel="Give a replay package of {arguments} to the kernel team to tune block sizes and "
-        "the split of the keys of {kernel}.",
+        "the key split of {kernel}.",
         expected_pct=expected_pct,
         expected_of="compute peak",
         capture="Record the step annotations of the engine and the lengths of the requests: they "
-        "decide how much work {kernel} has in each step.",
+        "determine how much work {kernel} has in each step.",
     )
 
 
 LONG = Advice(
     rule="bound by the compute peak, length not known",
-    reason="the attention kernel stays below what its arithmetic allows{head_note}",
+    reason="the attention kernel runs below the compute peak{head_note}",
     algorithmic="{is_full:either If the model is causal, say so to the operator, which halves its "
-    "arithmetic. |}Check that causal={causal}, head dimension {head_dim} and the "
-    "layout are those that the fastest attention backend takes, and that no mask forces a slower "
-    "one than {kernel}.",
+    "arithmetic. |}Check that the fastest attention backend supports causal={causal}, head "
+    "dimension {head_dim} and the layout, and that no mask forces a slower one than {kernel}.",
     kernel="Give a replay package of {arguments} to the kernel team to compare attention backends "
     "and tile sizes with {kernel}.",
     expected_of="compute peak",
@@ -73,12 +72,12 @@ LONG = Advice(
 
 ADVICE = {
     "prefill heavy": _paged(
-        f"paged, more than {PREFILL_SHARE:.0%} of the tokens in their context phase",
+        f"paged, more than {PREFILL_SHARE:.0%} of the tokens in the context phase",
         "a step of mostly prefill has enough arithmetic for the matrix units",
         (30.0, 50.0),
     ),
     "decode heavy": _paged(
-        f"paged, less than {DECODE_SHARE:.0%} of the tokens in their context phase",
+        f"paged, less than {DECODE_SHARE:.0%} of the tokens in the context phase",
         "each generated token reads the whole cache of its request",
         (5.0, 15.0),
     ),
@@ -87,10 +86,10 @@ ADVICE = {
     ),
     "backward": Advice(
         rule="the backward pass",
-        reason="the backward pass computes the scores again and writes three gradients{head_note}",
-        algorithmic="Keep {n_q} {n_q:either query|queries} by {n_kv} {n_kv:either key|keys} "
-        "in one fused backward call; where memory allows, checkpoint less around attention, so "
-        "that its forward pass is not repeated.",
+        reason="the backward pass recomputes the scores and writes three gradients{head_note}",
+        algorithmic="Keep {n_q} {n_q:either query|queries} by {n_kv} {n_kv:either key|keys} in "
+        "one fused backward call; if memory allows, checkpoint less around attention, so that its "
+        "forward pass is not repeated.",
         kernel="Give a replay package of {arguments} to the kernel team to tune {kernel}.",
         caveat="A backward pass usually reaches less than its forward pass.",
     ),
@@ -98,11 +97,11 @@ ADVICE = {
     "compute": LONG,
     "memory": Advice(
         rule="bound by memory bandwidth, as decoding is",
-        reason="keys and values are read once per few queries, and bandwidth is left unused"
-        "{head_note}",
-        algorithmic="Share keys and values between more than "
-        "{n_q} {n_q:either query|queries}: grouped heads ({heads_q} query heads read {heads_kv} of "
-        "keys), larger batches, or a quantized cache.",
+        reason="keys and values are read for only a few queries, and bandwidth is left "
+        "unused{head_note}",
+        algorithmic="Share keys and values among more than {n_q} {n_q:either query|queries}: "
+        "grouped heads ({heads_q} query heads read {heads_kv} of keys), larger batches, or a "
+        "quantized cache.",
         kernel="Give a replay package of {arguments} to the kernel team to split "
         "{n_kv} {n_kv:either key|keys} over more of the GPU.",
     ),
@@ -116,15 +115,16 @@ DETAILS = (
     Column("gqa_ratio", "Heads per KV head", INTEGER, meaning="query heads that share one KV head"),
     Column("head_dim", "Head dim", INTEGER, format=",d", meaning="length of a query vector"),
     Column("attention_pattern", "Heads share KV", TEXT, meaning="GQA where heads share keys"),
-    Column("is_flash", "Fused", FLAG, meaning="the operator or its kernel is a fused attention"),
+    Column("is_flash", "Fused", FLAG, meaning="the operator or its kernel is fused attention"),
     Column("is_paged", "Paged", FLAG, meaning="the operator or its kernel reads a paged cache"),
-    Column("ctx_ratio", "Prefill share", NUMBER, meaning="share of tokens in their context phase"),
-    Column("pattern", "Pattern", TEXT, meaning="what is special about the shape"),
+    Column("ctx_ratio", "Prefill share", NUMBER, meaning="share of tokens in the context phase"),
+    Column("pattern", "Pattern", TEXT, meaning="notable property of the shape"),
 )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """How many rows use fused and paged attention; the kernels and the workload of paged ones."""
+    """Return counts of rows with fused and with paged attention, and the paged kernels and
+    workload."""
     rows = data.operations
     flash, paged = int(rows["is_flash"].sum()), int(rows["is_paged"].sum())
     return {

@@ -1,4 +1,4 @@
-"""Triton: kernels that a compiler fused from framework operators, or that users wrote."""
+"""Triton: kernels that a compiler generated from framework operators, or that users wrote."""
 
 from collections.abc import Iterator
 
@@ -33,16 +33,17 @@ KERNEL_TYPES = (
 )
 OTHER = "other"
 PATTERNS = {"pointwise": "pointwise", "reduction": "reduction", "persistent reduction": "reduction"}
-"""Kernel types by the prefix that the compiler gives, and the patterns with a band of their own."""
+"""Kernel types by the compiler's name prefix, and the patterns with their own expected
+efficiency."""
 
 IN_PLACE = (
-    "A tensor that {name} updates in place counts once in its bytes, as a trace does not name the "
-    "arguments: it may be closer to its roofline than this says."
+    "A tensor that {name} updates in place counts only once in its bytes, because a trace does "
+    "not name the arguments: it may be closer to its roofline than stated."
 )
 
 FUSION_LOG = (
     "Compile with the compiler's log of its fusion decisions and of the generated code: it shows "
-    "why the fusion of {ops} in {name} ends where it does."
+    "why the fusion of {ops} in {name} is not larger."
 )
 
 ADVICE = {
@@ -51,7 +52,7 @@ ADVICE = {
         reason="a kernel that fuses {ops} moves each element once and should use most of the "
         "bandwidth",
         algorithmic="Let the compiler fuse more than {ops}: remove graph breaks and dynamic "
-        "shapes around {name}{place}, so that {moved_bytes} per call need not cross memory.",
+        "shapes around {name}{place}, so that {moved_bytes} per call stay out of memory.",
         kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
         "reproduces it.",
         expected_pct=(60.0, 80.0),
@@ -63,7 +64,7 @@ ADVICE = {
         "triton_per_",
         reason="a kernel that fuses {ops} reads its rows for the sum and again for the result",
         algorithmic="Check whether one library operator does {ops} on {arguments}, such as a "
-        "normalization or a softmax, or let the compiler fuse what stands around {name}{place}.",
+        "normalization or a softmax, or let the compiler fuse the operators around {name}{place}.",
         kernel="Autotune {name} for {arguments}, also as a persistent reduction that keeps a row "
         "on chip; a replay package reproduces it.",
         expected_pct=(30.0, 60.0),
@@ -72,7 +73,7 @@ ADVICE = {
     ),
     "compute": Advice(
         rule="bound by the compute peak",
-        reason="{name} stays below what its arithmetic allows",
+        reason="{name} runs below the compute peak",
         algorithmic="Compare {name} with the library operator for the same work on {arguments}, "
         "which is usually better tuned for matrix units.",
         kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
@@ -82,13 +83,13 @@ ADVICE = {
         rule="bound by memory bandwidth",
         reason="{name} leaves memory bandwidth unused",
         algorithmic="Compare {name} with the library operator for the same work on {arguments}, "
-        "and fuse it with what stands around it{place}.",
+        "and fuse it with the operators around it{place}.",
         kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
         "reproduces it.",
     ),
     NO_PERF_MODEL: Advice(
         rule="a kernel whose FLOPs and bytes are not known",
-        reason="it cannot be judged",
+        reason="its efficiency is not known",
         algorithmic="Compare {name} with the library operator that does the same work on "
         "{arguments}: its {calls} take {mean_time_ms} each.",
         kernel="Add a perf model for {name} in an extension, so that its bytes and FLOPs are "
@@ -103,29 +104,29 @@ MESSAGES = MessageTable(
         "ops.unknown": "several operators",
         "title": "Many short compiled kernels: {names:names 1}",
         "issue": "{kernels:count compiled kernel} ({names:names}) run {calls:,} times for "
-        "{mean_us:number} µs each, {time_ms} ({compute_pct} of compute) in all: launching takes "
-        "about as long.",
+        "{mean_us:number} µs each, {time_ms} ({compute_pct} of compute) in all: launching them "
+        "takes about as long.",
         "algorithmic": "Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
         "split the work into {kernels:count kernel}.",
         "kernel": "Replay the {launches} from a GPU graph, or let the compiler combine "
         "independent ones into one foreach or grouped kernel.",
         "caveat": "The saving is not quantified: the gaps between launches are idle time of the "
         "GPU, not time of these kernels.",
-        "verify": "Record the trace again: fewer than {calls} of compiled kernels, and "
-        "less idle time of the GPU.",
+        "verify": "Record the trace again: there must be fewer than {calls} of compiled kernels, "
+        "and less GPU idle time.",
         "capture": "Compile with the compiler's logs of graph breaks and of fusion decisions: they "
         "show what separates {names:names 2}.",
     },
 )
 
 DETAILS = (
-    Column("kernel_type", "Type", TEXT, meaning="by the prefix that the compiler gives"),
-    Column("fused", "Fused operators", TEXT, meaning="as the kernel name lists them"),
+    Column("kernel_type", "Type", TEXT, meaning="from the compiler's name prefix"),
+    Column("fused", "Fused operators", TEXT, meaning="as listed in the kernel name"),
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type of each compiled kernel and the operators that its name lists."""
+    """Add the type of each compiled kernel and the operators that its name lists."""
     kernel_type = first_match(pl.col("name"), KERNEL_TYPES, OTHER)
     fused = [fused_ops(name.split("->")[-1]) for name in rows["name"]]
     texts = [", ".join(ops) or None for ops in fused]
@@ -138,9 +139,9 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 
 def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
-    """Many compiled kernels, each too small for a finding of its own.
+    """Many compiled kernels, each too small for its own finding.
 
-    Symptom: the compiler makes many short kernels where few long ones would do.
+    Symptom: the compiler generates many short kernels where a few long ones would do.
     Rule: kernels of a short mean time that each take little of compute: at least two different
     ones, with many calls and enough time together.
     Threshold: {SHORT_CALL_US} µs and {MIN_COMPUTE_PCT}% of compute each; {MANY_CALLS} calls;
@@ -201,7 +202,7 @@ def _short_kernels(data: CategoryData, group: OperationGroup) -> Finding:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Rows by bound (from FLOPs/byte alone where the hardware is not known) and by type."""
+    """Return rows by bound (from FLOPs/byte alone without known hardware) and by type."""
     rows = data.operations.with_columns(likely=likely_bound())
     by_type = rows["kernel_type"].value_counts(name="rows").sort("kernel_type")
     return {

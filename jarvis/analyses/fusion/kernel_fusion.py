@@ -1,4 +1,4 @@
-"""Kernel fusion: operators that one kernel could replace, or that belong into a matrix product."""
+"""Kernel fusion: operators that one kernel could replace, or that a matrix product could absorb."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from jarvis.findings import EvidenceValue, Finding
 from jarvis.text.messages import Message, MessageTable, to_text
 
 OPERATORS_NAMED = 8
-"""Operators of a chain that a sentence names; the evidence has all."""
+"""Operators of a chain that a sentence names; the evidence lists all."""
 
 MESSAGES = MessageTable(
     "kernel_fusion",
@@ -29,17 +29,17 @@ MESSAGES = MessageTable(
         "issue.times": "{instances:,} times",
         "issue.moved": ", and they move {step_bytes} each time where one kernel would move "
         "{fused_bytes}",
-        "kernel": "Give a replay package of the chain's longest step, {step:name} of "
-        "{shapes?no shapes} ({step_ms} in {kernel:name}), to the kernel team: while the code "
-        "stays, tuning the single kernels is all that is left.",
+        "kernel": "Give a replay package of the chain's longest step, {step:name} of {shapes?no "
+        "shapes} ({step_ms} in {kernel:name}), to the kernel team: without a code change, only "
+        "the single kernels can be tuned.",
         "hypothesis": "The operators run one by one as the code calls them, without a compiler "
         "that fuses them.",
-        "caveat": "The estimate assumes that nothing else reads the results in between, which a "
+        "caveat": "The estimate assumes that nothing else reads the intermediate results, which a "
         "trace cannot show, and that the fused kernel reaches {target_pct:g}% of its roofline but "
-        "is no shorter than the shortest of these; low is one that moves its bytes no faster than "
-        "they do.",
-        "verify": "Record the trace again: where {name} ran, {instances:count kernel} must stand "
-        "in place of {kernels:,}.",
+        "is no shorter than the shortest of these kernels; the low estimate assumes that it "
+        "reaches only their present bandwidth.",
+        "verify": "Record the trace again: where {name} runs, {instances:count kernel} must "
+        "replace the {kernels:,}.",
         "capture": "Record with `with_stack=True` to see which module or function runs these "
         "operators.",
     },
@@ -47,16 +47,17 @@ MESSAGES = MessageTable(
 
 
 def fusible_chain(data: CategoryData) -> Iterator[Finding]:
-    """Chains of kernels that hand their data through memory and could be one.
+    """Chains of kernels that pass their data through memory and could be one kernel.
 
-    Symptom: a module or function runs as several short operators in a row, each of which reads
-    what the one before has just written, again and again.
-    Rule: neighboring steps on one stream without a matrix product, convolution, attention, fused
-    or generated kernel, communication or copy between them, that are all of one module or function,
-    or whose shapes fit. Equal steps in a row count as instances. The fused kernel reads what comes
-    from outside and writes the last result once, at least {impact.KERNEL_FLOOR_US} µs per launch.
-    Threshold: two to {jarvis.perf_report.fusion.scopes.MAX_STEPS} steps; a saving at best of
-    {found.MIN_SHARE_PCT}% of compute time and {found.MIN_TIME_MS} ms, or that much time where no
+    Symptom: a module or function repeatedly runs several short operators in a row, each of which
+    reads what the previous one has just written.
+    Rule: consecutive steps on one stream without a matrix product, convolution, attention, fused or
+    generated kernel, communication or copy between them, that are all of one module or function, or
+    whose shapes fit. Equal consecutive steps count as instances. The fused kernel reads the
+    external inputs and writes the last result once, and takes at least {impact.KERNEL_FLOOR_US} µs
+    per launch.
+    Threshold: two to {jarvis.perf_report.fusion.scopes.MAX_STEPS} steps; a maximum saving of
+    {found.MIN_SHARE_PCT}% of compute time and {found.MIN_TIME_MS} ms, or that much time if no
     saving can be estimated.
     """
     for chain in _chains(data):
@@ -65,7 +66,7 @@ def fusible_chain(data: CategoryData) -> Iterator[Finding]:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Every chain with its estimate, also those too small for a finding."""
+    """Return every chain with its estimate, including those too small for a finding."""
     everything = list(_chains(data))
     kept = [chain for chain in everything if chain.is_worth_fusing and chain.gain]
     return {

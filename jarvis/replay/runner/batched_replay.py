@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Time the calls of a replay package: python batched_replay.py replay_ir.json [options].
 
-Needs torch and the standard library, nothing else. Prints for each call mean and median time in
-microseconds, the arithmetic and the bytes per second that this is, and the mean times the number of
-its calls in the trace; exits 1 where a call fails.
+Needs only torch and the standard library. Prints for each call mean and median time in
+microseconds, the resulting arithmetic and bytes per second, and the mean times the number of its
+calls in the trace; exits with code 1 if a call fails.
 """
 
 import argparse
@@ -43,7 +43,7 @@ REPLAYED, EQUIVALENT, SKIPPED, FAILED = "replayed", "replayed by an equivalent",
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Replay every chosen entry; the exit code."""
+    """Replay every selected entry; return the exit code."""
     options = _parser().parse_args(argv)
     if options.device == "cuda" and not torch.cuda.is_available():
         _say("No GPU is available to torch. Use --device cpu to try the calls.", sys.stderr)
@@ -78,9 +78,14 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         type=Path,
         default=Path(__file__).with_name("replay_ir.json"),
-        help="list of calls (default: replay_ir.json beside this program)",
+        help="list of calls (default: replay_ir.json next to this program)",
     )
-    add("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda, any GPU of torch")
+    add(
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="default: cuda, any GPU that torch supports",
+    )
     add("--op-filter", default="", help="only operators whose name contains this")
     add("--op-limit", type=int, help="only the first calls")
     add("--warmup", type=int, default=WARM_UP, help=f"calls before timing (default: {WARM_UP})")
@@ -94,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def replay(entry: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """One call: its ``status``, ``reason`` where it is not simply replayed, and its times in µs."""
+    """Run one call; return its ``status``, its ``reason`` if not plainly replayed, and its times in
+    µs."""
     result: dict[str, Any] = {"op_name": entry["op_name"], "shapes": _shapes(entry)}
     if reason := _too_large(entry, options):
         return {**result, "status": SKIPPED, "reason": reason}
@@ -127,7 +133,7 @@ def _too_large(entry: dict[str, Any], options: argparse.Namespace) -> str | None
 
 
 def _call(entry: dict[str, Any], values: Values, device: str) -> tuple[Callable[[], Any], str]:
-    """What to time, and the name of the equivalent where the operator has no kernel here."""
+    """Return what to time, and the name of the equivalent if the operator has no kernel here."""
     ir, name = entry["replay_ir"], entry["op_name"]
     if name in EQUIVALENTS and not has_kernel(name, ir.get("overload", ""), device, values):
         equivalent, function = EQUIVALENTS[name]
@@ -140,12 +146,12 @@ def _call(entry: dict[str, Any], values: Values, device: str) -> tuple[Callable[
 def _operator(name: str, overload: str) -> Any:
     namespace, _, local = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), local)
-    # Another release may name its overloads otherwise; then the arguments choose.
+    # Another release may use other overload names; then the arguments decide.
     return getattr(packet, overload or "default", packet)
 
 
 def _timed(call: Callable[[], Any], options: argparse.Namespace) -> list[float]:
-    """Microseconds of each timed call."""
+    """Return the microseconds of each timed call."""
     for _ in range(options.warmup):
         call()
     time_calls = _on_gpu if options.device == "cuda" else _on_cpu
@@ -175,7 +181,7 @@ def _on_cpu(call: Callable[[], Any], iterations: int) -> list[float]:
 
 
 def _figures(entry: dict[str, Any], times_us: list[float], device: str) -> dict[str, Any]:
-    """Times and rates of a call; what only a GPU can be held against is null on the CPU."""
+    """Return times and rates of a call; comparisons with a GPU are null on the CPU."""
     mean_us, count = statistics.fmean(times_us), int(entry.get("count", 1))
     trace_us = entry.get("trace_kernel_time_us") if device == "cuda" else None
     roofline_us = roofline_time_us(entry) if device == "cuda" else None
@@ -193,7 +199,7 @@ def _figures(entry: dict[str, Any], times_us: list[float], device: str) -> dict[
 
 
 def roofline_time_us(entry: Mapping[str, Any]) -> float | None:
-    """The least time of a call on the GPU of the trace; None where a peak is not known."""
+    """Return the roofline time of a call on the GPU of the trace; None if a peak is not known."""
     flops, moved = entry.get("flops"), entry.get("bytes")
     peak_tflops, peak_tb_per_s = entry.get("peak_tflops"), entry.get("peak_tb_per_s")
     if moved is None or not peak_tb_per_s or (flops and not peak_tflops):
@@ -203,7 +209,7 @@ def roofline_time_us(entry: Mapping[str, Any]) -> float | None:
 
 
 def _rate(quantity: float | None, time_us: float) -> float | None:
-    """Per second, in units of 10^12."""
+    """Return the rate per second in units of 10^12."""
     return quantity / time_us / 1e6 if quantity is not None and time_us else None
 
 

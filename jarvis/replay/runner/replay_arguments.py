@@ -1,4 +1,4 @@
-"""Makes the arguments of a call from their description in a package. Needs torch alone."""
+"""Create the arguments of a call from their description in a package. Needs only torch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,12 +10,12 @@ Values = dict[str, Any]
 
 
 def arguments(ir: dict[str, Any], device: str) -> Values:
-    """The arguments of a call by name, tensors made on the device."""
+    """Return the arguments of a call by name, tensors created on the device."""
     return {item["arg_name"]: _argument(item, device) for item in described(ir)}
 
 
 def described(ir: dict[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of a call as the file describes them, by position and by keyword."""
+    """Return the arguments of a call as the file describes them, by position and by keyword."""
     found: list[dict[str, Any]] = ir["list_pos_args"] + ir["list_kwargs"]
     return found
 
@@ -34,7 +34,7 @@ def _argument(item: dict[str, Any], device: str) -> Any:
 
 
 def tensor(config: dict[str, Any], device: str) -> Any:
-    """A tensor of the recorded shape, dtype and strides, also where elements share memory."""
+    """Return a tensor of the recorded shape, dtype and strides, which may overlap in memory."""
     dtype = getattr(torch, config["dtype"])
     return torch.as_strided(
         _filled(_storage_size(config), dtype, config, device), config["shape"], config["strides"]
@@ -42,7 +42,7 @@ def tensor(config: dict[str, Any], device: str) -> Any:
 
 
 def _storage_size(config: dict[str, Any]) -> int:
-    """Elements from the first to the last that a strided tensor reaches."""
+    """Return the elements from the first to the last that a strided tensor reaches."""
     shape, strides = config["shape"], config["strides"]
     if not all(shape):
         return 0
@@ -60,7 +60,7 @@ def _filled(size: int, dtype: Any, config: dict[str, Any], device: str) -> Any:
         first = 0 if init == "offsets" else 1
         cuts = [(first + i) * config["high"] // pieces for i in range(size)]
         return torch.tensor(cuts, dtype=dtype, device=device)
-    if name in ("float8_e8m0fnu", "float4_e2m1fn_x2"):  # bits; nothing converts to them everywhere
+    if name in ("float8_e8m0fnu", "float4_e2m1fn_x2"):  # bits; not every device converts to them
         return torch.randint(120, 130, (size,), device=device).to(torch.uint8).view(dtype)
     if init == "uniform":
         return torch.rand(size, dtype=torch.float32, device=device).to(dtype)
@@ -69,13 +69,13 @@ def _filled(size: int, dtype: Any, config: dict[str, Any], device: str) -> Any:
 
 
 def tensors(value: Any) -> Iterator[dict[str, Any]]:
-    """The tensors of an argument as the file describes them."""
+    """Yield the tensors of an argument as the file describes them."""
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, dict):
             yield one
 
 
 def size_bytes(config: dict[str, Any]) -> int:
-    """What a tensor takes in memory."""
+    """Return the size of a tensor in bytes."""
     digits = "".join(c for c in config["dtype"].partition("_")[0] if c.isdigit())
     return _storage_size(config) * max(1, int(digits or 8) // 8)

@@ -1,6 +1,6 @@
-"""What to call for operators that only some devices have: the same mathematics under another name.
+"""Equivalents of operators that only some devices support: the same mathematics with other calls.
 
-Their times say nothing about the operator of the trace. Needs torch and nothing else.
+Their times do not represent the operator of the trace. Needs only torch.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ _ACTIVATIONS = ("grad_out", "input")
 
 
 def has_kernel(name: str, overload: str, device: str, values: Values) -> bool:
-    """Whether an operator of EQUIVALENTS runs on this device itself with these arguments."""
+    """Return whether an operator of EQUIVALENTS runs natively on this device with these
+    arguments."""
     if device == "cuda":
         is_amd = torch.version.hip is not None
         return not name.startswith("aten::cudnn_" if is_amd else "aten::miopen_")
@@ -34,7 +35,7 @@ def has_kernel(name: str, overload: str, device: str, values: Values) -> bool:
 
 
 def _attend(values: Values, query: Any, key: Any, value: Any) -> Any:
-    """Attention over [.., heads, sequence, channels]."""
+    """Return attention over [.., heads, sequence, channels]."""
     return torch.nn.functional.scaled_dot_product_attention(
         query,
         key,
@@ -48,7 +49,7 @@ def _attend(values: Values, query: Any, key: Any, value: Any) -> Any:
 
 
 def _attend_by_sequence(values: Values, query: Any, key: Any, value: Any) -> Any:
-    """Attention over [.., sequence, heads, channels], where offsets are given piece by piece."""
+    """Return attention over [.., sequence, heads, channels], with offsets per piece."""
     starts = [values.get(a, values.get(b)) for a, b in _STARTS]
     if starts[0] is None or starts[1] is None:
         cut = [(query, key, value)]
@@ -141,7 +142,7 @@ def _convolution_relu(values: Values) -> Any:
 
 
 def _widened(operator: Any, values: Values) -> Any:
-    """The operator itself with every tensor of floating-point numbers in float32."""
+    """Call the operator itself with every floating-point tensor in float32."""
     wide = [x.float() if torch.is_tensor(x) else x for x in values.values()]
     return operator(*wide)
 
@@ -188,4 +189,5 @@ EQUIVALENTS: dict[str, tuple[str, Callable[[Values], Any]]] = {
     "aten::_fused_rms_norm_backward": ("the gradient of aten::rms_norm", _rms_norm_backward),
     "aten::_fused_dropout": ("aten::native_dropout", _dropout),
 }
-"""Operator -> the name of its equivalent, and what calls that with the operator's arguments."""
+"""Operator -> the name of its equivalent, and a function that calls it with the operator's
+arguments."""

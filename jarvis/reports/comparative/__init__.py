@@ -1,7 +1,7 @@
 """The reports of a comparison: for stakeholders (fair), for audits (rough), and its data as files.
 
-They stand in the folder of ``jarvis compare`` and in the run directory of a target that was
-analyzed with a reference.
+They are in the folder of ``jarvis compare`` and in the run directory of a target that was analyzed
+with a reference.
 """
 
 from pathlib import Path

@@ -14,22 +14,22 @@ from jarvis.text.format import MISSING, count, decimal, tb_per_s, tflops_per_s
 from jarvis.text.markdown import Markdown, cell, table
 
 NEVER_COMPARED = (
-    "How much times vary from one recording to the next: each side is recorded once. Record both "
-    "again before acting on a small difference.",
-    "Clocks, power limits and software versions: a trace does not tell them, and they may differ "
-    "between the two sides.",
-    "Time on the host and use of memory: of the host, only how long the GPU waits is compared.",
+    "How much times vary between recordings: each side is recorded once. Record both again before "
+    "acting on a small difference.",
+    "Clocks, power limits and software versions: a trace does not record them, and they may "
+    "differ between the two sides.",
+    "Host time and memory usage: only the time that the GPU waits for the host is compared.",
     "What happens inside a kernel: a trace shows what is slow, not why. Likely causes are "
     "hypotheses, to be tested with a hardware-counter profiler on a replay package of the target.",
 )
-"""What no comparison of two traces tells, and why."""
+"""What a comparison of two traces can never show, and why."""
 
 ALWAYS = ("matrix_bf16", "matrix_fp16")
-"""Compute peaks that are shown even where no operation is judged against them."""
+"""Compute peaks that are shown even if no operation uses them."""
 
 
 def inputs(subject: Subject) -> Markdown:
-    """What was compared: files, devices, and the figures that each side is judged against."""
+    """Return what was compared: files, devices, and the peaks of each side."""
     lines = []
     for role in (Role.REFERENCE, Role.TARGET):
         manifest = subject.run(role).manifest
@@ -48,7 +48,7 @@ def inputs(subject: Subject) -> Markdown:
 
 
 def hardware(subject: Subject) -> Markdown:
-    """Bandwidth, compute peaks in use and memory of both sides, and the ratios they explain."""
+    """Return bandwidth, compute peaks in use and memory of both sides, and their ratios."""
     compared = subject.comparison
     target, reference = compared.target.hardware, compared.reference.hardware
     ratios = compared.ratios
@@ -80,7 +80,7 @@ def hardware(subject: Subject) -> Markdown:
 
 
 def _peaks(subject: Subject) -> list[str]:
-    """The compute peaks that operations of either side are judged against."""
+    """Return the compute peaks that operations of either side use."""
     rows = [row for role in Role for row in subject.operations[role].values()]
     used = {str(row["compute"]) for row in rows if row.get("compute")}
     return list(dict.fromkeys([*ALWAYS, *sorted(used)]))
@@ -91,7 +91,7 @@ def _memory(spec: HardwareSpec | None) -> str:
 
 
 def sources(subject: Subject) -> Iterator[tuple[str, Markdown]]:
-    """Label of each side whose GPU is known, and every figure of it with its source."""
+    """Yield the label of each side with a known GPU, and all its peaks with their sources."""
     target, reference = (subject.side(role).hardware for role in (Role.TARGET, Role.REFERENCE))
     if target and target == reference:
         named = [("Both sides", target)]
@@ -104,7 +104,7 @@ def sources(subject: Subject) -> Iterator[tuple[str, Markdown]]:
 
 
 def gaps(subject: Subject) -> Iterator[str]:
-    """What cannot be compared of these two sides, or not well, and why."""
+    """Yield what cannot, or not reliably, be compared of these two sides, and why."""
     yield from subject.comparison.unknown
     for role in Role:
         manifest = subject.run(role).manifest
@@ -126,45 +126,46 @@ def gaps(subject: Subject) -> Iterator[str]:
 
 
 def methodology(comparison: Comparison) -> Iterator[str]:
-    """Formulas, rules and thresholds behind the numbers."""
+    """Yield formulas, rules and thresholds behind the numbers."""
     yield (
-        "Δ is the target less the reference, in percent of the reference. N% slower is N% more "
+        "Δ is the target minus the reference, in percent of the reference. N% slower is N% more "
         "time, N% faster is N% less."
     )
     yield (
-        "A ratio is the target's time per call over the reference's. Expected of memory-bound work "
-        "is the reference's bandwidth over the target's, of compute-bound work the reference's "
-        "compute peak of its precision over the target's. Where a call is memory bound on one "
-        "side and compute bound on the other, it is the ratio of its roofline times."
+        "A ratio is the target's time per call over the reference's. The expected ratio of "
+        "memory-bound work is the reference's bandwidth over the target's, that of compute-bound "
+        "work the reference's compute peak of its precision over the target's. If a call is "
+        "memory bound on one side and compute bound on the other, it is the ratio of its roofline "
+        "times."
     )
     yield (
-        "Where the bound is not known, every ratio between the least and the highest of both GPUs "
+        "If the bound is not known, every ratio between the lowest and the highest of both GPUs "
         f"is expected. Calls below {impact.SHORT_CALL_US:g} µs with a roofline below "
-        f"{impact.KERNEL_FLOOR_US:g} µs take about as long as launching them: on both sides they "
-        "are not judged, on one side the same time is expected too."
+        f"{impact.KERNEL_FLOOR_US:g} µs take about as long as launching them: if both sides are "
+        "such calls, they are not judged; if one side is, equal times are expected as well."
     )
     yield (
-        "Unexpected is a ratio off the expected one by more than a factor of "
-        f"{comparison.tolerance:g} (the tolerance); much slower or much faster by more than "
-        f"{MUCH:g}, where the choice or the tuning of a kernel is likely."
+        "A ratio is unexpected if it differs from the expected one by more than a factor of "
+        f"{comparison.tolerance:g} (the tolerance), and much slower or much faster beyond a "
+        f"factor of {MUCH:g}, which likely comes from kernel selection or tuning."
     )
     yield (
         "Attainable is the reference's time per call x the highest expected ratio, but not below "
-        "the target's roofline, for as many calls as the target makes. Not explained is the "
-        "target's time beyond that, of operations that are slower than expected."
+        "the target's roofline, for the number of the target's calls. The target's time beyond "
+        "that, of operations that are slower than expected, is not explained."
     )
     yield (
-        "Operations are matched by name, shapes and types; the rest by its place in the call tree; "
-        "then matrix products by their dimensions. No time of either side counts twice. Below one "
-        f"place the work counts as the same where its FLOPs differ by less than a factor of "
-        f"{SAME_WORK:g}. Where less than {SAME_WORKLOAD_PCT:g}% of the target's time has a "
-        "counterpart, work of the target alone makes no recommendation."
+        "Operations are matched by name, shapes and types; the rest by position in the call tree; "
+        "then matrix products by their dimensions. No time of either side counts twice. At one "
+        "position the work counts as equal if its FLOPs differ by less than a factor of "
+        f"{SAME_WORK:g}. If less than {SAME_WORKLOAD_PCT:g}% of the target's time has a "
+        "counterpart, work of the target alone gives no recommendation."
     )
     yield (
-        f"A recommendation concerns at least {impact.RELEVANT_COMPUTE_PCT:g}% of compute and would "
-        f"save at least {impact.MIN_SAVED_COMPUTE_PCT:g}% of it and {1000 * impact.MIN_SAVED_MS:g} "
-        "µs. Its saving reaches from what the tolerance would let pass to all that is not "
-        "explained; savings of different recommendations concern different time. The priority "
-        "follows from presence in the target's top operations, the share of compute and how far "
-        "the attainable time is."
+        f"A recommendation concerns at least {impact.RELEVANT_COMPUTE_PCT:g}% of compute and "
+        f"would save at least {impact.MIN_SAVED_COMPUTE_PCT:g}% of it and "
+        f"{1000 * impact.MIN_SAVED_MS:g} µs. Its saving ranges from the time beyond the tolerance "
+        "to all unexplained time; savings of different recommendations concern different time. "
+        "The priority follows from presence in the target's top operations, the share of compute "
+        "and the distance to the attainable time."
     )

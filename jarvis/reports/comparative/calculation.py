@@ -1,4 +1,4 @@
-"""How what is expected of each operation came about, figure by figure."""
+"""The calculation of each operation's expected ratio."""
 
 import math
 
@@ -7,18 +7,18 @@ from jarvis.reports.comparative.subject import Row, Subject
 from jarvis.text.format import MISSING, counted, decimal, microseconds, milliseconds, quoted
 
 KNOWN = ("memory", "compute")
-MEAN = "mean of what is expected of its operations on both sides, by their time"
+MEAN = "mean of the expected ratios of its operations on both sides, weighted by time"
 
 
 def actual(row: Row) -> str:
-    """``221 µs / 169 µs = 1.31``: per call, the target over the reference."""
+    """Return ``221 µs / 169 µs = 1.31``: per call, the target over the reference."""
     target, reference = row["target_us_per_call"], row["reference_us_per_call"]
     times = f"{microseconds(target)} / {microseconds(reference)}"
     return f"{times} = {decimal(row['time_ratio'])} per call"
 
 
 def expected(subject: Subject, row: Row) -> str:
-    """The expected ratio, or range of ratios, and the figures that it stands on."""
+    """Return the expected ratio, or range of ratios, and the peaks behind it."""
     least, most = row["expected_ratio_least"], row["expected_ratio_most"]
     if most is None:
         return MISSING
@@ -29,15 +29,15 @@ def expected(subject: Subject, row: Row) -> str:
 
 def _why_range(subject: Subject, row: Row) -> str:
     if row["bound"] not in KNOWN or row["reference_bound"] not in KNOWN:
-        return "what bounds it is not known, so any figure of both GPUs may decide"
+        return "its bound is not known, so any peak of both GPUs may apply"
     ratio = row[
         "expected_ratio_most" if row["expected_ratio_least"] == 1 else "expected_ratio_least"
     ]
-    return f"launching decides on one side at least: 1, or {_figures(subject, row, ratio)}"
+    return f"launch overhead dominates on at least one side: 1, or {_figures(subject, row, ratio)}"
 
 
 def _figures(subject: Subject, row: Row, ratio: float) -> str:
-    """The two figures whose ratio ``ratio`` is; a mean where it is that of several operations."""
+    """Return the two peaks whose ratio is ``ratio``; a mean if it comes from several operations."""
     for text, value in (_rooflines(row), _peaks(subject, row)):
         if value is not None and math.isclose(value, ratio, rel_tol=1e-6):
             return text
@@ -45,7 +45,7 @@ def _figures(subject: Subject, row: Row, ratio: float) -> str:
 
 
 def _peaks(subject: Subject, row: Row) -> tuple[str, float | None]:
-    """Bandwidths or compute peaks, reference over target."""
+    """Return bandwidths or compute peaks, reference over target."""
     ratios = subject.comparison.ratios
     if ratios is None or row["bound"] != row["reference_bound"]:
         return "", None
@@ -66,7 +66,8 @@ def _over(reference: float | None, target: float | None) -> str:
 
 
 def _rooflines(row: Row) -> tuple[str, float | None]:
-    """The roofline times of a call that memory bounds on one side and compute on the other."""
+    """Return the roofline times of a call that is memory bound on one side and compute bound on the
+    other."""
     target, reference = roofline_us(row, Role.TARGET), roofline_us(row, Role.REFERENCE)
     is_same_call = row["matched_by"] == MatchedBy.ARGUMENTS.value
     if not (is_same_call and target and reference) or row["bound"] == row["reference_bound"]:
@@ -79,7 +80,7 @@ def _rooflines(row: Row) -> tuple[str, float | None]:
 
 
 def roofline_us(row: Row, role: Role) -> float | None:
-    """The roofline time of one call on a side."""
+    """Return the roofline time of one call on a side in µs."""
     prefix = "" if role is Role.TARGET else "reference_"
     efficiency: float | None = row[f"{prefix}efficiency_pct"]
     us_per_call: float = row[f"{role.value}_us_per_call"]
@@ -87,7 +88,7 @@ def roofline_us(row: Row, role: Role) -> float | None:
 
 
 def off_by(row: Row) -> str:
-    """Actual over expected ratio, of a range over the end that it is beyond; in four digits, as
+    """Return actual over expected ratio (of a range, over its nearest end) in four digits, because
     many are close to the tolerance."""
     if not is_judged(row):
         return MISSING
@@ -98,7 +99,8 @@ def off_by(row: Row) -> str:
 
 
 def attainable(row: Row) -> str:
-    """``24 calls x 113 µs x 0.661 = 1.80 ms``, or so many times the target's roofline."""
+    """Return ``24 calls x 113 µs x 0.661 = 1.80 ms``, or the number of calls times the target's
+    roofline."""
     if row["attainable_ms"] is None:
         return MISSING
     calls, total = counted(row["target_calls"], "call"), milliseconds(row["attainable_ms"])
@@ -109,7 +111,7 @@ def attainable(row: Row) -> str:
 
 
 def calculation_text(subject: Subject, row: Row) -> str:
-    """The whole of it in sentences, for an operation that is judged."""
+    """Return the whole calculation in sentences, for an operation that is judged."""
     text = (
         f"Actual: {actual(row)}. Expected: {expected(subject, row)}. Actual / expected = "
         f"{off_by(row)}, tolerance {subject.comparison.tolerance:g}: {row['outcome']}."
@@ -124,5 +126,5 @@ def calculation_text(subject: Subject, row: Row) -> str:
 
 
 def is_judged(row: Row) -> bool:
-    """Whether anything is expected of the operation."""
+    """Return whether the operation has an expected ratio."""
     return row["outcome"] not in (Outcome.UNKNOWN.value, Outcome.SHORT.value)

@@ -13,9 +13,9 @@ from jarvis.reports.csv import write_csvs
 
 
 def write_data(subject: Subject, root: Path) -> None:
-    """Write the tables below ``root``, and what is no table as ``comparison.json``.
+    """Write the tables below ``root``, and the rest as ``comparison.json``.
 
-    Its times are in ms; ``findings`` stand in the order of their numbers.
+    Its times are in ms; ``findings`` are in the order of their numbers.
     """
     path = RunPaths(root).comparison
     write_csvs(subject.comparison.tables(), path.parent)

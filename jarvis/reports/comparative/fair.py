@@ -43,7 +43,7 @@ WAITS = {
     "exposed_comm_time": "communicates alone",
     "exposed_memcpy_time": "copies alone",
 }
-"""What the GPU does when it does not compute, by part of the GPU timeline."""
+"""The GPU's activity outside compute, by part of the GPU timeline."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,19 @@ class ComparisonCard:
 
     @property
     def heading(self) -> str:
-        """``Priority 1 (High): ...``."""
+        """Return ``Priority 1 (High): ...``."""
         finding = self.finding
         return f"{finding.priority.icon} Priority {self.number} ({finding.priority.value})"
 
     @property
     def link(self) -> Markdown:
-        """A link to the details."""
+        """Return a link to the details."""
         number = self.section.heading.partition(".")[0]
         return Markdown(f"[Detailed Comparison: {number}]({self.section.link})")
 
 
 def fair_markdown(subject: Subject) -> str:
-    """The report of a comparison."""
+    """Return the report of a comparison."""
     compared = subject.comparison
     shown = operation_sections(subject)
     parts = [*shown, *only_in_target(subject, len(shown) + 1)]
@@ -90,7 +90,7 @@ def fair_markdown(subject: Subject) -> str:
         sections=parts,
         others=_others(subject),
         others_left_out=_others_left_out(subject),
-        worked_in=f"How each expectation came about: `{INSIDE.comparative_report('rough')}`.",
+        worked_in=f"Calculation of each expected ratio: `{INSIDE.comparative_report('rough')}`.",
         alone=list(_alone(subject)),
         categories=_categories(subject),
         collectives=_collectives(subject),
@@ -104,14 +104,15 @@ def fair_markdown(subject: Subject) -> str:
 
 
 def _paragraph(subject: Subject) -> Markdown:
-    """What is compared, to what end, and what comes of it."""
+    """Return what is compared, for what purpose, and the result."""
     target, reference = subject.comparison.target, subject.comparison.reference
     parts = [
-        f"This compares the target ({target.label}) with the reference ({reference.label}), to "
-        "find what can improve on the target; the reference shows what is attainable.",
+        f"This report compares the target ({target.label}) with the reference ({reference.label}) "
+        "to find possible improvements of the target; the reference shows what is attainable.",
         *_result(subject),
     ]
-    more = f"Not all can be compared: see {NOT_COMPARED}." if any(appendix.gaps(subject)) else ""
+    more = "Not everything can be compared: see "
+    f"{NOT_COMPARED}." if any(appendix.gaps(subject)) else ""
     return Markdown(" ".join(filter(None, [prose(" ".join(parts)), more])))
 
 
@@ -123,8 +124,8 @@ def _result(subject: Subject) -> Iterator[str]:
     if ratios := compared.ratios:
         least, most = ratios.bounds()
         yield (
-            f"The figures of the two GPUs explain target times of {decimal(least)} to "
-            f"{decimal(most)} times the reference's, by what bounds an operation."
+            f"The peaks of the two GPUs explain target times of {decimal(least)} to "
+            f"{decimal(most)} times the reference's, depending on the bound of an operation."
         )
     if compared.findings:
         saved_ms = sum(
@@ -140,15 +141,15 @@ def _result(subject: Subject) -> Iterator[str]:
 
 
 def _before_kernels(subject: Subject) -> Iterator[str]:
-    """What takes more of the target's time than its kernels do."""
+    """Yield what takes more of the target's time than its kernels do."""
     rows = subject.comparison.totals.select("type", "target_percent").iter_rows()
     shares = {part: share for part, share in rows if share is not None}
     if shares.get("computation_time", FULL_PCT) < MOSTLY_COMPUTE_PCT:
         part = max(WAITS, key=lambda part: shares.get(part, 0.0))
         yield (
             f"The target's GPU computes {percent(shares['computation_time'])} of the time and "
-            f"{WAITS[part]} {percent(shares[part])}: kernels can gain little before that, which "
-            "its standalone report looks into."
+            f"{WAITS[part]} {percent(shares[part])}: address that first, since faster kernels "
+            "gain little; see its standalone report."
         )
 
 
@@ -157,7 +158,7 @@ def _findings(number: int) -> str:
 
 
 def _metrics(subject: Subject) -> Markdown:
-    """The main times on both sides; without a timeline, the time of the operations."""
+    """Return the main times on both sides; without a timeline, the time of the operations."""
     rows = {row["type"]: row for row in subject.comparison.totals.iter_rows(named=True)}
     lines = [
         (
@@ -194,28 +195,28 @@ def _key_points(subject: Subject) -> list[str]:
 
 
 def _intention(subject: Subject) -> Markdown:
-    """What the recommendations are, or why there are none."""
+    """Return the meaning of the recommendations, or why there are none."""
     compared = subject.comparison
     if compared.is_without_difference:
         return prose(f"{NO_DIFFERENCE} Nothing follows from this comparison.")
     if compared.findings:
         return prose(
             "Numbered by priority. Each concerns time that the hardware does not explain, or work "
-            "that the reference does not need; the savings concern different time and add up."
+            "that the reference does not do; the savings concern different time and add up."
         )
     if compared.operations["is_unexpected"].count():
         return prose(
-            "Nothing needs attention: no operation that takes time enough is slower than the "
-            "hardware explains."
+            "Nothing needs attention: no operation with relevant time is slower than the hardware "
+            "explains."
         )
     if compared.operations.is_empty():
         return Markdown(
-            "There is nothing to recommend: no operation is compared. The reasons stand in "
-            f"{NOT_COMPARED}."
+            f"There is nothing to recommend: no operation is compared. See {NOT_COMPARED} for the "
+            "reasons."
         )
     return Markdown(
-        "There is nothing to recommend: of no operation is known what to expect. The reasons "
-        f"stand in {NOT_COMPARED}."
+        f"There is nothing to recommend: no operation has an expected ratio. See {NOT_COMPARED} "
+        "for the reasons."
     )
 
 
@@ -240,7 +241,7 @@ def _low_table(cards: list[ComparisonCard]) -> Markdown:
 
 
 def _others(subject: Subject) -> Markdown | None:
-    """The compared operations without a section."""
+    """Return the compared operations without a section."""
     rows = _other_rows(subject)
     return operations_table(rows[: sections.ROWS_SHOWN]) if rows else None
 
@@ -252,7 +253,7 @@ def _others_left_out(subject: Subject) -> str | None:
     time_ms = milliseconds(sum(row["target_ms"] for row in hidden))
     file = INSIDE.comparison_table("comparison_operations")
     rows = counted(len(hidden), "further row")
-    return f"{rows} with {time_ms} on the target stand in `{file}`."
+    return f"{rows} with {time_ms} on the target: see `{file}`."
 
 
 def _other_rows(subject: Subject) -> list[Row]:
@@ -261,7 +262,7 @@ def _other_rows(subject: Subject) -> list[Row]:
 
 
 def operations_table(rows: list[Row]) -> Markdown:
-    """Compared operations in short."""
+    """Return compared operations as a short table."""
     return table(
         ("Operation", "Reference", "Target", "Δ", "Expected?"),
         (
@@ -278,7 +279,7 @@ def operations_table(rows: list[Row]) -> Markdown:
 
 
 def _alone(subject: Subject) -> Iterator[tuple[str, Markdown]]:
-    """What has no counterpart, on the target and on the reference."""
+    """Yield operations without a counterpart, on the target and on the reference."""
     compared = subject.comparison
     for role, found in (
         (Role.TARGET, compared.only_in_target),
@@ -288,7 +289,9 @@ def _alone(subject: Subject) -> Iterator[tuple[str, Markdown]]:
             time_ms = float(found["time_ms"].sum())
             hidden = found.height - sections.ROWS_SHOWN
             most = (
-                f", of which the table has the {sections.ROWS_SHOWN} longest" if hidden > 0 else ""
+                f", of which the table shows the {sections.ROWS_SHOWN} longest"
+                if hidden > 0
+                else ""
             )
             words = f"Only on the {role.value}, {counted(found.height, 'row')}{most}, "
             yield f"{words}{milliseconds(time_ms)} in all:", unmatched_table(found.to_dicts())

@@ -1,4 +1,4 @@
-"""All files of a comparison in one folder, as ``jarvis compare`` and the server give them."""
+"""All files of a comparison in one folder, as written by ``jarvis compare`` and the server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +20,11 @@ def write_folder(
     sheets: Mapping[str, pl.DataFrame],
     root: Path,
 ) -> None:
-    """Write below ``root`` the workbook of ``sheets``, the performance report of either side, the
-    reports of the comparison, and the data behind them."""
+    """Write a comparison below ``root``.
+
+    The workbook of ``sheets``, the performance reports of both sides, the reports of the
+    comparison, and the data behind them.
+    """
     paths = ComparisonPaths(root)
     write_sheets(sheets, paths.workbook)
     for role, run in ((Role.REFERENCE, reference), (Role.TARGET, target)):

@@ -1,4 +1,5 @@
-"""``comparative_analysis_rough.md``: raw data, and expected against actual of every operation."""
+"""``comparative_analysis_rough.md``: raw data, and expected against actual times of every
+operation."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ RAW_ROWS = 60
 """Rows of a raw table; the CSV file has all."""
 
 NAME_LENGTH = 160
-"""Characters of a name: what tells two kernels apart often stands late in it."""
+"""Characters of a name: the part that distinguishes two kernels is often near the end."""
 
 RAW: Mapping[str, tuple[str, ...]] = {
     "comparison_totals": (),
@@ -43,13 +44,13 @@ RAW: Mapping[str, tuple[str, ...]] = {
     "comparison_collectives": (),
     "comparison_modules": (),
 }
-"""The raw tables, and columns that only their files have; operations stand in the calculations."""
+"""The raw tables, and columns that only their files have; operations are in the calculations."""
 
 QUOTED = ("name", "reference_name", "kernel", "module", "path", "place", "input_dims", "type")
 
 
 def rough_markdown(subject: Subject) -> str:
-    """The working behind the report for stakeholders."""
+    """Return the calculations behind the report for stakeholders."""
     compared = subject.comparison
     return render(
         "comparative_rough",
@@ -80,7 +81,7 @@ def rough_markdown(subject: Subject) -> str:
 
 
 def _commands(subject: Subject) -> Markdown:
-    """What makes these files again."""
+    """Return the commands that reproduce these files."""
     words = ["jarvis", "compare"]
     words += [subject.run(role).manifest.trace.file_name for role in (Role.REFERENCE, Role.TARGET)]
     for flag, role in (("--reference-platform", Role.REFERENCE), ("--platform", Role.TARGET)):
@@ -106,7 +107,8 @@ def _file(name: str) -> str:
 
 
 def _matched(subject: Subject) -> Markdown:
-    """How many operations of how much time were matched in which way, and what was not."""
+    """Return how many operations of how much time were matched in which way, and the unmatched
+    ones."""
     operations = subject.comparison.operations
     lines = []
     for by in MatchedBy:
@@ -146,7 +148,7 @@ def _outcomes(subject: Subject) -> Markdown:
 
 
 def _calculations(subject: Subject) -> Markdown | None:
-    """Expected against actual of every compared operation."""
+    """Return expected against actual times of every compared operation."""
     if not subject.rows:
         return None
     headers = (
@@ -178,7 +180,7 @@ def _calculation(subject: Subject, row: Row) -> tuple[str, ...]:
 
 
 def _raw_tables(subject: Subject) -> Iterator[tuple[str, Markdown, str | None]]:
-    """Name, first rows, and what is left out of each raw table that has rows."""
+    """Yield name, first rows, and a note on omitted rows of each raw table that has rows."""
     tables = subject.comparison.tables()
     for name in RAW:
         frame = tables[name]
@@ -212,7 +214,7 @@ def _value(column: str, value: object) -> str:
 
 
 def _questions(subject: Subject) -> Iterator[str]:
-    """What to look into next, on either side."""
+    """Yield what to investigate next, on either side."""
     for number, finding in subject.numbered:
         if finding.capture:
             yield f"Priority {number}: {to_text(finding.capture)}"
@@ -220,7 +222,7 @@ def _questions(subject: Subject) -> Iterator[str]:
     for row in faster:
         yield (
             f"Why does the reference take {milliseconds(row['reference_ms'])} for "
-            f"{operation_text(row)}, more than its figures explain beside the target's "
+            f"{operation_text(row)}, more than its peaks explain compared with the target's "
             f"{milliseconds(row['target_ms'])}?"
         )
     unknown = [row for row in subject.rows if row["expected_ratio_most"] is None]
@@ -228,6 +230,6 @@ def _questions(subject: Subject) -> Iterator[str]:
         time_ms = sum(row["target_ms"] for row in unknown)
         yield (
             f"What can be expected of {counted(len(unknown), 'operation')} of "
-            f"{milliseconds(time_ms)} for which no figure of the two GPUs applies?"
+            f"{milliseconds(time_ms)} for which no peak of the two GPUs applies?"
         )
     yield "Do the differences stay the same when both sides are recorded again?"

@@ -1,4 +1,4 @@
-"""The compared operations one by one, as the report for stakeholders shows them."""
+"""Sections on single compared operations in the report for stakeholders."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ from jarvis.text.messages import to_text
 
 COLUMNS = ("Metric", "Reference", "Target", "Δ", "Expected?")
 RATES = {"memory": ("tb_per_s", tb_per_s), "compute": ("tflops_per_s", tflops_per_s)}
-"""Column and words of the achieved rate by bound."""
+"""Column and formatter of the achieved rate by bound."""
 
 KERNELS_SHOWN = 6
-"""Kernels of each side that an operation is lowered to."""
+"""Kernels of each side that are listed per operation."""
 
 
 @dataclass(frozen=True)
 class ComparisonSection:
-    """One compared operation; ``analysis`` is there where the time is not expected."""
+    """One compared operation; ``analysis`` is set if the time is unexpected."""
 
     heading: str
     table: Markdown
@@ -48,12 +48,13 @@ class ComparisonSection:
 
     @property
     def link(self) -> Markdown:
-        """The target of a link to it."""
+        """Return the target of a link to it."""
         return Markdown(f"#{anchor(self.heading)}")
 
 
 def operation_sections(subject: Subject) -> list[ComparisonSection]:
-    """The operations with findings, and those of much time, most time of the target first."""
+    """Return the operations with findings, and those of much time, most time of the target
+    first."""
     return [
         _operation(subject, row, f"{number}. {operation_text(row)}")
         for number, row in enumerate(shown_rows(subject), start=1)
@@ -61,7 +62,7 @@ def operation_sections(subject: Subject) -> list[ComparisonSection]:
 
 
 def shown_rows(subject: Subject) -> list[Row]:
-    """The operations that have a section of their own."""
+    """Return the operations that have their own section."""
     return [
         row
         for position, row in enumerate(subject.rows)
@@ -134,14 +135,15 @@ def _more_calls(row: Row) -> str:
 
 
 def _points(target_pct: float | None, reference_pct: float | None) -> str:
-    """The difference of two shares, in points."""
+    """Return the difference of two shares, in percentage points."""
     if target_pct is None or reference_pct is None:
         return MISSING
     return f"{target_pct - reference_pct:+.1f} points"
 
 
 def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
-    """What one side achieves of what bounds it there, all its rows together: words and figure."""
+    """Return the achieved rate of the bounding resource on one side, over all its rows, as text and
+    number."""
     prefix = "" if role is Role.TARGET else "reference_"
     bound = row[f"{prefix}bound"]
     if bound not in KNOWN:
@@ -156,7 +158,7 @@ def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
 
 
 def _called_from(subject: Subject, row: Row) -> Markdown | None:
-    """Modules and entry point around the example call of the target's heaviest row."""
+    """Return modules and entry point around the example call of the target's heaviest row."""
     rows = subject.target.category_operations(row["category"])
     for found in rows.filter(pl.col("uid") == row["uid"]).iter_rows(named=True):
         return sections.called_from(found)
@@ -164,14 +166,14 @@ def _called_from(subject: Subject, row: Row) -> Markdown | None:
 
 
 def _replay(subject: Subject, uid: int) -> str | None:
-    """How to package the operation; a report in place of a trace lacks what that needs."""
+    """Return how to package the operation; None for a performance report, which lacks the calls."""
     if subject.target.manifest.trace.form == "report":
         return None
     return f"`jarvis replay RUN --uid {uid}`, where RUN is the analysis of the target."
 
 
 def _kernels(subject: Subject, row: Row) -> Markdown | None:
-    """What the operation is lowered to on either side."""
+    """Return the kernels of the operation on either side."""
     lowered = subject.comparison.lowering.filter(pl.col("pair") == row["pair"])
     lines = [
         (
@@ -191,7 +193,8 @@ def _kernels(subject: Subject, row: Row) -> Markdown | None:
 
 
 def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
-    """What only the target does, for each finding about it; numbered from ``first``."""
+    """Return a section for each finding on work that only the target does; numbered from
+    ``first``."""
     alone = [pair for pair in subject.numbered if subject.row_of(pair[1]) is None]
     rows = {row["uid"]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
     return [
@@ -207,7 +210,7 @@ def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
 
 
 def unmatched_table(rows: Sequence[Row]) -> Markdown:
-    """Operations that one side alone has."""
+    """Return operations that only one side has."""
     return table(
         ("Operation", "Calls", "Time", "% of compute", "Bound"),
         (

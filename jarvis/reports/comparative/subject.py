@@ -1,4 +1,4 @@
-"""What the reports of a comparison are about: the comparison, and the runs on both sides."""
+"""The subject of comparative reports: the comparison, and the runs on both sides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,42 +21,43 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A comparison with the runs of its sides; the names in its reports."""
+    """A comparison with the runs of its sides, and the names used in its reports."""
 
     comparison: Comparison
     target: Run
     reference: Run
 
     def run(self, role: Role) -> Run:
-        """The run on one side."""
+        """Return the run on one side."""
         return self.target if role is Role.TARGET else self.reference
 
     def side(self, role: Role) -> Side:
-        """One side of the comparison."""
+        """Return one side of the comparison."""
         compared = self.comparison
         return compared.target if role is Role.TARGET else compared.reference
 
     @property
     def model(self) -> str:
-        """The model as the user named it on either side, else the names of both inputs."""
+        """Return the model as the user named it on either side, else the names of both inputs."""
         runs = (self.reference, self.target)
         named = [run.manifest.model_name for run in runs if run.manifest.model_name]
         return " and ".join(dict.fromkeys(named or map(sections.model_name, runs)))
 
     @property
     def title(self) -> str:
-        """``Qwen Performance Comparison: H100 SXM vs MI300X``."""
+        """Return ``Qwen Performance Comparison: H100 SXM vs MI300X``."""
         reference, target = self.comparison.reference.label, self.comparison.target.label
         return f"{self.model} Performance Comparison: {reference} vs {target}"
 
     @cached_property
     def numbered(self) -> tuple[tuple[int, Finding], ...]:
-        """The findings under their numbers, most urgent first."""
+        """Return the findings with their numbers, most urgent first."""
         return tuple(enumerate(self.comparison.findings, start=1))
 
     @cached_property
     def by_pair(self) -> Mapping[int, tuple[tuple[int, Finding], ...]]:
-        """The numbered findings by the row of ``comparison_operations`` that they start from."""
+        """Return the numbered findings by the row of ``comparison_operations`` that they refer
+        to."""
         found: dict[int, tuple[tuple[int, Finding], ...]] = {}
         for number, finding in self.numbered:
             row = self.row_of(finding)
@@ -65,7 +66,7 @@ class Subject:
         return found
 
     def row_of(self, finding: Finding) -> Row | None:
-        """The heaviest of the compared operations of a finding; None where nothing is compared."""
+        """Return the heaviest compared operation of a finding; None if it has none."""
         if finding.check == ONLY_IN_TARGET:
             return None
         uid = finding.operations[0].uid
@@ -74,12 +75,12 @@ class Subject:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """The compared operations, most time of the target first."""
+        """Return the compared operations, most time of the target first."""
         return tuple(self.comparison.operations.iter_rows(named=True))
 
     @cached_property
     def operations(self) -> Mapping[Role, Mapping[int, Row]]:
-        """The rows of either side's operations by uid."""
+        """Return the rows of either side's operations by uid."""
         return {
             role: {row["uid"]: row for row in self.side(role).rows("operations").to_dicts()}
             for role in Role
@@ -87,8 +88,8 @@ class Subject:
 
 
 def operation_text(row: Row) -> str:
-    """An operation with its arguments, the name in backticks; a kernel without an operator is
-    named itself."""
+    """Return an operation with its arguments, the name in backticks; for a kernel without an
+    operator, the kernel."""
     found = arguments(row["input_dims"], row["input_types"])
     name = sections.kernel_without_operator(row["name"]) or row["name"]
     return quoted(name) + (f" {shortened(found, ARGUMENTS_LENGTH)}" if found else "")

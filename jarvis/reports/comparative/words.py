@@ -1,4 +1,4 @@
-"""Differences, verdicts and gaps of a comparison in words."""
+"""Differences, verdicts and gaps of a comparison as text."""
 
 import math
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ from jarvis.text.messages import to_text
 YES, NO = "Yes", "No"
 VERDICTS: Mapping[str, str] = {
     Outcome.EXPECTED.value: YES,
-    Outcome.SHORT.value: "Not judged: launching decides",
+    Outcome.SHORT.value: "Not judged: launch overhead dominates",
     Outcome.UNKNOWN.value: "Not known",
 }
-"""The cell ``Expected?`` by outcome; the others are not expected."""
+"""The cell ``Expected?`` by outcome; other outcomes are unexpected."""
 
 ROUNDING_PCT = 1e-9
-"""A smaller change is none."""
+"""Smaller changes count as none."""
 
 NOTHING_EXPECTED = "what the hardware explains is not known"
 
 
 def delta(change_pct: float | None) -> str:
-    """A change with its sign: ``+12.3%``; none where the reference has nothing."""
+    """Return a change with its sign: ``+12.3%``; empty if the reference has none."""
     if change_pct is None:
         return MISSING
     change = 0.0 if abs(change_pct) < ROUNDING_PCT else change_pct
@@ -35,19 +35,19 @@ def delta(change_pct: float | None) -> str:
 
 
 def change_pct(target: float | None, reference: float | None) -> float | None:
-    """The target less the reference, in percent of it."""
+    """Return the target minus the reference, in percent of the reference."""
     if target is None or not reference:
         return None
     return 100 * (target - reference) / reference
 
 
 def is_unexpected(row: Row) -> bool:
-    """Whether the hardware does not explain the time of this operation."""
+    """Return whether the hardware does not explain the time of this operation."""
     return row["outcome"] in (*SLOWER, *FASTER)
 
 
 def verdict(row: Row) -> str:
-    """Whether the difference is what the hardware explains: the cell ``Expected?``."""
+    """Return the cell ``Expected?``: whether the hardware explains the difference."""
     if not is_unexpected(row):
         return VERDICTS[row["outcome"]]
     return f"{NO}: {_expected_change(row)} expected"
@@ -64,19 +64,19 @@ def _expected_change(row: Row) -> str:
 
 
 def speed(change: float) -> str:
-    """``12.3% slower`` is so much more time, ``12.3% faster`` so much less."""
+    """Return ``12.3% slower`` for 12.3% more time, ``12.3% faster`` for less."""
     if abs(change) < ROUNDING_PCT:
         return "as fast as the reference"
     return f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"
 
 
 def gap(finding: Finding, row: Row | None) -> str:
-    """How far the target is from what the hardware explains, in a sentence."""
+    """Return how far the target is from what the hardware explains, as a sentence."""
     if row is None:
         return (
             f"Target alone spends {milliseconds(_number(finding, evidence.TARGET_TIME))} on "
-            f"{_operators(finding)} (no counterpart on the reference, which has "
-            f"{milliseconds(_number(finding, REFERENCE_TIME))} of its own there)."
+            f"{_operators(finding)} (no counterpart on the reference, which spends "
+            f"{milliseconds(_number(finding, REFERENCE_TIME))} on other work there)."
         )
     actual = speed(_number(finding, evidence.SLOWER_PCT))
     return f"Target is {actual} on {_operators(finding)} ({_should(finding, row)})."
@@ -99,20 +99,20 @@ def _operators(finding: Finding) -> str:
 
 
 def impact(finding: Finding) -> str:
-    """What closing the gap would save."""
+    """Return what closing the gap would save."""
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
     saved = gain.saved_ms
     span = to_text(time_range(saved.low, saved.high))
     return (
         f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
-        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range {span}; the upper end is all that is "
-        "not explained)."
+        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range {span}; the upper end is all "
+        "unexplained time)."
     )
 
 
 def short_gap(finding: Finding) -> str:
-    """The time that the hardware does not explain."""
+    """Return the time that the hardware does not explain."""
     return milliseconds(_number(finding, UNEXPLAINED_TIME))
 
 

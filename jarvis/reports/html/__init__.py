@@ -1,4 +1,5 @@
-"""The report for stakeholders as one HTML file: charts inline, no script, nothing fetched."""
+"""The report for stakeholders as one HTML file: inline charts, no scripts, no external
+resources."""
 
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from jarvis.run import Run
 
 
 class HtmlReporter(Reporter):
-    """Made on demand; it reads the same offline and on paper, in light and dark."""
+    """Written on demand; works offline and in print, in light and dark mode."""
 
     name = "html"
     suffix = ".html"
@@ -24,9 +25,9 @@ class HtmlReporter(Reporter):
 
 
 def html_document(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
-    """The document of a run whose directory is ``root``, as its author edited it.
+    """Return the document of a run whose directory is ``root``, with the author's edits.
 
-    The libraries that draw are loaded only now.
+    The chart libraries are imported lazily.
     """
     from jarvis.reports.html.document import document
 

@@ -1,4 +1,4 @@
-"""The document as a whole: what the fair report says, with key figures and drawings."""
+"""The HTML document: the content of the fair report with metrics and charts."""
 
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from jarvis.text.markdown import code, prose
 
 
 def document(run: Run, root: Path, edits: Edits) -> str:
-    """The HTML text of a run whose directory is ``root``."""
+    """Return the HTML text of a run whose directory is ``root``."""
     kept, _ = edits.parted(details_of(run))
     parts = fair_parts(run, root, edits)
     figures = [drawings.gpu_time(run), drawings.categories(run), drawings.projection(run, kept)]
@@ -46,7 +46,7 @@ def document(run: Run, root: Path, edits: Edits) -> str:
 
 
 def _figures(run: Run, kept: list[Details]) -> list[tuple[str, str, str]]:
-    """Name, value and what stands below it, of each key figure."""
+    """Return name, value and caption of each key metric."""
     totals = run.manifest.totals
     saved_ms = disjoint_saving_ms((d.finding for d in kept), totals.total_time_ms)
     share = percent(share_pct(saved_ms, totals.total_time_ms))

@@ -1,4 +1,4 @@
-"""The charts of the document, each with a title that says what it shows."""
+"""The charts of the document, each with a title that states its message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ from jarvis.schemas import TABLES
 from jarvis.text.format import counted, milliseconds, percent
 
 MAX_POINTS = 400
-"""Operations of a roofline, those with most time: a document should stay small."""
+"""Operations of a roofline, those with most time, to limit the document's size."""
 
 _COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, charts.PROJECTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart with what it shows and how it is read."""
+    """A chart with its title and how to read it."""
 
     title: str
     note: str
@@ -49,13 +49,13 @@ class Drawing:
 
 
 def drawn(figures: Sequence[Figure | None]) -> list[Drawing | None]:
-    """Return the figures of a document with their charts rendered, all at once; None for None."""
+    """Return the figures of a document with their charts rendered together; None for None."""
     images = iter(to_svg([(figure.chart, figure.title) for figure in figures if figure]))
     return [Drawing(f.title, f.note, Markup(next(images))) if f else None for f in figures]
 
 
 def gpu_time(run: Run) -> Figure | None:
-    """One bar of all GPU time."""
+    """Return one bar of all GPU time."""
     parts = gpu_time_parts(run.manifest.totals)
     whole_ms = run.manifest.totals.total_time_ms
     if not whole_ms:
@@ -69,17 +69,14 @@ def gpu_time(run: Run) -> Figure | None:
         f"{part} {milliseconds(time_ms)} ({percent(share)})"
         for part, time_ms, share in parts["part", "time_ms", "percent"].iter_rows()
     ]
-    note = (
-        "Each moment counts once: as compute where any runs, else as communication, else as a "
-        "copy, else as idle."
-    )
+    note = "Time is attributed in this order: compute, communication, copy, idle."
     return Figure(
         title, note, charts.parts_of_time(parts.with_columns(part=pl.Series(labels)), CSS)
     )
 
 
 def categories(run: Run) -> Figure | None:
-    """Kernel time and projected saving of each category."""
+    """Return kernel time and projected saving of each category."""
     rows = category_times(run, run.target_pct).filter(pl.col("gpu_time_ms") > 0)
     if rows.is_empty():
         return None
@@ -92,7 +89,7 @@ def categories(run: Run) -> Figure | None:
         f"Pale: kernel time. Strong: what the operations below {run.target_pct:g}% of the roofline "
         "would save if they reached it."
         if rows["is_judged"].any()
-        else "Kernel time. No efficiency is known, so no saving."
+        else "Kernel time. No efficiency is known, so there is no saving."
     )
     return Figure(
         title, note, charts.categories(rows.with_columns(text=pl.Series(texts)), _COLUMNS, CSS)
@@ -100,7 +97,7 @@ def categories(run: Run) -> Figure | None:
 
 
 def projection(run: Run, kept: list[Details]) -> Figure | None:
-    """From the GPU time now to the one that remains after the findings of the report."""
+    """Return the GPU time now, the savings of the report's findings, and the remaining GPU time."""
     now_ms = run.manifest.totals.total_time_ms
     found = savings([(d.recommendation, d.finding) for d in kept], now_ms)
     if not found:
@@ -109,14 +106,14 @@ def projection(run: Run, kept: list[Details]) -> Figure | None:
     title = f"{milliseconds(now_ms)} of GPU time could become {milliseconds(left_ms)}"
     note = (
         f"Middle estimates of {counted(len(found), 'finding')} of this report, largest first. "
-        "Findings that draw on the same time count once. Savings of kernels that run beside others "
+        "Findings that save the same time count once. Savings of kernels that overlap with others "
         "may be smaller."
     )
     return Figure(title, note, waterfall(waterfall_rows(now_ms, found), CSS))
 
 
 def category_roofline(run: Run, key: str) -> Figure | None:
-    """The operations of one category under their ceilings; None where none has a rate."""
+    """Return the operations of one category under their rooflines; None if none has a rate."""
     if key not in run.results or run.results[key].tier != "compute":
         return None
     rows = run.category_operations(key)
@@ -129,10 +126,10 @@ def category_roofline(run: Run, key: str) -> Figure | None:
         f"{points.filter(state=BELOW_THRESHOLD).height} of {counted(points.height, 'row')} of "
         f"distinct arguments reach less than {BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline"
     )
-    hidden = f" The {MAX_POINTS} with most time are drawn." if points.height > MAX_POINTS else ""
+    hidden = f" The {MAX_POINTS} with most time are shown." if points.height > MAX_POINTS else ""
     note = (
-        "Solid: what the GPU can do. Dashed: "
-        f"{run.target_pct:g}% of it. The size of a mark is its kernel time.{hidden}"
+        f"Solid: roofline of the GPU. Dashed: {run.target_pct:g}% of it. Mark size is kernel "
+        f"time.{hidden}"
     )
     shown = {**drawing.datasets, "points": points.head(MAX_POINTS)}
     return Figure(title, note, replace(drawing, datasets=shown))

@@ -1,4 +1,4 @@
-"""Markdown of the reports -> HTML. Tags, images and links to elsewhere stay text."""
+"""Convert the reports' Markdown to HTML. Tags, images and external links remain text."""
 
 from functools import cache
 
@@ -9,17 +9,17 @@ from jarvis.text.markdown import anchor, escape
 
 
 def block_html(text: str) -> Markup:
-    """Paragraphs, lists and tables; each table can be scrolled where it is too wide."""
+    """Return paragraphs, lists and tables as HTML; wide tables scroll."""
     return Markup(_parser().render(escape(text)))
 
 
 def inline_html(text: str) -> Markup:
-    """One line without a paragraph around it."""
+    """Return one line as HTML without a paragraph around it."""
     return Markup(_parser().renderInline(escape(text)))
 
 
 def heading_id(text: str) -> str:
-    """The name by which links of the reports find a heading."""
+    """Return the anchor that links of the reports use for a heading."""
     return anchor(text)
 
 

@@ -1,7 +1,7 @@
-"""Texts of a trace as a cell of a Markdown table holds them, and the metrics beside it.
+"""Texts of a trace as cells of a Markdown table, also used in the metrics.
 
-Tools compare both letter by letter and split cells at ``|`` and ``<br>``, so what Markdown would
-take as its own is written as an HTML entity: ``html.unescape`` gives the text of the trace.
+Tools compare both character by character and split cells at ``|`` and ``<br>``, so Markdown syntax
+is written as HTML entities: ``html.unescape`` gives the text of the trace.
 """
 
 import html
@@ -15,13 +15,13 @@ MISSING = "—"
 """A cell without a value."""
 
 BREAK = "<br>"
-"""Parts the arguments of a call, and its kernels."""
+"""Separates the arguments of a call, and its kernels."""
 
 NAME_LIMIT = 75
-"""Characters of a kernel name that ``kernel_name_trunc`` keeps."""
+"""Maximum length of a kernel name in ``kernel_name_trunc``."""
 
 KERNELS_SHOWN = 8
-"""Kernels of one operation that a cell names."""
+"""Maximum number of kernels in a cell."""
 
 # Brackets matter before a link target, underscores where both ends of an emphasis could be.
 _SPECIAL = re.compile(
@@ -32,14 +32,14 @@ _SPECIAL = re.compile(
 
 
 def cell_text(text: str) -> str:
-    """``text`` on one line, shown letter by letter."""
+    """Return ``text`` on one line, displayed literally."""
     shown = cut(text)
     flat = html.escape(UNPRINTABLE.sub(" ", shown).strip(), quote=False)
     return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", flat)
 
 
 def arguments_cell(arguments: str | None) -> str | None:
-    """``[8,4] bf16, [4] bf16`` as ``(8,4) bf16<br>(4,) bf16``; None without any."""
+    """Return ``[8,4] bf16, [4] bf16`` as ``(8,4) bf16<br>(4,) bf16``; None without arguments."""
     if not arguments:
         return None
     return BREAK.join(cell_text(_as_tuple(part)) for part in arguments.split(", "))
@@ -51,7 +51,7 @@ def _as_tuple(argument: str) -> str:
 
 
 def kernels_cell(kernels: Sequence[Mapping[str, Any]], *, limit: int | None = None) -> str | None:
-    """The names of kernels, numbered where there are several; None without any.
+    """Return the names of kernels, numbered if there are several; None without kernels.
 
     ``limit`` cuts each name, and the list at KERNELS_SHOWN.
     """

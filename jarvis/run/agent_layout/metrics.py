@@ -15,13 +15,13 @@ from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.text.messages import to_text
 
 COMPARISON_SCOPE = "standalone"
-"""What tools call an analysis of one trace."""
+"""The tools' name for an analysis of one trace."""
 
 CHAINED_ROWS = 100
-"""Categories of more rows than this carry no ``call_chain``."""
+"""Categories with more rows have no ``call_chain``."""
 
 HIGH_VARIANCE = "high_variance"
-"""The check that finds rows whose times differ too much to be trusted."""
+"""The check that reports rows with unsteady times."""
 
 
 def category_metrics(
@@ -30,11 +30,11 @@ def category_metrics(
     details: tuple[str, ...],
     fused: Mapping[int, str],
 ) -> dict[str, JsonValue]:
-    """The metrics of a category of operations of the run ``chosen`` is of.
+    """Return the metrics of a category of operations of the run of ``chosen``.
 
     ``details`` are the columns that it added, ``fused`` the fusion finding that covers a row, by
-    uid. Rows of other categories that its findings speak of stand at the end of ``operations``
-    and say whose they are.
+    uid. Rows of other categories in its findings are at the end of ``operations``, with their
+    category.
     """
     metrics = _head(result)
     if result.status is not Status.OK:
@@ -74,7 +74,7 @@ def category_metrics(
 
 
 def _shared(chosen: Recommended, result: AnalysisResult) -> list[JsonValue]:
-    """The rows of other categories that findings of this one speak of, each once."""
+    """Return the rows of other categories in findings of this one, without duplicates."""
     entries: dict[int, JsonValue] = {}
     for finding in chosen.of(result.key):
         for row in chosen.rows(finding).iter_rows(named=True):
@@ -84,12 +84,12 @@ def _shared(chosen: Recommended, result: AnalysisResult) -> list[JsonValue]:
 
 
 def system_metrics(chosen: Recommended, result: AnalysisResult) -> dict[str, JsonValue]:
-    """The metrics of an analysis across categories: its assessments stand at the top level."""
+    """Return the metrics of an analysis across categories: its assessments are at the top level."""
     return {**_head(result), "category_findings": finding_entries(chosen, result), **result.metrics}
 
 
 def operation_entry(row: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """One row of operations; ``args``, ``kernel_name``, ``kernel_name_trunc`` and
+    """Return one row of operations; ``args``, ``kernel_name``, ``kernel_name_trunc`` and
     ``launcher_path`` are cells of a Markdown table."""
     efficiency, kernels = row["pct_roofline"], row["kernels"] or []
     mean, std = row["kernel_time_us_mean"], row["kernel_time_us_std"]
@@ -129,7 +129,7 @@ def operation_entry(row: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def unsteady_uids(result: AnalysisResult) -> frozenset[int]:
-    """The rows whose times differ too much to be trusted."""
+    """Return the rows whose times vary too much to be reliable."""
     doubted = (f for f in result.findings if f.check == HIGH_VARIANCE)
     return frozenset(reference.uid for finding in doubted for reference in finding.operations)
 

@@ -1,4 +1,4 @@
-"""The prepared files of a run directory: what each analysis saw, and the map of all of them."""
+"""The prepared files of a run directory: the input of each analysis, and the category manifest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,20 +48,20 @@ OUR_COLUMNS = (
     "percent_of_compute",
     "percent_of_total",
 )
-"""Columns of the operations table that a category's CSV has beside those of the unified sheet."""
+"""Columns of the operations table that a category's CSV has in addition to the unified sheet."""
 
 TOP_NAMES = {"uid": "ex_uid", "bound": "bound_type", "efficiency_pct": "efficiency_percent"}
-"""What the category manifest calls the fields of a top operation."""
+"""Names of a top operation's fields in the category manifest."""
 
 SYNC_RATIO = 5.0
 SYNC_SHARE_PCT = 10.0
 SYNC_MS = 1.0
-"""Calls whose host time is this many times their GPU time hint at a wait; a category where such
-excess is more than this share of its GPU time and longer than this is marked."""
+"""Calls whose host time exceeds their GPU time by this factor may include a wait; a category is
+marked if the excess exceeds this share of its GPU time and this time."""
 
 HOST_TIME_NOTE = (
-    "Host time of a call in an asynchronous trace is mostly launching, not waiting for the GPU: "
-    "the sync times are a hint, no proof."
+    "Host time of a call in an asynchronous trace is mostly launch time, not time waiting for the "
+    "GPU: the sync times are a hint, not proof."
 )
 
 
@@ -73,7 +73,7 @@ class Preparation:
     root: Path
 
     def write(self, prepared: Mapping[str, Mapping[str, JsonValue]]) -> None:
-        """Write all of them; ``prepared`` are the inputs of system analyses by key."""
+        """Write all files; ``prepared`` are the inputs of system analyses by key."""
         paths = RunPaths(self.root)
         unified, fused = self._unified_sheet(), self._fused()
         chosen = Recommended(self.run)
@@ -108,7 +108,8 @@ class Preparation:
         return self.run.manifest
 
     def _fused(self) -> dict[int, str]:
-        """The fusion finding that covers a row of operations, by uid; the first of several."""
+        """Return the fusion finding that covers a row of operations, by uid; the first of
+        several."""
         titles: dict[int, str] = {}
         for result in self.run.results.values():
             for finding in result.findings if result.tier == "fusion" else ():
@@ -170,7 +171,7 @@ class Preparation:
 
     @cached_property
     def _time_breakdowns(self) -> Mapping[str, dict[str, JsonValue]]:
-        """The time breakdown of each category of operations."""
+        """Return the time breakdown of each category of operations."""
         return {
             key: _time_breakdown(self.run.category_operations(key))
             for key, result in self.run.results.items()
@@ -246,7 +247,7 @@ def _top_entry(top: TopOperation) -> dict[str, JsonValue]:
 def _category_sheet(
     unified: pl.DataFrame, rows: pl.DataFrame, details: tuple[str, ...]
 ) -> pl.DataFrame:
-    """The rows of the unified sheet under its labels, then our columns in snake case."""
+    """Return the rows of the unified sheet under its labels, then our columns in snake case."""
     ours = [*OUR_COLUMNS, *(column.name for column in DETAILS), *details]
     present = [name for name in dict.fromkeys(ours) if name in rows.columns]
     module_path = pl.col("module_path").list.join(" / ").alias("module_path")
@@ -259,5 +260,5 @@ def _category_sheet(
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Numbers that JSON cannot hold become null."""
+    """Write JSON; numbers that it lacks become null."""
     write_output(path, orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

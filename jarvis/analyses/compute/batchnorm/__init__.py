@@ -45,10 +45,10 @@ NORM_TYPES = (
 )
 
 USUAL_COMPUTE_PCT = (10.0, 50.0)
-"""Share of compute that batch normalization usually takes in convolutional networks."""
+"""Share of compute that batch normalization usually takes in convolutional networks, in percent."""
 
 NATIVE_KERNEL = r"batch_norm_(?:collect_statistics|backward)_kernel"
-"""The framework's own kernels for channels-first input, which give each channel one block."""
+"""The framework's own channels-first kernels, which assign one block to each channel."""
 
 MESSAGES = MessageTable(
     "normalization",
@@ -56,21 +56,21 @@ MESSAGES = MessageTable(
         "rows_unknown": "its groups",
         "rows": "{reductions:count row} of {extent:count element}",
         "channels": "{reductions:count channel} of {extent:count element}",
-        "fuse": "Fuse it with the activation after it, so that its output is written once.",
+        "fuse": "Fuse it with the following activation, so that its output is written once.",
         "channels_first.backward": "It runs in the layout of the forward pass: with the model in "
-        "channels_last its kernel splits the {extent:count position} of a channel too.",
+        "channels_last, its kernel also splits the {extent:count position} of a channel.",
         "channels_first": "Convert the model and its input to channels_last "
-        "(`model.to(memory_format=torch.channels_last)`): kernels for that order split the "
-        "{extent:count position} of a channel too, not only the {reductions:count channel}.",
-        "channels_last": "Its input is in channels_last already: if the model may change, a layer "
+        "(`model.to(memory_format=torch.channels_last)`): kernels for that layout also split the "
+        "{extent:count position} of a channel, not only the {reductions:count channel}.",
+        "channels_last": "Its input is already in channels_last: if the model can change, a layer "
         "or group normalization needs no statistics over the {extent:count position} of a channel.",
-        "fused_kernel": "Have the DNN library's fused batch normalization chosen in place of "
+        "fused_kernel": "Select the DNN library's fused batch normalization instead of "
         "{main_kernel:name}. ",
-        "one_block": "The framework's own kernel gives each channel one block, so {reductions:,} "
-        "of them use at most {reductions:,} of {compute_units:,} compute units.",
+        "one_block": "The framework's own kernel assigns one block per channel, so it uses at "
+        "most {reductions:,} of {compute_units:,} compute units.",
         **{
-            f"share.{place}": f"Batch normalization takes {{batch_norm_pct}} of compute in all, "
-            f"{place} the {USUAL_COMPUTE_PCT[0]:.0f}-{USUAL_COMPUTE_PCT[1]:.0f}% that is usual in "
+            f"share.{place}": "Batch normalization takes {batch_norm_pct} of compute in all, "
+            f"{place} the {USUAL_COMPUTE_PCT[0]:.0f}-{USUAL_COMPUTE_PCT[1]:.0f}% usual in "
             "convolutional networks."
             for place in ("below", "within", "above")
         },
@@ -79,43 +79,44 @@ MESSAGES = MessageTable(
 
 ADVICE = {
     "training": Advice(
-        rule="batch normalization on the statistics of the batch, and its backward pass",
+        rule="batch normalization with batch statistics, and its backward pass",
         reason="two or three passes over the activation should use most of the bandwidth",
         algorithmic="{norm_advice:message}",
         kernel="{kernel_advice:message}Give a replay package of {arguments} to the kernel team.",
         caveat="{share_note:message}",
     ),
     "inference": Advice(
-        rule="batch normalization on recorded statistics",
-        reason="with recorded statistics it is one multiplication and addition per element",
-        algorithmic="Fold it into the convolution before it{place} when the model is loaded: its "
-        "scale and shift are constants, and {calls} disappear.",
-        kernel="Where it cannot be folded, choose a convolution kernel that applies scale and "
-        "shift; a faster {kernel} still passes {moved_bytes} through memory.",
+        rule="batch normalization with running statistics",
+        reason="with running statistics it is one multiplication and addition per element",
+        algorithmic="Fold it into the preceding convolution{place} when the model is loaded: its "
+        "scale and shift are constants, which removes {calls}.",
+        kernel="If it cannot be folded, select a convolution kernel that applies scale and shift; "
+        "even a faster {kernel} moves {moved_bytes} through memory.",
         caveat="{share_note:message}",
     ),
     "groups": Advice(
         rule="group or instance normalization",
-        reason="{rows_text:message} are reduced each on its own",
-        algorithmic="Fuse it with the activation after it{place}, so that the {moved_bytes} of a "
-        "call cross memory once.",
+        reason="{rows_text:message} are reduced independently",
+        algorithmic="Fuse it with the following activation{place}, so that the {moved_bytes} of a "
+        "call move through memory once.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split "
         "large groups over several blocks.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="{moved_bytes} per call are little work, and the shortest kernels take "
-        f"{KERNEL_FLOOR_US:.0f} µs however little they do",
+        reason="{moved_bytes} per call are little work, and even the shortest kernels take "
+        f"{KERNEL_FLOOR_US:.0f} µs",
         algorithmic="Fuse it with the elementwise work before or after it{place}, so that they "
         "share a launch.",
-        kernel="Leave {kernel} as it is: at {mean_time_ms} per call only a launch that does more, "
-        "such as addition and normalization in one, helps.",
+        kernel="Leave {kernel} as it is: at {mean_time_ms} per call only more work per launch "
+        "helps, such as a fused addition and normalization.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth",
-        reason="a normalization is a pass or two over memory and should use most of the bandwidth",
+        reason="a normalization makes one or two passes over memory and should use most of the "
+        "bandwidth",
         algorithmic="Fuse it with the elementwise work before and after it{place}, so that the "
-        "{moved_bytes} of a call cross memory once.",
+        "{moved_bytes} of a call move through memory once.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} should spread "
         "{rows_text:message} evenly over the GPU.",
     ),
@@ -125,24 +126,28 @@ DETAILS = (
     Column("norm_type", "Norm", TEXT, meaning="kind of normalization"),
     Column("mode", "Mode", TEXT, meaning="training, inference or backward; empty if not known"),
     Column(
-        "reductions", "Reductions", INTEGER, format=",d", meaning="channels or rows, each alone"
+        "reductions",
+        "Reductions",
+        INTEGER,
+        format=",d",
+        meaning="channels or rows that are reduced independently",
     ),
-    Column("extent", "Extent", INTEGER, format=",d", meaning="elements of each"),
-    Column("layout", "Input layout", TEXT, meaning="order of the input in memory"),
+    Column("extent", "Extent", INTEGER, format=",d", meaning="elements per reduction"),
+    Column("layout", "Input layout", TEXT, meaning="memory layout of the input"),
     Column(
         "estimated_bytes",
         "Estimated bytes",
         NUMBER,
         "bytes",
         ",.0f",
-        "passes over the input, where no perf model says it",
+        "passes over the input, if no perf model covers it",
     ),
     *bandwidth.DETAILS,
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Type, mode, layout and extent of each normalization, and what follows from them."""
+    """Add type, mode, layout, extent and the matching advice of each normalization."""
     typed = bandwidth.rated(rows).with_columns(
         norm_type=first_match(pl.col("name"), NORM_TYPES, "other_norm")
     )
@@ -173,7 +178,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """GPU time by type, the share of batch normalization, and the bandwidth to compare with."""
+    """Return GPU time by type, the share of batch normalization, and the bandwidth baseline."""
     rows = data.operations
     batch_norms = rows.filter(pl.col("norm_type") == BATCH_NORM)
     return {
@@ -187,7 +192,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the arguments of one call tell; None where they do not.
+    """Facts derived from the arguments of one call; None if they are not recorded.
 
     ``rows_text``, ``norm_advice``, ``kernel_advice`` and ``hypothesis`` are ids of messages.
     """
@@ -234,7 +239,7 @@ def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int
 
 
 def _reductions(norm_type: str, shape: tuple[int, ...], channels: int | None) -> int | None:
-    """How many parts of the input are reduced each on its own; None where that is not known."""
+    """Return how many parts of the input are reduced independently; None if that is not known."""
     if len(shape) > 1 and norm_type == BATCH_NORM:
         return shape[1]
     if len(shape) > 1 and norm_type == "instance_norm":

@@ -1,4 +1,4 @@
-"""Normalizations that no perf model covers: their traffic, estimated from the passes they make."""
+"""Normalizations without a perf model: traffic estimated from their passes over memory."""
 
 from collections.abc import Iterator
 from math import prod
@@ -17,8 +17,9 @@ from jarvis.text.messages import MessageTable
 TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
 
 PASSES = {TRAINING: 3, INFERENCE: 2, BACKWARD: 5}
-"""Tensors as large as the input that cross memory: read for the statistics, read again, written;
-read and written; backward, gradient and input twice and the gradient of the input once."""
+"""Passes over memory, in tensors as large as the input. Training: read for the statistics, read
+again, write. Inference: read, write. Backward: read gradient and input twice, write the input's
+gradient once."""
 
 MESSAGES = MessageTable(
     "estimated_bandwidth",
@@ -28,15 +29,15 @@ MESSAGES = MessageTable(
         "issue": "{calls} of {name} take {time_ms} ({compute_pct} of compute); counted as {passes} "
         "passes over the input they reach about {reached_pct} of the memory bandwidth "
         "({tb_per_s:number} TB/s).",
-        "algorithmic": "Fuse {name}{place} with what follows it, so that {arguments} is written "
-        "once less.",
-        "kernel": "Give a replay package of {arguments} to the kernel team, with the "
-        "{mean_time_ms} of {kernel} per call.",
-        "caveat": "No perf model covers it: the traffic is an estimate, and the saving at most "
-        "what the bandwidth allows.",
-        "verify": "Replay {arguments} alone and compare with {mean_time_ms} per call.",
+        "algorithmic": "Fuse {name}{place} with the operator that follows it, so that {arguments} "
+        "is written one time less.",
+        "kernel": "Give a replay package of {arguments} to the kernel team; {kernel} takes "
+        "{mean_time_ms} per call.",
+        "caveat": "No perf model covers it: the traffic is an estimate, and the saving is an "
+        "upper bound set by the bandwidth.",
+        "verify": "Replay {arguments} alone and compare the time with {mean_time_ms} per call.",
         "capture": "Measure the bytes that {kernel} moves with the platform's hardware-counter "
-        "profiler on the replay package, in place of the estimate.",
+        "profiler on the replay package, to replace the estimate.",
     },
 )
 
@@ -44,20 +45,23 @@ MESSAGES = MessageTable(
 def estimated_bytes(
     shape: tuple[int, ...], input_types: str | None, mode: str | None
 ) -> float | None:
-    """Traffic of one call in bytes, taken for training where the mode is not known; None where the
-    dtype of the first argument is not recorded."""
+    """Return the traffic of one call in bytes; None if the dtype of its first argument is not
+    recorded.
+
+    An unknown mode counts as training.
+    """
     types = parse_literal(input_types)
     element = element_bytes(str(types[0])) if types else None
     return None if element is None else float(PASSES[mode or TRAINING] * prod(shape) * element)
 
 
 def estimated_bandwidth(data: CategoryData) -> Iterator[Finding]:
-    """Normalizations without a perf model that seem far below the memory bandwidth.
+    """Normalizations without a perf model whose estimated bandwidth is far below the peak.
 
     Symptom: a normalization that no perf model covers takes time.
     Rule: rows without a perf model whose estimated traffic (PASSES times the size of the input) is
-    below the threshold, and that together pass the time test of
-    ``low_efficiency``; ``no_perf_model`` then leaves them out. The saving is an upper bound.
+    below the threshold, and that together pass the time test of ``low_efficiency``;
+    ``no_perf_model`` then skips them. The saving is an upper bound.
     Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the bandwidth; {impact.BOTTLENECK_TIME_MS} ms
     or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """

@@ -1,4 +1,4 @@
-"""Convolutions, forward and backward: efficiency by kind, and the cost of a mismatched layout."""
+"""Convolutions, forward and backward: efficiency by kind, and the cost of layout mismatches."""
 
 from dataclasses import asdict
 
@@ -36,8 +36,8 @@ from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 ADVICE = {
     LARGE: Advice(
         rule=f"a side of the filter is longer than {SMALL_KERNEL}",
-        reason="a {filter} filter over {channels} channels gives each input element much "
-        "arithmetic, which optimized kernels turn into compute{convolving_text:message}",
+        reason="a {filter} filter over {channels} channels does much arithmetic per input "
+        "element, which optimized kernels exploit{convolving_text:message}",
         algorithmic="{layout_advice:message}",
         kernel="Give a replay package of {arguments} to the kernel team to tune the tiles of "
         "{kernel} for a {filter} filter.",
@@ -46,35 +46,35 @@ ADVICE = {
     ),
     SMALL: Advice(
         rule=f"no side of the filter is longer than {SMALL_KERNEL}",
-        reason="the common {filter} filter ({channels} channels) has optimized kernels that should "
-        "be chosen here{convolving_text:message}",
+        reason="the common {filter} filter ({channels} channels) has optimized kernels that "
+        "should be selected here{convolving_text:message}",
         algorithmic="{layout_advice:message}",
-        kernel="Check which algorithm the DNN library selected beside {kernel} (autotuning on) and "
-        "give a replay package of {arguments} to the kernel team.",
+        kernel="Check which algorithm the DNN library selects instead of {kernel} with autotuning "
+        "on, and give a replay package of {arguments} to the kernel team.",
         expected_pct=(50.0, 70.0),
     ),
     POINTWISE: Advice(
-        rule="a filter of a single point",
+        rule="a 1x1 filter",
         reason="a pointwise convolution ({channels} channels) moves much data for its "
         "arithmetic{convolving_text:message}",
         algorithmic="{layout_advice:message}",
         kernel="Compare {kernel} with a plain matrix product of the same size in a replay package "
-        "of {arguments}: a pointwise convolution is one.",
+        "of {arguments}: a pointwise convolution is a matrix product.",
         expected_pct=(40.0, 60.0),
     ),
     DEPTHWISE: Advice(
         rule="as many groups as input channels",
-        reason="each of {groups} channels is convolved alone, which leaves little work for one "
-        "another",
-        algorithmic="Limited potential: fuse it with the pointwise convolution after it{place}, or "
-        "use fewer, wider groups than {groups} if the model allows.",
-        kernel="Ask for a kernel specialized for depthwise {filter} filters in place of {kernel}, "
+        reason="each of {groups} channels is convolved independently, which leaves little work "
+        "per channel",
+        algorithmic="Limited potential: fuse it with the following pointwise convolution{place}, "
+        "or use fewer, wider groups than {groups} if the model allows.",
+        kernel="Request a kernel specialized for depthwise {filter} filters instead of {kernel}, "
         "with a replay package of {arguments}.",
         expected_pct=(30.0, 50.0),
     ),
     PATCHES: Advice(
-        rule="a filter that moves by its own size without padding",
-        reason="patches of {filter} do not overlap, so that it is a matrix product over patches",
+        rule="the stride equals the filter size, without padding",
+        reason="patches of {filter} do not overlap, so it is a matrix product over patches",
         algorithmic="Compute it as a matrix product: reshape the input into patches of {filter} "
         "and use a linear layer{place}.",
         kernel="Give a replay package of {arguments} to the kernel team and compare {kernel} with "
@@ -83,21 +83,20 @@ ADVICE = {
         expected_of="compute peak",
     ),
     DILATED: Advice(
-        rule="a step inside the filter that is not 1; expected like a filter of up to 3x3",
-        reason="a dilation of {dilation} spreads the {filter} filter over memory, for which there "
-        "are fewer optimized kernels",
+        rule="a dilation other than 1; same expectation as a filter of up to 3x3",
+        reason="fewer optimized kernels exist for a {filter} filter with dilation {dilation}",
         algorithmic="{layout_advice:message}",
         kernel="Give a replay package of {arguments} with dilation {dilation} to the kernel team, "
-        "beside the same call without dilation for comparison.",
+        "with the same call without dilation for comparison.",
         expected_pct=(50.0, 70.0),
     ),
     ASYMMETRIC: Advice(
-        rule="sides of different length; expected like a filter of up to 3x3",
+        rule="sides of different length; same expectation as a filter of up to 3x3",
         reason="a {filter} filter has fewer optimized kernels than a square one",
-        algorithmic="Replace the pair of one-sided filters by a square one if the model allows"
-        "{place}, where {channels} channels are few enough.",
-        kernel="Give a replay package of {arguments} to the kernel team, beside a square filter "
-        "for comparison with {kernel}.",
+        algorithmic="Replace the pair of one-sided filters with a square one if the model "
+        "allows{place} and {channels} channels are few enough.",
+        kernel="Give a replay package of {arguments} to the kernel team, with a square filter for "
+        "comparison with {kernel}.",
         expected_pct=(50.0, 70.0),
     ),
     TRANSPOSED: Advice(
@@ -113,28 +112,33 @@ ADVICE = {
 DETAILS = (
     Column("conv_type", "Convolution", TEXT, meaning="conv1d, conv2d, conv3d, by the weight"),
     Column("filter", "Filter", TEXT, meaning="sides of the filter"),
-    Column("pattern", "Kind", TEXT, meaning="what decides the efficiency to expect"),
-    Column("channels", "Channels", TEXT, meaning="of one group, from input to output"),
+    Column("pattern", "Kind", TEXT, meaning="what determines the expected efficiency"),
+    Column("channels", "Channels", TEXT, meaning="channels of one group, from input to output"),
     Column("groups", "Groups", INTEGER, format=",d", meaning="groups of channels"),
-    Column("dilation", "Dilation", TEXT, meaning="step inside the filter, where not 1"),
-    Column("layout", "Input layout", TEXT, meaning="order of the input in memory"),
-    Column("transpose_us", "Transposes (µs)", NUMBER, "µs", ",.1f", "kernels that change a layout"),
+    Column("dilation", "Dilation", TEXT, meaning="dilation of the filter, if not 1"),
+    Column("layout", "Input layout", TEXT, meaning="memory layout of the input"),
+    Column(
+        "transpose_us", "Transposes (µs)", NUMBER, "µs", ",.1f", "GPU time of layout transposes"
+    ),
     Column("transpose_count", "Transposes", INTEGER, format=",d", meaning="their launches"),
     Column("transpose_pct", "Transposes (%)", NUMBER, "%", ",.1f", "their share of the row's time"),
-    Column("fill_us", "Fills and casts (µs)", NUMBER, "µs", ",.1f", "kernels that only fill, cast"),
+    Column(
+        "fill_us", "Fills and casts (µs)", NUMBER, "µs", ",.1f", "kernels that only fill or cast"
+    ),
     Column(
         "convolving_pct",
         "Efficiency without them (%)",
         NUMBER,
         "%",
         ",.1f",
-        "of the kernels that convolve, as if transposes, fills and casts were gone",
+        "efficiency of the convolution kernels alone, without transposes, fills and casts",
     ),
 )
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Kind, filter and layout from the perf model's parameters; overheads from the kernels."""
+    """Add kind, filter and layout from the perf model's parameters, and overheads from the
+    kernels."""
     facts = pl.DataFrame(
         [asdict(convolution_facts(params)) for params in parameters(rows)],
         schema={
@@ -152,7 +156,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Transposes, fills, kinds, directions and the peaks of the hardware."""
+    """Return transposes, fills, kinds, directions and the peaks of the hardware."""
     rows = data.operations
     transpose_ms, overhead_pct = overhead(rows, "transpose_us")
     fill_ms, fill_pct = overhead(rows, "fill_us")
@@ -171,16 +175,17 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 
 def _convolving_text() -> pl.Expr:
-    """Id of the message on the convolving kernels, where others take part of the time."""
+    """Return the id of the message on the convolution kernels, if other kernels take part of the
+    time."""
     has_others = pl.col("transpose_us") + pl.col("fill_us") > 0
     is_known = has_others & pl.col("convolving_pct").is_not_null()
     return pl.when(is_known).then(_id("convolving")).otherwise(pl.lit(""))
 
 
 def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Ids of the messages on what the heaviest call needs: another layout, or a fused neighbor.
+    """Return ids of messages: the heaviest call needs another layout or a fused neighbor.
 
-    How to change the layout stands in the finding of ``layout_transposes`` where there is one.
+    The finding of ``layout_transposes``, if any, says how to change the layout.
     """
     is_last = pl.col("layout") == CHANNELS_LAST
     has_transposes = pl.col("transpose_pct") >= MODERATE_OVERHEAD_PCT

@@ -1,4 +1,4 @@
-"""What the checks of convolutions say."""
+"""Messages of the convolution checks."""
 
 from jarvis.text.messages import MessageTable
 
@@ -7,16 +7,17 @@ LAYOUT = MessageTable(
     {
         "convolving": "; without transposes, fills and casts the heaviest call reaches "
         "{convolving_pct}",
-        "keep": "Keep the layout, since hardly any of its time goes to transposes; "
+        "keep": "Keep the layout, since transposes take hardly any of its time; "
         "{layout_then:message}.",
-        "change": "{transpose_pct:.0f}% of the heaviest call are layout transposes: "
+        "change": "Layout transposes take {transpose_pct:.0f}% of the heaviest call: "
         "{layout_first:message}. Then {layout_then:message}.",
-        "change_last": "{transpose_pct:.0f}% of the heaviest call are layout transposes although "
+        "change_last": "Layout transposes take {transpose_pct:.0f}% of the heaviest call although "
         "its input is in channels_last: {layout_first:message}. Then {layout_then:message}.",
-        "first.card": "change the layout first, as the card on transposes says",
+        "first.card": "change the layout first, as the finding on transposes describes",
         "first.model": "convert the model to channels_last first",
         "first.weights": "convert weights and gradients too",
-        "then.forward": "fuse the normalization and activation after the {filter} filter into it",
+        "then.forward": "fuse the following normalization and activation into the {filter} "
+        "convolution",
         "then.backward": "a larger batch gives the products for both gradients more work",
     },
 )
@@ -29,7 +30,7 @@ TO_KERNEL_TEAM = MessageTable(
         "time) to the kernel team",
         "fills": "Give a replay package of {arguments} (fills and casts are {share_pct} of its "
         "time) to the kernel team",
-        "names": "Name {kernels:names} to the kernel team",
+        "names": "Report {kernels:names} to the kernel team",
     },
 )
 
@@ -39,24 +40,24 @@ TRANSPOSES = MessageTable(
         "evidence.kernels": "{kernels:names}",
         "title": "Layout transposes around convolutions",
         "issue": "Layout transposes take {transpose_ms}, {overhead_pct} of convolution time "
-        "({compute_pct} of compute), in {launches} that compute nothing.",
-        "algorithmic.last": "The inputs are in channels_last already: convert weights, gradients "
-        "and the remaining modules too, so that no tensor changes its order on the way.",
+        "({compute_pct} of compute), in {launches} without arithmetic.",
+        "algorithmic.last": "The inputs are already in channels_last: convert weights, gradients "
+        "and the remaining modules too, so that no tensor changes its layout between them.",
         "algorithmic.high": "Convert the model and its input to channels_last "
-        "(`model.to(memory_format=torch.channels_last)`); {low_pct:.0f}-{high_pct:.0f}% of "
-        "convolution time is what this usually gives back.",
+        "(`model.to(memory_format=torch.channels_last)`); this usually saves "
+        "{low_pct:.0f}-{high_pct:.0f}% of convolution time.",
         "algorithmic.moderate": "Consider converting the model and its input to channels_last "
         "(`model.to(memory_format=torch.channels_last)`).",
-        "kernel": "{to_kernel_team}, to select kernels that take the layout as it is.",
-        "hypothesis.first": "The tensors are in channels-first order while the selected kernels "
-        "want channels last.",
-        "hypothesis.last": "Some tensors, weights or gradients are still in channels-first order.",
-        "caveat": "Low assumes that half of the transposes stay at the borders of the converted "
-        "part.",
+        "kernel": "{to_kernel_team}, to select kernels that accept the current layout.",
+        "hypothesis.first": "The tensors are in channels-first layout while the selected kernels "
+        "expect channels last.",
+        "hypothesis.last": "Some tensors, weights or gradients are still in channels-first layout.",
+        "caveat": "The low estimate assumes that half of the transposes remain at the borders of "
+        "the converted part.",
         "verify": "Record the trace again: the {launches} of {kernels:names} must be "
         "gone from the convolution operators.",
-        "capture": "Record one step with the DNN library's log of chosen algorithms switched on: "
-        "it says which kernels it takes in either layout for {arguments:?each call}.",
+        "capture": "Record one step with the DNN library's log of selected algorithms enabled: it "
+        "shows which kernels it uses in either layout for {arguments:?each call}.",
     },
 )
 
@@ -68,15 +69,15 @@ FILLS = MessageTable(
         "issue": "Kernels that only fill or convert tensors take {fill_ms}, {overhead_pct} of "
         "convolution time ({compute_pct} of compute), in {launches}{backward}.",
         "backward": ", {backward_ms} of it backward",
-        "algorithmic": "Let the DNN library try out its algorithms (benchmark mode), so that the "
-        "cost of these kernels counts in its choice.",
-        "kernel": "{to_kernel_team}, to select kernels that write the final dtype at once.",
-        "hypothesis": "The chosen kernels add up parts of the sum in a buffer of another dtype, "
+        "algorithmic": "Let the DNN library benchmark its algorithms (benchmark mode), so that "
+        "its choice includes the cost of these kernels.",
+        "kernel": "{to_kernel_team}, to select kernels that write the final dtype directly.",
+        "hypothesis": "The selected kernels accumulate partial sums in a buffer of another dtype, "
         "which is cleared before and converted after.",
-        "caveat": "Another algorithm may be slower itself: the saving is an upper bound.",
+        "caveat": "Another algorithm may itself be slower: the saving is an upper bound.",
         "verify": "Record the trace again: the {launches} of {kernels:names} must be "
         "fewer, and convolution time less than {convolution_ms}.",
-        "capture": "Record one step with the DNN library's log of chosen algorithms switched on: "
-        "it names the algorithm and the workspace of every convolution.",
+        "capture": "Record one step with the DNN library's log of selected algorithms enabled: it "
+        "names the algorithm and the workspace of every convolution.",
     },
 )

@@ -1,4 +1,4 @@
-"""Kernels inside convolutions that convolve nothing: layout transposes, fills and casts."""
+"""Kernels inside convolution operators that do not convolve: layout transposes, fills and casts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,22 +16,23 @@ from jarvis.text.messages import Message
 
 LAYOUT_TRANSPOSE = r"batched_transpose|transpose_nchw|transpose_cnhw|nchw2|nhwc2|nchwto|nhwcto"
 """Kernels that only reorder a tensor between layouts, by lower-case name; a *transposed
-convolution* is none."""
+convolution* is not one."""
 
 FILL_OR_CAST = r"subtensorop|memset|fillfunctor|setzero|set_zero|zero_tensor"
 """Kernels that only fill or convert a tensor, by lower-case name."""
 
 HIGH_OVERHEAD_PCT = 20.0
 MODERATE_OVERHEAD_PCT = 10.0
-"""Share of convolution time in such kernels: above, act; between, worth considering; below,
-acceptable."""
+"""Share of convolution time in such kernels: above HIGH_OVERHEAD_PCT, act; above this one, worth
+considering; below, acceptable."""
 
 USUAL_GAIN_PCT = (30, 45)
-"""What channels_last usually gives back of convolution time where the overhead is high."""
+"""Share of convolution time that channels_last usually saves if the overhead is high, in
+percent."""
 
 
 def with_overheads(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with time, launches and share of layout transposes, and of fills and casts.
+    """Add time, launches and share of layout transposes, and of fills and casts.
 
     ``main_kernel`` becomes the longest of the other kernels, ``convolving_pct`` the efficiency that
     these would have alone.
@@ -61,7 +62,7 @@ def with_overheads(rows: pl.DataFrame) -> pl.DataFrame:
 def layout_transposes(data: CategoryData) -> Iterator[Finding]:
     """Kernels around the convolutions that only change the memory layout.
 
-    Symptom: a model in PyTorch's default channels-first layout meets kernels that want channels
+    Symptom: a model in PyTorch's default channels-first layout runs kernels that expect channels
     last, so tensors are transposed before and after each convolution, forward and backward.
     Rule: GPU time of kernels named like LAYOUT_TRANSPOSE inside the convolution operators, divided
     by the GPU time of these operators; the saving is at most that time.
@@ -133,7 +134,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
 
 
 def has_transpose_card(rows: pl.DataFrame) -> bool:
-    """Whether the transposes of all convolutions take enough time for a finding of their own."""
+    """Return whether transposes of all convolutions take enough time for a separate finding."""
     _, overhead_pct = overhead(rows, "transpose_us")
     of_compute = pl.col("percent_of_compute") * pl.col("transpose_pct") / impact.FULL_PCT
     compute_pct = float(rows.select(of_compute.sum()).item() or 0.0)
@@ -192,7 +193,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
 
 
 def overhead(rows: pl.DataFrame, column: str) -> tuple[float, float]:
-    """The sum of a time column in ms, and its share of the rows' GPU time in percent."""
+    """Return the sum of a time column in ms and its share of the rows' GPU time in percent."""
     time_ms = _ms(rows, column)
     return time_ms, impact.share_pct(time_ms, _ms(rows, "kernel_time_us"))
 
@@ -207,7 +208,7 @@ def _layout_action(*, is_high: bool, is_already_last: bool) -> Message:
 
 
 def _by_direction(rows: pl.DataFrame) -> dict[str, float]:
-    """Transposes forward and backward, where the operators tell."""
+    """Return transpose time forward and backward, if the operators show the direction."""
     sides = {
         f"{direction}_ms": _ms(rows.filter(pl.col("direction") == direction), "transpose_us")
         for direction in ("forward", "backward")
@@ -225,8 +226,11 @@ def _with_time(data: CategoryData, column: str) -> pl.DataFrame:
 
 
 def _to_kernel_team(rows: pl.DataFrame, key: str, column: str, pattern: str) -> Message:
-    """What to give to the kernel team: the call with most of this time, or where no arguments are
-    recorded, so that nothing can be replayed, the names of the kernels."""
+    """Return what to give to the kernel team.
+
+    The call with most of this time; without recorded arguments, which a replay needs, the names of
+    the kernels.
+    """
     first = OperationGroup(rows.head(1))
     if first.heaviest["arguments"] is None:
         return TO_KERNEL_TEAM("names", kernels=_kernels(rows, pattern))
@@ -238,7 +242,7 @@ def _to_kernel_team(rows: pl.DataFrame, key: str, column: str, pattern: str) -> 
 
 
 def _kernels(rows: pl.DataFrame, pattern: str) -> list[str]:
-    """Names of the kernels that match, most time first."""
+    """Return the names of matching kernels, most time first."""
     kernels = rows.select("kernels").explode("kernels").unnest("kernels")
     matching = kernels.filter(pl.col("name").str.to_lowercase().str.contains(pattern))
     times = matching.group_by("name").agg(pl.col("total_us").sum())

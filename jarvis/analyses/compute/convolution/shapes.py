@@ -1,4 +1,4 @@
-"""Kinds of convolutions: what decides the efficiency to expect, told from the call's parameters."""
+"""Kinds of convolutions, which determine the expected efficiency, from the call's parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from jarvis.analyses.access import channel_order
 
 SMALL_KERNEL = 3
-"""The largest side of a filter that does not count as large."""
+"""The largest side of a small filter."""
 
 TRANSPOSED, DEPTHWISE, POINTWISE, PATCHES = "transposed", "depthwise", "1x1", "patches"
 DILATED, ASYMMETRIC, SMALL, LARGE = "dilated", "asymmetric", "3x3", "large filter"
@@ -16,7 +16,7 @@ DILATED, ASYMMETRIC, SMALL, LARGE = "dilated", "asymmetric", "3x3", "large filte
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionFacts:
-    """What the parameters of one call tell; None where the trace does not say."""
+    """Facts derived from the parameters of one call; None if the trace does not record them."""
 
     conv_type: str | None = None
     filter: str | None = None
@@ -28,8 +28,7 @@ class ConvolutionFacts:
 
 
 def convolution_facts(params: Mapping[str, Any]) -> ConvolutionFacts:
-    """Conv type, filter, groups, dilation, layout, channels and kind, from a perf model's
-    parameters."""
+    """Return the facts of a convolution from a perf model's parameters."""
     weight, groups = params.get("filter_shape"), params.get("groups")
     if not weight:
         return ConvolutionFacts()

@@ -1,4 +1,4 @@
-"""GEMM: matrix multiplications (mm, bmm, addmm, their quantized and grouped kin)."""
+"""GEMM: matrix multiplications (mm, bmm, addmm, and quantized and grouped variants)."""
 
 import polars as pl
 from pydantic import JsonValue
@@ -40,18 +40,18 @@ ADVICE = {
     "few tiles": Advice(
         rule=f"K at least {SPLIT_K} and output tiles of {TILE} for less than a quarter of the "
         "compute units",
-        reason="M={m}, N={n}, K={k} gives few output tiles to spread over the GPU",
+        reason="M={m}, N={n}, K={k} gives too few output tiles to fill the GPU",
         algorithmic="Batch more rows than M={m} or more columns than N={n} into the product so "
-        "that its output grows; K={k} offers no parallelism of its own.",
-        kernel="Ask for a kernel that splits K={k} ({tile_note:message}) and give a replay package "
-        "of {arguments} to the kernel team.",
+        "that its output grows; K={k} alone offers no parallelism.",
+        kernel="Request a kernel that splits K={k} ({tile_note:message}) and give a replay "
+        "package of {arguments} to the kernel team.",
         is_notable=True,
     ),
     "short K": Advice(
         rule=f"K is at most {SHORT_K}",
-        reason="M={m}, N={n}, K={k} has little arithmetic for each element that it writes",
-        algorithmic="Fuse {name} with what reads its output of M={m} by N={n} (in attention, "
-        "use a fused attention operator), so that the output need not cross memory.",
+        reason="M={m}, N={n}, K={k} does little arithmetic per element that it writes",
+        algorithmic="Fuse {name} with the consumer of its output of M={m} by N={n} (in attention, "
+        "use a fused attention operator), so that the output stays out of memory.",
         kernel="Tune the kernel of {name} for M={m}, N={n}, K={k}, batch {b} "
         "({tile_note:message}); a replay package reproduces it.",
         is_notable=True,
@@ -66,45 +66,45 @@ ADVICE = {
         is_notable=True,
     ),
     "misaligned": Advice(
-        rule=f"M, N or K lies 1 to {PAST_ALIGNMENT} past a multiple of {ALIGNMENT}, or N or K is "
+        rule=f"M, N or K is 1 to {PAST_ALIGNMENT} above a multiple of {ALIGNMENT}, or N or K is "
         f"no multiple of {ROW_ALIGNMENT}",
         reason="{misaligned:joined  and } is an odd size, and few kernels are tuned for such sizes",
         algorithmic=f"Pad or trim {{misaligned:joined  and }} to a multiple of {ALIGNMENT}, for "
         "instance by padding the vocabulary, the sequence or the head dimension.",
         kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note:message}) with a "
-        "replay package, beside the same product padded.",
+        "replay package, and compare it with the same product padded.",
         is_notable=True,
     ),
     "quantized": Advice(
         rule="8-bit or 4-bit inputs, by dtype or by the operator's name",
-        reason="low-precision kernels have an efficiency profile of their own",
-        algorithmic="Validate the scheme ({dtype}) and its calibration for the {calls}{place}, and "
-        "make sure that quantizing and dequantizing do not cost what the narrower product saves.",
+        reason="low-precision kernels have a different efficiency profile",
+        algorithmic="Validate the scheme ({dtype}) and its calibration for the {calls}{place}, "
+        "and check that quantizing and dequantizing do not cost more than the narrower product "
+        "saves.",
         kernel="Give a replay package of {arguments} to the kernel team: {kernel} may need tuning "
         "for the shape ({tile_note:message}).",
-        caveat="A trace shows times, not accuracy: whether the scheme is right needs an evaluation "
-        "of the model.",
+        caveat="A trace shows times, not accuracy: validate the scheme by evaluating the model.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="M={m}, N={n}, K={k} has so little work that the fixed cost of a kernel "
-        "decides its time",
+        reason="M={m}, N={n}, K={k} has so little work that the fixed cost of a kernel dominates "
+        "its time",
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, or "
         "merge products that share an input{place}; torch.compile may batch them.",
-        kernel="Use a grouped GEMM that takes the {calls} together; a GPU graph only shortens the "
-        "gaps between them, and tuning {kernel} gains little.",
+        kernel="Use a grouped GEMM for all {calls}; a GPU graph only shortens the gaps between "
+        "them, and tuning {kernel} gains little.",
     ),
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
-        reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic needs",
+        reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic requires",
         algorithmic="{merge_note:message}{rows_advice:message}{narrower_note:message}",
         kernel="Tune tile sizes and kernel selection of {name} for M={m}, N={n}, K={k}, batch {b} "
         "({tile_note:message}); a replay package reproduces it.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, no pattern",
-        reason="M={m}, N={n}, K={k} ({dtype}) moves much data for its arithmetic, and bandwidth is "
-        "left unused",
+        reason="M={m}, N={n}, K={k} ({dtype}) moves much data for its arithmetic and leaves "
+        "bandwidth unused",
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, fuse "
         "the elementwise work around it{place}, and use sparsity if the weights have it."
         "{narrower_note:message}",
@@ -120,17 +120,19 @@ DETAILS = (
     Column("b", "Batch", INTEGER, format=",d", meaning="products in one call"),
     Column("dtype", "Dtype", TEXT, meaning="type of the inputs"),
     Column("gemm_type", "GEMM type", TEXT, meaning="quantized or regular"),
-    Column("pattern", "Pattern", TEXT, meaning="what is special about the shape"),
-    Column("tile", "Tile", TEXT, meaning="macro tile, as the kernel name states it"),
+    Column("pattern", "Pattern", TEXT, meaning="notable property of the shape"),
+    Column("tile", "Tile", TEXT, meaning="macro tile stated in the kernel name"),
     Column("output_tiles", "Output tiles", INTEGER, format=",d", meaning="tiles over the output"),
-    Column("model_part", "Part of the model", TEXT, meaning="by the names of the modules around"),
+    Column(
+        "model_part", "Part of the model", TEXT, meaning="from the names of the enclosing modules"
+    ),
     Column("is_misaligned", "Misaligned", FLAG, meaning="a dimension of an odd size"),
 )
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Counts of quantized and of unmodelled rows, the peaks of the hardware, and GPU time by the
-    part of the model."""
+    """Return counts of quantized and unmodelled rows, hardware peaks, and GPU time by model
+    part."""
     rows = data.operations
     patterns = rows["pattern"].drop_nulls().value_counts(sort=True, name="rows")
     parts = rows.group_by(pl.col("model_part").fill_null("not known")).agg(

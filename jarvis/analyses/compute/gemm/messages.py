@@ -1,4 +1,4 @@
-"""What the checks of matrix products say."""
+"""Messages of the matrix product checks."""
 
 from jarvis.text.messages import MessageTable
 
@@ -14,23 +14,22 @@ SHAPES = MessageTable(
         "tile.for_units": " for {compute_units} compute units",
         "tile.named": "tile {tile} from the kernel name",
         "tile.unknown": "the kernel name states no tile",
-        "merge": "The {operation_count} calls are {per_module} for each call of another product in "
-        "the same module: where they read the same input, merge them into one product of "
-        "N={merged_n}. ",
+        "merge": "The {operation_count} calls are {per_module} per call of another product in the "
+        "same module: if they read the same input, merge them into one product of N={merged_n}. ",
         "rows.larger": "Batch more rows than M={m} into {name}: a larger output lets the kernel "
-        "use larger tiles, which read less for their arithmetic, and still fill the GPU.",
+        "use larger tiles, which read less data per operation, and still fill the GPU.",
         "rows.other": "Try another batch size than M={m} for {name}, which changes how evenly the "
         "output tiles spread over the GPU.",
-        "narrower.quantized": " The inputs are quantized already.",
-        "narrower.wide": " Where accuracy allows, bf16 inputs raise the peak and halve the bytes.",
-        "narrower.8bit": " Where accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and "
-        "halve the bytes.",
+        "narrower.quantized": " The inputs are already quantized.",
+        "narrower.wide": " If accuracy allows, bf16 inputs raise the peak and halve the bytes.",
+        "narrower.8bit": " If accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and halve "
+        "the bytes.",
         "slow_batch": "The batch takes {slowdown:.0f} times its roofline time, more than the "
-        "{tiny_slowdown} times that small products explain: an unsuitable kernel is likely to be "
+        "{tiny_slowdown} times that small products explain: an unsuitable kernel was probably "
         "selected.",
         "last_round": "{output_tiles} output tiles of {tile} need {rounds} rounds over "
         "{compute_units} compute units, and the last round leaves about {idle_pct:.0f}% of the "
-        "whole without work, unless the kernel splits K.",
+        "total capacity idle, unless the kernel splits K.",
     },
 )
 """Parts of the advice, and hypotheses, that follow from the shape of a product."""
@@ -43,12 +42,13 @@ HELPERS = MessageTable(
         "issue": "{helpers:names} around the product take {helper_ms} ({helper_pct}) of the "
         "{time_ms} of {name}.",
         "algorithmic": "Store the weights of {arguments} in the layout that {kernel} reads, and "
-        "batch the {calls} so that K need not be split.",
+        "batch the {calls} so that K does not have to be split.",
         "kernel": "Compare {kernel} with a kernel that needs no helper for {arguments}; a replay "
         "package reproduces it.",
-        "verify": "Record the trace again: {helpers:names} are gone and {kernel} is not slower.",
-        "capture": "Time {arguments} alone with and without the helper: the trace does not say "
-        "what the product would take in another layout or without splitting K.",
+        "verify": "Record the trace again: {helpers:names} must be gone, and {kernel} must not be "
+        "slower.",
+        "capture": "Time {arguments} alone with and without the helper: the trace does not show "
+        "how long the product takes in another layout or without splitting K.",
     },
 )
 
@@ -59,12 +59,12 @@ QUANTIZED = MessageTable(
         "issue": "The {calls} of {name} ({dtype}) reach {achieved_tflops_per_s:number} TFLOPS/s, "
         "less than the {wide_tflops_per_s:number} TFLOPS/s of a good bf16 product, so quantization "
         "saves no time in these {time_ms}.",
-        "algorithmic": "Validate that the scheme {dtype} and its calibration are worth it for "
+        "algorithmic": "Check whether the scheme {dtype} and its calibration are worth it for "
         "{arguments}: without a faster kernel, bf16 takes no longer.",
         "kernel": "Give a replay package of {arguments} to the kernel team to tune {kernel} "
         "({tile_note:message}).",
-        "caveat": "The saving stands in the finding on efficiency, if there is one. A trace shows "
-        "times, not accuracy.",
+        "caveat": "The finding on efficiency, if any, states the saving. A trace shows times, not "
+        "accuracy.",
         "verify": "Record the trace again: {name} must exceed {wide_tflops_per_s:number} TFLOPS/s.",
         "capture": "Time {arguments} alone in bf16 and in {dtype}, and evaluate the model with "
         "both.",
@@ -74,18 +74,18 @@ QUANTIZED = MessageTable(
 REPEATED = MessageTable(
     "repeated_reads",
     {
-        "title": "Weights read again and again: {name}",
+        "title": "Weights read repeatedly: {name}",
         "issue": "The {calls} of {name} (M={m}, N={n}, K={k}) take {time_ms} ({compute_pct} of "
         "compute) at {pct_roofline:pct} of the memory roofline: each moves {moved_bytes} for "
         "{m:count row}, {weight_pct} of it weights.",
         "algorithmic": "Batch more rows than M={m} into each call (tokens, requests): the weights "
-        "are read once whatever M is.{narrower_note:message}",
-        "kernel": "Leave {kernel} alone: it is close to its roofline.",
-        "caveat": "The saving is not quantified: a trace does not say how many rows could be "
+        "are read once regardless of M.{narrower_note:message}",
+        "kernel": "Leave {kernel} as it is: it is close to its roofline.",
+        "caveat": "The saving is not quantified: a trace does not show how many rows could be "
         "batched.",
-        "verify": "Record the trace again at the same output: fewer than {calls}, each with more "
-        "rows and hardly longer.",
-        "capture": "Record batch sizes and request lengths beside the trace, to see how many rows "
+        "verify": "Record the trace again for the same amount of output: there must be fewer than "
+        "{calls}, each with more rows and hardly longer.",
+        "capture": "Record batch sizes and request lengths with the trace, to see how many rows "
         "could share one of the {calls}.",
     },
 )

@@ -1,4 +1,4 @@
-"""Checks of matrix products that do not follow from their efficiency alone."""
+"""Checks of matrix products beyond their efficiency."""
 
 from collections.abc import Iterator
 
@@ -16,17 +16,18 @@ from jarvis.findings import Finding, Priority
 
 HELPER_KERNELS = r"postgsu|splitkreduce|splitk_reduce|transpose|memset|fillbuffer"
 HELPER_SHARE_PCT = 10.0
-"""Kernels beside the product itself, and the share of an operator's time that is worth a word."""
+"""Kernels that support the product, and the share of an operator's time from which to report
+them."""
 
 WEIGHT_SHARE_PCT = 50.0
-"""From here on most of what a product reads is its K by N operand."""
+"""From this share on, most of what a product reads is its K by N operand."""
 
 WIDER_PEAK = "matrix_bf16"
-"""What a quantized product competes with."""
+"""The peak that a quantized product competes with."""
 
 
 def helper_kernels(data: CategoryData) -> Iterator[Finding]:
-    """Products that need kernels beside the product itself.
+    """Products that need helper kernels.
 
     Symptom: an operator launches a reduction over split K, a transpose or a clearing kernel with
     each product.
@@ -79,7 +80,7 @@ def _helper_finding(
 
 
 def _helpers(group: OperationGroup) -> list[str]:
-    """The helper kernels by name, most time first."""
+    """Return the names of the helper kernels, most time first."""
     kernels = group.rows.select(pl.col("kernels").explode()).unnest("kernels")
     helpers = kernels.filter(pl.col("name").str.to_lowercase().str.contains(HELPER_KERNELS))
     times = helpers.group_by("name").agg(pl.col("total_us").sum())
@@ -87,11 +88,11 @@ def _helpers(group: OperationGroup) -> list[str]:
 
 
 def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
-    """Quantized products that are no faster than wide ones could be.
+    """Quantized products that are no faster than bf16 ones could be.
 
-    Symptom: narrow inputs are paid for with accuracy, and the time saved is small.
-    Rule: compute-bound quantized rows whose achieved rate stays below what a product in bf16
-    reaches that runs at {impact.GOOD_EFFICIENCY_PCT}% of its own peak.
+    Symptom: narrow inputs cost accuracy but save little time.
+    Rule: compute-bound quantized rows whose achieved rate is below that of a bf16 product at
+    {impact.GOOD_EFFICIENCY_PCT}% of its own peak.
     Threshold: {impact.GOOD_EFFICIENCY_PCT}% of the bf16 peak; at least
     {impact.RELEVANT_COMPUTE_PCT}% of compute.
     """
@@ -132,7 +133,7 @@ def _no_gain(
 
 
 def repeated_reads(data: CategoryData) -> Iterator[Finding]:
-    """Efficient products that read their weights again for every few rows.
+    """Efficient products that reread their weights for every few rows.
 
     Symptom: one product is called many times; each call is bound by reading its operands, at good
     speed.
@@ -156,7 +157,7 @@ def repeated_reads(data: CategoryData) -> Iterator[Finding]:
 
 
 def _elements() -> tuple[pl.Expr, pl.Expr, pl.Expr]:
-    """Elements of both inputs and of the output of one product."""
+    """Return the numbers of elements of both inputs and of the output of one product."""
     m, n, k = pl.col("m"), pl.col("n"), pl.col("k")
     return m * k, k * n, m * n
 

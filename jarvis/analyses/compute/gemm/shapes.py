@@ -1,4 +1,4 @@
-"""What a matrix product's shape, type, tile and place in the model say about it."""
+"""Classification of matrix products by shape, dtype, tile and place in the model."""
 
 import polars as pl
 
@@ -10,41 +10,44 @@ from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_
 
 TINY_BATCH = 1000
 TINY_DIM = 64
-"""From this many products, each with no dimension above this one, a batch is one of tiny GEMMs."""
+"""A batch of TINY_BATCH products, none with a dimension above this one, counts as tiny GEMMs."""
 
 TINY_SLOWDOWN = 5
-"""A batch of tiny GEMMs that takes more than this many roofline times is slow beyond its size."""
+"""A batch of tiny GEMMs that takes more roofline times than this is slower than its size
+explains."""
 
 SKINNY_RATIO = 64
 """Ratio of M and N from which the output is tall and skinny."""
 
 SHORT_K = 64
-"""Up to this K a product has little arithmetic for each element that it writes."""
+"""Up to this K a product does little arithmetic per element that it writes."""
 
 TILE = 256
 SPLIT_K = 8192
 FEW_TILES_SHARE = 0.25
-"""Output tiles of this edge fill too small a share of the compute units while K is long."""
+"""Share of the compute units below which output tiles of TILE by TILE are too few, for a K of at
+least SPLIT_K."""
 
 UNEVEN_SHARE = 0.25
-"""From here on the last round of output tiles leaves much of the GPU without work."""
+"""Idle share of the last round of output tiles from which it is reported."""
 
 FEW_ROUNDS = 2
 SMALL_TILE = 128
-"""Up to so many rounds of output tiles over the compute units, larger ones would not fill them; a
-tile with less area than this square reads much for its arithmetic."""
+"""With at most FEW_ROUNDS rounds of output tiles, larger tiles would not fill the compute units; a
+tile with less area than the square of this edge reads much data per operation."""
 
 ALIGNMENT = 64
 PAST_ALIGNMENT = 7
 ROW_ALIGNMENT = 8
-"""Kernels are tuned for multiples of 64; a dimension just past one is treated worst. N and K, which
-lie along the rows in memory, should be multiples of 8 at least."""
+"""Kernels are tuned for multiples of 64; a dimension just above one is the worst case. N and K,
+which are contiguous in memory, should at least be multiples of 8."""
 
 QUANTIZED_NAMES = r"w8a8|int8|fp8|w4a16|w4a4|fp4|a8w8|a4w4|a16w4|scaled_mm|_int_mm"
 QUANTIZED_DTYPES = r"fp8|fp4|int8"
 
 MERGED_AT_MOST = 4
-"""So many equal products under one module may share an input (query, key and value: three)."""
+"""Up to this many equal products under one module may share an input (query, key and value:
+three)."""
 
 MODEL_PARTS = (
     ("attention", r"attn|attention|selfoutput"),
@@ -52,13 +55,13 @@ MODEL_PARTS = (
     ("output head", r"lm_?head|mlmhead|prediction|classifier|pooler"),
     ("MLP", r"mlp|ffn|feed_?forward|intermediate|output(?:_\d+)?$"),
 )
-"""Parts of a model by the names of its modules; the innermost module that matches counts."""
+"""Parts of a model by module name; the innermost module that matches counts."""
 
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
-    """Shape, type, tile, place and pattern of each product; the most telling pattern wins.
+    """Add shape, dtype, tile, place and pattern of each product; the most specific pattern wins.
 
-    Where launching decides the time, the shape of the single product does not matter.
+    If launch overhead dominates, the shape of the single product does not matter.
     """
     shaped = rows.with_columns(
         m=parameter("M"),
@@ -110,7 +113,7 @@ def _pattern(compute_units: int | None) -> dict[str, pl.Expr]:
 
 
 def _notes(compute_units: int | None) -> dict[str, pl.Expr]:
-    """Ids of the messages that hold for some rows only, and the values in them."""
+    """Return ids of messages that apply to some rows only, and their values."""
     has_few_rows = pl.col("m") < pl.col("n")
     off_sizes = [
         pl.when(flag).then(pl.format("{}={}", pl.lit(d.upper()), pl.col(d)))
@@ -141,8 +144,7 @@ def _id(key: str) -> pl.Expr:
 
 
 def _rows_advice(compute_units: int | None) -> pl.Expr:
-    """Id of the message on another number of rows: with few and small tiles there is little to
-    spread."""
+    """Return the id of the message on another number of rows, for few and small tiles."""
     has_few = pl.col("output_tiles") <= FEW_ROUNDS * (compute_units or 0)
     first, second = _tile_edges()
     is_small = has_few & (first * second < SMALL_TILE**2)
@@ -150,10 +152,9 @@ def _rows_advice(compute_units: int | None) -> pl.Expr:
 
 
 def _narrower_note() -> pl.Expr:
-    """Id of the message that names a type to try, never one narrower than the hardware's
-    low-precision units take.
+    """Return the id of the message that suggests a narrower dtype supported by the hardware.
 
-    A compute-bound kernel far below its peak has more to gain from its peak of today.
+    A compute-bound kernel far below its current peak has more to gain from reaching that peak.
     """
     dtype = pl.col("dtype")
     is_far = (pl.col("bound") == "compute") & (
@@ -171,7 +172,7 @@ def _narrower_note() -> pl.Expr:
 
 
 def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
-    """The likely cause, as the id of a message, and the values in it."""
+    """Return the likely cause as the id of a message, and its values."""
     slowdown = impact.FULL_PCT / pl.col("pct_roofline")
     is_slow_batch = (
         (pl.col("b") >= TINY_BATCH) & _is_tiny() & (slowdown > TINY_SLOWDOWN) & slowdown.is_finite()
@@ -211,7 +212,8 @@ def _model_part() -> pl.Expr:
 
 
 def _per_module() -> pl.Expr:
-    """How often a product runs for each run of another one under the same module, if evenly."""
+    """Return how often a product runs per run of another one under the same module, if a whole
+    number."""
     path = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
     outer_len = (path.list.len().cast(pl.Int64) - 1).clip(0)
     module = path.list.head(outer_len).list.join("/")
@@ -222,7 +224,7 @@ def _per_module() -> pl.Expr:
 
 
 def _output_tiles() -> tuple[pl.Expr, pl.Expr]:
-    """Macro tiles that cover the output; which edge of a tile lies along M is not known."""
+    """Return the number of macro tiles that cover the output, for both orientations of the tile."""
     edges = _tile_edges()
     first, second = (
         pl.col("b") * _ceil_div("m", along_m) * _ceil_div("n", along_n)
@@ -232,7 +234,7 @@ def _output_tiles() -> tuple[pl.Expr, pl.Expr]:
 
 
 def _tile_edges() -> tuple[pl.Expr, pl.Expr]:
-    """The two edges of a macro tile over the output."""
+    """Return the two edges of a macro tile over the output."""
     first, second = (
         pl.col("tile").str.extract(rf"^(?:\d+x){{{i}}}(\d+)").cast(pl.Int64) for i in (0, 1)
     )

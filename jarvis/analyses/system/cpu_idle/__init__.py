@@ -1,4 +1,4 @@
-"""CPU and idle: time in which the GPU has nothing to do, why, and kernels too short to fill it."""
+"""CPU and idle: GPU idle time and its causes, and kernels too short to hide launches."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +32,7 @@ from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.messages import Message, to_text
 
 TARGET_IDLE_PCT = 20.0
-"""What a well fed GPU idles at most; the speedup is projected to it."""
+"""Idle share of a well-fed GPU, in percent; the speedup is projected to it."""
 
 CAUSES_NAMED = 3
 
@@ -42,8 +42,8 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: no kernel, copy or communication runs for a good part of the recorded window.
     Rule: idle time as a share of GPU wall time, from the GPU timeline; the saving is idle time
-    beyond {TARGET_IDLE_PCT}%, and no more than the gaps in which the GPU was not busy with work
-    that the timeline leaves out or the trace lacks.
+    beyond {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the
+    timeline excludes or the trace lacks.
     Threshold: a finding from {IDLE_FINDING_PCT}% on; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
     LOW, the priority by the share without those gaps.
     """
@@ -93,8 +93,8 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: most kernels end before the host can launch the next.
     Rule: the share of kernels shorter than {kernels.SHORT_KERNEL_US} µs, counted from the GPU
-    events, where the GPU idles at least {IDLE_FINDING_PCT}% of the time and no host calls are
-    recorded: where they are, the gaps say whether launches hold the GPU back.
+    events, if the GPU idles at least {IDLE_FINDING_PCT}% of the time and no host calls are
+    recorded; if they are, the gaps show whether launches delay the GPU.
     Threshold: more than {kernels.SHORT_SHARE_PCT}% of the kernels: HIGH / MEDIUM.
     """
     rows = kernels.kernels(data)
@@ -134,8 +134,8 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """Severity, utilization, idle time by cause, true kernel statistics, patterns and the possible
-    speedup."""
+    """Return severity, utilization, idle time by cause, kernel statistics, patterns and the
+    possible speedup."""
     totals, rows = data.totals, kernels.kernels(data)
     idle_pct = totals.idle_pct or 0.0
     parts = causes(data)
@@ -160,7 +160,8 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 
 def to_target_ms(totals: Totals, idle_pct: float) -> float:
-    """Idle time that goes when the GPU idles for ``idle_pct`` of what is left."""
+    """Return the idle time in ms to remove for an idle share of ``idle_pct`` of the remaining
+    time."""
     if idle_pct >= 100:
         return 0.0
     return max(0.0, totals.total_time_ms - totals.busy_time_ms / (1 - idle_pct / 100))
@@ -173,7 +174,8 @@ def _title(sole: Cause | None, *, is_doubtful: bool) -> Message:
 
 
 def _mostly(parts: list[Cause], idle_ms: float) -> Message | None:
-    """The largest cause, to go on with; nothing where the causes are not known."""
+    """Return the largest cause, as the continuation of a sentence; None if the causes are not
+    known."""
     if not parts or parts[0].cause is IdleCause.UNKNOWN:
         return None
     main = parts[0]
@@ -182,7 +184,7 @@ def _mostly(parts: list[Cause], idle_ms: float) -> Message | None:
 
 
 def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
-    """What to do where one cause stands for nearly all idle time."""
+    """Return the advice for idle time that has nearly a single cause."""
     return {
         "algorithmic": sole.words.message("algorithmic"),
         "kernel": kernel_advice(data, sole),
@@ -196,7 +198,7 @@ def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
 
 
 def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Message]:
-    """What to do where the causes are many or not known; those of some size have findings."""
+    """Return the advice for several or unknown causes; large causes have their own findings."""
     verify = MESSAGES("verify.steps", target_pct=TARGET_IDLE_PCT)
     if parts and not has_host_evidence(data):
         fields = ("algorithmic", "kernel", "hypothesis", "capture")
@@ -230,7 +232,7 @@ def _graph_advice(data: CategoryData) -> Message:
 
 
 def _speedup(idle_pct: float) -> float:
-    """How much faster the window would be if the GPU idled at the target; 1 below it."""
+    """Return how much faster the window would be if the GPU idled at the target; 1 below it."""
     busy_pct = 100 - idle_pct
     return max(1.0, (100 - TARGET_IDLE_PCT) / busy_pct) if busy_pct > 0 else 1.0
 

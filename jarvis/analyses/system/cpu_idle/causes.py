@@ -1,4 +1,4 @@
-"""Idle time by cause: what the gaps of a cause add up to, and a finding for each that matters."""
+"""Idle time by cause: the sum of its gaps, and a finding for each relevant cause."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.messages import Message
 
 IDLE_FINDING_PCT = 15.0
-"""From this share of GPU wall time on, idle time is worth a finding."""
+"""Share of GPU wall time from which idle time is reported."""
 
 CAUSE_FINDING_PCT = 5.0
-"""From this share of GPU wall time on a cause has a finding of its own."""
+"""Share of GPU wall time from which a cause has its own finding."""
 
 SOLE_CAUSE_PCT = 90.0
-"""From this share of idle time on a cause is that of the idle time as a whole."""
+"""Share of idle time from which a cause explains the idle time as a whole."""
 
 IDLE_PCT: Ladder = (
     (70.0, Severity.CRITICAL),
@@ -33,33 +33,33 @@ IDLE_PCT: Ladder = (
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
 IDLE_POOL = "idle"
 PYTHON_FRAME = r"\.py\(\d+\): "
-"""How the name of a Python frame reads."""
+"""Pattern of the names of Python frames."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The gaps of one cause (rows of ``idle_gaps``) and the words for them."""
+    """The gaps of one cause (rows of ``idle_gaps``) and its texts."""
 
     cause: IdleCause
     gaps: pl.DataFrame
 
     @property
     def words(self) -> CauseWords:
-        """What to say about it."""
+        """Return the texts of the cause."""
         return CAUSES[self.cause]
 
     @property
     def idle_ms(self) -> float:
-        """The sum of the gaps."""
+        """Return the sum of the gaps in ms."""
         return float(self.gaps["dur_ns"].sum()) / 1e6
 
     @property
     def longest_ms(self) -> float:
-        """The longest gap."""
+        """Return the longest gap in ms."""
         return (greatest_ns(self.gaps["dur_ns"]) or 0) / 1e6
 
     def waits_before(self) -> list[Message]:
-        """The operators or calls whose launch ended most of the time."""
+        """Return the operators or calls whose launch ended most of the time."""
         ended = self.gaps.drop_nulls("launcher_name").group_by("launcher_name")
         most = ended.agg(pl.col("dur_ns").sum()).sort(
             "dur_ns", "launcher_name", descending=[True, False]
@@ -69,7 +69,7 @@ class Cause:
         ]
 
     def host_calls(self) -> list[Message]:
-        """The calls that the cause rests on, those with the longest gaps first."""
+        """Return the host calls that indicate the cause, those with the longest gaps first."""
         by_call = self.gaps.drop_nulls("host_call").group_by("host_call", "host_op")
         most = by_call.agg(pl.len(), pl.col("dur_ns").sum(), pl.col("host_call_us").max()).sort(
             "dur_ns", "host_call", "host_op", descending=[True, False, False]
@@ -86,7 +86,7 @@ class Cause:
 
 
 def causes(data: CategoryData) -> list[Cause]:
-    """The causes of the gaps, most time first; empty without the table of gaps."""
+    """Return the causes of the gaps, most time first; empty without the table of gaps."""
     if "idle_gaps" not in data.tables:
         return []
     gaps = data.tables["idle_gaps"]
@@ -98,13 +98,13 @@ def causes(data: CategoryData) -> list[Cause]:
 
 
 def has_host_evidence(data: CategoryData) -> bool:
-    """Whether the trace says anything about the launches that ended the gaps."""
+    """Return whether the trace records the launches that ended the gaps."""
     gaps = data.tables.get("idle_gaps")
     return gaps is not None and bool(gaps["launch_uid"].is_not_null().any())
 
 
 def reported_causes(data: CategoryData) -> list[Cause]:
-    """The causes that have a finding of their own."""
+    """Return the causes that have their own finding."""
     if not has_host_evidence(data):
         return []
     return [
@@ -115,7 +115,7 @@ def reported_causes(data: CategoryData) -> list[Cause]:
 
 
 def sole_cause(data: CategoryData) -> Cause | None:
-    """The cause of nearly all idle time: the finding about the idle time speaks for it too."""
+    """Return the cause of nearly all idle time, which the finding on idle time includes."""
     totals, reported = data.totals, reported_causes(data)
     if not reported or (totals.idle_pct or 0.0) < IDLE_FINDING_PCT:
         return None
@@ -129,12 +129,11 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the gaps of the GPU timeline have one cause for a good part of the recorded window.
     Rule: each gap has one cause, the first that fits what the trace records of the host and of the
-    queue (the table `idle_gaps` says which); the finding is about all gaps of a cause. The causes
-    add up to the idle time. A cause of at least {SOLE_CAUSE_PCT}% of it is part of the finding of
-    `gpu_idle` instead, if the GPU was idle for sure.
+    queue (see the table `idle_gaps`); the finding covers all gaps of a cause. The causes add up to
+    the idle time. A cause of at least {SOLE_CAUSE_PCT}% of it is part of the finding of `gpu_idle`
+    instead, if the GPU was certainly idle.
     Threshold: from {CAUSE_FINDING_PCT}% of GPU wall time on: LOW; above {CAUSE_PCT}%: CRITICAL /
-    HIGH / MEDIUM.
-    Where the GPU may have been busy, the priority is HIGH at most, and LOW where it was.
+    HIGH / MEDIUM. If the GPU may have been busy, the priority is HIGH at most, and LOW if it was.
     """
     sole = sole_cause(data)
     for cause in reported_causes(data):
@@ -188,7 +187,8 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
 
 
 def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, EvidenceValue]:
-    """How many gaps a cause has, and what the trace records of host and kernels there."""
+    """Return the number of gaps of a cause, and what the trace records of host and kernels
+    there."""
     found: dict[str, EvidenceValue] = {
         "gaps": cause.gaps.height,
         "longest_gap_ms": cause.longest_ms,
@@ -206,7 +206,7 @@ def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, EvidenceValue]
 
 
 def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
-    """How much of host work lies before the first kernel, where only copies and fills ran."""
+    """Return the host work before the first kernel in ms, while only copies and fills ran."""
     if cause.cause is not IdleCause.HOST_WORK:
         return 0.0
     first_ns = kernels(data)["ts_ns"].min()
@@ -215,7 +215,7 @@ def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
 
 
 def longest_call(cause: Cause) -> Message | None:
-    """Return the host call beside the longest gap, as the end of a sentence."""
+    """Return the host call during the longest gap, as the end of a sentence."""
     calls = cause.gaps.drop_nulls("host_call")
     if calls.is_empty():
         return None
@@ -232,7 +232,7 @@ def longest_call(cause: Cause) -> Message | None:
 
 
 def capture_advice(cause: Cause) -> Message | None:
-    """What to record; Python frames need no second recording where they are there already."""
+    """Return what to record; None if Python frames are needed and already recorded."""
     has_frames = cause.gaps["host_call"].str.contains(PYTHON_FRAME).any()
     if cause.cause is IdleCause.HOST_WORK and has_frames:
         return None
@@ -250,12 +250,12 @@ def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
 
 
 def kernel_advice(data: CategoryData, cause: Cause) -> Message | None:
-    """What to do about a cause without changing the model."""
+    """Return the advice on a cause that does not change the model."""
     replayed = launch_advice(data) if cause.cause is IdleCause.LAUNCH_BOUND else None
     return replayed or cause.words.message("kernel")
 
 
 def launch_advice(data: CategoryData) -> Message | None:
-    """What to do about launches where most kernels are replayed from graphs already."""
+    """Return the advice on launches if most kernels are already replayed from graphs."""
     replayed_pct = graph_replay_pct(kernels(data))
     return MESSAGES("kernel.replayed", replayed_pct=replayed_pct) if replayed_pct > 50 else None

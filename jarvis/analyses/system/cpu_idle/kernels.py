@@ -1,4 +1,4 @@
-"""The kernels of the timeline's window, counted from the GPU events: how many, how short."""
+"""Number and duration of the kernels in the timeline's window, from the GPU events."""
 
 import polars as pl
 from pydantic import JsonValue
@@ -17,14 +17,15 @@ SHORT_SHARE_PCT: Ladder = ((50.0, Severity.HIGH), (30.0, Severity.MEDIUM))
 KERNEL_COUNT: Ladder = ((5000, Severity.HIGH), (1000, Severity.MEDIUM))
 MEAN_KERNEL_US: Ladder = ((20.0, Severity.MEDIUM), (0.0, Severity.HIGH))
 MEAN_KERNEL_LIMIT_US = 50.0
-"""Kernels shorter on average are MEDIUM, shorter than 20 µs HIGH."""
+"""A lower mean kernel time is MEDIUM, below 20 µs HIGH."""
 
 Pattern = tuple[str, Severity, Message]
 """Name, grade, evidence."""
 
 
 def kernels(data: CategoryData) -> pl.DataFrame:
-    """The kernels (no copies, no fills) of the timeline's window; empty without single events."""
+    """Return the kernels (no copies, no fills) of the timeline's window; empty without single
+    events."""
     if "gpu_work" not in data.tables:
         times = dict.fromkeys(("ts_ns", "dur_ns"), pl.Int64)
         return pl.DataFrame(schema={"kind": pl.String, "launcher_name": pl.String, **times})
@@ -32,22 +33,22 @@ def kernels(data: CategoryData) -> pl.DataFrame:
 
 
 def short_kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Those shorter than SHORT_KERNEL_US."""
+    """Return the kernels shorter than SHORT_KERNEL_US."""
     return rows.filter(pl.col("dur_ns") < SHORT_KERNEL_US * 1000)
 
 
 def short_share_pct(rows: pl.DataFrame) -> float:
-    """The share of kernels shorter than SHORT_KERNEL_US; 0 where there are none."""
+    """Return the share of kernels shorter than SHORT_KERNEL_US in percent; 0 without kernels."""
     return impact.share_pct(short_kernels(rows).height, rows.height)
 
 
 def mean_us(rows: pl.DataFrame) -> float:
-    """The mean duration of some kernels in µs."""
+    """Return the mean duration of kernels in µs."""
     return float(rows["dur_ns"].sum()) / 1000 / rows.height
 
 
 def evidence(rows: pl.DataFrame) -> dict[str, EvidenceValue]:
-    """How many kernels there are and how short they are, as a finding shows it."""
+    """Return number and durations of the kernels as evidence."""
     return {
         "kernels": rows.height,
         "short_kernels": short_kernels(rows).height,
@@ -57,13 +58,13 @@ def evidence(rows: pl.DataFrame) -> dict[str, EvidenceValue]:
 
 
 def graph_replay_pct(rows: pl.DataFrame) -> float:
-    """The share of the kernels that GPU graphs launch."""
+    """Return the share of kernels that GPU graphs launch, in percent."""
     replayed = rows.filter(pl.col("launcher_name").str.contains(GRAPH_LAUNCH))
     return impact.share_pct(replayed.height, rows.height)
 
 
 def statistics(rows: pl.DataFrame) -> dict[str, JsonValue]:
-    """True counts and times of the kernels."""
+    """Return exact counts and times of the kernels."""
     by_kind = rows.group_by("kind").agg(pl.len()).sort("kind")
     return {
         "total_kernel_count": rows.height,
@@ -76,7 +77,7 @@ def statistics(rows: pl.DataFrame) -> dict[str, JsonValue]:
 
 
 def patterns(rows: pl.DataFrame) -> list[Pattern]:
-    """Grades of the share of short kernels, the number of kernels and their mean time."""
+    """Grade the share of short kernels, the number of kernels and their mean time."""
     if rows.is_empty():
         return []
     short_pct, mean = short_share_pct(rows), mean_us(rows)

@@ -1,4 +1,4 @@
-"""What to say about idle time and each of its causes, on both paths."""
+"""Messages about idle time and each of its causes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -8,18 +8,17 @@ from jarvis.text.messages import Message, MessageTable
 from jarvis.text.quantities import QUANTITIES, idle_quantity
 
 WITH_STACKS = (
-    "Record with `with_stack=True`, so that Python frames name what the host does meanwhile."
+    "Record with `with_stack=True`, so that Python frames show what the host does meanwhile."
 )
 STEADY_STEPS = (
-    "Record several steps after warm-up: `schedule(wait=1, warmup=3, active=3)` leaves first uses "
-    "out."
+    "Record several steps after warm-up: `schedule(wait=1, warmup=3, active=3)` skips first uses."
 )
 REPLAY_FROM_GRAPH = "Replay steady parts of the step from a GPU graph, which launches them at once"
 
 
 @dataclass(frozen=True, slots=True)
 class CauseWords:
-    """The templates for one cause. ``is_idle`` is False where the GPU may have been busy."""
+    """The templates for one cause. ``is_idle`` is False if the GPU may have been busy."""
 
     cause: IdleCause
     title: str
@@ -33,23 +32,23 @@ class CauseWords:
 
     @property
     def quantity(self) -> str:
-        """The name of its idle time in evidence."""
+        """Return the name of its idle time in evidence."""
         return idle_quantity(self.cause)
 
     @property
     def label(self) -> str:
-        """Its name in tables."""
+        """Return its name in tables."""
         return QUANTITIES[self.quantity].label
 
     @property
     def templates(self) -> Mapping[str, str]:
-        """Its texts by key of ``MESSAGES``."""
+        """Return its texts by key of ``MESSAGES``."""
         texts = {field.name: getattr(self, field.name) for field in fields(self)}
         del texts["cause"], texts["is_idle"]
         return {f"{self.cause}.{name}": text for name, text in texts.items() if text is not None}
 
     def message(self, field: str) -> Message | None:
-        """Return the message of a text (``title``, ...); None where it has none."""
+        """Return the message of a text (``title``, ...); None if it has none."""
         key = f"{self.cause}.{field}"
         return MESSAGES(key) if key in MESSAGES.templates else None
 
@@ -59,38 +58,38 @@ _CAUSES = (
         IdleCause.DATA_LOADING,
         title="The GPU waits for data",
         what="the host loads the next batch",
-        hypothesis="Batches are not ready when the step needs them: too few loading workers, "
-        "slow storage, or decoding and augmentation in the process that launches.",
+        hypothesis="Batches are not ready when the step needs them: too few data loader workers, "
+        "slow storage, or decoding and augmentation in the launching process.",
         algorithmic="Load in background workers and prefetch (`num_workers`, `prefetch_factor`, "
-        "`persistent_workers`), and do decoding and augmentation once, ahead of the run.",
+        "`persistent_workers`), and do decoding and augmentation once, before the run.",
         kernel="Pin the host memory of batches and copy the next one without blocking while the "
-        "current step computes; decode and augment on the GPU where it has time.",
-        verify="With one batch held in memory and used for every step, this idle time must vanish; "
-        "with the loader tuned the step must come close to that.",
-        capture="Record several steps, so that the first fetch, which starts the workers, does not "
-        "stand for all.",
+        "current step computes; decode and augment on the GPU if it has spare time.",
+        verify="With one cached batch used for every step, this idle time must vanish; with a "
+        "tuned loader the step must come close to that.",
+        capture="Record several steps, because the first fetch, which starts the workers, is not "
+        "representative.",
     ),
     CauseWords(
         IdleCause.HOST_WORK,
         title="The host works before it launches",
         what="the host runs Python or operators that launch nothing",
-        hypothesis="Preparation, tokenization, sampling, logging or scheduling runs in the process "
-        "that launches, and the GPU has no work queued meanwhile.",
-        algorithmic="Move that work to another process or thread, do it once ahead of the loop, or "
-        "do it while the GPU computes the step before.",
+        hypothesis="Preparation, tokenization, sampling, logging or scheduling runs in the "
+        "launching process, and the GPU has no work queued meanwhile.",
+        algorithmic="Move that work to another process or thread, do it once before the loop, or "
+        "do it while the GPU computes the previous step.",
         kernel="Queue the work of the next step before the host code runs, and move computations "
         "on tensors to the GPU.",
-        verify="Record again: the named host call must no longer stand between two launches.",
+        verify="Record again: the named host call must no longer run between two launches.",
         capture=WITH_STACKS,
     ),
     CauseWords(
         IdleCause.SYNCHRONIZATION,
         title="The host waits for the GPU, then the GPU for the host",
-        what="the host had waited in a blocking call and so had queued nothing",
+        what="the host was blocked in a call and had queued no work",
         hypothesis="A value is read on the host, as `.item()`, `.cpu()`, conditions on tensors and "
         "logging do, or the code synchronizes explicitly.",
-        algorithmic="Keep the value on the GPU, read it every n-th step or one step late, and take "
-        "explicit synchronization out of the step.",
+        algorithmic="Keep the value on the GPU, read it every n-th step or one step late, and "
+        "remove explicit synchronization from the step.",
         kernel="Copy into pinned memory without blocking and wait for an event where the value is "
         "used; replace conditions on tensors by masked kernels.",
         verify="Record again: the blocking call must be gone from the step, or last a few µs.",
@@ -99,28 +98,27 @@ _CAUSES = (
     CauseWords(
         IdleCause.LAUNCH_BOUND,
         title="The GPU is faster than the host can launch",
-        what="the host works through operators one by one, each taking longer to launch than to "
-        "run",
-        hypothesis="The kernels are too short to hide the host's work for the next launch. Where "
-        "Python stacks or shapes were recorded, part of that work is the profiler's own.",
+        what="the host dispatches operators one by one, each taking longer to launch than to run",
+        hypothesis="The kernels are too short to hide the host's work for the next launch. If "
+        "Python stacks or shapes were recorded, part of that work is profiler overhead.",
         algorithmic="Compile the model, so that fewer and larger kernels run, or give each launch "
         "more work with a larger batch.",
         kernel=f"{REPLAY_FROM_GRAPH}.",
-        verify="Record again: fewer kernels, a higher mean time, less idle time.",
+        verify="Record again: there must be fewer kernels, a higher mean time and less idle time.",
         capture="Record once with `with_stack=False` and `record_shapes=False`: what remains is "
         "the host's own launch time.",
     ),
     CauseWords(
         IdleCause.KERNEL_LOADING,
         title="Launch calls take milliseconds",
-        what="a launch call or the loading of a module takes far longer than a launch does, as on "
+        what="a launch call or the loading of a module takes far longer than a launch, as on "
         "first use, which later steps do not repeat",
         hypothesis="Kernels are used for the first time: their code is loaded, compiled or tuned "
-        "within the call. Steps after warm-up do not pay for it.",
-        algorithmic="Warm up with the shapes of the run before measuring or serving; keep shapes "
-        "few, so that later steps load nothing new.",
-        kernel="Load modules eagerly at start, and keep the caches of compiled and tuned kernels "
-        "between runs.",
+        "within the call. Steps after warm-up avoid this cost.",
+        algorithmic="Warm up with the shapes of the run before measuring or serving; use few "
+        "shapes, so that later steps load nothing new.",
+        kernel="Load modules eagerly at startup, and reuse the caches of compiled and tuned "
+        "kernels between runs.",
         verify="Record steps after warm-up: these calls must take some µs.",
         capture=STEADY_STEPS,
     ),
@@ -128,37 +126,37 @@ _CAUSES = (
         IdleCause.ALLOCATOR,
         title="The GPU waits for memory calls",
         what="the host allocates or frees memory of the GPU or pinned memory",
-        hypothesis="The caching allocator does not hold a fitting block: memory is nearly full or "
+        hypothesis="The caching allocator has no fitting block: memory is nearly full or "
         "fragmented, shapes change, or memory is allocated within the step.",
         algorithmic="Preallocate, keep shapes and batch sizes steady, and do not empty the cache "
         "within a step.",
         kernel="Let the caching allocator grow its segments (`expandable_segments:True`), and "
         "reuse pinned buffers.",
-        verify="Record again after warm-up: no memory calls within the step.",
+        verify="Record again after warm-up: there must be no memory calls within the step.",
         capture="Record with `profile_memory=True` for the sizes, and after warm-up.",
     ),
     CauseWords(
         IdleCause.COMMUNICATION,
         title="The GPU waits for communication",
-        what="a collective or a barrier holds the host, or work that is queued behind one",
-        hypothesis="Ranks wait for each other. One rank cannot tell a slow transfer from a late "
-        "rank.",
-        algorithmic="Take barriers out of the step and balance the work of the ranks.",
+        what="a collective or a barrier blocks the host, or blocks queued work",
+        hypothesis="Ranks wait for each other. One rank cannot distinguish a slow transfer from a "
+        "late rank.",
+        algorithmic="Remove barriers from the step and balance the work of the ranks.",
         kernel="Issue collectives asynchronously and wait only where their result is used.",
         verify="Record all ranks again and compare when they reach the collective.",
-        capture="Record the same step on all ranks: only then the late one shows.",
+        capture="Record the same step on all ranks: only then is the late one visible.",
     ),
     CauseWords(
         IdleCause.STALLED_QUEUE,
         title="Work is queued, and the GPU seems to idle",
-        what="work is queued already and does not start",
+        what="work is already queued but does not start",
         hypothesis="The GPU ran something that the trace does not show: another process, or "
         "kernels that were not recorded; or the work waited for another device.",
-        algorithmic="Settle first whether the GPU idles: nothing in the model needs to change for "
-        "time that the profiler did not record.",
-        kernel="Look at a hardware utilization monitor during the same step; no kernel needs to "
+        algorithmic="First determine whether the GPU idles: the model needs no change for time "
+        "that the profiler did not record.",
+        kernel="Check a hardware utilization monitor during the same step; no kernel needs to "
         "change before that.",
-        verify="In a trace that holds all kernels the gap is filled, or it has another cause.",
+        verify="In a trace with all kernels, the gap must be filled or have another cause.",
         capture="Record again with nothing else on the GPU, several steps after warm-up.",
         is_idle=False,
     ),
@@ -166,34 +164,34 @@ _CAUSES = (
         IdleCause.QUEUED,
         title="Gaps between kernels that are queued",
         what="the next work is queued and starts within some µs",
-        hypothesis="Each kernel has a start and an end of its own, and kernels of different "
-        "streams wait for each other.",
+        hypothesis="Each kernel has startup and end overhead, and kernels of different streams "
+        "wait for each other.",
         algorithmic="Fuse small operators with a compiler, so that there are fewer gaps.",
         kernel="Replay from a GPU graph, which shortens the gaps, and keep dependent work on one "
         "stream.",
-        verify="Record again: fewer kernels and a smaller sum of gaps.",
+        verify="Record again: there must be fewer kernels and a smaller sum of gaps.",
     ),
     CauseWords(
         IdleCause.UNLINKED_WORK,
-        title="The GPU was busy with work that the timeline leaves out",
-        what="GPU events run whose launch is not in the trace, so this is no true idle time",
+        title="The GPU was busy with work that the timeline excludes",
+        what="GPU events run whose launch is not in the trace, so this is not real idle time",
         hypothesis="They were launched before the recording began, or by calls that the profiler "
         "did not record.",
         algorithmic="Nothing to fix here: the time is not idle.",
-        kernel="Judge these kernels by name until a trace links them.",
-        verify="In a trace with all launches the gap is gone.",
-        capture="Begin the recording a few steps earlier, with CPU activity, so that the launches "
-        "are in it.",
+        kernel="Identify these kernels by name until a trace links them to operators.",
+        verify="In a trace with all launches, the gap must be gone.",
+        capture="Start the recording a few steps earlier, with CPU activity, so that it includes "
+        "the launches.",
         is_idle=False,
     ),
     CauseWords(
         IdleCause.WINDOW_EDGE,
         title="The host was not recorded meanwhile",
-        what="the host's record has not begun yet or is over",
+        what="the recording of the host has not started yet or has ended",
         hypothesis="The profiler started or stopped within the step.",
-        algorithmic="Nothing to fix before a trace shows it.",
-        kernel="Nothing to fix before a trace shows it.",
-        verify="In a trace of whole steps the gap has a cause.",
+        algorithmic="Nothing to fix until a trace shows the cause.",
+        kernel="Nothing to fix until a trace shows the cause.",
+        verify="In a trace of whole steps, the gap must have a cause.",
         capture=STEADY_STEPS,
         is_idle=False,
     ),
@@ -201,17 +199,17 @@ _CAUSES = (
         IdleCause.UNKNOWN,
         title="Idle time without a known cause",
         what="no recorded call explains it",
-        hypothesis="Not known: the host ran code that the profiler does not see, or waited for "
-        "something outside.",
-        algorithmic="Find out first what the host does: see what to capture.",
+        hypothesis="Unknown: the host ran code that the profiler does not see, or waited for "
+        "something external.",
+        algorithmic="First find out what the host does: see what to capture.",
         kernel="No kernel needs to change before that.",
-        verify="In the new trace the gaps have a cause.",
+        verify="In the new trace, the gaps must have a cause.",
         capture=WITH_STACKS,
     ),
 )
 
 CAUSES: Mapping[IdleCause, CauseWords] = {words.cause: words for words in _CAUSES}
-"""The words for every cause; ``jarvis.perf_report.timeline.idle_gaps`` says when one applies."""
+"""The texts of every cause; ``jarvis.perf_report.timeline.idle_gaps`` defines when one applies."""
 
 MESSAGES = MessageTable(
     "cpu_idle",
@@ -227,7 +225,7 @@ MESSAGES = MessageTable(
         "{gaps:count gap} in which {what}{host_call}.",
         "call": "{name}",
         "call.of": "{name} of {operator:name}",
-        "call.beside": "; beside the longest stands {call} with {length_ms}",
+        "call.beside": "; the longest gap coincides with {call} ({length_ms})",
         "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",
         "evidence.list": "{items:list}",
@@ -239,38 +237,38 @@ MESSAGES = MessageTable(
         "caveat.part": "Part of the idle time of the GPU, not counted twice.",
         "caveat.doubtful": "No saving can be estimated: the GPU may have been busy.",
         "caveat.short_kernels": "The saving is part of the idle time and not counted twice.",
-        "verify.aim": "Idle time below {target_pct:.0f}% is the aim.",
+        "verify.aim": "Idle time below {target_pct:.0f}% is the goal.",
         "verify.steps": "Record several steps after warm-up; idle time below {target_pct:.0f}% is "
-        "the aim.",
-        "verify.short_kernels": "Record the trace again: fewer kernels, a higher mean time, less "
-        "idle time.",
-        "algorithmic.without_host": "Find out first why the GPU waits: the same step, recorded "
-        "with CPU activity, says so.",
+        "the goal.",
+        "verify.short_kernels": "Record the trace again: there must be fewer kernels, a higher "
+        "mean time and less idle time.",
+        "algorithmic.without_host": "First find out why the GPU waits: record the same step with "
+        "CPU activity.",
         "kernel.without_host": "No kernel needs to change before that.",
-        "hypothesis.without_host": "The trace holds no host calls, so nothing says what the GPU "
-        "waits for.",
+        "hypothesis.without_host": "The trace has no host calls, so the reason why the GPU waits "
+        "is not known.",
         "capture.without_host": "Record with CPU activity too, so that host calls and launches are "
         "in the trace.",
-        "algorithmic.causes": "Start with the largest cause, {cause:lower} ({idle_ms}): its own "
-        "finding says what to do.",
-        "kernel.causes": "Faster kernels alone gain nothing while the GPU waits: they only make "
-        "the gaps longer.",
-        "hypothesis.causes": "By what the trace records of the host: {causes:list}.",
+        "algorithmic.causes": "Start with the largest cause, {cause:lower} ({idle_ms}): see its "
+        "own finding.",
+        "kernel.causes": "Faster kernels alone gain nothing while the GPU waits: they only "
+        "lengthen the gaps.",
+        "hypothesis.causes": "Causes according to the recorded host calls: {causes:list}.",
         "cause": "{cause:lower} {idle_ms}",
-        "algorithmic.unknown": "Compile the model or enlarge the batch, so that each launch "
-        "carries more work, and take synchronizing calls such as `.item()` out of the step.",
+        "algorithmic.unknown": "Compile the model or enlarge the batch, so that each launch does "
+        "more work, and remove synchronizing calls such as `.item()` from the step.",
         "hypothesis.unknown": "The host does not feed the GPU fast enough: launch overhead, "
         "synchronization or host work between launches.",
         "kernel.graph": f"{REPLAY_FROM_GRAPH}, and prepare input data in background workers.",
-        "kernel.replayed": "{replayed_pct} of the kernels are replayed from GPU graphs already: "
+        "kernel.replayed": "{replayed_pct} of the kernels are already replayed from GPU graphs: "
         "look at the host work between the replays, and capture more of the step in one graph.",
         "hypothesis.under_recorded": "Likely an under-recorded graph: the trace replays GPU "
         "graphs, and the GPU was probably running kernels of a replay that the profiler did not "
         "record.",
         "algorithmic.under_recorded": "Record the step again before changing the model: the replay "
         "of a GPU graph was likely recorded only in part.",
-        "capture.under_recorded": "Record one step with GPU graphs turned off, or start the "
-        "profiler before the graph is captured and keep the trace of the capture: both name the "
+        "capture.under_recorded": "Record one step with GPU graphs disabled, or start the "
+        "profiler before the graph is captured and use the trace of the capture: both name the "
         "kernels of the graph.",
         "title.short_kernels": "Many short kernels",
         "title.mostly_short_kernels": "Most kernels are shorter than a launch",

@@ -1,7 +1,7 @@
-"""Interplay of compute, communication and copies: what blocks the GPU that no single kernel shows.
+"""Interplay of compute, communication and copies: delays that no single kernel shows.
 
 All numbers come from the window of ``gpu_timeline``; copies are assessed by direction,
-communication by what is exposed and by how much of it is hidden behind compute.
+communication by its exposed part and by how much of it is hidden behind compute.
 """
 
 import polars as pl
@@ -22,7 +22,7 @@ CROSS_VALIDATION_PCT = 2.0
 
 
 def prepare(data: CategoryData) -> dict[str, JsonValue]:
-    """Copies, communication and overlap in µs, as the assessments read them."""
+    """Return copies, communication and overlap in µs, as input of the assessments."""
     return {
         "memcpy_summary": copies.summary(data),
         "nccl_summary": communication.summary(data),
@@ -31,7 +31,7 @@ def prepare(data: CategoryData) -> dict[str, JsonValue]:
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:
-    """The three assessments, the patterns, and a check against ``gpu_timeline``."""
+    """Return the three assessments, the patterns, and a cross-check with ``gpu_timeline``."""
     findings = [finding for check in CHECKS for finding in check(data)]
     return {
         "total_time_ms": data.totals.total_time_ms,
@@ -86,7 +86,7 @@ def _copy_pattern(finding: Finding) -> str:
 
 
 def _cross_validation(data: CategoryData) -> dict[str, JsonValue]:
-    """Lengths from the single GPU events against those of the GPU timeline."""
+    """Compare lengths from the single GPU events with those of the GPU timeline."""
     if "gpu_work" not in data.tables:
         return {"status": "NOT_AVAILABLE", "checks": [], "warnings": []}
     window = timeline_window(data.tables["gpu_work"])
@@ -132,8 +132,9 @@ ANALYSIS = Analysis(
     prepare=prepare,
     target=Target(
         label="Target overlap",
-        meaning="Your assumption: the share of communication that runs beside compute. The saving "
-        "is the exposed communication beyond what that leaves; compute must be there to hide it.",
+        meaning="Your assumption: the share of communication that overlaps with compute. The "
+        "saving is the exposed communication beyond the rest; there must be enough compute to "
+        "hide it.",
         default_pct=communication.HIDDEN_TARGET_PCT,
         recovered_ms=communication.to_target_ms,
         check=exposed_communication.__name__,

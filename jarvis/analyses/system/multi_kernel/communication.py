@@ -1,4 +1,4 @@
-"""Collective communication: what of it is exposed, and what compute could hide."""
+"""Collective communication: its exposed part, and how much of it compute could hide."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ NOT_HIDDEN_PCT: Ladder = (
     (50.0, Severity.HIGH),
     (100 - HIDDEN_TARGET_PCT, Severity.MEDIUM),
 )
-"""Share of communication that is exposed; the overlap ratio is the rest."""
+"""Grades by the exposed share of communication in percent; the overlap ratio is the rest."""
 
 MIN_COMM_MS = 0.1
-"""With less communication than this an overlap ratio says nothing."""
+"""With less communication than this, the overlap ratio is meaningless."""
 
 TOP_COLLECTIVES = 10
 KINDS_SHOWN = 4
@@ -42,20 +42,20 @@ BYTES_PER_MIB = 2**20
 EXPOSED_COMMUNICATION = "exposed communication"
 
 LARGE_MESSAGE_BYTES = 1e6
-"""From here on the bandwidth decides how long a transfer takes, not its latency."""
+"""For messages from this size on, bandwidth determines the transfer time, not latency."""
 
 SLOW_LINK_GB_PER_S = 10.0
-"""Every link between the GPUs of one machine carries more than this."""
+"""Every link between the GPUs of one machine exceeds this bandwidth."""
 
 
 def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     """Communication on the critical path.
 
     Symptom: the GPU communicates while it computes nothing.
-    Rule: exposed communication time as a share of GPU wall time. Where the collectives that take
-    most time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
-    {SLOW_LINK_GB_PER_S} GB/s, the size of the messages does not explain the time, and the advice is
-    to look for late ranks first.
+    Rule: exposed communication time as a share of GPU wall time. If the collectives that take most
+    time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
+    {SLOW_LINK_GB_PER_S} GB/s, the message size does not explain the time, and the advice is to look
+    for late ranks first.
     Threshold: above {EXPOSED_PCT}%: CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     totals = data.totals
@@ -110,9 +110,9 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
     """Communication that compute could hide but does not.
 
     Symptom: compute and communication take turns instead of running together.
-    Rule: the exposed part of communication, where there is at least {MIN_COMM_MS} ms of it; the
-    overlap is the rest. The saving is what an overlap of {HIDDEN_TARGET_PCT}% would hide, and no
-    more than the compute that runs without communication.
+    Rule: the exposed part of communication, if there is at least {MIN_COMM_MS} ms of it; the
+    overlap is the rest. The saving is what an overlap of {HIDDEN_TARGET_PCT}% would hide, at most
+    the compute that runs without communication.
     Threshold: above {NOT_HIDDEN_PCT}% exposed: CRITICAL / HIGH / MEDIUM, else GOOD; a finding from
     MEDIUM on.
     """
@@ -162,18 +162,18 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
 
 
 def is_training(data: CategoryData) -> bool:
-    """Whether the trace has backward operations, and so gradients to reduce."""
+    """Return whether the trace has backward operations, and therefore gradients to reduce."""
     operations = data.tables.get("operations")
     return operations is not None and bool((operations["direction"] == "backward").any())
 
 
 def _phase(data: CategoryData) -> str:
-    """The last part of the keys of messages that differ for training."""
+    """Return the suffix of the keys of messages that differ for training."""
     return "training" if is_training(data) else "inference"
 
 
 def overlap(totals: Totals) -> tuple[float | None, Severity]:
-    """Share of communication beside compute, and its grade."""
+    """Return the share of communication that overlaps with compute, in percent, and its grade."""
     if totals.total_comm_time_ms < MIN_COMM_MS:
         return None, Severity.NOT_AVAILABLE
     exposed_pct = impact.share_pct(totals.exposed_comm_time_ms, totals.total_comm_time_ms)
@@ -181,19 +181,19 @@ def overlap(totals: Totals) -> tuple[float | None, Severity]:
 
 
 def to_target_ms(totals: Totals, hidden_pct: float) -> float:
-    """Exposed communication beyond what an overlap of ``hidden_pct`` allows."""
+    """Return the exposed communication in ms beyond what an overlap of ``hidden_pct`` leaves."""
     allowed_ms = totals.total_comm_time_ms * (100 - hidden_pct) / 100
     return max(0.0, totals.exposed_comm_time_ms - allowed_ms)
 
 
 def free_compute_ms(totals: Totals) -> float:
-    """Compute that runs without communication beside it."""
+    """Return the compute in ms without concurrent communication."""
     hidden_ms = totals.total_comm_time_ms - totals.exposed_comm_time_ms
     return max(0.0, totals.compute_time_ms - hidden_ms)
 
 
 def communication_kernels(data: CategoryData) -> pl.DataFrame | None:
-    """The communication kernels of the window, longest first."""
+    """Return the communication kernels of the window, longest first."""
     if "gpu_work" not in data.tables or "collectives" not in data.tables:
         return None
     window = timeline_window(data.tables["gpu_work"]).select("uid")
@@ -205,7 +205,8 @@ def communication_kernels(data: CategoryData) -> pl.DataFrame | None:
 
 
 def _send_less(data: CategoryData, longest: "_Kind | None") -> Message:
-    """What the model may change; sending less is no help where the size does not decide."""
+    """Return what the model can change; sending less does not help if latency or waiting
+    dominates."""
     phase = _phase(data)
     if longest and longest.is_slow:
         return MESSAGES("exposed.algorithmic.slow", hide=MESSAGES(f"hide.{phase}"))
@@ -213,7 +214,7 @@ def _send_less(data: CategoryData, longest: "_Kind | None") -> Message:
 
 
 def _faster(longest: "_Kind | None") -> Message:
-    """What to do about the collectives themselves."""
+    """Return advice on the collectives themselves."""
     if longest and longest.is_slow:
         return MESSAGES(
             "exposed.kernel.slow",
@@ -226,7 +227,7 @@ def _faster(longest: "_Kind | None") -> Message:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The collectives of one kind, message size and group."""
+    """Collectives of equal type, message size and group."""
 
     collective: str
     nbytes: float
@@ -236,7 +237,7 @@ class _Kind:
 
     @property
     def gb_per_s(self) -> float:
-        """Message size per time, waiting included."""
+        """Return message size divided by time, including waiting, in GB/s."""
         return self.nbytes / self.mean_ms / 1e6
 
     def message(self, key: str) -> Message:
@@ -254,12 +255,12 @@ class _Kind:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the size of the message does not explain the time."""
+        """Return whether the message size does not explain the time."""
         return self.nbytes >= LARGE_MESSAGE_BYTES and self.gb_per_s < SLOW_LINK_GB_PER_S
 
 
 def _kinds(data: CategoryData) -> Iterator[_Kind]:
-    """The collectives of known size by kind, most time first."""
+    """Yield the collectives of known size by kind, most time first."""
     kernels = communication_kernels(data)
     if kernels is None:
         return
@@ -285,7 +286,8 @@ def _collective_evidence(data: CategoryData) -> dict[str, EvidenceValue]:
 
 
 def top_collectives(kernels: pl.DataFrame) -> list[JsonValue]:
-    """The longest communication kernels: name, time in µs, stream, collective, message, group."""
+    """Return the longest communication kernels: name, time in µs, stream, collective, message,
+    group."""
     columns = {
         "name": "name",
         "duration_us": "dur_us",
@@ -299,8 +301,10 @@ def top_collectives(kernels: pl.DataFrame) -> list[JsonValue]:
 
 
 def summary(data: CategoryData) -> dict[str, JsonValue]:
-    """Count, time and the longest communication kernels of the window, in µs; the total of the GPU
-    timeline alone where single kernels are not known."""
+    """Return count, time and the longest communication kernels of the window, in µs.
+
+    Only the total of the GPU timeline if single kernels are not known.
+    """
     kernels = communication_kernels(data)
     if kernels is None:
         return {"total_count": None, "total_time_us": data.totals.total_comm_time_ms * 1000}
@@ -315,7 +319,7 @@ def summary(data: CategoryData) -> dict[str, JsonValue]:
 
 
 def blocking_assessment(totals: Totals) -> dict[str, JsonValue]:
-    """The grade of exposed communication."""
+    """Return the grade of exposed communication."""
     share = totals.exposed_comm_pct or 0.0
     return {
         "severity": grade(share, EXPOSED_PCT),
@@ -328,7 +332,7 @@ def blocking_assessment(totals: Totals) -> dict[str, JsonValue]:
 
 
 def overlap_assessment(totals: Totals) -> dict[str, JsonValue]:
-    """The grade of overlap, and what could be recovered in ms."""
+    """Return the grade of overlap, and the recoverable time in ms."""
     overlap_pct, severity = overlap(totals)
     return {
         "severity": severity,

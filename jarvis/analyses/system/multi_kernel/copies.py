@@ -1,4 +1,4 @@
-"""Memory copies by direction: how many, how long, how much of it exposed."""
+"""Memory copies by direction: count, time and exposed time."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,12 +26,12 @@ COPY_COUNT: Ladder = (
     (10, Severity.MEDIUM),
     (5, Severity.LOW),
 )
-"""A direction has the worse of its two grades; copies within the device stop at MEDIUM unless their
-time alone is HIGH, since they wait for no host."""
+"""Grades by copy count; a direction has the worse of its two grades. Copies within the device are
+capped at MEDIUM unless their time alone is HIGH, because no host waits for them."""
 
 
 PAGEABLE = "Pageable"
-"""What the profiler calls host memory that is not pinned."""
+"""The profiler's name for host memory that is not pinned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +51,31 @@ COPY_ADVICE = {
         "comparisons and logging do.",
         algorithmic="Keep the data on the device: reduce there, and read values back in batches or "
         "every n-th step.",
-        kernel="Copy into pinned memory without blocking, on a stream of its own, so that the GPU "
-        "need not wait.",
+        kernel="Copy into pinned memory without blocking, on a separate stream, so that the GPU "
+        "does not wait.",
     ),
     "H2D": CopyAdvice(
         title="host-to-device copies",
-        hypothesis="Data is staged again and again: unpinned memory, tensors made on the fly, or "
+        hypothesis="Data is staged repeatedly: unpinned memory, tensors created on the fly, or "
         "data loading within the step.",
         algorithmic="Preallocate tensors on the device and prepare the next batch while the "
         "current one computes.",
-        kernel="Pin the host memory and copy without blocking on a stream of its own.",
+        kernel="Pin the host memory and copy without blocking on a separate stream.",
     ),
     "D2D": CopyAdvice(
         title="copies within the device",
         hypothesis="Tensors are duplicated: clones, `contiguous()` calls, or packing into and out "
         "of communication buckets.",
-        algorithmic="Drop redundant clones, write into preallocated views, and let gradients live "
-        "in their communication buckets.",
-        kernel="Fuse the copy with the kernel that produces or reads the tensor, and join small "
-        "copies into one.",
+        algorithmic="Drop redundant clones, write into preallocated views, and store gradients in "
+        "their communication buckets.",
+        kernel="Fuse the copy with the kernel that produces or reads the tensor, and combine "
+        "small copies into one.",
     ),
     "other": CopyAdvice(
         title="copies of unknown direction",
-        hypothesis="The trace does not say which memories are involved.",
-        algorithmic="Find the operators that copy and see whether the data can stay where it is.",
-        kernel="Copy without blocking and on a stream of its own.",
+        hypothesis="The trace does not record which memories are involved.",
+        algorithmic="Find the operators that copy and check whether the data can stay where it is.",
+        kernel="Copy without blocking and on a separate stream.",
     ),
 }
 
@@ -91,7 +91,8 @@ MESSAGES = MessageTable(
         "title": "{copies:count copy} {direction}",
         "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of GPU wall time), {exposed_ms} of "
         "it with nothing else running.",
-        "caveat.D2H": "Waiting of the host for the copies is no GPU time and not counted here.",
+        "caveat.D2H": "Time in which the host waits for the copies is not GPU time and not "
+        "included.",
         "verify": "Record the trace again and compare count and exposed time of {direction} "
         "copies.",
         "capture": "Record with `with_stack=True`: the stacks name the lines of code that copy.",
@@ -99,10 +100,9 @@ MESSAGES = MessageTable(
         "evidence.launcher": "{copies:,} x {name}",
         "evidence.launchers": "{launchers:list}",
         "exposed.title": "Exposed copies",
-        "exposed.issue": "Copies that nothing hides take {exposed_ms} ({wall_pct} of GPU wall "
-        "time).",
-        "exposed.algorithmic": "Keep data on the device and batch what must cross.",
-        "exposed.kernel": "Copy without blocking from pinned memory on a stream of its own.",
+        "exposed.issue": "Exposed copies take {exposed_ms} ({wall_pct} of GPU wall time).",
+        "exposed.algorithmic": "Keep data on the device and batch the remaining copies.",
+        "exposed.kernel": "Copy without blocking from pinned memory on a separate stream.",
         "exposed.caveat": "Counts and directions are not available: only the shares of the GPU "
         "timeline are.",
         "exposed.verify": "Analyze the trace itself to see counts and directions.",
@@ -112,7 +112,7 @@ MESSAGES = MessageTable(
 
 @dataclass(frozen=True, slots=True)
 class CopyGrade:
-    """One direction's copies with their grades; shares in percent of GPU wall time."""
+    """Copies in one direction with their grades; shares in percent of GPU wall time."""
 
     direction: str
     count: int
@@ -125,7 +125,8 @@ class CopyGrade:
 
     @property
     def priority(self) -> Priority:
-        """That of the grade; many copies that take no time worth mentioning are not urgent."""
+        """Return the priority of the grade; many copies that take negligible time are not
+        urgent."""
         is_felt = self.by_time is not Severity.ACCEPTABLE
         return priority_of(self.severity if is_felt else at_most(self.severity, Severity.MEDIUM))
 
@@ -133,11 +134,11 @@ class CopyGrade:
 def memory_copies(data: CategoryData) -> Iterator[Finding]:
     """Many or long copies in one direction.
 
-    Symptom: data moves between host and device, or within the device, again and again.
+    Symptom: data moves repeatedly between host and device, or within the device.
     Rule: per direction the worse of two grades: its share of GPU wall time, and its count; copies
-    within the device stop at MEDIUM unless their time alone is HIGH.
-    Threshold: above {COPY_TIME_PCT}% of GPU wall time, or more than {COPY_COUNT} copies:
-    CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
+    within the device are capped at MEDIUM unless their time alone is HIGH.
+    Threshold: above {COPY_TIME_PCT}% of GPU wall time, or more than {COPY_COUNT} copies: CRITICAL /
+    HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     if "memory_copies" not in data.tables:
         yield from _copies_from_totals(data)
@@ -216,7 +217,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
 
 
 def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
-    """The copies of the timeline's window in one direction."""
+    """Return the copies of the timeline's window in one direction."""
     if "gpu_work" not in data.tables:
         texts = ("launcher_name", "src_kind", "dst_kind")
         return pl.DataFrame(schema={"operation_uid": pl.Int64, **dict.fromkeys(texts, pl.String)})
@@ -225,14 +226,14 @@ def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
 
 
 def _launchers(copies: pl.DataFrame) -> list[Message]:
-    """The host operators behind copies, most copies first."""
+    """Return the host operators that launch copies, most copies first."""
     counts = copies.drop_nulls("launcher_name").group_by("launcher_name").len("copies")
     most = counts.sort("copies", "launcher_name", descending=[True, False])
     return [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
 
 
 def _pageable(copies: pl.DataFrame) -> int:
-    """How many copies read or write host memory that is not pinned, where the trace says."""
+    """Return how many copies read or write pageable host memory, if the trace records it."""
     is_pageable = pl.any_horizontal(pl.col("src_kind", "dst_kind") == PAGEABLE)
     return copies.filter(is_pageable).height
 
