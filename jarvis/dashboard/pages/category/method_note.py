@@ -4,7 +4,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.hardware import HardwareSpec
 from jarvis.text.format import count, percent, tb_per_s, tflops_per_s
@@ -55,10 +55,10 @@ def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
     for compute in rows["compute"].drop_nulls().unique(maintain_order=True):
         peak, ridge = hardware.peak_tflops(compute), hardware.ridge(compute)
         if peak is None or ridge is None:
-            lines.append(f"- {peak_words(compute)}: no figure, so only the memory side is judged")
+            lines.append(f"- {peak_label(compute)}: no figure, so only the memory side is judged")
         else:
             lines.append(
-                f"- {peak_words(compute)}: {tflops_per_s(peak)}, compute bound above "
+                f"- {peak_label(compute)}: {tflops_per_s(peak)}, compute bound above "
                 f"{ridge:,.0f} FLOP/byte ({escape(hardware.source_of(compute) or '')})"
             )
     return lines

@@ -8,7 +8,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
 from jarvis.charts import comparison as drawings
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.comparison import SLOWER, Comparison
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import choice
@@ -143,7 +143,7 @@ def expected_lines(found: Comparison) -> Mapping[str, float]:
     for compute in by_time["compute"]:
         ratio = found.ratios.compute(compute)
         if ratio is not None:
-            ratios[peak_words(compute)] = ratio
+            ratios[peak_label(compute)] = ratio
     told_apart = [(name, ratio) for name, ratio in ratios.items() if abs(ratio - 1) > _ALIKE]
     return {
         f"{name} bound: {decimal(ratio)}x": ratio

@@ -3,7 +3,7 @@
 import polars as pl
 import streamlit as st
 
-from jarvis.charts import columns_of, peak_words
+from jarvis.charts import columns_of, peak_label
 from jarvis.comparison import Comparison, HardwareRatios
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.session import links, navigation
@@ -82,7 +82,7 @@ def _rows(
         (_figure(target, name), _figure(reference, name)) for name in ("tb_per_s", "memory_gb")
     )
     peaks = [
-        (f"Peak {peak_words(compute)} (TFLOPS/s)", *both(compute), _compute(ratios, compute))
+        (f"Peak {peak_label(compute)} (TFLOPS/s)", *both(compute), _compute(ratios, compute))
         for compute in dict.fromkeys([*_ALWAYS, *_in_use(found)])
         if any(both(compute))
     ]

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.core.errors import HardwareError, JarvisError
 from jarvis.dashboard.session.current_user import actor, missing_role, visitor
 from jarvis.dashboard.session.errors import show_error
@@ -66,7 +66,7 @@ def _kept(hardware: Hardware) -> None:
 
 
 def _figures(spec: HardwareSpec) -> str:
-    peaks = [f"{peak_words(c)} {tflops_per_s(p)}" for c, p in spec.max_achievable_tflops.items()]
+    peaks = [f"{peak_label(c)} {tflops_per_s(p)}" for c, p in spec.max_achievable_tflops.items()]
     parts = [f"{decimal(spec.memory_gb)} GB", tb_per_s(spec.tb_per_s), *peaks]
     return " · ".join(parts)
 

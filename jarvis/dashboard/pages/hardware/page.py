@@ -4,7 +4,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.core.errors import RunError
 from jarvis.dashboard.session import state
 from jarvis.dashboard.widgets.controls import choice, list_choice
@@ -164,7 +164,7 @@ def _found(spec: HardwareSpec, other: HardwareSpec | None) -> str:
     for compute in ("matrix_bf16", "matrix_fp8"):
         ours, theirs = spec.peak_tflops(compute), other.peak_tflops(compute)
         if ours and theirs:
-            parts.append(f"{theirs / ours:.3g} times the {peak_words(compute)} peak")
+            parts.append(f"{theirs / ours:.3g} times the {peak_label(compute)} peak")
     return f"{escape(other.title)} has {' and '.join(parts[:2])} of {escape(spec.title)}"
 
 
@@ -195,7 +195,7 @@ def _figure_columns(spec: HardwareSpec, other: HardwareSpec | None) -> tuple[Col
 
 
 def _figure_row(name: str, spec: HardwareSpec, other: HardwareSpec | None) -> dict[str, object]:
-    label, scale = _NAMES.get(name, (f"{peak_words(name)} (TFLOPS/s)", 1.0))
+    label, scale = _NAMES.get(name, (f"{peak_label(name)} (TFLOPS/s)", 1.0))
     row: dict[str, object] = {"figure": label}
     for prefix, of in (("", spec), ("other_", other)):
         if of is not None:
@@ -217,7 +217,7 @@ def _value(spec: HardwareSpec, figure: str) -> float | None:
 def _say_what_is_missing(spec: HardwareSpec) -> None:
     """Precisions without a peak, and which operations of the open analysis that concerns."""
     missing = [
-        peak_words(f"{unit}_{precision}")
+        peak_label(f"{unit}_{precision}")
         for unit in UNITS
         for precision in PRECISIONS
         if spec.peak_tflops(f"{unit}_{precision}") is None
@@ -233,7 +233,7 @@ def _say_what_is_missing(spec: HardwareSpec) -> None:
     for compute, operations, names, time_us, share in rows.iter_rows():
         st.markdown(
             f"- In the open analysis that concerns {counted(operations, 'operation')} in "
-            f"{peak_words(compute)}, {milliseconds(time_us / 1000)} or {percent(share)} of "
+            f"{peak_label(compute)}, {milliseconds(time_us / 1000)} or {percent(share)} of "
             "compute: "
             f"{listed([code(name) for name in names])}"
         )

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.core.request import AnalysisOptions
 from jarvis.dashboard.widgets.elements import figure
 from jarvis.hardware import HardwareSpec, load_hardware
@@ -72,7 +72,7 @@ def _say_what_was_found(found: HardwareSpec | None, info: TraceInfo) -> None:
 
 def _figures(spec: HardwareSpec) -> None:
     peak = spec.peak_tflops(SHOWN_PRECISION)
-    words = peak_words(SHOWN_PRECISION)
+    words = peak_label(SHOWN_PRECISION)
     places = st.columns([5, 7, 5])
     with places[0]:
         figure(
