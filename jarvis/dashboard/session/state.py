@@ -120,7 +120,7 @@ def palette() -> Palette:
 
 @st.cache_resource(max_entries=_MAX_CACHED_RUNS, show_spinner=False)
 def _load(root: str, stamp: int) -> Run:
-    """Load a run, which is immutable and shared by sessions; ``stamp`` changes if it is replaced."""
+    """Load a run, which is immutable and shared by sessions; ``stamp`` detects a replaced one."""
     return Run.load(Path(root))
 
 
