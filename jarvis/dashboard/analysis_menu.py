@@ -8,7 +8,12 @@ import streamlit as st
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import archive_name
 from jarvis.dashboard.session import links, navigation, state
-from jarvis.dashboard.session.current_user import VISIBILITY_LABELS, actor, missing_role, visitor
+from jarvis.dashboard.session.current_user import (
+    VISIBILITY_LABELS,
+    actor,
+    current_user,
+    missing_role,
+)
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.server.access.rights import may_change
@@ -48,7 +53,7 @@ def show_analysis_menu(now: Opened) -> None:
     with popover, st.container(height=height, border=False):
         if not popover.open:
             return
-        row = get_visible_analysis(visitor(), now.id)
+        row = get_visible_analysis(current_user(), now.id)
         if st.session_state.get(_CONFIRMING) == now.id and not row.is_pinned:
             _confirm(now)
         else:
@@ -57,7 +62,7 @@ def show_analysis_menu(now: Opened) -> None:
 
 def _actions(now: Opened, row: AnalysisRow) -> None:
     has_pin = row.is_pinned
-    foreign = None if may_change(visitor(), row) else _FOREIGN
+    foreign = None if may_change(current_user(), row) else _FOREIGN
     st.caption(f"Analysis {now.id}, {byte_size(row.size_bytes)} on this server.")
     if settings().access != "off":
         _sharing(now.id, row, foreign)
@@ -145,7 +150,7 @@ def _confirm(now: Opened) -> None:
         f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) permanently for everyone? "
         "Links to it will say that it was removed."
     )
-    if others := referring_to(visitor(), now.id):
+    if others := referring_to(current_user(), now.id):
         st.caption(
             f"Analyses compared with it: {', '.join(others[:_MAX_LISTED])}"
             f"{' and more' if len(others) > _MAX_LISTED else ''}. Their comparisons stay available."

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import login_mark, visitor
+from jarvis.dashboard.session.current_user import current_user, login_mark
 from jarvis.server.access import audit
 from jarvis.server.access.audit import LOGIN_MARK, Action, AuditFilter, Channel
 from jarvis.server.access.rights import Person, Role, may
@@ -42,7 +42,7 @@ def gate() -> None:
     if now.access == "off":
         return
     try:
-        person = visitor()
+        person = current_user()
     except UnknownPersonError as error:
         _closed(str(error))
     if person.name is None:
@@ -61,7 +61,7 @@ def user_line() -> None:
     now = settings()
     if now.access == "off":
         return
-    person = visitor()
+    person = current_user()
     st.text(f"{person.name} · {person.role}", help="Your name and role on this server.")
     if now.access == "oidc":
         _log_out_button(person)

@@ -9,7 +9,7 @@ from jarvis.analyses import load_analyses
 from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.category import page as category
 from jarvis.dashboard.pages.system import page as system
-from jarvis.dashboard.plugin_pages import added_pages
+from jarvis.dashboard.plugin_pages import plugin_pages
 from jarvis.dashboard.session import navigation
 from jarvis.server.settings import settings
 from jarvis.server.storage.catalog import Catalog
@@ -25,11 +25,11 @@ def menu(catalog: Catalog) -> Menu:
             st.Page(_to_ingest, title="Ingest", url_path="ingest", visibility="hidden"),
             _file_page("overview", "Overview", "dashboard"),
         ],
-        "Kernels": [*_analysis_pages("compute"), *added_pages("compute", catalog)],
+        "Kernels": [*_analysis_pages("compute"), *plugin_pages("compute", catalog)],
         "System": [
             *_analysis_pages("system"),
             *_analysis_pages("fusion"),
-            *added_pages("system", catalog),
+            *plugin_pages("system", catalog),
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
         ],

@@ -20,12 +20,12 @@ _ICON = ":material/extension:"
 """Replaces an icon that Streamlit does not have."""
 
 
-def added_pages(tier: Tier, catalog: Catalog) -> list[StreamlitPage]:
+def plugin_pages(tier: Tier, catalog: Catalog) -> list[StreamlitPage]:
     """Return a page for each plugin analysis of any stored run, hidden unless the open run has it.
 
     The hidden ones keep their URLs valid while another run is being opened.
     """
-    shown = _cards_of(catalog, sidebar.named_now(catalog))
+    shown = _cards_of(catalog, sidebar.requested_id(catalog))
     all_cards = {
         card.key: card
         for entry in reversed(catalog.entries)

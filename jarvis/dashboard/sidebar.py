@@ -17,7 +17,7 @@ _SEEN = "_analysis_parameter"
 _MAX_CACHED_LINES = 256
 
 
-def named_now(catalog: Catalog) -> str | None:
+def requested_id(catalog: Catalog) -> str | None:
     """Return the id that ``choose_analysis`` will open."""
     requested = st.query_params.get(links.ANALYSIS)
     if requested is not None and requested != st.session_state.get(_SEEN):
@@ -37,7 +37,7 @@ def choose_analysis(catalog: Catalog) -> None:
     titles = {entry.id: f"{entry.id} · {entry.title}" for entry in catalog.entries}
     requested = st.query_params.get(links.ANALYSIS)
     is_elsewhere = requested is not None and requested != st.session_state.get(_SEEN)
-    next_id = state.take_next()
+    next_id = state.pop_next()
     if next_id in titles and not is_elsewhere:
         st.query_params[links.ANALYSIS] = requested = next_id
     if requested is not None and requested != st.session_state.get(_SEEN):

@@ -23,7 +23,7 @@ ANONYMOUS = Person(None, Role.NONE)
 """A user who has not logged in."""
 
 
-def visitor() -> Person:
+def current_user() -> Person:
     """Return the user of the page: ``ANONYMOUS`` before login, ``LOCAL`` without access control.
 
     Raises:
@@ -37,15 +37,15 @@ def visitor() -> Person:
 
 def missing_role(role: Role = Role.EDITOR) -> str | None:
     """Return why the user lacks a role, or None if they have it; for disabled controls."""
-    return lacking(visitor(), role)
+    return lacking(current_user(), role)
 
 
 def actor() -> Actor:
     """Return the user as an actor of the page channel."""
-    return Actor(visitor(), Channel.PAGE)
+    return Actor(current_user(), Channel.PAGE)
 
 
-def ask_for_job(request: Request, visibility: Visibility = Visibility.TEAM) -> Job:
+def request_job(request: Request, visibility: Visibility = Visibility.TEAM) -> Job:
     """Queue a job for the user; raises like ``submit_job``."""
     return submit_job(database(), actor(), request, visibility)
 
@@ -57,7 +57,7 @@ def request_job_file(request: FileRequest) -> Job:
 
 def visible_catalog() -> Catalog:
     """Return the stored analyses that the user may see."""
-    return read_catalog().visible_to(visitor())
+    return read_catalog().visible_to(current_user())
 
 
 def login_mark() -> str:

@@ -7,7 +7,7 @@ from typing import ParamSpec
 import streamlit as st
 
 from jarvis.dashboard.isolation import isolated
-from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.current_user import current_user
 from jarvis.server.access.rights import Role, may
 
 _P = ParamSpec("_P")
@@ -24,7 +24,7 @@ def polled(seconds: float) -> Callable[[Callable[_P, None]], Callable[_P, None]]
         @wraps(part)
         def fragment(*args: _P.args, **kwargs: _P.kwargs) -> None:
             with isolated("This part of the page"):
-                if not may(visitor(), Role.VIEWER):
+                if not may(current_user(), Role.VIEWER):
                     st.rerun()  # the login has expired: the page shows the login form
                 part(*args, **kwargs)
 

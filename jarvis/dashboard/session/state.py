@@ -13,7 +13,7 @@ import streamlit as st
 from jarvis.charts import PALETTES, Palette
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
-from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.current_user import current_user
 from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
@@ -66,7 +66,7 @@ def close() -> None:
     st.session_state.pop(CURRENT, None)
 
 
-def take_next() -> str | None:
+def pop_next() -> str | None:
     """Return and clear the id passed to ``open_next`` since the last rerun."""
     analysis_id: str | None = st.session_state.pop(_NEXT, None)
     return analysis_id
@@ -83,14 +83,14 @@ def opened() -> Opened:
     analysis_id = current_id()
     if analysis_id is None:
         raise NoAnalysisError
-    return kept(analysis_id)
+    return load_stored(analysis_id)
 
 
-def kept(analysis_id: str) -> Opened:
+def load_stored(analysis_id: str) -> Opened:
     """Return a stored analysis that the user may see, open or not; raises like ``opened``."""
     waiting = nullcontext() if is_local(analysis_id) else st.spinner("Fetching the analysis")
     with waiting:
-        root = visible_run_dir(visitor(), analysis_id)
+        root = visible_run_dir(current_user(), analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
     return Opened(analysis_id, root, _load(str(root), stamp), stamp)
 

@@ -9,7 +9,7 @@ from jarvis.charts import Drawing
 from jarvis.dashboard.session.links import check_parameter, note_control
 
 
-def drawn(
+def render_chart(
     drawing: Drawing, alt: str, *, key: str | None = None, selection: str | None = None
 ) -> list[dict[str, Any]]:
     """Draw a chart and return the fields of each selected mark.
@@ -29,7 +29,7 @@ def drawn(
     return marks
 
 
-def figure(label: str, value: str, below: str | None = None, *, help_text: str) -> None:
+def metric_card(label: str, value: str, below: str | None = None, *, help_text: str) -> None:
     """Draw a metric card: label, value, a line below, and a help text on hover."""
     st.metric(
         label,

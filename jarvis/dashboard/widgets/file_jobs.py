@@ -7,7 +7,7 @@ not made again.
 import streamlit as st
 
 from jarvis.core.errors import JarvisError
-from jarvis.dashboard.session.current_user import missing_role, request_job_file, visitor
+from jarvis.dashboard.session.current_user import current_user, missing_role, request_job_file
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.server.database import JobState
 from jarvis.server.ingest.tickets import file_purpose, ticket_of
@@ -76,7 +76,7 @@ def offer_file(job: Job) -> None:
         return
     st.link_button(
         f"{file.name} ({byte_size(file.stat().st_size)})",
-        file_link(job.id, ticket_of(visitor(), file_purpose(job.id))),
+        file_link(job.id, ticket_of(current_user(), file_purpose(job.id))),
         type="primary",
         icon=":material/download:",
     )

@@ -2,7 +2,7 @@
 
 from jarvis.core.errors import JarvisError
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.session.polling import polled
 from jarvis.server.database import ACTIVE, database
 from jarvis.server.jobs import queue
@@ -29,5 +29,5 @@ def _live() -> None:
 
 
 def _active_jobs() -> int:
-    by_state = queue.counts(database(), visitor())
+    by_state = queue.counts(database(), current_user())
     return sum(by_state.get(state, 0) for state in ACTIVE)

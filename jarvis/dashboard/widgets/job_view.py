@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import actor, visitor
+from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
@@ -43,7 +43,7 @@ def remembered_job(page: str) -> Job | None:
     if job_id is None:
         return None
     try:
-        job = get_visible_job(database(), visitor(), job_id)
+        job = get_visible_job(database(), current_user(), job_id)
     except UnknownJobError as error:
         notice(str(error))
         remember_job(page, None)
@@ -66,7 +66,7 @@ def follow(job: Job, ended: Callable[[Job], None]) -> None:
 
 @polled(POLL_S)
 def _live(job_id: str, ended: Callable[[Job], None]) -> None:
-    job = get_visible_job(database(), visitor(), job_id)
+    job = get_visible_job(database(), current_user(), job_id)
     if not job.is_active:
         st.rerun()
     draw(job, ended)
@@ -146,7 +146,7 @@ def _where(job: Job) -> str:
 
 
 def _buttons(job: Job) -> None:
-    foreign = None if may_change(visitor(), job) else "Only the owner or an admin can do this."
+    foreign = None if may_change(current_user(), job) else "Only the owner or an admin can do this."
     if job.is_active:
         st.button(
             "Cancelling" if job.is_cancel_requested else "Cancel",

@@ -7,7 +7,7 @@ from jarvis import charts
 from jarvis.analyses.base import Panel
 from jarvis.dashboard.isolation import isolated
 from jarvis.dashboard.session.state import palette
-from jarvis.dashboard.widgets.elements import drawn
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.panel_titles import panel_title
 
 
@@ -35,9 +35,9 @@ def _chart(
     if panel.kind in _OF_POINTS and (hidden := rows.height - charts.MAX_POINTS) > 0:
         st.caption(f"The {charts.MAX_POINTS:,} longest operations; {hidden:,} hidden.")
     if panel.kind != "roofline":
-        drawn(drawing, panel.title, key=key)
+        render_chart(drawing, panel.title, key=key)
         return None
-    picked = drawn(
+    picked = render_chart(
         drawing,
         f"{panel.title}: achieved rate of each operation under the peaks",
         key=key,

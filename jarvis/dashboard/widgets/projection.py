@@ -1,4 +1,4 @@
-"""Projection of rows and findings to the sliders' values, with the formulas of ``jarvis.impact``."""
+"""Projection of rows and findings to the sliders' values; formulas are in ``jarvis.impact``."""
 
 import polars as pl
 
@@ -18,7 +18,7 @@ def operation_columns(analysis: Analysis | None = None) -> Columns:
     return columns_of(TABLES["operations"], DETAILS, own, PROJECTED)
 
 
-def judged(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
+def with_projection(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
     """Return the rows with ``state`` and ``saved_us`` for the values of the two sliders."""
     return rows.with_columns(
         saved_us=impact.saved_us(target_pct), state=state(target_pct, below_pct)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import missing_role, visitor
+from jarvis.dashboard.session.current_user import current_user, missing_role
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.reports.reading import WORKBOOK
 from jarvis.server.ingest import uploads
@@ -55,7 +55,7 @@ def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
         key=key,
         data={
             "key": key,
-            "ticket": ticket_of(visitor(), UPLOAD),
+            "ticket": ticket_of(current_user(), UPLOAD),
             "endings": ",".join(endings),
             "most_bytes": most_bytes(),
             "too_large": f"This server accepts up to {byte_size(most_bytes())}. Compress the file, "
@@ -82,7 +82,7 @@ def _remembered(parameter: str) -> Upload | None:
     if upload_id is None:
         return None
     try:
-        upload = uploads.find_own(upload_id, visitor().name)
+        upload = uploads.find_own(upload_id, current_user().name)
         if upload.trace is None:
             raise UnknownUploadError
     except UnknownUploadError as error:

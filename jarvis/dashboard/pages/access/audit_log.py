@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.widgets.controls import keyed_choice, text_input
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import moment_column
@@ -36,7 +36,7 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 def render() -> None:
     """Draw the log with filters and pages; nothing for users who are not admins."""
-    person, engine = visitor(), database()
+    person, engine = current_user(), database()
     if not may(person, Role.ADMIN):
         return
     st.subheader("Audit log")

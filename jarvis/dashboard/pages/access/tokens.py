@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import actor, visitor
+from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.table import moment_column
@@ -46,7 +46,7 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 def render() -> None:
     """Draw the user's name, role and tokens."""
-    person = visitor()
+    person = current_user()
     _identity(person)
     st.subheader("API tokens")
     st.caption(

@@ -16,7 +16,7 @@ from jarvis.dashboard.pages.call_tree.tables import (
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
@@ -73,7 +73,7 @@ def render(now: Opened) -> None:
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
         return
     root = call_tree_choice.root_of(now.run, tree)
-    _figures(tree, root, is_whole=operation is None)
+    _metric_cards(tree, root, is_whole=operation is None)
     _icicle_card(tree, root, levels, color_by, searched, now.run.target_pct)
     calls_card(tree, root, searched, is_whole=operation is None)
     modules_card(tree, root, is_whole=operation is None)
@@ -107,11 +107,11 @@ def _missing_modules(now: Opened, offered: list[View]) -> None:
     )
 
 
-def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
+def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
     row = tree.row(root)
     cards = st.columns(4)
     with cards[0]:
-        figure(
+        metric_card(
             "GPU time",
             milliseconds(row["gpu_ms"]),
             f"{percent(row['share_pct'])} of {'all' if is_whole else 'the operation'}",
@@ -120,14 +120,14 @@ def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
         )
     with cards[1]:
         calls = row["calls"]
-        figure(
+        metric_card(
             "Launches",
             count(row["launches"]),
             f"{row['launches'] / calls:,.1f} per call" if calls and is_whole else "GPU events",
             help_text="Kernels, copies and fills. Calls without GPU work are not counted.",
         )
     with cards[2]:
-        figure(
+        metric_card(
             "With a perf model",
             percent(row["modelled_pct"]),
             "of this GPU time",
@@ -136,11 +136,11 @@ def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
         )
     with cards[3]:
         known = row["efficiency_pct"]
-        judged = percent(100 * row["judged_ns"] / row["gpu_ns"]) if row["gpu_ns"] else None
-        figure(
+        covered = percent(100 * row["judged_ns"] / row["gpu_ns"]) if row["gpu_ns"] else None
+        metric_card(
             "Efficiency",
             NOT_AVAILABLE if known is None else percent(known),
-            "no perf model or no peak" if known is None else f"covers {judged} of this time",
+            "no perf model or no peak" if known is None else f"covers {covered} of this time",
             help_text="Roofline time / GPU time of the work with a plausible efficiency: "
             f"{efficiency_word(known)}. Rows above the peak are left out.",
         )

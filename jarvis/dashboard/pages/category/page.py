@@ -11,11 +11,16 @@ from jarvis.dashboard.pages.category.operations_table import metrics_table
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.state import Opened, call_path_of, opened, rows_of, timeline_of
 from jarvis.dashboard.widgets.controls import Controls, category_controls
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
-from jarvis.dashboard.widgets.projection import judged, operation_columns, reprojected, saved_ms
+from jarvis.dashboard.widgets.projection import (
+    operation_columns,
+    reprojected,
+    saved_ms,
+    with_projection,
+)
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import efficiency_word, share_pct
 from jarvis.text.format import count, milliseconds, percent
@@ -66,8 +71,8 @@ def _notes(result: AnalysisResult) -> None:
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     controls = category_controls(analysis.key)
     totals = now.run.manifest.totals
-    rows = judged(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
-    _figures(analysis, rows, result, controls, totals.total_time_ms)
+    rows = with_projection(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
+    _metric_cards(analysis, rows, result, controls, totals.total_time_ms)
     _notes(result)
     shown = controls.chosen(rows)
     selection.follow_click(analysis.key, _charts(analysis, shown, controls))
@@ -86,13 +91,13 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         )
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col("uid") == uid)
-        row = judged(whole, controls.target_pct, controls.below_pct).row(0, named=True)
+        row = with_projection(whole, controls.target_pct, controls.below_pct).row(0, named=True)
         path = call_path_of(now, analysis.key, uid)
         operation_details(row, path, controls.target_pct, totals, timeline_of(now))
     method_note(analysis, rows, now.run.manifest.hardware)
 
 
-def _figures(
+def _metric_cards(
     analysis: Analysis,
     rows: pl.DataFrame,
     result: AnalysisResult,
@@ -106,32 +111,32 @@ def _figures(
     ).row(0)
     known = result.efficiency_pct
     with st.container(horizontal=True):
-        figure(
+        metric_card(
             f"{analysis.title} time",
             milliseconds(result.gpu_time_ms),
             f"{percent(result.percent_of_compute)} of compute",
             help_text="GPU busy time of these operations, and its share of compute time.",
         )
-        figure(
+        metric_card(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
             efficiency_word(known) if known is not None else "no perf model or no peak",
             help_text="Roofline time / measured time, weighted by time, without rows above the "
             f"peak. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
         )
-        figure(
+        metric_card(
             f"Saving at {controls.target_pct}%",
             milliseconds(saving),
             f"{percent(share_pct(saving, total_ms))} of GPU time",
             help_text="Time saved if all operations below the target reached it.",
         )
-        figure(
+        metric_card(
             f"Below {controls.below_pct}%",
             count(below),
             f"of {count(rows.height)} · {milliseconds(below_us / 1000)}",
             help_text="Operations below the highlight threshold, and their GPU time.",
         )
-        figure(
+        metric_card(
             "Calls",
             count(result.invocation_count),
             f"{count(result.row_count)} signatures",

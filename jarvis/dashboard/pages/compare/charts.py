@@ -12,7 +12,7 @@ from jarvis.charts import peak_label
 from jarvis.comparison import SLOWER, Comparison
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import choice
-from jarvis.dashboard.widgets.elements import drawn
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.schemas import TABLES, TEXT, Column
 from jarvis.text.format import counted, decimal, milliseconds
@@ -57,7 +57,7 @@ def category_bars(comparison: Comparison) -> None:
         drawing = drawings.category_differences(
             comparison.categories, _CATEGORY_COLUMNS, palette(), _QUANTITIES[quantity]
         )
-        drawn(drawing, "Time difference of each category on the target", key="compare_chart")
+        render_chart(drawing, "Time difference of each category on the target", key="compare_chart")
         small_table(
             comparison.categories,
             _CATEGORY_COLUMNS,
@@ -105,7 +105,7 @@ def calls_scatter(comparison: Comparison, rows: pl.DataFrame) -> int | None:
         )
         if (hidden := rows.height - charts.MAX_POINTS) > 0:
             st.caption(f"The {charts.MAX_POINTS:,} longest operations; {hidden:,} hidden.")
-        picked = drawn(
+        picked = render_chart(
             drawing,
             "Time per call of each matched operation on target and reference",
             key=f"compare_scatter_{against}",

@@ -8,7 +8,7 @@ import streamlit as st
 from jarvis.comparison import FASTER, SLOWER, TOLERANCE, Comparison, Outcome
 from jarvis.dashboard.pages.compare.sides import Sides, choose_reference, side_links, swap_button
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.session.state import Opened, kept
+from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import ALL, choice, keyed_choice, percent_slider, text_input
 
 PAGE = "compare"
@@ -75,7 +75,7 @@ def choose_sides(target: Opened) -> tuple[Sides, float] | None:
                 "How far a call may deviate from the ratio of the two GPUs' bandwidths or compute "
                 "peaks before it is unexpected.",
             )
-        sides = Sides(target, kept(chosen))
+        sides = Sides(target, load_stored(chosen))
         with st.container(horizontal=True, vertical_alignment="center"):
             swap_button(sides)
             side_links(sides)

@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis.comparison import SLOWER, Comparison, MatchedBy, Role
 from jarvis.dashboard.pages.compare.sides import Sides
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.impact import share_pct
 from jarvis.text.format import MIN_MS, MISSING, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import escape, prose
@@ -72,7 +72,7 @@ def warnings(sides: Sides, comparison: Comparison) -> None:
         st.info(prose(text), icon=":material/help:")
 
 
-def key_figures(comparison: Comparison) -> None:
+def key_metrics(comparison: Comparison) -> None:
     """Draw time ratios of the parts of the GPU timeline, unexplained time and matched share."""
     times = {row["type"]: row for row in comparison.totals.iter_rows(named=True)}
     communicates = any(times.get("exposed_comm_time", {}).get(f"{role.value}_ms") for role in Role)
@@ -90,10 +90,10 @@ def key_figures(comparison: Comparison) -> None:
 
 def _ratio_card(row: dict[str, float] | None, label: str, meaning: str) -> None:
     if row is None:
-        figure(label, MISSING, "unknown", help_text=f"{meaning} Not available on both sides.")
+        metric_card(label, MISSING, "unknown", help_text=f"{meaning} Not available on both sides.")
         return
     target, reference = row["target_ms"], row["reference_ms"]
-    figure(
+    metric_card(
         label,
         f"{decimal(target / reference)}x" if reference else MISSING,
         _both(target, reference),
@@ -112,7 +112,7 @@ def _unexplained(comparison: Comparison) -> None:
     judged = int(rows["is_unexpected"].count())
     slower = rows.filter(pl.col("outcome").is_in(SLOWER)).height
     unexplained = float(rows["unexplained_ms"].sum())
-    figure(
+    metric_card(
         "Not explained",
         milliseconds(unexplained) if judged else MISSING,
         f"{count(slower)} of {count(judged)} judged" if judged else "nothing expected",
@@ -124,7 +124,7 @@ def _unexplained(comparison: Comparison) -> None:
 
 def _matched(comparison: Comparison) -> None:
     alone = float(comparison.only_in_target["time_ms"].sum())
-    figure(
+    metric_card(
         "Matched",
         percent(matched_pct(comparison)),
         f"{milliseconds(alone)} unmatched" if alone else "all",

@@ -26,7 +26,7 @@ def render(now: Opened) -> None:
     sides, tolerance = chosen
     comparison = sides.at(tolerance)
     metric_cards.warnings(sides, comparison)
-    metric_cards.key_figures(comparison)
+    metric_cards.key_metrics(comparison)
     metric_cards.in_sentences(comparison)
     filters = row_filters(comparison)
     rows = sides.operations_at(tolerance)
