@@ -1,4 +1,4 @@
-"""Access: API tokens, and for admins who did what."""
+"""Access page: API tokens and, for admins, the audit log."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""Call tree: which modules and operators launch the GPU time."""
+"""Call tree page: GPU time by module, operator and kernel."""
 
 from jarvis.dashboard.pages.call_tree import page
 from jarvis.dashboard.session.state import opened

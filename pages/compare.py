@@ -1,4 +1,4 @@
-"""Compare: what the target does slower than the reference, and what the GPUs explain of it."""
+"""Compare page: time differences between target and reference, and expected ratios."""
 
 from jarvis.dashboard.pages.compare import page
 from jarvis.dashboard.session.state import opened

@@ -1,4 +1,4 @@
-"""Hardware: what each GPU can do at most, where the figures come from, and GPUs of your own."""
+"""Hardware page: peaks of GPUs with sources, re-projection, and custom GPUs."""
 
 import streamlit as st
 

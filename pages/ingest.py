@@ -1,4 +1,4 @@
-"""Ingest: bring a trace in, say what it ran on, and analyze it."""
+"""Ingest page: choose a trace, GPU and options, and analyze."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""Jobs: what this server works on, how far that is, and how it ended."""
+"""Jobs page: state and progress of the server's jobs."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""Overview: where GPU time goes, and what to do first."""
+"""Overview page: time breakdown and findings by priority."""
 
 from jarvis.dashboard.pages.overview import page, tables
 from jarvis.dashboard.pages.overview.ranked_findings import ranked_findings

@@ -1,4 +1,4 @@
-"""Replay: which operators can be timed elsewhere, and the package that does it."""
+"""Replay page: replay packages of operators."""
 
 from jarvis.dashboard.pages.replay import page
 from jarvis.dashboard.session.state import opened

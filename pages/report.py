@@ -1,4 +1,4 @@
-"""Report: choose what it says, read it, and take it home."""
+"""Report page: edit, preview and download reports."""
 
 from jarvis.dashboard.pages.report import downloads as report_downloads
 from jarvis.dashboard.pages.report import edits as report_edits

@@ -1,4 +1,4 @@
-"""Timeline: what GPU and host do at the same time, down to single kernels and calls."""
+"""Timeline page: GPU and host activity over time, down to single kernels and calls."""
 
 from jarvis.dashboard.pages.timeline import page
 from jarvis.dashboard.session.state import opened

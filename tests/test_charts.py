@@ -266,7 +266,7 @@ def test_hidden_and_exposed_time_are_told_apart() -> None:
     [("matrix_bf16", "bf16 matrix"), ("vector_fp32", "fp32 vector"), (None, "")],
 )
 def test_peaks_are_said_in_words(key: str | None, words: str) -> None:
-    assert charts.peak_words(key) == words
+    assert charts.peak_label(key) == words
 
 
 def tree_nodes(**changes: list[Any]) -> pl.DataFrame:

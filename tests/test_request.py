@@ -78,8 +78,8 @@ def test_the_api_takes_no_file_of_the_server() -> None:
 
 def test_the_page_has_a_control_for_each() -> None:
     named = {option.name for option in option_inputs.OPTIONS}
-    assert named | set(option_inputs._ASKED_ELSEWHERE) == {option.name for option in OPTIONS}
-    assert not named & set(option_inputs._ASKED_ELSEWHERE)
+    assert named | set(option_inputs._OTHER_CONTROLS) == {option.name for option in OPTIONS}
+    assert not named & set(option_inputs._OTHER_CONTROLS)
     assert {option.type for option in option_inputs.OPTIONS} <= {float, str | None}
 
 

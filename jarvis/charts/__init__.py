@@ -1,4 +1,4 @@
-"""Charts: a frame in, an Altair chart out; nothing here knows where it is shown."""
+"""Altair charts of data frames, independent of where they are shown."""
 
 from jarvis.charts.bars import (
     bars,
@@ -18,7 +18,7 @@ from jarvis.charts.rooflines import (
     PICKED,
     bandwidth_roofline,
     compute_roofline,
-    peak_words,
+    peak_label,
     roofline,
 )
 from jarvis.charts.states import PROJECTED, state
@@ -51,7 +51,7 @@ __all__ = [
     "largest",
     "log_histogram",
     "parts_of_time",
-    "peak_words",
+    "peak_label",
     "roofline",
     "savings",
     "scatter",

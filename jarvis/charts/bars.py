@@ -9,8 +9,8 @@ import altair as alt
 import polars as pl
 
 from jarvis.charts.drawing import (
-    KEPT_SPECIFICATIONS,
     MANY_MARKS,
+    MAX_CACHED_SPECS,
     Drawing,
     Specification,
     specification,
@@ -38,30 +38,30 @@ from jarvis.charts.palette import STATES, Palette
 
 TOP_BARS = 10
 _BAR_STEP = 27
-_TOP_ROOM = 62
-"""Pixels of a bar chart that are not bars: the axis and its title."""
+_AXIS_PX = 62
+"""Height of the axis and its title."""
 
-_LEGEND_ROOM = 66
-"""Pixels of a legend above the bars, with the distances of the theme."""
+_LEGEND_PX = 66
+"""Height of a legend above the bars, with the theme's margins."""
 
 _VALUE_ROOM = 1.3
-"""On half a page of 1280 px the value behind a bar takes a quarter of the longest one."""
+"""Axis length relative to the longest bar, so that a value fits behind it (half a 1280 px page)."""
 
 _TEXT_ROOM = 1.4
-"""The same for a value with its saving, over a whole page."""
+"""Same as _VALUE_ROOM, for a value with its saving across a whole page."""
 
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
-"""Height of a single bar with its legend above and its axis below."""
+"""Height of a single bar with its legend and axis."""
 
 _EXPOSURE_PX = 60
-"""The same without the bars."""
+"""Height of the legend and axis without the bars."""
 
 _NEAR_AXIS = {"labelPadding": 6, "titlePadding": 6}
 _NEAR_LEGEND = {"padding": 0, "offset": 4}
 _NARROW_EDGE = {"left": 2, "right": 2, "top": 2, "bottom": 2}
-"""For charts of few bars, where the theme's distances would part what belongs together."""
+"""Smaller margins than the theme's, for charts of a few bars."""
 
 _NARROW_LABEL = 32
 
@@ -77,7 +77,7 @@ class Groups:
     colors: tuple[str, ...]
 
     def color(self) -> alt.Color:
-        """Encoded with a legend."""
+        """Return the color encoding, with a legend."""
         scale = alt.Scale(domain=list(self.values), range=list(self.colors))
         return alt.Color(f"{self.field}:N", scale=scale, legend=_legend())
 
@@ -85,13 +85,18 @@ class Groups:
 def savings(
     rows: pl.DataFrame, columns: Columns, palette: Palette, limit: int = TOP_BARS
 ) -> Drawing:
-    """The operations that would save most at the target: kernel time pale, saving strong.
+    """Draw the operations with the largest savings at the target: kernel time pale, saving strong.
 
-    ``rows``: ``name``, ``arguments``, ``kernel_time_us``, ``saved_us`` and what a tooltip names.
+    Args:
+        rows: Operations with ``name``, ``arguments``, ``kernel_time_us``, ``saved_us`` and the
+            columns of the tooltip.
+        columns: Labels, units and formats of the columns.
+        palette: Colors of the theme.
+        limit: Maximum number of bars.
     """
     names = ("name", "arguments", "operation_count", "kernel_time_us", "saved_us", "pct_roofline")
-    most = rows["saved_us"].arg_sort(descending=True, nulls_last=True).head(limit)
-    top = rows.select(names)[most].filter(pl.col("saved_us") > 0)
+    largest_first = rows["saved_us"].arg_sort(descending=True, nulls_last=True).head(limit)
+    top = rows.select(names)[largest_first].filter(pl.col("saved_us") > 0)
     short_name = pl.col("name").str.replace(r"^aten::", "")
     text = pl.concat_str(short_name, "arguments", separator=" ", ignore_nulls=True)
     labeled = unique_labels(top, text, _NARROW_LABEL)
@@ -99,10 +104,10 @@ def savings(
 
 
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
-    """Time of each category pale, what the target would save of it strong.
+    """Draw the time of each category (pale) and its saving at the target (strong).
 
-    ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, most time first, and ``text`` to stand
-    behind each bar in place of its time.
+    ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, longest first, and optionally ``text``,
+    which is shown behind each bar instead of its time.
     """
     names = ("title", "gpu_time_ms", "saved_ms")
     behind = ["text"] if "text" in rows.columns else []
@@ -125,10 +130,10 @@ def _over(
     *,
     text: str | None = None,
 ) -> Drawing:
-    """Two bars for each row, one over the other, in the order of the rows.
+    """Draw two overlaid bars for each row (``part`` over ``whole``), in the order of the rows.
 
-    The axis is ``room`` times as long as the bars need. Behind the bars is the column ``text``, or
-    the whole.
+    The axis is ``room`` times as long as the longest bar. The label behind a bar is the column
+    ``text``, or else ``whole``.
     """
     lines = tips(columns, names, frame)
     longest = room * largest(frame[whole])
@@ -136,7 +141,7 @@ def _over(
     return Drawing(spec, {"bars": frame.with_row_index("rank")})
 
 
-@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+@lru_cache(maxsize=MAX_CACHED_SPECS)
 def _over_spec(
     whole: str,
     part: str,
@@ -158,7 +163,7 @@ def _over_spec(
 
 
 def _name_axis_by_rank() -> alt.Y:
-    """Labels in the order of the rows' ``rank``; a list of them would differ for other rows."""
+    """Return an axis of labels sorted by ``rank``, so that one cached chart fits all rows."""
     by_rank = alt.EncodingSortField(field="rank", op="min", order="ascending")
     return alt.Y("label:N", sort=by_rank, axis=name_axis())
 
@@ -173,8 +178,8 @@ def bars(
     color: str | None = None,
     limit: int = TOP_BARS,
 ) -> Drawing:
-    """Column ``x`` added up for each value of ``y``, longest first, parted by ``color``."""
-    color = _telling(color, frame)
+    """Draw the sum of column ``x`` for each value of ``y``, longest first, split by ``color``."""
+    color = _color_field(color, frame)
     groups = [color] if color and color != y else []
     keys = [y, *groups]
     filled = (named(group, _NO_GROUP) for group in groups)
@@ -198,7 +203,7 @@ def bars(
     return Drawing(spec, {"bars": parts})
 
 
-@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+@lru_cache(maxsize=MAX_CACHED_SPECS)
 def _bars_spec(
     x: str,
     title: str,
@@ -218,7 +223,7 @@ def _bars_spec(
             tooltip=tooltip(lines),
         )
     )
-    return specification(chart.properties(height=_height(count) + (_LEGEND_ROOM if groups else 0)))
+    return specification(chart.properties(height=_height(count) + (_LEGEND_PX if groups else 0)))
 
 
 def scatter(
@@ -230,19 +235,18 @@ def scatter(
     y: str,
     color: str | None = None,
 ) -> Drawing:
-    """The MAX_POINTS rows with most time by two columns, ``x`` logarithmic, size by kernel time."""
+    """Plot two columns of the MAX_POINTS longest rows: logarithmic ``x``, size by kernel time."""
     groups = [color] if color else []
-    told = dict.fromkeys(["name", "arguments", x, y, *groups, "state"])
-    wanted = dict.fromkeys([*told, "kernel_time_us"])
-    columns_there = [name for name in wanted if name in frame.columns]
-    points = heaviest(frame, columns_there, is_point(x, y))
-    color = _telling(color, points)
+    tip_names = dict.fromkeys(["name", "arguments", x, y, *groups, "state"])
+    names = dict.fromkeys([*tip_names, "kernel_time_us"])
+    points = heaviest(frame, [name for name in names if name in frame.columns], is_point(x, y))
+    color = _color_field(color, points)
     if color:
         points = points.with_columns(named(color, _NO_GROUP))
     spec = _scatter_spec(
         (x, columns[x].label),
         (y, columns[y].label),
-        tips(columns, told, points),
+        tips(columns, tip_names, points),
         _groups(color, points, palette),
         palette,
         has_many_marks=points.height >= MANY_MARKS,
@@ -250,7 +254,7 @@ def scatter(
     return Drawing(spec, {"points": points})
 
 
-@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+@lru_cache(maxsize=MAX_CACHED_SPECS)
 def _scatter_spec(
     x: tuple[str, str],
     y: tuple[str, str],
@@ -260,7 +264,7 @@ def _scatter_spec(
     *,
     has_many_marks: bool,
 ) -> Specification:
-    """``x`` and ``y`` are a field and its title each."""
+    """Build the scatter plot; ``x`` and ``y`` are pairs of field and title."""
     (x_field, x_title), (y_field, y_title) = x, y
     chart = (
         alt.Chart(alt.NamedData("points"))
@@ -283,7 +287,7 @@ def _scatter_spec(
 
 
 def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
-    """One bar of GPU time. ``parts``: ``part``, ``time_ms``, ``percent``, in the order to stand."""
+    """Draw GPU time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``."""
     order = parts["part"].to_list()
     frame = parts.with_columns(order=pl.int_range(pl.len()))
     colors = [
@@ -320,7 +324,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
 
 
 def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
-    """Bars of time that is hidden behind compute and time that is not.
+    """Draw bars of time that overlaps compute (hidden) and time that does not (exposed).
 
     ``parts``: ``kind``, ``part`` (``hidden`` or ``exposed``), ``time_ms``.
     """
@@ -351,9 +355,9 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
 
 
 def log_histogram(values_us: pl.Series, palette: Palette, value: str, total: str) -> alt.Chart:
-    """Logarithmic bins of positive times; the bars say what the times of a bin add up to.
+    """Draw a histogram of the positive times with logarithmic bins; bars are each bin's sum.
 
-    ``value`` and ``total`` name a single time and the sum, without unit.
+    ``value`` and ``total`` are the names of a single time and of the sum, without unit.
     """
     power = pl.col("us").log10() * _BINS_PER_DECADE
     bins = (
@@ -389,8 +393,8 @@ def log_histogram(values_us: pl.Series, palette: Palette, value: str, total: str
     return chart
 
 
-def _telling(field: str | None, frame: pl.DataFrame) -> str | None:
-    """The field to color by; None where no row has a value, so that no legend says nothing."""
+def _color_field(field: str | None, frame: pl.DataFrame) -> str | None:
+    """Return ``field``, or None if no row has a value in it, so that no legend is empty."""
     return field if field and frame[field].null_count() < frame.height else None
 
 
@@ -411,4 +415,4 @@ def _legend(**options: Any) -> alt.Legend:
 
 
 def _height(count: int) -> int:
-    return max(count, 1) * _BAR_STEP + _TOP_ROOM
+    return max(count, 1) * _BAR_STEP + _AXIS_PX

@@ -1,4 +1,4 @@
-"""Where the time of a trace goes, as one bar for a report on paper."""
+"""Time breakdown as one stacked bar, for printed reports."""
 
 import altair as alt
 import polars as pl
@@ -7,11 +7,11 @@ from jarvis.charts.marks import LINEAR, plain_axis
 from jarvis.charts.palette import Palette
 
 WIDTH, HEIGHT = 760, 44
-"""Pixels of the bar."""
+"""Size of the chart in pixels."""
 
 
 def time_breakdown(parts: pl.DataFrame, rest: str, palette: Palette) -> alt.Chart:
-    """One stacked bar of ``parts`` (``part``, ``time_ms``) in their order; ``rest`` is gray."""
+    """Draw one stacked bar of ``parts`` (``part``, ``time_ms``) in order; ``rest`` is gray."""
     order = parts["part"].to_list()
     colors = [
         palette.border if part == rest else palette.categorical[n % (len(palette.categorical) - 1)]

@@ -1,4 +1,4 @@
-"""A target beside a reference: differences by category, and the time of a call on both sides."""
+"""Comparison of a target with a reference: time differences by category, and time per call."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -7,7 +7,7 @@ from math import log10
 import altair as alt
 import polars as pl
 
-from jarvis.charts.drawing import KEPT_SPECIFICATIONS, Drawing, Specification, specification
+from jarvis.charts.drawing import MAX_CACHED_SPECS, Drawing, Specification, specification
 from jarvis.charts.marks import (
     LINEAR,
     MAX_POINTS,
@@ -23,10 +23,10 @@ from jarvis.charts.rooflines import PICKED, Axis, Plane
 from jarvis.comparison import Outcome
 
 LONGER, SHORTER = "more time", "less time"
-"""What the target takes where a bar is right or left of zero."""
+"""Legend labels of bars to the right (target slower) and left (target faster) of zero."""
 
 EQUAL_TIME = "equal time"
-"""The line on which both sides take as long."""
+"""Label of the line where target and reference take the same time."""
 
 _SHAPES: Mapping[str, str] = {
     Outcome.MUCH_SLOWER: "triangle-up",
@@ -38,16 +38,16 @@ _SHAPES: Mapping[str, str] = {
     Outcome.UNKNOWN: "cross",
 }
 _BAR_STEP, _BAR_ROOM = 30, 92
-"""Pixels of a bar, and of all that is no bar: legend, axis and its title."""
+"""Height in pixels of a bar, and of legend and axis together."""
 
 _LABEL_SHARE = 0.25
-"""Free space beside the longest bar for its figure, as a share of all bars."""
+"""Free space beside the longest bar for its value, as a share of the range of all bars."""
 
 _DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [2, 6], [14, 4]]
-"""Of the lines in their order: they differ in nothing else, as colors are for the points."""
+"""Dash patterns of the lines in order; colors are reserved for the points."""
 
 MAX_RATIOS = len(_DASHES) - 1
-"""Lines of expected ratios that can be told apart."""
+"""Maximum number of expected-ratio lines that have distinct dash patterns."""
 
 _HEIGHT = 460
 _ROOM = 1.6
@@ -69,7 +69,7 @@ _POINT_TIPS = (
 
 
 def outcome_colors(palette: Palette) -> Mapping[str, str]:
-    """The color of each outcome, slowest first."""
+    """Return the color of each outcome, slowest first."""
     fast, faster = palette.categorical[2], palette.categorical[3]
     return dict(
         zip(
@@ -91,10 +91,10 @@ def outcome_colors(palette: Palette) -> Mapping[str, str]:
 def category_differences(
     rows: pl.DataFrame, columns: Columns, palette: Palette, quantity: str
 ) -> Drawing:
-    """Bars to both sides of zero: what each category takes more or less on the target.
+    """Draw the time difference (target minus reference) of each category as bars around zero.
 
     ``rows``: the table ``comparison_categories``; ``quantity`` is one of its columns. A category
-    without a value, as in percent of nothing, has a word in place of its bar.
+    without a value, such as a percentage of 0, has a text instead of a bar.
     """
     names = ("title", "target_ms", "reference_ms", "difference_ms", "difference_pct")
     column, value = columns[quantity], pl.col("value")
@@ -118,7 +118,7 @@ def category_differences(
     return Drawing(spec, {"bars": frame})
 
 
-@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+@lru_cache(maxsize=MAX_CACHED_SPECS)
 def _differences_spec(
     title: str,
     unit: str,
@@ -138,7 +138,7 @@ def _differences_spec(
         axis=plain_axis(title, format=LINEAR),
         scale=alt.Scale(domain=list(domain), nice=False),
     )
-    drawn = base.mark_bar(height={"band": 0.68}).encode(
+    bars = base.mark_bar(height={"band": 0.68}).encode(
         x=x, x2=alt.datum(0), color=alt.Color("side:N", scale=sides, legend=legend)
     )
     form = "+,.1f" if unit == "%" else "+,.3~r"
@@ -157,17 +157,21 @@ def _differences_spec(
         .encode(x=alt.X(datum=0, type="quantitative"))
     )
     return specification(
-        alt.LayerChart(layer=[drawn, zero, text], height=max(count, 1) * _BAR_STEP + _BAR_ROOM)
+        alt.LayerChart(layer=[bars, zero, text], height=max(count, 1) * _BAR_STEP + _BAR_ROOM)
     )
 
 
 def calls_on_both_sides(
     rows: pl.DataFrame, ratios: Mapping[str, float], columns: Columns, palette: Palette
 ) -> Drawing:
-    """The time of a call on the target over that on the reference, both logarithmic.
+    """Plot time per call on the target over time per call on the reference, both logarithmic.
 
-    ``rows``: the table ``comparison_operations`` with ``arguments``; the MAX_POINTS with most time
-    are drawn. Beside the line of equal times stands one for each of ``ratios``, under its name.
+    Args:
+        rows: The table ``comparison_operations`` with ``arguments``; the MAX_POINTS longest are
+            drawn.
+        ratios: Expected time ratios by name, one line each beside the line of equal times.
+        columns: Labels, units and formats of the columns.
+        palette: Colors of the theme.
     """
     points = _heaviest(rows, "reference_us_per_call")
     lines = {EQUAL_TIME: 1.0} | dict(ratios)
@@ -183,18 +187,19 @@ def calls_on_both_sides(
             ]
         ),
     }
-    spec = _calls_spec(plane, tuple(lines), _lines_of(points, columns), _present(points), palette)
+    tip_lines = _point_tips(points, columns)
+    spec = _calls_spec(plane, tuple(lines), tip_lines, _outcomes(points), palette)
     return Drawing(spec, datasets)
 
 
 def calls_against_expected(
     rows: pl.DataFrame, tolerance: float, columns: Columns, palette: Palette
 ) -> Drawing:
-    """The time of a call on the target over the time that the hardware explains.
+    """Plot time per call on the target over the time expected from the hardware.
 
-    ``rows`` as above; those of which nothing is expected have no place. Where the hardware
-    explains a range, its point nearest to the measured time counts. Between the outer lines lies
-    what the ``tolerance`` lets through.
+    ``rows`` as for ``calls_on_both_sides``; those without an expected ratio are left out. If the
+    expected ratio is a range, its value nearest to the measured one is used. The outer lines mark
+    the ``tolerance`` (a factor).
     """
     ratio = pl.col("time_ratio").clip("expected_ratio_least", "expected_ratio_most")
     expected = rows.filter(pl.col("expected_ratio_most").is_not_null()).with_columns(
@@ -212,24 +217,24 @@ def calls_against_expected(
         for factor in of
         for x in (low, high)
     ]
-    spec = _calls_spec(plane, names, _lines_of(points, columns), _present(points), palette)
+    spec = _calls_spec(plane, names, _point_tips(points, columns), _outcomes(points), palette)
     return Drawing(spec, {"points": points, "lines": pl.DataFrame(corners)})
 
 
 def _heaviest(rows: pl.DataFrame, x: str) -> pl.DataFrame:
-    wanted = dict.fromkeys(["pair", *_POINT_TIPS, x])
+    names = dict.fromkeys(["pair", *_POINT_TIPS, x])
     return (
         rows.lazy()
         .filter((pl.col(x) > 0) & (pl.col("target_us_per_call") > 0))
         .sort("target_ms", descending=True, maintain_order=True)
-        .select(*wanted)
+        .select(*names)
         .head(MAX_POINTS)
         .collect()
     )
 
 
 def _plane(points: pl.DataFrame, x: str, title: str, columns: Columns) -> Plane:
-    """Two axes of equal range, so that equal times lie on the diagonal."""
+    """Return two axes of equal range, so that equal times lie on the diagonal."""
     times = [*points[x], *points["target_us_per_call"]] or [1.0]
     domain = (min(times) / _ROOM, max(times) * _ROOM)
     form = "~g" if log10(domain[1]) < 5 else "~s"
@@ -237,16 +242,17 @@ def _plane(points: pl.DataFrame, x: str, title: str, columns: Columns) -> Plane:
     return Plane(Axis(x, title, domain, form), Axis("target_us_per_call", target, domain, form))
 
 
-def _lines_of(points: pl.DataFrame, columns: Columns) -> tuple[Tip, ...]:
+def _point_tips(points: pl.DataFrame, columns: Columns) -> tuple[Tip, ...]:
     return tips(columns, _POINT_TIPS, points)
 
 
-def _present(points: pl.DataFrame) -> tuple[str, ...]:
-    found = set(points["outcome"].unique())
-    return tuple(str(outcome) for outcome in _SHAPES if outcome in found)
+def _outcomes(points: pl.DataFrame) -> tuple[str, ...]:
+    """Return the outcomes of the points in the order of the legend."""
+    used = set(points["outcome"].unique())
+    return tuple(str(outcome) for outcome in _SHAPES if outcome in used)
 
 
-@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+@lru_cache(maxsize=MAX_CACHED_SPECS)
 def _calls_spec(
     plane: Plane,
     lines: tuple[str, ...],

@@ -1,12 +1,12 @@
-"""Gaps between GPU work, which a histogram of idle time needs."""
+"""Idle gaps between GPU events."""
 
 import polars as pl
 
 
 def idle_gaps_us(window: pl.DataFrame) -> pl.Series:
-    """The gaps in µs in which none of the GPU events of ``window`` (``ts_ns``, ``dur_ns``) runs.
+    """Return the gaps in µs between the GPU events of ``window`` (``ts_ns``, ``dur_ns``).
 
-    They add up to the idle time of the GPU timeline when ``window`` is what the timeline counts.
+    If ``window`` has the events that the GPU timeline counts, they sum to its idle time.
     """
     start, end = pl.col("ts_ns"), pl.col("ts_ns") + pl.col("dur_ns")
     gaps = window.sort("ts_ns").select(gap_ns=start - end.cum_max().shift(1))

@@ -1,4 +1,4 @@
-"""GPU time as an icicle: each call as wide as the GPU time that it launched, below its caller."""
+"""Icicle chart of GPU time: each call is as wide as the GPU time it launched, below its caller."""
 
 from collections.abc import Mapping
 
@@ -11,15 +11,15 @@ from jarvis.charts.rooflines import PICKED
 
 _LEVEL_PX = 22
 _ROOM_PX = 116
-"""Pixels of the chart that are not levels: axis, its title and the legend."""
+"""Height in pixels of the axis and the legend."""
 
-_LEAST_LABELLED = 0.025
-"""A box needs this share of the width for a label."""
+_MIN_LABEL_SHARE = 0.025
+"""Minimum share of the chart's width for a box with a label."""
 
 _LABEL_ROOM = "max(scale('x', datum.end_ms) - scale('x', datum.start_ms) - 7, 1)"
-"""Pixels for a label; the browser cuts what is longer."""
+"""Maximum width of a label in pixels, as a Vega expression; the browser cuts longer ones."""
 
-_LONGEST_NAME = 140
+_MAX_NAME_LENGTH = 140
 _TOOLTIP = [
     alt.Tooltip("name:N", title="Name"),
     alt.Tooltip("kind:N", title="Kind"),
@@ -33,14 +33,16 @@ _TOOLTIP = [
 
 
 def icicle(
-    nodes: pl.DataFrame, colors: Mapping[str, str], palette: Palette, found: str = ""
+    nodes: pl.DataFrame, colors: Mapping[str, str], palette: Palette, search: str = ""
 ) -> alt.LayerChart:
-    """Nodes by ``level`` from 0, the first one as wide as the chart; a click picks one
-    (selection PICKED, field ``node``).
+    """Draw nodes by ``level``; a click selects one (selection PICKED, field ``node``).
 
-    ``nodes``: ``node, level, label, name, kind, color, start_ms, end_ms`` and the columns of the
-    tooltip, at least one row. ``colors`` in the order of the legend. Nodes whose ``name`` contains
-    ``found`` are framed.
+    Args:
+        nodes: ``node, level, label, name, kind, color, start_ms, end_ms`` and the columns of the
+            tooltip; at least one row, the first one (level 0) as wide as the chart.
+        colors: Color by kind, in the order of the legend.
+        palette: Colors of the theme.
+        search: Nodes whose ``name`` contains it are framed.
     """
     whole_ms = max(float(nodes["end_ms"][0]), 1e-9)
     levels = int(largest(nodes["level"])) + 1
@@ -49,10 +51,10 @@ def icicle(
         middle=pl.col("level") + 0.5,
         below=pl.col("level") + 1,
         ink=pl.col("color").replace_strict(inks, return_dtype=pl.String),
-        name=shortened(pl.col("name"), _LONGEST_NAME),
+        name=shortened(pl.col("name"), _MAX_NAME_LENGTH),
         is_found=pl.lit(value=False)
-        if not found
-        else pl.col("name").str.to_lowercase().str.contains(found.lower(), literal=True),
+        if not search
+        else pl.col("name").str.to_lowercase().str.contains(search.lower(), literal=True),
     )
     used = set(nodes["color"])
     shown = [name for name in colors if name in used]
@@ -85,7 +87,7 @@ def icicle(
         )
         .add_params(alt.selection_point(name=PICKED, fields=["node"]))
     )
-    is_labeled = pl.col("end_ms") - pl.col("start_ms") >= _LEAST_LABELLED * whole_ms
+    is_labeled = pl.col("end_ms") - pl.col("start_ms") >= _MIN_LABEL_SHARE * whole_ms
     labeled = placed.filter(is_labeled).select("label", "start_ms", "end_ms", "middle", "ink")
     names = (
         alt.Chart(labeled)

@@ -1,7 +1,7 @@
-"""The colors of both themes, and what an efficiency is called.
+"""Colors of the light and dark themes, and the efficiency states.
 
-Colors are told apart by people with any color vision and never speak alone: states also have a
-shape and words. The dashboard's theme file repeats some of these colors; a test compares them.
+The colors are distinguishable with any color vision and are never the only cue: states also have a
+shape and a text. ``.streamlit/config.toml`` repeats some of the colors; a test compares them.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,17 @@ ON_TARGET = "on target"
 ABOVE_PEAK = "above the peak"
 NOT_AVAILABLE = "not available"
 STATES = (BELOW_THRESHOLD, BELOW_TARGET, ON_TARGET, ABOVE_PEAK, NOT_AVAILABLE)
-"""What an efficiency is against the highlight threshold, the target and the peak."""
+"""Efficiency states relative to the highlight threshold, the target and the peak."""
 
 _BRIGHT = 140
+"""Luma (0 to 255) above which black text is readable on a color."""
 
 STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colors of one theme; ``categorical`` in the order of use."""
+    """The colors of a theme; ``categorical`` in the order of use."""
 
     primary: str
     background: str
@@ -38,7 +39,7 @@ class Palette:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Colors of STATES."""
+        """Colors in the order of STATES."""
         above_peak = self.categorical[3]
         return self.below_threshold, self.below_target, self.primary, above_peak, self.muted
 
@@ -79,6 +80,6 @@ PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}
 
 
 def ink(color: str) -> str:
-    """Black or white, whichever reads better on a color such as `#0072B2`."""
+    """Return the text color (black or white) with more contrast on a color such as `#0072B2`."""
     red, green, blue = (int(color[n : n + 2], 16) for n in (1, 3, 5))
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > _BRIGHT else "#FFFFFF"

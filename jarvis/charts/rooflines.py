@@ -1,4 +1,4 @@
-"""Rooflines: what operations achieve, under what the GPU can do."""
+"""Roofline charts: achieved rates of operations under the peaks of the GPU."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import altair as alt
 import polars as pl
 
 from jarvis.charts.drawing import (
-    KEPT_SPECIFICATIONS,
     MANY_MARKS,
+    MAX_CACHED_SPECS,
     Drawing,
     Specification,
     specification,
@@ -20,7 +20,7 @@ from jarvis.charts.marks import Columns, Tip, heaviest, tips, tooltip
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
 
 PICKED = "picked"
-"""Name of the selection that a click on a point makes; it holds the operation's ``uid``."""
+"""Name of the selection of a clicked point; it holds the operation's ``uid``."""
 
 _ROOM = 1.8
 """Factor of free space around the points of a logarithmic axis."""
@@ -48,27 +48,27 @@ _NEEDED = (*_POINT_COLUMNS, "uid", "bytes", "peak_tflops", "peak_tb_per_s")
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What bounds the operations of one precision; ``peak`` None where only memory does."""
+    """The roofline of one precision: memory ``slope`` (TB/s) and compute ``peak`` (TFLOPS/s)."""
 
     name: str
     slope: float | None
     peak: float | None
 
     def height(self, x: float) -> float:
-        """The ceiling at ``x``."""
+        """Return the ceiling at ``x``."""
         sloped = float("inf") if self.slope is None else self.slope * x
         return min(sloped, float("inf") if self.peak is None else self.peak)
 
     def corners(self, x_range: tuple[float, float]) -> list[tuple[float, float]]:
-        """Start, ridge if there is one, and end of the line."""
+        """Return the start, the ridge point if it is in range, and the end of the line."""
         xs = list(x_range)
         if self.slope and self.peak and x_range[0] < self.peak / self.slope < x_range[1]:
             xs.insert(1, self.peak / self.slope)
         return [(x, self.height(x)) for x in xs]
 
 
-def peak_words(compute: str | None) -> str:
-    """``matrix_bf16`` as it is said: ``bf16 matrix``."""
+def peak_label(compute: str | None) -> str:
+    """Return the label of a compute unit: ``bf16 matrix`` for ``matrix_bf16``."""
     unit, _, precision = (compute or "").partition("_")
     return f"{precision} {unit}".strip()
 
@@ -81,9 +81,9 @@ def roofline(
     *,
     is_of_bandwidth: bool = False,
 ) -> Drawing | None:
-    """Return ``compute_roofline`` or ``bandwidth_roofline``, whichever says more of the rows.
+    """Return ``compute_roofline`` or ``bandwidth_roofline``, whichever fits the rows better.
 
-    Return None where no row has a rate.
+    Return None if no row has a rate.
     """
     rated = rows.select("tb_per_s", "bound", "compute", "kernel_time_us")
     rated = rated.filter(pl.col("tb_per_s") > 0)
@@ -97,10 +97,10 @@ def roofline(
 def compute_roofline(
     rows: pl.DataFrame, columns: Columns, target_pct: float, palette: Palette
 ) -> Drawing:
-    """TFLOPS/s over FLOP/byte, both logarithmic, under the ceilings of the precisions in use.
+    """Plot TFLOPS/s over FLOP/byte, both logarithmic, under the ceilings of the precisions in use.
 
     ``rows`` have the columns of ``operations``, ``arguments`` and ``state``; those without FLOPs
-    have no place here. A dashed line stands at ``target_pct`` of each ceiling.
+    are left out. A dashed line marks ``target_pct`` of each ceiling.
     """
     return _drawing(over_intensity(_needed(rows)), columns, target_pct, palette)
 
@@ -108,16 +108,16 @@ def compute_roofline(
 def bandwidth_roofline(
     rows: pl.DataFrame, columns: Columns, target_pct: float, palette: Palette
 ) -> Drawing:
-    """TB/s over the bytes of a call, both logarithmic, under the bandwidth peak.
+    """Plot TB/s over the bytes of a call, both logarithmic, under the bandwidth peak.
 
-    ``rows`` as for ``compute_roofline``; those without bytes have no place here.
+    ``rows`` as for ``compute_roofline``; those without bytes are left out.
     """
     return _drawing(over_size(_needed(rows)), columns, target_pct, palette)
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A logarithmic axis; all layers name their column after its field, so that they share it."""
+    """A logarithmic axis, shared by all layers with a column named ``field``."""
 
     field: str
     title: str
@@ -141,11 +141,11 @@ class Axis:
         }
 
     def as_x(self) -> alt.X:
-        """Encoded as horizontal."""
+        """Return the x encoding."""
         return alt.X(**self._options)
 
     def as_y(self) -> alt.Y:
-        """Encoded as vertical."""
+        """Return the y encoding."""
         return alt.Y(**self._options)
 
 
@@ -157,17 +157,17 @@ class Plane:
     y: Axis
 
     def chart(self, dataset: str) -> alt.Chart:
-        """A chart of what a dataset places in the plane."""
+        """Return a chart of a dataset with the x and y encodings."""
         return alt.Chart(alt.NamedData(dataset)).encode(x=self.x.as_x(), y=self.y.as_y())
 
     def place(self, point: tuple[float, float]) -> dict[str, float]:
-        """A point by the fields of the axes."""
+        """Return the point's coordinates by the fields of the axes."""
         return dict(zip((self.x.field, self.y.field), point, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Operations in their plane under their ceilings; ``slope`` is the memory's in TB/s."""
+    """Points of a roofline with axes and ceilings; ``slope`` is the memory bandwidth in TB/s."""
 
     points: pl.DataFrame
     plane: Plane
@@ -176,11 +176,11 @@ class Placed:
 
 
 def over_intensity(rows: pl.DataFrame) -> Placed:
-    """TFLOPS/s over FLOP/byte; rows without FLOPs have no place."""
+    """Place rows by TFLOPS/s over FLOP/byte; rows without FLOPs are left out."""
     points = _placed(rows, "flops_per_byte", "tflops_per_s")
     peaks = points.drop_nulls("peak_tb_per_s").select("compute", "peak_tflops", "peak_tb_per_s")
     ceilings = [
-        Ceiling(f"{peak_words(compute)} peak {peak:,.4g} TFLOPS/s" if peak else "", slope, peak)
+        Ceiling(f"{peak_label(compute)} peak {peak:,.4g} TFLOPS/s" if peak else "", slope, peak)
         for compute, peak, slope in peaks.unique(maintain_order=True).rows()
     ]
     ridges = [c.peak / c.slope for c in ceilings if c.peak and c.slope]
@@ -201,7 +201,7 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
 
 
 def over_size(rows: pl.DataFrame) -> Placed:
-    """TB/s over the bytes of a call; rows without bytes have no place."""
+    """Place rows by TB/s over the bytes of a call; rows without bytes are left out."""
     points = _placed(rows, "bytes", "tb_per_s")
     peaks = points["peak_tb_per_s"].drop_nulls().unique(maintain_order=True)
     ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
@@ -215,8 +215,10 @@ def over_size(rows: pl.DataFrame) -> Placed:
 
 
 def suits_intensity(rows: pl.DataFrame) -> bool:
-    """Whether compute over intensity says most: matrix units are used, or compute bounds most of
-    the time; else bandwidth over size does."""
+    """Return whether the compute roofline fits better than the bandwidth roofline.
+
+    It does if matrix units are used or most kernel time is compute bound.
+    """
     bound_us, all_us = rows.select(
         compute=pl.col("kernel_time_us").filter(pl.col("bound") == "compute").sum(),
         all=pl.col("kernel_time_us").sum(),
@@ -229,7 +231,7 @@ def _placed(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
 
 
 def _ends(values: pl.Series) -> list[float]:
-    """Least and greatest; nothing of nothing."""
+    """Return minimum and maximum, or nothing if there are no values."""
     return [end for end in (values.min(), values.max()) if isinstance(end, int | float)]
 
 
@@ -239,7 +241,7 @@ def _log_range(values: Iterable[float]) -> tuple[float, float]:
 
 
 def log_ticks(domain: tuple[float, float]) -> list[float]:
-    """Powers of ten; between them 2 and 5 too where the domain is short."""
+    """Return powers of ten, with 2 and 5 between them if the domain is short."""
     low, high = floor(log10(domain[0])), ceil(log10(domain[1]))
     steps = (1, 2, 5) if high - low <= _SHORT_DECADES else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
@@ -248,18 +250,18 @@ def log_ticks(domain: tuple[float, float]) -> list[float]:
 
 def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palette) -> Drawing:
     points, plane = placed.points, placed.plane
-    named = [name for name in _POINT_COLUMNS if name in points.columns]
-    wanted = dict.fromkeys(["uid", *named, plane.x.field, plane.y.field])
-    found = set(points["state"].unique())
-    present = tuple(number for number, state in enumerate(STATES) if state in found)
-    datasets = {"points": points.select(*wanted)}
+    tip_names = [name for name in _POINT_COLUMNS if name in points.columns]
+    names = dict.fromkeys(["uid", *tip_names, plane.x.field, plane.y.field])
+    used = set(points["state"].unique())
+    present = tuple(number for number, state in enumerate(STATES) if state in used)
+    datasets = {"points": points.select(*names)}
     if placed.ceilings:
         datasets["lines"] = _lines(placed, target_pct)
     if labels := _labels(placed):
         datasets["labels"] = pl.DataFrame(labels)
     spec = _specification(
         plane,
-        tips(columns, named, points),
+        tips(columns, tip_names, points),
         present,
         frozenset(datasets),
         palette,
@@ -269,12 +271,12 @@ def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palet
 
 
 def _needed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Few columns, as each is copied for the points that are drawn."""
+    """Select the columns that the charts use, as all are copied for the drawn points."""
     return rows.select(name for name in _NEEDED if name in rows.columns)
 
 
 def _lines(placed: Placed, target_pct: float) -> pl.DataFrame:
-    """The corners of each ceiling, and of the target below it."""
+    """Return the corners of each ceiling and of its target line."""
     plane = placed.plane
     return pl.DataFrame(
         [
@@ -287,11 +289,11 @@ def _lines(placed: Placed, target_pct: float) -> pl.DataFrame:
 
 
 def _labels(placed: Placed) -> list[dict[str, Any]]:
-    """The names of the ceilings and of the slope, each with its shift in pixels.
+    """Return the labels of the ceilings and of the slope, each with an offset in pixels.
 
-    A ceiling's name is above its line: at its end, or for a level line at its start, where calls
-    are small and far below; those of several ceilings stand side by side. The bandwidth is above
-    the slope, half-way up what is seen of it.
+    A ceiling's label is above the end of its line, or above the start of a horizontal line, where
+    points are small and far below. Labels of several ceilings are side by side. The bandwidth label
+    is above the middle of the visible slope.
     """
     plane = placed.plane
     labels = []
@@ -321,7 +323,7 @@ def _label(
     return plane.place(point) | {"text": text, "align": align, "dx": dx, "dy": dy}
 
 
-@lru_cache(maxsize=KEPT_SPECIFICATIONS)
+@lru_cache(maxsize=MAX_CACHED_SPECS)
 def _specification(
     plane: Plane,
     lines: tuple[Tip, ...],
@@ -331,7 +333,7 @@ def _specification(
     *,
     has_many_marks: bool,
 ) -> Specification:
-    """The points with a legend of the states ``present``, and the layers that have data."""
+    """Build the chart: points with a legend of the states ``present``, and the layers with data."""
     layers = [_points(plane, lines, present, palette)]
     if "lines" in datasets:
         layers.append(

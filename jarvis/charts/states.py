@@ -1,4 +1,4 @@
-"""What a target efficiency adds to rows: its columns, and what an efficiency is called."""
+"""Columns that a target efficiency adds to rows, and the state of each row."""
 
 import polars as pl
 
@@ -13,11 +13,11 @@ PROJECTED = (
     Column("gpu_time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of the category"),
     Column("title", "Category", TEXT, meaning="category of operations"),
 )
-"""Columns that rows get at a target, and those of the charts of categories."""
+"""Columns that rows have at a target efficiency, and those of the category charts."""
 
 
 def state(target_pct: float, below_pct: float) -> pl.Expr:
-    """One of STATES for each row, from its ``pct_roofline``."""
+    """Return the state (one of STATES) of each row, from its ``pct_roofline``."""
     efficiency = pl.col("pct_roofline")
     below_threshold, below_target, on_target, above_peak, not_available = STATES
     return (

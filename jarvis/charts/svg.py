@@ -1,9 +1,8 @@
-"""Charts as SVG, for documents that are read without a server, a script or a network.
+"""Charts as SVG, for self-contained documents.
 
-vl-convert renders them in a process of its own: it holds Python's lock while it draws, ends its
-process at some characters, and its engine holds 100 MB that nothing else needs. Colors are CSS
-variables named after the fields of ``Palette`` (``variables``), so that one image follows the light
-and the dark theme of its reader and paper.
+vl-convert renders them in a separate process: it holds the GIL while it renders, aborts its process
+on some characters, and its engine uses 100 MB of memory. Colors are CSS variables named after the
+fields of ``Palette`` (``variables``), so that an image follows the theme of its page or paper.
 """
 
 import json
@@ -26,7 +25,7 @@ from jarvis.text.format import UNPRINTABLE
 Chart = Drawing | alt.Chart | alt.LayerChart
 
 WIDTH = 880
-"""Units of an image's width; the page scales it."""
+"""Width of an image in SVG units; the page scales it."""
 
 TIMEOUT_S = 120.0
 
@@ -35,29 +34,30 @@ import json, sys, vl_convert
 json.dump([vl_convert.vegalite_to_svg(spec) for spec in json.load(sys.stdin)], sys.stdout)
 """
 
-_UNDRAWABLE = re.compile("[\ufffe\uffff\U00010000-\U0010ffff]")
-"""Two that XML forbids, at which vl-convert ends its process, as at control characters; and those
-of two code units, at which it fails where it cuts a text between them."""
+_UNRENDERABLE = re.compile("[\ufffe\uffff\U00010000-\U0010ffff]")
+"""Characters that vl-convert cannot render: two that XML forbids, on which it aborts its process as
+on control characters, and those outside the BMP, on which it fails if it truncates a text between
+the surrogates."""
 
-_BETWEEN = " · "
-"""Stands between the lines of a description."""
+_SEPARATOR = " · "
+"""Separates the lines of a description."""
 
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
 _FRAMES = ("background", "foreground")
-"""Classes of the rectangles of a group, which have no color here."""
+"""Classes of the rectangles of a group, which have no color and are removed."""
 
 _ATTRIBUTES = (
     *("clip-path", "d", "fill", "fill-opacity", "font-size", "font-weight", "height", "id"),
     *("opacity", "stroke", "stroke-dasharray", "stroke-width", "text-anchor", "transform"),
     *("viewBox", "width", "x", "x2", "y", "y2"),
 )
-"""Those that an image needs."""
+"""SVG attributes that are preserved."""
 
 _COLORS = tuple(f.name for f in fields(Palette) if isinstance(getattr(LIGHT, f.name), str))
 
 
 class ChartError(JarvisError):
-    """The charts of a document cannot be drawn."""
+    """The charts of a document cannot be rendered."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -87,7 +87,7 @@ CSS = _in_variables()
 """The palette of charts for ``to_svg``."""
 
 _CONFIG = {
-    # It comes with vl-convert, so that every machine measures a text alike.
+    # Bundled with vl-convert, so that texts have the same size on every machine.
     "font": "Liberation Sans",
     "view": {"stroke": None},
     "axis": {
@@ -105,10 +105,16 @@ _CONFIG = {
 
 
 def to_svg(charts: Sequence[tuple[Chart, str]]) -> list[str]:
-    """Return an SVG element for each chart, given with the words that say what it shows.
+    """Return an SVG element for each chart.
 
-    The elements can stand in one document: no two have an id in common. Raise ChartError where one
-    cannot be drawn.
+    Args:
+        charts: Pairs of chart and accessible label.
+
+    Returns:
+        The elements; their ids are unique within one document.
+
+    Raises:
+        ChartError: A chart cannot be rendered.
     """
     if not charts:
         return []
@@ -124,7 +130,7 @@ def _rendered(specs: list[dict[str, Any]]) -> list[str]:
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        raise ChartError(f"nothing came in {TIMEOUT_S:g} s") from error
+        raise ChartError(f"no result after {TIMEOUT_S:g} s") from error
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise ChartError(last[:200] or f"exit status {done.returncode}")
@@ -133,8 +139,8 @@ def _rendered(specs: list[dict[str, Any]]) -> list[str]:
 
 
 def _specification(chart: Chart) -> dict[str, Any]:
-    """The chart as Vega-Lite, in the width and the colors of a document."""
-    spec = _drawable(chart.to_dict())
+    """Return the chart as Vega-Lite with the width and colors of a document."""
+    spec = _sanitized(chart.to_dict())
     if "layer" in spec:
         spec["layer"] = [_described(layer) for layer in spec["layer"]]
     return {
@@ -147,7 +153,7 @@ def _specification(chart: Chart) -> dict[str, Any]:
 
 
 def _described(unit: dict[str, Any]) -> dict[str, Any]:
-    """A layer whose marks are described by what their tooltip says, as an image has no tooltips."""
+    """Return a layer with its marks' tooltips as descriptions, as an image has no tooltips."""
     lines = unit.get("encoding", {}).get("tooltip")
     if lines:
         words = {"value": {"expr": " + ".join(map(_line, lines))}}
@@ -156,43 +162,44 @@ def _described(unit: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line(tip: Mapping[str, Any]) -> str:
-    """A line of a tooltip as a Vega expression; empty where the mark has no value for it."""
+    """Return a Vega expression of a tooltip line; empty for marks without a value."""
     value = f"datum[{json.dumps(tip['field'])}]"
     text = f"format({value}, {json.dumps(tip['format'])})" if "format" in tip else value
-    before, after = json.dumps(f"{tip['title']}: "), json.dumps(_BETWEEN)
+    before, after = json.dumps(f"{tip['title']}: "), json.dumps(_SEPARATOR)
     return f"(isValid({value}) ? {before} + {text} + {after} : '')"
 
 
-def _drawable(value: Any) -> Any:
-    """A copy of a part of a specification without what ends or misleads the renderer."""
+def _sanitized(value: Any) -> Any:
+    """Return a copy of a part of a specification without characters or numbers that vl-convert
+    cannot render."""
     if isinstance(value, str):
-        return _UNDRAWABLE.sub("\ufffd", UNPRINTABLE.sub(" ", value))
+        return _UNRENDERABLE.sub("\ufffd", UNPRINTABLE.sub(" ", value))
     if isinstance(value, Mapping):
-        return {_drawable(key): _drawable(part) for key, part in value.items()}
+        return {_sanitized(key): _sanitized(part) for key, part in value.items()}
     if isinstance(value, Iterable):
-        return [_drawable(part) for part in value]
+        return [_sanitized(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _element(image: str, label: str, clip: str) -> str:
     root = ElementTree.fromstring(image)
-    found = (part.attrib["id"] for part in root.iter() if "id" in part.attrib)
-    _clean(root, {place: f"{clip}-{number}" for number, place in enumerate(found)})
+    ids = (part.attrib["id"] for part in root.iter() if "id" in part.attrib)
+    _clean(root, {old: f"{clip}-{number}" for number, old in enumerate(ids)})
     for side in ("width", "height"):
         del root.attrib[side]
-    root.attrib |= {"role": "img", "aria-label": _drawable(label)}
+    root.attrib |= {"role": "img", "aria-label": _sanitized(label)}
     return ElementTree.tostring(root, encoding="unicode")
 
 
 def _clean(part: ElementTree.Element, ids: Mapping[str, str]) -> None:
-    """Leave what is seen, with the description of a mark as its title."""
-    part.tag = part.tag.rpartition("}")[2]  # a page knows the elements without their namespace
-    description = part.get("aria-label", "").removesuffix(_BETWEEN)
+    """Remove invisible parts, and make the description of each mark its title."""
+    part.tag = part.tag.rpartition("}")[2]  # HTML has no namespaces in element names
+    description = part.get("aria-label", "").removesuffix(_SEPARATOR)
     attributes = {n: _DECIMALS.sub(r"\1", v) for n, v in part.items() if n in _ATTRIBUTES}
-    if place := attributes.get("id"):
-        attributes["id"] = ids[place]
-    if place := attributes.get("clip-path"):
-        attributes["clip-path"] = f"url(#{ids[place[len('url(#') : -1]]})"
+    if old := attributes.get("id"):
+        attributes["id"] = ids[old]
+    if url := attributes.get("clip-path"):
+        attributes["clip-path"] = f"url(#{ids[url[len('url(#') : -1]]})"
     part.attrib = attributes
     part[:] = [child for child in part if child.get("class") not in _FRAMES]
     for child in part:

@@ -1,4 +1,4 @@
-"""Lanes over time: bars of how busy each bin is, and single events where they can be told apart."""
+"""Timeline chart: bars of how busy each time bin is, and single events where wide enough."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,33 +11,32 @@ from jarvis.charts.marks import shortened
 from jarvis.charts.palette import Palette, ink
 
 BRUSHED = "brushed"
-"""Name of the selection that dragging over the chart makes: ``start_ms``, from and to."""
+"""Name of the selection of a dragged range; ``start_ms`` holds its start and end."""
 
 CLICKED = "clicked"
-"""Name of the selection that a click on a single event makes; it holds the event's ``uid``."""
+"""Name of the selection of a clicked event; it holds the event's ``uid``."""
 
 _BIN_PX, _LANE_PX, _ROW_GAP = 26, 18, 0.3
 _ROOM_PX = 76
-"""Pixels of the chart that are not lanes: axis, its title and the legend."""
+"""Height in pixels of the axis and the legend."""
 
 _TIME = "Time since the start of the recording (ms)"
 _LEGEND_COLUMNS = 5
 _LABEL_PX = 150
 _CHARACTERS = 115
-"""About as many characters of a label fit side by side into the narrowest chart."""
+"""Approximate number of label characters that fit across the narrowest chart."""
 
-_LEAST_CHARACTERS = 4
-_LEAST_PX = 0.6
-"""Width of the stroke that keeps the shortest events visible."""
+_MIN_LABEL_CHARACTERS = 4
+_MIN_STROKE_PX = 0.6
+"""Stroke width that keeps the shortest events visible."""
 
 _WIDE = 0.004
-"""From this share of the window on an event is wide enough for a line around it."""
+"""Minimum share of the window for an event with an outline."""
 
 _SEAM_PX = 0.5
-"""Width of the stroke without which a light seam shows between bars that touch."""
+"""Stroke width that hides the light seam between adjacent bars."""
 
-_LONGEST_NAME = 120
-
+_MAX_NAME_LENGTH = 120
 
 _BIN_TOOLTIP = [
     alt.Tooltip("word:N", title="Mostly"),
@@ -57,10 +56,7 @@ _EVENT_TOOLTIP = [
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """A row: the key by which bins and events name it, its label, and how many lanes it has.
-
-    A row of bins has 0 lanes.
-    """
+    """A row: the key used by bins and events, its label, and its number of lanes (0 for bins)."""
 
     key: str
     label: str
@@ -76,17 +72,22 @@ def timeline_chart(
     palette: Palette,
     selected: int | None = None,
 ) -> alt.LayerChart:
-    """Rows of bins and of single events under one time axis; drag to choose a window.
+    """Draw rows of bins and of single events on one time axis; dragging selects a window.
 
-    ``bins``: ``row, color, word, start_ms, end_ms, low_pct, high_pct, busy_pct``: bars from
-    ``low_pct`` to ``high_pct`` of the row's height. ``events``: ``row, lane, color, uid, name,
-    start_ms, end_ms, dur_us, called_by, shapes``. ``colors`` in the order of the
-    legend. The event with the uid ``selected`` is framed.
+    Args:
+        rows: Rows from top to bottom.
+        bins: ``row, color, word, start_ms, end_ms, low_pct, high_pct, busy_pct``: bars from
+            ``low_pct`` to ``high_pct`` of the row's height.
+        events: ``row, lane, color, uid, name, start_ms, end_ms, dur_us, called_by, shapes``.
+        colors: Color by kind, in the order of the legend.
+        window_ms: Start and end of the time axis.
+        palette: Colors of the theme.
+        selected: ``uid`` of the event that is framed.
     """
     tops, bottom = _tops(rows)
     per_lane = _LANE_PX / _BIN_PX
     placed_bins = (
-        _joined(bins)
+        _merged(bins)
         .join(tops, on="row")
         .with_columns(
             y=pl.col("top") + 1 - pl.col("low_pct") / 100,
@@ -97,7 +98,7 @@ def timeline_chart(
         *_label(window_ms),
         y=pl.col("top") + pl.col("lane") * per_lane,
         y2=pl.col("top") + (pl.col("lane") + 0.9) * per_lane,
-        name=shortened(pl.col("name"), _LONGEST_NAME),
+        name=shortened(pl.col("name"), _MAX_NAME_LENGTH),
         edge=_edge(window_ms, colors, palette, selected),
     )
     scale = alt.Scale(domain=[0, bottom], reverse=True, nice=False)
@@ -139,7 +140,7 @@ def timeline_chart(
             stroke=alt.Stroke("edge:N", scale=None),
             strokeWidth=alt.when(alt.datum.uid == selected)
             .then(alt.value(2.5))
-            .otherwise(alt.value(_LEAST_PX)),
+            .otherwise(alt.value(_MIN_STROKE_PX)),
             tooltip=_EVENT_TOOLTIP,
         )
         .add_params(alt.selection_point(name=CLICKED, fields=["uid"]))
@@ -167,8 +168,8 @@ def timeline_chart(
     return resolved
 
 
-def _joined(bins: pl.DataFrame) -> pl.DataFrame:
-    """Bars with neighbors that look alike made one, so that there are fewer to draw."""
+def _merged(bins: pl.DataFrame) -> pl.DataFrame:
+    """Merge adjacent bins that look the same, so that fewer marks are drawn."""
     look = ("row", "color", "word", "low_pct", "high_pct")
     ordered = bins.sort("row", "color", "start_ms").with_columns(
         pl.col("low_pct", "high_pct").round(1), length=pl.col("end_ms") - pl.col("start_ms")
@@ -187,18 +188,18 @@ def _joined(bins: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tops(rows: Sequence[TimelineRow]) -> tuple[pl.DataFrame, float]:
-    """``row, top, middle`` of each row in units of a row of bins, and where the last one ends."""
-    found, top = [], 0.0
+    """Return ``row, top, middle`` of each row, and the end of the last one, in bin-row heights."""
+    positions, top = [], 0.0
     for row in rows:
         height = row.lanes * _LANE_PX / _BIN_PX if row.lanes else 1.0
-        found.append((row.key, top, top + height / 2))
+        positions.append((row.key, top, top + height / 2))
         top += height + _ROW_GAP
     schema = {"row": pl.String, "top": pl.Float64, "middle": pl.Float64}
-    return pl.DataFrame(found, schema=schema, orient="row"), max(top, 1.0)
+    return pl.DataFrame(positions, schema=schema, orient="row"), max(top, 1.0)
 
 
 def _row_axis(rows: Sequence[TimelineRow], tops: pl.DataFrame) -> alt.Axis:
-    """The rows' labels at their middles."""
+    """Return an axis with each row's label at its middle."""
     middles = tops["middle"].to_list()
     labels = json.dumps([row.label for row in rows])
     return alt.Axis(
@@ -216,8 +217,8 @@ def _row_axis(rows: Sequence[TimelineRow], tops: pl.DataFrame) -> alt.Axis:
 
 
 def _label(window_ms: tuple[float, float]) -> list[pl.Expr]:
-    """``label``, as much of the name as fits into the visible part of an event, and where it
-    starts, ``label_ms``; null where hardly a letter fits."""
+    """Return ``label``, the part of the name that fits into the visible part of an event (null if
+    it is too narrow), and ``label_ms``, the position where it starts."""
     start = pl.max_horizontal("start_ms", pl.lit(window_ms[0]))
     visible = pl.min_horizontal("end_ms", pl.lit(window_ms[1])) - start
     length_ms = max(window_ms[1] - window_ms[0], 1e-9)
@@ -225,7 +226,10 @@ def _label(window_ms: tuple[float, float]) -> list[pl.Expr]:
     name = pl.col("name")
     cut = pl.concat_str(name.str.head(pl.max_horizontal(room - 1, 0)), pl.lit("…"))
     label = pl.when(name.str.len_chars() <= room).then(name).otherwise(cut)
-    return [pl.when(room >= _LEAST_CHARACTERS).then(label).alias("label"), start.alias("label_ms")]
+    return [
+        pl.when(room >= _MIN_LABEL_CHARACTERS).then(label).alias("label"),
+        start.alias("label_ms"),
+    ]
 
 
 def _edge(
@@ -234,8 +238,8 @@ def _edge(
     palette: Palette,
     selected: int | None,
 ) -> pl.Expr:
-    """The stroke of an event: it parts wide ones from their neighbors, and lets narrow ones be
-    seen."""
+    """Return the stroke color of an event: the background for wide ones, to separate neighbors;
+    their own color for narrow ones, to keep them visible."""
     is_wide = pl.col("end_ms") - pl.col("start_ms") > _WIDE * (window_ms[1] - window_ms[0])
     return (
         pl.when(pl.col("uid").eq_missing(pl.lit(selected, pl.Int64)))

@@ -1,4 +1,4 @@
-"""From the time now, saving by saving, to the time that remains."""
+"""Waterfall chart from the current time through each saving to the projected time."""
 
 import altair as alt
 import polars as pl
@@ -7,22 +7,22 @@ from jarvis.charts.marks import LINEAR, largest, length_scale, name_axis, plain_
 from jarvis.charts.palette import Palette
 
 NOW, SAVING, PROJECTED = "now", "saving", "projected"
-"""What a bar of the waterfall is."""
+"""Kinds of bars."""
 
 _BAR_STEP = 27
 _ROOM = 62
-"""Pixels of the axis and its title."""
+"""Height in pixels of the axis and its title."""
 
 
 def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
-    """``bars`` from top to bottom: ``label, finding, kind, low_ms, high_ms, text``.
+    """Draw ``bars`` from top to bottom: ``label, finding, kind, low_ms, high_ms, text``.
 
-    A bar lies from ``low_ms`` to ``high_ms``; that of a saving ends where the one above begins.
+    A bar spans ``low_ms`` to ``high_ms``; a saving ends where the bar above it starts.
     """
     base = alt.Chart(bars).encode(
         y=alt.Y("label:N", sort=bars["label"].to_list(), axis=name_axis()),
         tooltip=[
-            alt.Tooltip("finding:N", title="What"),
+            alt.Tooltip("finding:N", title="Finding"),
             alt.Tooltip("length_ms:Q", title="Time (ms)", format=",.3~r"),
         ],
     )
@@ -30,7 +30,7 @@ def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
     scale = alt.Scale(
         domain=[NOW, SAVING, PROJECTED], range=[palette.muted, palette.saving, palette.primary]
     )
-    drawn = base.mark_bar(height={"band": 0.72}).encode(
+    bar_marks = base.mark_bar(height={"band": 0.72}).encode(
         x=alt.X(
             "low_ms:Q",
             axis=plain_axis("GPU time (ms)", format=LINEAR),
@@ -42,4 +42,4 @@ def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
     text = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
         x=alt.X("high_ms:Q"), text="text:N"
     )
-    return alt.LayerChart(layer=[drawn, text], height=bars.height * _BAR_STEP + _ROOM)
+    return alt.LayerChart(layer=[bar_marks, text], height=bars.height * _BAR_STEP + _ROOM)

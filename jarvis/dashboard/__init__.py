@@ -1,4 +1,4 @@
-"""The dashboard: pages over finished analyses. ``MAIN`` is the script that Streamlit runs."""
+"""The Streamlit dashboard of finished analyses. ``MAIN`` is the script that Streamlit runs."""
 
 from pathlib import Path
 

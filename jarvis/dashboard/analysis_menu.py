@@ -1,4 +1,4 @@
-"""What can be done with the open analysis as a whole: pin it, take it elsewhere, remove it."""
+"""Sidebar menu of the open analysis: pin, archive, share, remove."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,7 +8,12 @@ import streamlit as st
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import archive_name
 from jarvis.dashboard.session import links, navigation, state
-from jarvis.dashboard.session.current_user import VISIBILITY_LABELS, actor, missing_role, visitor
+from jarvis.dashboard.session.current_user import (
+    VISIBILITY_LABELS,
+    actor,
+    current_user,
+    missing_role,
+)
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.server.access.rights import may_change
@@ -27,15 +32,15 @@ from jarvis.server.storage.catalog import name_of
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 
-_ASKED, _REMOVED = "_remove_asked", "_removed_analysis"
-_NAMED = 5
+_CONFIRMING, _REMOVED = "_remove_asked", "_removed_analysis"
+_MAX_LISTED = 5
 _BODY_PX, _SHARED_BODY_PX = 165, 290
-_FOREIGN = "Only who owns it, or an admin, may do this."
+_FOREIGN = "Only the owner or an admin can do this."
 
 
 def show_analysis_menu(now: Opened) -> None:
-    """A popover of the sidebar, about the open analysis."""
-    # Another analysis has a popover of its own: after a removal none stands open.
+    """Draw the popover of the open analysis in the sidebar."""
+    # The key differs by analysis, so that the popover is closed after a removal.
     popover = st.popover(
         "Manage analysis",
         icon=":material/inventory_2:",
@@ -43,13 +48,13 @@ def show_analysis_menu(now: Opened) -> None:
         key=popover_key(now.id),
         on_change="rerun",
     )
-    # The browser places it before its body is there.
+    # The browser positions the popover before its body has arrived, so the height is fixed.
     height = _BODY_PX if settings().access == "off" else _SHARED_BODY_PX
     with popover, st.container(height=height, border=False):
         if not popover.open:
             return
-        row = get_visible_analysis(visitor(), now.id)
-        if st.session_state.get(_ASKED) == now.id and not row.is_pinned:
+        row = get_visible_analysis(current_user(), now.id)
+        if st.session_state.get(_CONFIRMING) == now.id and not row.is_pinned:
             _confirm(now)
         else:
             _actions(now, row)
@@ -57,7 +62,7 @@ def show_analysis_menu(now: Opened) -> None:
 
 def _actions(now: Opened, row: AnalysisRow) -> None:
     has_pin = row.is_pinned
-    foreign = None if may_change(visitor(), row) else _FOREIGN
+    foreign = None if may_change(current_user(), row) else _FOREIGN
     st.caption(f"Analysis {now.id}, {byte_size(row.size_bytes)} on this server.")
     if settings().access != "off":
         _sharing(now.id, row, foreign)
@@ -83,27 +88,27 @@ def _actions(now: Opened, row: AnalysisRow) -> None:
         width="stretch",
         disabled=missing is not None,
         help=missing
-        or "One file for another server: `jarvis archive load FILE` there. Links stay valid.",
+        or "One file for another server: run `jarvis archive load FILE` there. Links stay valid.",
     )
     st.button(
         "Remove …",
         key="keeping_remove",
         icon=":material/delete:",
         disabled=has_pin or foreign is not None,
-        on_click=_ask,
+        on_click=_ask_confirmation,
         args=(now.id,),
         width="stretch",
-        help=foreign or ("It is pinned: unpin it first." if has_pin else "Asks before it does so."),
+        help=foreign or ("Pinned: unpin it first." if has_pin else "Asks for confirmation."),
     )
 
 
 def _sharing(analysis_id: str, row: AnalysisRow, foreign: str | None) -> None:
-    """Whose it is, and who sees it."""
-    st.text(f"Owner: {row.owner or 'nobody'}")
+    """Draw the owner and the visibility control."""
+    st.text(f"Owner: {row.owner or 'none'}")
     key = f"_keeping_visibility_{analysis_id}"
     st.session_state[key] = row.visibility
     st.segmented_control(
-        "Who sees it",
+        "Visible to",
         list(VISIBILITY_LABELS),
         format_func=VISIBILITY_LABELS.__getitem__,
         key=key,
@@ -111,7 +116,7 @@ def _sharing(analysis_id: str, row: AnalysisRow, foreign: str | None) -> None:
         on_change=_share,
         args=(analysis_id, key),
         disabled=foreign is not None,
-        help=foreign or "Only you and admins, or everyone who may look at this server.",
+        help=foreign or "Team: all users of this server. Private: only you and admins.",
     )
 
 
@@ -121,14 +126,14 @@ def _share(analysis_id: str, key: str) -> None:
 
 
 def popover_key(analysis_id: str) -> str:
-    """The key of the popover; what is in it is drawn while it is open."""
+    """Return the widget key of the popover; its body is drawn only while it is open."""
     return f"keeping_{analysis_id}"
 
 
 def show_removal_notice() -> None:
-    """Once, on the page after a removal."""
-    if said := st.session_state.pop(_REMOVED, None):
-        st.success(said, icon=":material/delete:")
+    """Show a notice once, on the page after a removal."""
+    if notice := st.session_state.pop(_REMOVED, None):
+        st.success(notice, icon=":material/delete:")
 
 
 def _toggle_pin(analysis_id: str, has_pin: bool) -> None:
@@ -136,24 +141,24 @@ def _toggle_pin(analysis_id: str, has_pin: bool) -> None:
         pin_analysis(actor(), analysis_id, is_pinned=not has_pin)
 
 
-def _ask(analysis_id: str | None) -> None:
-    st.session_state[_ASKED] = analysis_id
+def _ask_confirmation(analysis_id: str | None) -> None:
+    st.session_state[_CONFIRMING] = analysis_id
 
 
 def _confirm(now: Opened) -> None:
     st.markdown(
-        f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) for everyone and for good? "
+        f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) permanently for everyone? "
         "Links to it will say that it was removed."
     )
-    if others := referring_to(visitor(), now.id):
+    if others := referring_to(current_user(), now.id):
         st.caption(
-            f"Analyses that were compared with it: {', '.join(others[:_NAMED])}"
-            f"{' and more' if len(others) > _NAMED else ''}. What they say of it stays."
+            f"Analyses compared with it: {', '.join(others[:_MAX_LISTED])}"
+            f"{' and more' if len(others) > _MAX_LISTED else ''}. Their comparisons stay available."
         )
     with st.container(horizontal=True):
-        is_sure = st.button("Remove for good", key="keeping_sure", type="primary")
-        st.button("Cancel", key="keeping_cancel", on_click=_ask, args=(None,))
-    if is_sure:
+        is_confirmed = st.button("Remove permanently", key="keeping_sure", type="primary")
+        st.button("Cancel", key="keeping_cancel", on_click=_ask_confirmation, args=(None,))
+    if is_confirmed:
         _remove(now)
 
 
@@ -163,10 +168,10 @@ def _remove(now: Opened) -> None:
     except JarvisError as error:
         show_error(error)
         return
-    _ask(None)
+    _ask_confirmation(None)
     st.session_state[_REMOVED] = (
-        f"{escape(name_of(now.run.manifest))} ({now.id}) is removed, and "
-        f"{byte_size(removed.size_bytes)} are free again."
+        f"Removed {escape(name_of(now.run.manifest))} ({now.id}): "
+        f"{byte_size(removed.size_bytes)} freed."
     )
     state.close()
     st.query_params.pop(links.ANALYSIS, None)

@@ -1,6 +1,6 @@
-"""Errors of a part of a page: a sentence in its place, while the rest of the page stays.
+"""Error isolation: if a part of a page fails, show an error there and draw the rest of the page.
 
-What Streamlit raises to end or repeat a run is no ``Exception`` and is never caught here.
+Streamlit's control flow (stop, rerun) is not an ``Exception`` and is never caught here.
 """
 
 import logging
@@ -18,7 +18,10 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def isolated(part: str) -> Iterator[None]:
-    """Show a sentence where the block draws, if it fails; ``part`` names it, as "Roofline"."""
+    """Show an error message instead of the block if it fails.
+
+    ``part`` is the name of the block in the message, such as "Roofline".
+    """
     try:
         yield
     except Exception as error:
@@ -26,14 +29,14 @@ def isolated(part: str) -> Iterator[None]:
 
 
 def show_failure(error: Exception, part: str) -> None:
-    """Show what failed and what to do, without the server's paths; log what nobody expected."""
+    """Show what failed and what to do, without server paths; log unexpected errors."""
     if isinstance(error, JarvisError):
         sentence = str(error)
     elif isinstance(error, OSError):
-        log.error("a page met an error of the system", exc_info=error)
+        log.error("operating system error while drawing a page", exc_info=error)
         sentence = (
-            f"The server could not read or write a file: {error.strerror or error}. An admin "
-            "should check its disk space; then reload the page."
+            f"The server could not read or write a file: {error.strerror or error}. Ask an admin "
+            "to check its disk space, then reload the page."
         )
     else:
         number = secrets.token_hex(4)
@@ -42,7 +45,7 @@ def show_failure(error: Exception, part: str) -> None:
         )
         sentence = (
             f"{part} cannot be shown because of an error in Jarvis or in an extension. Reload the "
-            f"page. If the error stays, report the number {number} to the person who runs this "
-            "server: the server's log has the details under it."
+            f"page. If the error remains, report the error id {number} to an admin of this server; "
+            "the server log has the details under this id."
         )
     st.error(prose(sentence), icon=":material/error:")

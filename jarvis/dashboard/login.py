@@ -1,8 +1,8 @@
-"""Before the pages: who has to log in first, and who may not come in."""
+"""Login: require users to log in before they see pages."""
 
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import login_mark, visitor
+from jarvis.dashboard.session.current_user import current_user, login_mark
 from jarvis.server.access import audit
 from jarvis.server.access.audit import LOGIN_MARK, Action, AuditFilter, Channel
 from jarvis.server.access.rights import Person, Role, may
@@ -11,15 +11,15 @@ from jarvis.server.database import database
 from jarvis.server.settings import settings
 from jarvis.text.markdown import prose
 
-_NOTED = "_login_noted"
+_RECORDED = "_login_noted"
 _PLACE = "jarvis_wanted_page"
-_LOGINS_LOOKED_AT = 50
-"""More logins of one person than this are hardly open at once."""
+_MAX_LOGINS = 50
+"""Number of a person's latest logins searched for the current one."""
 
 _REMEMBER = f"""
 export default () => sessionStorage.setItem("{_PLACE}", location.pathname + location.search)
 """
-_GO_ON = f"""
+_RETURN = f"""
 export default () => {{
   const wanted = sessionStorage.getItem("{_PLACE}")
   sessionStorage.removeItem("{_PLACE}")
@@ -29,41 +29,40 @@ export default () => {{
 """
 
 _remember_page = st.components.v2.component("jarvis_remember_page", js=_REMEMBER)
-_go_on = st.components.v2.component("jarvis_go_on", js=_GO_ON)
+_return_to_page = st.components.v2.component("jarvis_go_on", js=_RETURN)
 
 
 def gate() -> None:
-    """Let in who may look at pages; everyone else is told what to do, and the run ends.
+    """Stop the run with a message unless the user may view pages.
 
-    A link that was opened before the login is opened after it: the provider always leads back to
-    the first page.
+    The page that was requested before the login is opened after it, as the provider always
+    redirects to the first page.
     """
     now = settings()
     if now.access == "off":
         return
     try:
-        person = visitor()
+        person = current_user()
     except UnknownPersonError as error:
         _closed(str(error))
     if person.name is None:
         _ask_to_log_in()
     if not may(person, Role.VIEWER):
         _closed(
-            f"{person.name} is logged in and has no role here yet. Ask an admin of this server for "
-            "one."
+            f"{person.name} is logged in but has no role on this server yet. Ask an admin for one."
         )
     if now.access == "oidc":
-        _go_on(key="_go_on", height=0)
-    _note_login(person)
+        _return_to_page(key="_go_on", height=0)
+    _record_login(person)
 
 
 def user_line() -> None:
-    """A line of the sidebar: the person, the role, and the way out."""
+    """Draw the user's name and role and the log-out button in the sidebar."""
     now = settings()
     if now.access == "off":
         return
-    person = visitor()
-    st.text(f"{person.name} · {person.role}", help="Who you are here, and your role.")
+    person = current_user()
+    st.text(f"{person.name} · {person.role}", help="Your name and role on this server.")
     if now.access == "oidc":
         _log_out_button(person)
 
@@ -71,8 +70,8 @@ def user_line() -> None:
 def _ask_to_log_in() -> None:
     if settings().access == "header":
         _closed(
-            "Who you are is told by a proxy, and this request came without that. Open the server "
-            "by its public address."
+            "A proxy identifies users of this server, and this request did not come through it. "
+            "Open the server by its public address."
         )
     st.title("Jarvis")
     st.markdown("Log in to see the analyses of your team.")
@@ -97,15 +96,15 @@ def _log_out_button(person: Person | None) -> None:
         st.logout()
 
 
-def _note_login(person: Person) -> None:
-    """Write a login down once, not for every tab that it opens."""
-    if st.session_state.get(_NOTED) == person:
+def _record_login(person: Person) -> None:
+    """Write one audit entry for each login, not one for each tab."""
+    if st.session_state.get(_RECORDED) == person:
         return
-    st.session_state[_NOTED] = person
+    st.session_state[_RECORDED] = person
     engine, mark = database(), login_mark()
-    asked = AuditFilter(person=person.name, action=Action.LOG_IN)
-    lines = audit.recent(engine, asked, limit=_LOGINS_LOOKED_AT)
-    noted = {line.detail.get(LOGIN_MARK) for line in lines if line.person == person.name}
-    if mark not in noted:
+    logins = AuditFilter(person=person.name, action=Action.LOG_IN)
+    lines = audit.recent(engine, logins, limit=_MAX_LOGINS)
+    recorded = {line.detail.get(LOGIN_MARK) for line in lines if line.person == person.name}
+    if mark not in recorded:
         detail = {"role": person.role, LOGIN_MARK: mark}
         audit.record(engine, person, Channel.PAGE, Action.LOG_IN, person.name or "", **detail)

@@ -1,4 +1,4 @@
-"""The menu: pages of their own, and one page for each registered analysis."""
+"""Navigation menu: fixed pages, and one page for each registered analysis."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from jarvis.analyses import load_analyses
 from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.category import page as category
 from jarvis.dashboard.pages.system import page as system
-from jarvis.dashboard.plugin_pages import added_pages
+from jarvis.dashboard.plugin_pages import plugin_pages
 from jarvis.dashboard.session import navigation
 from jarvis.server.settings import settings
 from jarvis.server.storage.catalog import Catalog
@@ -18,18 +18,18 @@ Menu = dict[str, list[StreamlitPage]]
 
 
 def menu(catalog: Catalog) -> Menu:
-    """The sections of the menu with their pages, also those that the kept analyses brought."""
+    """Return the menu's sections with their pages, including those of plugins in stored runs."""
     return {
         "": [
             _file_page("ingest", "Ingest", "upload_file", is_default=True),
             st.Page(_to_ingest, title="Ingest", url_path="ingest", visibility="hidden"),
             _file_page("overview", "Overview", "dashboard"),
         ],
-        "Kernels": [*_analysis_pages("compute"), *added_pages("compute", catalog)],
+        "Kernels": [*_analysis_pages("compute"), *plugin_pages("compute", catalog)],
         "System": [
             *_analysis_pages("system"),
             *_analysis_pages("fusion"),
-            *added_pages("system", catalog),
+            *plugin_pages("system", catalog),
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
         ],
@@ -48,7 +48,7 @@ def _file_page(
     name: str, title: str, icon: str, *, is_default: bool = False, is_shown: bool = True
 ) -> StreamlitPage:
     path = resource("pages") / f"{name}.py"
-    # The default page is served at the root, yet it would reserve its file's name as an address.
+    # The default page is served at the root but still reserves the URL path of its file name.
     url_path = "start" if is_default else name
     return st.Page(
         path,
@@ -61,7 +61,7 @@ def _file_page(
 
 
 def _to_ingest() -> None:
-    """``/ingest`` typed as an address: the first page has no address of its own but the root."""
+    """Redirect ``/ingest`` to the root, where the default page is served."""
     navigation.go(navigation.INGEST)
 
 

@@ -1,4 +1,4 @@
-"""Pages of analyses that extensions and packages added: in the menu of the runs that have them."""
+"""Pages of plugin analyses, shown in the menu while a run that has them is open."""
 
 from functools import partial
 
@@ -17,15 +17,15 @@ from jarvis.findings import Tier
 from jarvis.server.storage.catalog import Catalog
 
 _ICON = ":material/extension:"
-"""In place of an icon that there is not."""
+"""Replaces an icon that Streamlit does not have."""
 
 
-def added_pages(tier: Tier, catalog: Catalog) -> list[StreamlitPage]:
-    """A page for each analysis that was added to a kept run, shown where it is in the open one.
+def plugin_pages(tier: Tier, catalog: Catalog) -> list[StreamlitPage]:
+    """Return a page for each plugin analysis of any stored run, hidden unless the open run has it.
 
-    The others are there too, so that the address of one holds while another run is opened.
+    The hidden ones keep their URLs valid while another run is being opened.
     """
-    shown = _cards_of(catalog, sidebar.named_now(catalog))
+    shown = _cards_of(catalog, sidebar.requested_id(catalog))
     all_cards = {
         card.key: card
         for entry in reversed(catalog.entries)
@@ -62,10 +62,10 @@ def _page_with(card: AnalysisManifest, icon: str, *, is_shown: bool) -> Streamli
 
 
 def render(key: str) -> None:
-    """Draw the page of an added analysis for the open run."""
+    """Draw the page of a plugin analysis for the open run."""
     analysis = opened().run.analyses.get(key)
     if analysis is None:
-        st.info("This analysis was made without the extension that this page belongs to.")
+        st.info("This analysis was run without the extension of this page.")
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
     elif analysis.tier == "compute":
         category.render(analysis)

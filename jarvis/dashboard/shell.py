@@ -1,4 +1,4 @@
-"""The frame around every page: menu, sidebar, the page itself, and its errors as sentences."""
+"""The frame of every page: menu, sidebar, page body and error messages."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -16,8 +16,7 @@ from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.widgets.job_chip import job_chip
 from jarvis.server.storage.catalog import Catalog
 
-# Streamlit loads it when it first needs it, and Altair, in the thread of another visitor, uses it
-# before it is complete.
+# Streamlit imports it lazily; Altair, in another session's thread, could then use it half imported.
 import_module("pandas")
 
 _SIDEBAR_PX = 300
@@ -25,7 +24,7 @@ _SIDEBAR_PX = 300
 
 
 def main() -> None:
-    """Draw the page that the URL names."""
+    """Draw the page of the URL."""
     st.set_page_config(
         page_title="Jarvis",
         page_icon=_tab_icon(state.palette()),
@@ -35,7 +34,7 @@ def main() -> None:
     st.logo(_logo(state.palette()), size="large")
     try:
         _draw_page()
-    except Exception as error:  # of the database, mostly: no page can do without it
+    except Exception as error:  # mostly database errors: no page works without it
         show_failure(error, "This page")
         st.caption("Reload once this is fixed; your view is kept in the URL.")
 
@@ -53,18 +52,18 @@ def _draw_page() -> None:
 
 
 def draw(body: Callable[[], None], url_path: str, catalog: Catalog) -> None:
-    """Draw a page with the sidebar beside it; what it raises becomes a sentence."""
+    """Draw a page and the sidebar; an exception is shown as an error message."""
     links.begin_page()
     show_removal_notice()
     with st.sidebar:
         jobs_slot = st.container()
         sidebar.choose_analysis(catalog)
-        link_slot, keeping_slot, facts_slot = st.container(), st.container(), st.container()
+        link_slot, menu_slot, facts_slot = st.container(), st.container(), st.container()
     try:
         body()
         with facts_slot:
             sidebar.describe_analysis(catalog)
-        with keeping_slot:
+        with menu_slot:
             sidebar.manage_analysis(catalog)
     except Exception as error:
         show_failure(error, "This page")
@@ -78,7 +77,7 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog) -> None:
 
 
 def _logo(colors: Palette) -> str:
-    """The mark, and the name."""
+    """Return the logo with the name as SVG."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 118 32" width="118" height="32">'
         f"{_mark(colors)}"
@@ -88,13 +87,13 @@ def _logo(colors: Palette) -> str:
 
 
 def _tab_icon(colors: Palette) -> str:
-    """The mark, square. A named icon would be fetched from elsewhere by every browser."""
+    """Return the square logo as SVG; browsers would fetch a named icon from another server."""
     svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 36 36" width="64" height="64">'
     return f"{svg}{_mark(colors)}</svg>"
 
 
 def _mark(colors: Palette) -> str:
-    """A roofline with an operation below it."""
+    """Return the logo's shapes: a roofline with an operation below it."""
     return (
         f'<path d="M3 28 L16 8 H33" fill="none" stroke="{colors.primary}" stroke-width="3.4" '
         'stroke-linecap="round" stroke-linejoin="round"/>'
@@ -103,7 +102,7 @@ def _mark(colors: Palette) -> str:
 
 
 def next_steps() -> None:
-    """Where to go from a page that cannot be shown."""
+    """Draw links for a page that cannot be shown."""
     if state.current_id() is not None:
         st.caption("Choose another analysis in the sidebar, or start a new one.")
     navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")

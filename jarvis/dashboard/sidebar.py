@@ -1,10 +1,10 @@
-"""The sidebar: which analysis, on which hardware, and its link."""
+"""The sidebar: choice of the analysis, its hardware, and the link of the page."""
 
 import polars as pl
 import streamlit as st
 
 from jarvis.analyses import load_registry
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.dashboard.analysis_menu import show_analysis_menu
 from jarvis.dashboard.session import links, state
 from jarvis.run import Run
@@ -14,11 +14,11 @@ from jarvis.text.markdown import escape
 
 _CHOICE = "analysis_choice"
 _SEEN = "_analysis_parameter"
-_KEPT_LINES = 256
+_MAX_CACHED_LINES = 256
 
 
-def named_now(catalog: Catalog) -> str | None:
-    """The id that ``choose_analysis`` will settle on, asked for before it."""
+def requested_id(catalog: Catalog) -> str | None:
+    """Return the id that ``choose_analysis`` will open."""
     requested = st.query_params.get(links.ANALYSIS)
     if requested is not None and requested != st.session_state.get(_SEEN):
         return requested
@@ -27,19 +27,19 @@ def named_now(catalog: Catalog) -> str | None:
 
 
 def choose_analysis(catalog: Catalog) -> None:
-    """Settle which analysis is open: the URL's where it changed, else the one chosen here.
+    """Open the analysis of the URL if it changed, else the one chosen here, else the newest.
 
-    Without either it is the newest. A click in the menu drops the URL's parameters, so the
-    choice is kept in the session and written back.
+    A click in the menu drops the URL's parameters, so the choice is also stored in the session and
+    written back to the URL.
     """
-    # Labels must differ: the browser answers with a label, not with a position. The id comes first
-    # because the box is narrow and cuts what does not fit.
+    # Labels must be unique: the browser returns a label, not an index. The id comes first because
+    # the narrow box truncates long labels.
     titles = {entry.id: f"{entry.id} · {entry.title}" for entry in catalog.entries}
     requested = st.query_params.get(links.ANALYSIS)
     is_elsewhere = requested is not None and requested != st.session_state.get(_SEEN)
-    made = state.take_next()
-    if made in titles and not is_elsewhere:
-        st.query_params[links.ANALYSIS] = requested = made
+    next_id = state.pop_next()
+    if next_id in titles and not is_elsewhere:
+        st.query_params[links.ANALYSIS] = requested = next_id
     if requested is not None and requested != st.session_state.get(_SEEN):
         st.session_state[_SEEN] = requested
         st.session_state[_CHOICE] = requested if requested in titles else None
@@ -65,7 +65,7 @@ def choose_analysis(catalog: Catalog) -> None:
 
 
 def describe_analysis(catalog: Catalog) -> None:
-    """The peaks that efficiencies stand against, where the trace comes from, what did not load."""
+    """Draw the name, hardware peaks and origin of the open analysis, and plugin load failures."""
     entry = next((each for each in catalog.entries if each.id == state.current_id()), None)
     if entry is not None:
         now = state.opened()
@@ -85,37 +85,37 @@ def describe_analysis(catalog: Catalog) -> None:
         )
         st.caption("\n\n".join(lines))
     for name, reason in load_registry().failures.items():
-        st.warning(escape(f"The analysis {name} of another package cannot be used: {reason}"))
+        st.warning(escape(f"The plugin analysis {name} could not be loaded: {reason}"))
 
 
 def manage_analysis(catalog: Catalog) -> None:
-    """What can be done with the open analysis as a whole."""
+    """Draw the menu of the open analysis."""
     if state.current_id() in {entry.id for entry in catalog.entries}:
         show_analysis_menu(state.opened())
 
 
 def copy_link(url_path: str) -> None:
-    """The page's address with every control in it, to be copied."""
+    """Draw the popover with the page's link, including all controls."""
     with st.popover("Copy link", icon=":material/link:", width="stretch"):
-        st.caption("This page with its analysis and every setting, also the default ones.")
+        st.caption("Link to this page with its analysis and all settings.")
         st.code(links.page_link_url(url_path, state.current_id()), language=None, wrap_lines=True)
 
 
-@st.cache_data(max_entries=_KEPT_LINES, show_spinner=False, hash_funcs=state.HASH_OPENED)
+@st.cache_data(max_entries=_MAX_CACHED_LINES, show_spinner=False, hash_funcs=state.HASH_OPENED)
 def _hardware_line(now: state.Opened) -> str:
-    """The GPU and its peaks."""
+    """Return the GPU and its peaks as Markdown."""
     hardware = now.run.manifest.hardware
     if hardware is None:
-        return "GPU not known: no peaks, so no efficiencies"
+        return "GPU unknown: no peaks, so no efficiencies"
     parts = [f"**{hardware.name}** · {hardware.preset}", f"{tb_per_s(hardware.tb_per_s)} memory"]
     compute = _main_precision(now.run)
     if compute is not None and (peak := hardware.peak_tflops(compute)):
-        parts.append(f"{tflops_per_s(peak)} {peak_words(compute)}")
+        parts.append(f"{tflops_per_s(peak)} {peak_label(compute)}")
     return " · ".join(parts)
 
 
 def _main_precision(run: Run) -> str | None:
-    """The compute peak under which most kernel time stands."""
+    """Return the compute unit and precision with the most kernel time."""
     operations = run.table("operations").drop_nulls("compute")
     by_time = operations.group_by("compute").agg(pl.col("kernel_time_us").sum())
     ordered = by_time.sort("kernel_time_us", "compute", descending=[True, False])

@@ -1,5 +1,5 @@
-"""The script that Streamlit runs, in a folder of its own.
+"""The script that Streamlit runs, in a separate folder.
 
-Streamlit takes a folder ``pages`` beside its script for pages of the application, and reports the
-real ones as not found.
+If a folder ``pages`` is beside the script, Streamlit takes its files for the application's pages
+and reports the real pages as not found.
 """

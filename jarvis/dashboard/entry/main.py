@@ -1,4 +1,4 @@
-"""What Streamlit runs for every page and every interaction."""
+"""Entry script; Streamlit runs it for every page and interaction."""
 
 from jarvis.dashboard import shell
 

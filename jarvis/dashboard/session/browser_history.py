@@ -1,8 +1,8 @@
-"""One entry in the browser's history for each thing that the user does.
+"""Patch of the browser history: one entry per user action.
 
-Streamlit's front end enters a change of page two or three times: the old page without its
-parameters, with those of the new one, and the new page. "Back" then leads to a page that nobody
-has seen, with the analysis of the page after it.
+Streamlit's front end pushes two or three entries for a page change: the old page without its
+parameters, the old page with those of the new one, and the new page. "Back" would then open a page
+that the user has not seen, with the analysis of the page after it.
 """
 
 import streamlit as st
@@ -26,5 +26,5 @@ _component = st.components.v2.component("jarvis_browser_history", js=_SCRIPT)
 
 
 def install_history_patch() -> None:
-    """Mend the history of this browser tab, once; draws nothing."""
+    """Install the patch in this browser tab once; draw nothing."""
     _component(key="_browser_history", height=0)

@@ -1,4 +1,4 @@
-"""Who looks at the page, what they see of what is kept, and jobs in their name."""
+"""The user of the page: identity, visible analyses, and jobs submitted in their name."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -19,85 +19,86 @@ from jarvis.server.storage.catalog import Catalog, read_catalog
 
 VISIBILITY_LABELS: Mapping[str, str] = {Visibility.TEAM: "Team", Visibility.PRIVATE: "Private"}
 
-NOBODY = Person(None, Role.NONE)
-"""Somebody who has not logged in."""
+ANONYMOUS = Person(None, Role.NONE)
+"""A user who has not logged in."""
 
 
-def visitor() -> Person:
-    """Whoever looks at the page; ``NOBODY`` before a login, everyone is ``LOCAL`` without access.
+def current_user() -> Person:
+    """Return the user of the page: ``ANONYMOUS`` before login, ``LOCAL`` without access control.
 
-    Raises UnknownPersonError where the login, or the proxy, does not say it as it should.
+    Raises:
+        UnknownPersonError: The login or the proxy does not identify the user properly.
     """
     now = settings()
     if now.access == "off":
         return LOCAL
-    return _logged_in(now) if now.access == "oidc" else _told_by_proxy(now)
+    return _oidc_user(now) if now.access == "oidc" else _proxy_user(now)
 
 
 def missing_role(role: Role = Role.EDITOR) -> str | None:
-    """Why the visitor may not do what needs a role, None where they may; for a disabled control."""
-    return lacking(visitor(), role)
+    """Return why the user lacks a role, or None if they have it; for disabled controls."""
+    return lacking(current_user(), role)
 
 
 def actor() -> Actor:
-    """The visitor, who does things by the page."""
-    return Actor(visitor(), Channel.PAGE)
+    """Return the user as an actor of the page channel."""
+    return Actor(current_user(), Channel.PAGE)
 
 
-def ask_for_job(request: Request, visibility: Visibility = Visibility.TEAM) -> Job:
-    """Queue a job for the visitor; raises as ``submit_job`` does."""
+def request_job(request: Request, visibility: Visibility = Visibility.TEAM) -> Job:
+    """Queue a job for the user; raises like ``submit_job``."""
     return submit_job(database(), actor(), request, visibility)
 
 
 def request_job_file(request: FileRequest) -> Job:
-    """The job that makes a file for the visitor, or has made it; raises as ``ask_for_file``."""
+    """Return the job that makes or has made a file for the user; raises like ``ask_for_file``."""
     return ask_for_file(database(), actor(), request)
 
 
 def visible_catalog() -> Catalog:
-    """The kept analyses that the visitor may see."""
-    return read_catalog().visible_to(visitor())
+    """Return the stored analyses that the user may see."""
+    return read_catalog().visible_to(current_user())
 
 
 def login_mark() -> str:
-    """Tells one login of the visitor from the next: its moment, or the day behind a proxy."""
+    """Return an id of the user's login: its time, or the day if a proxy identifies users."""
     issued = _claims().get("iat")
     return str(issued) if issued is not None else f"{datetime.now(UTC):%Y-%m-%d}"
 
 
-def _logged_in(now: Settings) -> Person:
+def _oidc_user(now: Settings) -> Person:
     claims = _claims()
-    if not claims.get("is_logged_in") or _is_over(claims, now):
-        return NOBODY
-    claims = _completed(claims, now)
+    if not claims.get("is_logged_in") or _is_expired(claims, now):
+        return ANONYMOUS
+    claims = _with_userinfo(claims, now)
     name = claims.get(now.oidc.user_claim)
     if not isinstance(name, str):
         raise UnknownPersonError(
-            f"The login says no {now.oidc.user_claim!r}, so who you are cannot be told. An admin "
-            "of this server can name another claim (JARVIS_OIDC__USER_CLAIM), or ask for more "
-            "(JARVIS_OIDC__SCOPES)."
+            f"The login has no {now.oidc.user_claim!r} claim, so you cannot be identified. An "
+            "admin of this server can choose another claim (JARVIS_OIDC__USER_CLAIM) or request "
+            "more scopes (JARVIS_OIDC__SCOPES)."
         )
     if now.oidc.user_claim == "email" and claims.get("email_verified") is False:
         raise UnknownPersonError(
-            "The login says that nobody has checked your email address, so it does not count here. "
-            "Confirm it there, then log in again."
+            "Your login provider has not verified your email address. Verify it there, then log in "
+            "again."
         )
     return person_named(name, group_names(claims.get(now.oidc.groups_claim)), now)
 
 
-def _completed(claims: dict[str, Any], now: Settings) -> dict[str, Any]:
-    """The claims of a login, and what only the provider says where that is needed."""
+def _with_userinfo(claims: dict[str, Any], now: Settings) -> dict[str, Any]:
+    """Return the claims of a login, with those of the provider's userinfo if some are missing."""
     oidc = now.oidc
     needed = (oidc.user_claim, *((oidc.groups_claim,) if has_groups(now) else ()))
     token = claims.get("tokens", {}).get("access")
     if token is None or all(claim in claims for claim in needed):
         return claims
-    more = asked_of_provider(oidc.issuer.rstrip("/"), token, str(claims.get("sub")))
-    return {**more, **claims}
+    userinfo = asked_of_provider(oidc.issuer.rstrip("/"), token, str(claims.get("sub")))
+    return {**userinfo, **claims}
 
 
-def _is_over(claims: dict[str, Any], now: Settings) -> bool:
-    """Whether a login is older than it may be, or does not say how old it is."""
+def _is_expired(claims: dict[str, Any], now: Settings) -> bool:
+    """Return whether a login is older than the session lifetime or has no issue time."""
     issued = claims.get("iat")
     if not isinstance(issued, int | float):
         return True
@@ -105,15 +106,15 @@ def _is_over(claims: dict[str, Any], now: Settings) -> bool:
     return age > timedelta(hours=now.oidc.session_hours)
 
 
-def _told_by_proxy(now: Settings) -> Person:
-    """The person of the proxy's headers, which only trusted ones get through."""
+def _proxy_user(now: Settings) -> Person:
+    """Return the person in the proxy's headers, which are accepted from trusted proxies only."""
     names = st.context.headers.get_all(now.user_header)
     if not names:
-        return NOBODY
+        return ANONYMOUS
     if len(names) > 1:
         raise UnknownPersonError(
-            f"The proxy says twice who you are ({now.user_header}). It must replace what a browser "
-            "sends by its own."
+            f"The request has the header {now.user_header} more than once. The proxy must replace "
+            "a value that the browser sends."
         )
     groups = ",".join(st.context.headers.get_all(now.groups_header))
     return person_named(names[0], group_names(groups), now)

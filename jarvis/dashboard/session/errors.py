@@ -1,4 +1,4 @@
-"""What could not be done, said in its place on the page, or beside it after a click."""
+"""Error messages on a page, and as toasts after a click."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from jarvis.text.markdown import escape, prose
 
 
 def show_error(error: JarvisError) -> None:
-    """While the page is drawn: why something was not done."""
+    """Show an error message on the page."""
     st.error(escape(str(error)), icon=":material/error:")
 
 
 @contextmanager
 def toast_errors() -> Iterator[None]:
-    """In a callback, before the page is drawn anew: a refusal becomes a note in its corner."""
+    """Show a JarvisError as a toast; for callbacks, which run before the page is redrawn."""
     try:
         yield
     except JarvisError as error:

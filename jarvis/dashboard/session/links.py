@@ -1,4 +1,4 @@
-"""What the URL holds: the analysis and every control, so that a copied link shows the same page."""
+"""URL parameters: the analysis and every control, so that a copied link shows the same page."""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -11,45 +11,45 @@ ANALYSIS = "analysis"
 """The URL parameter that names the analysis."""
 
 RENAMED: Mapping[str, str] = {}
-"""Parameters of links of earlier releases, and what they are called now."""
+"""Parameter names of earlier releases and their current names."""
 
 _CONTROLS = "_controls"
-_JUDGED = "_judged_parameters"
+_CHECKED = "_judged_parameters"
 _NOTICES = "_notices"
 
 
 def begin_page() -> None:
-    """Start a page: nothing is in its link yet; words about a bad link go to its top."""
+    """Reset the link of the page, and reserve the place of notices at its top."""
     st.session_state[_CONTROLS] = {}
     st.session_state[_NOTICES] = st.container()
 
 
 def current_name(parameter: str) -> str:
-    """What a parameter of a link is called in this version."""
+    """Return the current name of a parameter."""
     return RENAMED.get(parameter, parameter)
 
 
 def renamed() -> dict[str, str] | None:
-    """The parameters of the URL under the names of this version; None where they have them."""
-    given = st.query_params.to_dict()
-    if RENAMED.keys().isdisjoint(given):
+    """Return the URL's parameters under their current names; None if none is renamed."""
+    parameters = st.query_params.to_dict()
+    if RENAMED.keys().isdisjoint(parameters):
         return None
-    return {current_name(name): value for name, value in given.items()}
+    return {current_name(name): value for name, value in parameters.items()}
 
 
 def notice(text: str) -> None:
-    """Say at the top of the page what of its link could not be followed."""
+    """Show at the top of the page which part of its link could not be used."""
     st.session_state[_NOTICES].warning(prose(text), icon=":material/link_off:")
 
 
 def note_control(key: str, value: object) -> None:
-    """Put a control's value into the page's link, defaults too; empty ones need no place."""
+    """Put a control's value into the page's link. Include defaults; omit empty values."""
     if value not in (None, ""):
         st.session_state[_CONTROLS][key] = value
 
 
 def page_link_url(url_path: str, analysis_id: str | None) -> str:
-    """The address of the page as it is now, every control written out."""
+    """Return the URL of the page with the values of all controls."""
     parameters = {ANALYSIS: analysis_id} if analysis_id else {}
     query = urlencode(parameters | st.session_state[_CONTROLS])
     here = urlsplit(st.context.url or f"/{url_path}")
@@ -57,17 +57,17 @@ def page_link_url(url_path: str, analysis_id: str | None) -> str:
 
 
 def check_parameter(key: str, is_valid: Callable[[str], bool], instead: object) -> None:
-    """Say so where the URL gives a control a value that it cannot have.
+    """Show a notice if the URL has an invalid value for a control.
 
-    The control then takes its default, ``instead``. A value is judged once, when it arrives.
+    The control then uses its default, ``instead``. Each value is checked once.
     """
     given = st.query_params.get(key)
-    judged = st.session_state.setdefault(_JUDGED, {})
-    if given is None or judged.get(key) == given:
+    checked = st.session_state.setdefault(_CHECKED, {})
+    if given is None or checked.get(key) == given:
         return
-    judged[key] = given
+    checked[key] = given
     if not is_valid(given):
         notice(
-            f"The link asks for {key} = {given[:40]!r}, which is not possible here; "
-            f"{instead} is used instead."
+            f"The link has {key} = {given[:40]!r}, which is not valid here; {instead} is used "
+            "instead."
         )

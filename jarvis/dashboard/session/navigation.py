@@ -1,4 +1,4 @@
-"""Links from page to page: they keep the analysis, and may carry a page's own parameters."""
+"""Links between pages: they preserve the analysis and can set parameters of the target page."""
 
 from collections.abc import Iterable
 from urllib.parse import urlencode
@@ -17,12 +17,12 @@ _PAGES = "_pages"
 
 
 def remember(pages: Iterable[StreamlitPage]) -> None:
-    """Keep the pages of the menu, so that links can point at them."""
+    """Store the pages of the menu as targets of links."""
     st.session_state[_PAGES] = {page.url_path: page for page in pages}
 
 
 def link(url_path: str, label: str, *, icon: str | None = None, **parameters: str) -> None:
-    """A link to another page."""
+    """Draw a link to another page."""
     st.page_link(
         st.session_state[_PAGES][url_path],
         label=label,
@@ -32,17 +32,17 @@ def link(url_path: str, label: str, *, icon: str | None = None, **parameters: st
 
 
 def address(url_path: str, analysis_id: str, **parameters: str) -> str:
-    """A page as a link in a table wants it: relative, for another tab."""
+    """Return the relative URL of a page, for links in tables."""
     return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"
 
 
 def go(url_path: str) -> None:
-    """Go on to another page with the parameters of this one."""
+    """Switch to another page with the parameters of this one."""
     st.switch_page(st.session_state[_PAGES][url_path], query_params=st.query_params.to_dict())
 
 
 def leave_to(url_path: str) -> None:
-    """Go on to another page without the parameters of this one."""
+    """Switch to another page without the parameters of this one."""
     st.switch_page(st.session_state[_PAGES][url_path])
 
 

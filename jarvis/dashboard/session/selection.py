@@ -1,4 +1,4 @@
-"""Which operation of a category page is selected: in its table, by a click, or by the URL."""
+"""The selected operation of a category page, set by its table, a chart or the URL."""
 
 import polars as pl
 import streamlit as st
@@ -7,12 +7,12 @@ from jarvis.dashboard.session.links import note_control, notice
 
 
 def request(page: str, uid: int) -> None:
-    """Ask for an operation to be selected in the next run of the page."""
+    """Select an operation on the next rerun of the page."""
     st.query_params[_parameter(page)] = str(uid)
 
 
 def follow_click(page: str, uid: int | None) -> None:
-    """Select what was clicked on a chart; the chart repeats its last click in every run."""
+    """Select the clicked operation of a chart, which reports its last click on every rerun."""
     last = f"_{page}_clicked"
     if uid != st.session_state.get(last):
         st.session_state[last] = uid
@@ -21,9 +21,9 @@ def follow_click(page: str, uid: int | None) -> None:
 
 
 def selected(page: str, rows: pl.DataFrame) -> tuple[int | None, bool]:
-    """The ``uid`` that the URL selects among ``rows``, and whether that is new since the last run.
+    """Return the ``uid`` that the URL selects among ``rows``, and whether it is a new selection.
 
-    A selection that the filters hide ends; one of a link that is not here ends with a word.
+    A selection that is not among the rows is cleared, with a notice if it came from a link.
     """
     given = st.query_params.get(_parameter(page))
     if given is None:
@@ -33,7 +33,7 @@ def selected(page: str, rows: pl.DataFrame) -> tuple[int | None, bool]:
     if (rows["uid"].cast(pl.String) == given).any():
         return int(given), is_new
     if is_new:
-        notice(f"The operation {given[:40]!r} of the link is not among the rows shown here.")
+        notice(f"The operation {given[:40]!r} of the link is not among the rows on this page.")
     keep(page, None)
     return None, False
 

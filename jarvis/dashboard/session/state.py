@@ -1,4 +1,4 @@
-"""The analysis that is open, and the caches over what is on disk."""
+"""The open analysis, and caches of its data."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -13,7 +13,7 @@ import streamlit as st
 from jarvis.charts import PALETTES, Palette
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
-from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.current_user import current_user
 from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
@@ -22,15 +22,15 @@ from jarvis.server.storage.artifacts import is_local
 
 CURRENT = "_analysis_id"
 _NEXT = "_next_analysis_id"
-_KEPT_RUNS = 8
-_KEPT_CATEGORIES = 32
+_MAX_CACHED_RUNS = 8
+_MAX_CACHED_CATEGORIES = 32
 
 
 class NoAnalysisError(JarvisError):
-    """Nothing was analyzed yet."""
+    """There is no analysis yet."""
 
     def __init__(self) -> None:
-        super().__init__("No analysis yet: analyze a trace first, the sample for instance.")
+        super().__init__("No analysis yet: analyze a trace first, for example the sample.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,102 +41,101 @@ class Opened:
     root: Path
     run: Run
     stamp: int
-    """When its manifest was written; a key of what is cached."""
+    """Modification time of its manifest in ns; part of cache keys."""
 
 
 HASH_OPENED: dict[str | type[Any], Callable[[Any], Any]] = {
     Opened: lambda now: (str(now.root), now.stamp)
 }
-"""For caches of functions that take an ``Opened``."""
+"""Hash functions for caches of functions that take an ``Opened``."""
 
 
 def current_id() -> str | None:
-    """The id that the URL or the sidebar names, whether or not there is such an analysis."""
+    """Return the id in the URL or the sidebar, even if there is no such analysis."""
     chosen: str | None = st.session_state.get(CURRENT)
     return chosen
 
 
 def open_next(analysis_id: str) -> None:
-    """Open an analysis from the next run of the page on; in this one the sidebar is drawn."""
+    """Switch analyses on the next rerun (the sidebar is already rendered)."""
     st.session_state[_NEXT] = analysis_id
 
 
 def close() -> None:
-    """Let go of the open analysis: the next page opens the newest one."""
+    """Close the open analysis; the next page opens the newest one."""
     st.session_state.pop(CURRENT, None)
 
 
-def take_next() -> str | None:
-    """What ``open_next`` asked for since the last run."""
-    asked: str | None = st.session_state.pop(_NEXT, None)
-    return asked
+def pop_next() -> str | None:
+    """Return and clear the id passed to ``open_next`` since the last rerun."""
+    analysis_id: str | None = st.session_state.pop(_NEXT, None)
+    return analysis_id
 
 
 def opened() -> Opened:
-    """The open analysis.
+    """Return the open analysis.
 
-    Raises NoAnalysisError where nothing is kept, UnknownAnalysisError where the id is not, and a
-    RunError where its folder cannot be read; the shell shows each as a sentence.
+    Raises:
+        NoAnalysisError: There is no analysis yet.
+        UnknownAnalysisError: The id does not exist.
+        RunError: The run directory cannot be read.
     """
     analysis_id = current_id()
     if analysis_id is None:
         raise NoAnalysisError
-    return kept(analysis_id)
+    return load_stored(analysis_id)
 
 
-def kept(analysis_id: str) -> Opened:
-    """A stored analysis that the visitor may see, whether or not it is the open one.
-
-    Raises as ``opened`` does.
-    """
+def load_stored(analysis_id: str) -> Opened:
+    """Return a stored analysis that the user may see, open or not; raises like ``opened``."""
     waiting = nullcontext() if is_local(analysis_id) else st.spinner("Fetching the analysis")
     with waiting:
-        root = visible_run_dir(visitor(), analysis_id)
+        root = visible_run_dir(current_user(), analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
     return Opened(analysis_id, root, _load(str(root), stamp), stamp)
 
 
 def timeline_of(analysis: Opened) -> Timeline:
-    """The timeline of the open analysis, with what it worked out for earlier windows."""
+    """Return the timeline of an analysis, with its cached windows."""
     return _timeline(str(analysis.root), analysis.stamp)
 
 
 def rows_of(analysis: Opened, key: str) -> pl.DataFrame:
-    """The operations of a category, most time first, without what only the details of one need.
+    """Return the operations of a category, longest first, without nested columns.
 
-    Filters and orders copy rows, and lists are what makes that slow.
+    Filtering and sorting copy rows, and nested columns make that slow.
     """
     return _rows(str(analysis.root), analysis.stamp, key)
 
 
 def call_path_of(analysis: Opened, key: str, uid: int) -> CallPath | None:
-    """Parent chain and subtree of an operation of a category, where the run has them."""
+    """Return the parent chain and subtree of an operation, if the run has them."""
     return _call_paths(str(analysis.root), analysis.stamp, key).get(uid)
 
 
 def palette() -> Palette:
-    """The colors of the theme that the browser shows."""
+    """Return the colors of the browser's theme."""
     return PALETTES[st.context.theme.type or "light"]
 
 
-@st.cache_resource(max_entries=_KEPT_RUNS, show_spinner=False)
+@st.cache_resource(max_entries=_MAX_CACHED_RUNS, show_spinner=False)
 def _load(root: str, stamp: int) -> Run:
-    """A run is immutable and shared between sessions; ``stamp`` tells a replaced one apart."""
+    """Load a run, which is immutable and shared by sessions; ``stamp`` detects a replaced one."""
     return Run.load(Path(root))
 
 
-@st.cache_resource(max_entries=_KEPT_RUNS, show_spinner=False)
+@st.cache_resource(max_entries=_MAX_CACHED_RUNS, show_spinner=False)
 def _timeline(root: str, stamp: int) -> Timeline:
     return Timeline(_load(root, stamp))
 
 
-@st.cache_resource(max_entries=_KEPT_CATEGORIES, show_spinner=False)
+@st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
 def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
     rows = _load(root, stamp).category_operations(key).select(~cs.nested())
-    # They come in this order; but Polars sorts them no more once it knows so.
+    # They are already sorted; this tells Polars so, which makes later sorts free.
     return rows.sort("kernel_time_us", descending=True, maintain_order=True)
 
 
-@st.cache_resource(max_entries=_KEPT_CATEGORIES, show_spinner=False)
+@st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
 def _call_paths(root: str, stamp: int, key: str) -> Mapping[int, CallPath]:
     return _load(root, stamp).call_paths(key)

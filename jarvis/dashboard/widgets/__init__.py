@@ -1,1 +1,1 @@
-"""Elements that several pages show."""
+"""Elements used by several pages."""

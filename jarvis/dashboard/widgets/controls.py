@@ -1,4 +1,4 @@
-"""The controls of a page, each bound to a URL parameter with the page's name in front."""
+"""Controls of pages, each bound to a URL parameter prefixed with the page's name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _SEARCHED = ("name", "arguments", "main_kernel", "called_from", "op_category")
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What the user assumes and wants to see on a category page."""
+    """Values of the controls of a category page."""
 
     target_pct: int
     below_pct: int
@@ -27,40 +27,40 @@ class Controls:
     search: str
 
     def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows that the filters let through; the same frame where all are."""
-        wanted = []
+        """Return the rows that pass the filters; the same frame if no filter is set."""
+        conditions = []
         if self.min_share_pct > 0:
-            wanted.append(pl.col("percent_of_category") >= self.min_share_pct)
+            conditions.append(pl.col("percent_of_category") >= self.min_share_pct)
         if self.bound != ALL:
-            wanted.append(pl.col("bound") == self.bound)
+            conditions.append(pl.col("bound") == self.bound)
         if self.search:
             words = self.search.lower()
-            wanted.append(
+            conditions.append(
                 pl.any_horizontal(
                     pl.col(name).fill_null("").str.to_lowercase().str.contains(words, literal=True)
                     for name in _SEARCHED
                 )
             )
-        return rows.filter(*wanted) if wanted else rows
+        return rows.filter(*conditions) if conditions else rows
 
     @property
     def filter_id(self) -> str:
-        """Tells apart what rows a table shows; the sliders do not change that."""
+        """Key of the row filters; the sliders are not part of it."""
         return f"{self.bound}-{self.min_share_pct}-{self.search}"
 
 
 def category_controls(page: str) -> Controls:
-    """The control card of a category page."""
+    """Draw the controls of a category page."""
     with st.container(border=True, horizontal=True):
         target_pct = target_slider(page)
         below_pct = percent_slider(
             f"{page}_below",
             "Highlight below",
             BOTTLENECK_EFFICIENCY_PCT,
-            "Operations with less efficiency than this are marked.",
+            "Flags operations under this efficiency.",
         )
         chosen_bound = choice(
-            f"{page}_bound", "Bound", BOUNDS, "What limits the operation by the roofline."
+            f"{page}_bound", "Bound", BOUNDS, "Limit of the operation in the roofline model."
         )
         min_share = share_input(f"{page}_min")
         text = text_input(
@@ -73,18 +73,18 @@ def category_controls(page: str) -> Controls:
 
 
 def target_slider(page: str) -> int:
-    """The target efficiency that savings are projected to."""
+    """Draw the slider of the target efficiency for projected savings."""
     return percent_slider(
         f"{page}_target",
         "Target efficiency",
         TARGET_PCT,
-        "Your assumption: the share of the roofline that well-tuned operations reach. Savings are "
-        "kernel time minus the time at this efficiency.",
+        "Assumed share of the roofline that well-tuned operations reach. Saving = kernel time - "
+        "time at this efficiency.",
     )
 
 
 def percent_slider(key: str, label: str, default: float, help_text: str) -> int:
-    """A whole percentage."""
+    """Draw a slider of whole percentages."""
     low, high = _SLIDER_RANGE_PCT
 
     def is_valid(text: str) -> bool:
@@ -106,7 +106,7 @@ def percent_slider(key: str, label: str, default: float, help_text: str) -> int:
 
 
 def share_input(key: str) -> float:
-    """The least share of the category's time that a row must have."""
+    """Draw the input of the minimum share of the category's time."""
 
     def is_valid(text: str) -> bool:
         try:
@@ -131,7 +131,7 @@ def share_input(key: str) -> float:
 
 
 def choice(key: str, label: str, options: Sequence[str], help_text: str) -> str:
-    """One of a few words; the first is the default."""
+    """Draw a choice among a few options; the first is the default."""
     check_parameter(key, lambda text: text in options, options[0])
     value = st.segmented_control(
         label,
@@ -147,7 +147,7 @@ def choice(key: str, label: str, options: Sequence[str], help_text: str) -> str:
 
 
 def text_input(key: str, label: str, placeholder: str, help_text: str | None = None) -> str:
-    """Free text, empty by default."""
+    """Draw a text input, empty by default."""
     value = st.text_input(
         label, key=key, placeholder=placeholder, help=help_text, bind="query-params"
     )
@@ -156,7 +156,7 @@ def text_input(key: str, label: str, placeholder: str, help_text: str | None = N
 
 
 def list_choice(key: str, label: str, options: Sequence[str], help_text: str) -> str:
-    """One of many words; the first is the default."""
+    """Draw a choice among many options; the first is the default."""
     check_parameter(key, lambda text: text in options, options[0])
     value = st.selectbox(label, options, key=key, help=help_text, bind="query-params")
     note_control(key, value)
@@ -166,7 +166,7 @@ def list_choice(key: str, label: str, options: Sequence[str], help_text: str) ->
 def keyed_choice(
     key: str, label: str, labels: Mapping[str, str], default: str, help_text: str
 ) -> str:
-    """One of many keys, each shown by its label; the URL holds the key."""
+    """Draw a choice among many keys, shown by their labels; the URL holds the key."""
 
     def box(options: Sequence[str], shown: Callable[[str], str]) -> str:
         return st.selectbox(
@@ -183,7 +183,7 @@ def keyed_choice(
 
 
 def keyed_segments(key: str, label: str, labels: Mapping[str, str], help_text: str) -> str:
-    """One of a few keys, as ``keyed_choice``; the first is the default."""
+    """Draw a choice among a few keys, like ``keyed_choice``; the first is the default."""
 
     def segments(options: Sequence[str], shown: Callable[[str], str]) -> str | None:
         return st.segmented_control(
@@ -205,11 +205,11 @@ def _keyed(
     default: str,
     draw: Callable[[Sequence[str], Callable[[str], str]], str | None],
 ) -> str:
-    """What ``draw`` gives of the keys, which the URL holds too.
+    """Return the key chosen in ``draw``, and synchronize it with the URL.
 
-    A bound control would write the label into the URL, which a later release may word anew.
+    A bound control would write the label into the URL, and labels can change between releases.
     """
-    # Streamlit cannot choose among words of which some are of an enumeration.
+    # Streamlit cannot choose among options that mix strings and enumeration members.
     labels, default = {str(name): text for name, text in labels.items()}, str(default)
     seen = f"_{key}_seen"
     check_parameter(key, lambda text: text in labels, labels[default])
@@ -228,15 +228,15 @@ def _keyed(
     return str(value)
 
 
-def whole_number(key: str, label: str, default: int, least: int, most: int, meaning: str) -> int:
-    """A whole number from ``least`` to ``most``."""
+def whole_number(key: str, label: str, default: int, low: int, high: int, meaning: str) -> int:
+    """Draw an input of an integer from ``low`` to ``high``."""
 
     def is_valid(value: str) -> bool:
-        return value.isdecimal() and least <= int(value) <= most
+        return value.isdecimal() and low <= int(value) <= high
 
     check_parameter(key, is_valid, default)
     value = st.number_input(
-        label, least, most, default, key=key, width=110, help=meaning, bind="query-params"
+        label, low, high, default, key=key, width=110, help=meaning, bind="query-params"
     )
     note_control(key, value)
     return int(value)

@@ -9,21 +9,28 @@ from jarvis.charts import Drawing
 from jarvis.dashboard.session.links import check_parameter, note_control
 
 
-def drawn(
+def render_chart(
     drawing: Drawing, alt: str, *, key: str | None = None, selection: str | None = None
 ) -> list[dict[str, Any]]:
-    """Draw a chart; what its ``selection`` holds, if it has one: the fields of each mark."""
+    """Draw a chart and return the fields of each selected mark.
+
+    Args:
+        drawing: The chart.
+        alt: Accessible description.
+        key: Widget key.
+        selection: Name of the chart's selection; None for a chart without one.
+    """
     spec = {**drawing.spec, "datasets": dict(drawing.datasets)}
     if selection is None:
         st.vega_lite_chart(spec, key=key, alt=alt)
         return []
     event = st.vega_lite_chart(spec, key=key, alt=alt, on_select="rerun", selection_mode=selection)
-    found: list[dict[str, Any]] = event["selection"].get(selection) or []
-    return found
+    marks: list[dict[str, Any]] = event["selection"].get(selection) or []
+    return marks
 
 
-def figure(label: str, value: str, below: str | None = None, *, help_text: str) -> None:
-    """A bordered card: the label, the value, a plain line below, and on hover what it means."""
+def metric_card(label: str, value: str, below: str | None = None, *, help_text: str) -> None:
+    """Draw a metric card: label, value, a line below, and a help text on hover."""
     st.metric(
         label,
         value,
@@ -40,13 +47,12 @@ _OPEN, _CLOSED = "true", "false"
 
 
 def lazy_expander(label: str, key: str, *, icon: str | None = None) -> ExpanderContainer:
-    """A closed expander; ask its ``open`` before drawing in it.
+    """Draw an expander, closed by default; its state is in the URL as ``key``.
 
-    What is in a closed one costs a page as much as if it were seen. Whether it is open stands in
-    the URL as ``key``.
+    Check its ``open`` before drawing in it: Streamlit also renders the body of collapsed expanders.
     """
     check_parameter(key, lambda text: text in (_OPEN, _CLOSED), "closed")
-    fold = st.expander(label, key=key, icon=icon, on_change="rerun", bind="query-params")
-    if fold.open:
+    expander = st.expander(label, key=key, icon=icon, on_change="rerun", bind="query-params")
+    if expander.open:
         note_control(key, _OPEN)
-    return fold
+    return expander

@@ -1,13 +1,13 @@
-"""Files that a job makes: asked for by a button, followed, and taken home.
+"""Files that jobs make: request buttons, progress and downloads.
 
-What takes long or grows with the trace is made beside the web server; a file that is still there
-is not made again.
+Files that take long or grow with the trace are made outside the web server; an existing file is
+not made again.
 """
 
 import streamlit as st
 
 from jarvis.core.errors import JarvisError
-from jarvis.dashboard.session.current_user import missing_role, request_job_file, visitor
+from jarvis.dashboard.session.current_user import current_user, missing_role, request_job_file
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.server.database import JobState
 from jarvis.server.ingest.tickets import file_purpose, ticket_of
@@ -17,42 +17,42 @@ from jarvis.server.page_links import file_link
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 
-_REFUSED = "_file_refused"
+_ERROR = "_file_refused"
 
 
 def file_button(
     page: str, label: str, request: FileRequest, meaning: str, icon: str = ":material/download:"
 ) -> None:
-    """A button that has a job make a file, which ``file_job`` of the same page shows."""
+    """Draw a button that starts a job to make a file; ``file_job`` of the same page shows it."""
     st.button(
         f"{label} …",
         key=f"{page}_make_{label}",
         icon=icon,
-        on_click=_ask,
+        on_click=_request,
         args=(page, request),
         disabled=(missing := missing_role()) is not None,
-        help=missing
-        or f"{meaning} It is made by a job first; then a button to take it home stands below.",
+        help=missing or f"{meaning} A job makes the file; then a download button appears below.",
     )
 
 
 def file_job(page: str, *offered: FileRequest) -> None:
-    """The job that a button of the page asked for last: how far it is, and in the end its file.
+    """Draw the page's last requested job: its progress, then its file.
 
-    ``offered`` are the requests of the buttons as they are now; a job for another is let go of.
+    ``offered`` are the current requests of the page's buttons; a job of another request is
+    forgotten.
     """
-    if refusal := st.session_state.pop(_REFUSED, None):
-        st.error(escape(refusal), icon=":material/error:")
+    if error_message := st.session_state.pop(_ERROR, None):
+        st.error(escape(error_message), icon=":material/error:")
     job = remembered_job(page)
     if job is None:
         return
     try:
-        asked = request_of(job.kind, job.parameters)
+        request = request_of(job.kind, job.parameters)
     except OutdatedJobError as error:
-        said = f"{job.title}: {error} The button above makes the file again."
-        st.warning(escape(said), icon=":material/history:")
+        message = f"{job.title}: {error} Use the button above to make the file again."
+        st.warning(escape(message), icon=":material/history:")
         return
-    if asked not in offered:
+    if request not in offered:
         remember_job(page, None)
         return
     with st.container(border=True):
@@ -64,26 +64,26 @@ def file_job(page: str, *offered: FileRequest) -> None:
 
 
 def offer_file(job: Job) -> None:
-    """The file that a job has made, to be taken home; a word where it has made none, or it is gone.
+    """Draw the download of a job's file; a warning if it was removed, nothing if it made none.
 
-    The browser gets it block by block, so that the server holds none of it.
+    The file is streamed, not held in the server's memory.
     """
     file = job_file(job.result)
     if file is None:
         return
     if not file.is_file():
-        st.warning("The file was removed since; ask for it again.", icon=":material/delete:")
+        st.warning("The file was removed; request it again.", icon=":material/delete:")
         return
     st.link_button(
         f"{file.name} ({byte_size(file.stat().st_size)})",
-        file_link(job.id, ticket_of(visitor(), file_purpose(job.id))),
+        file_link(job.id, ticket_of(current_user(), file_purpose(job.id))),
         type="primary",
         icon=":material/download:",
     )
 
 
-def _ask(page: str, request: FileRequest) -> None:
+def _request(page: str, request: FileRequest) -> None:
     try:
         remember_job(page, request_job_file(request).id)
     except JarvisError as error:
-        st.session_state[_REFUSED] = str(error)
+        st.session_state[_ERROR] = str(error)

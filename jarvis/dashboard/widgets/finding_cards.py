@@ -1,4 +1,4 @@
-"""Findings as cards: what is slow, what it would gain, and both paths."""
+"""Findings as cards: issue, saving and both recommendations."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,18 +19,18 @@ PRIORITY_COLORS = {
     Priority.MEDIUM: "yellow",
     Priority.LOW: "gray",
 }
-"""Streamlit's color names; the word always stands in the badge."""
+"""Streamlit color names; the badge also has the priority as text."""
 
 _SHAPES_LENGTH = 44
 _EVIDENCE_LENGTH = 100
-"""Names of kernels can have a thousand letters; the details of a row have them whole."""
+"""Kernel names can have a thousand characters; a row's details have the full name."""
 
 _NO_TENSOR = ", ()"
-"""How an argument that is no tensor stands among the shapes of a call."""
+"""An argument that is not a tensor, among the shapes of a call."""
 
 
 Select = Callable[[Finding, OpRef], None]
-"""Called for the button of an operation of a finding, before the page is drawn again."""
+"""Callback of the button of an operation of a finding."""
 
 
 def _select_row(finding: Finding, reference: OpRef) -> None:
@@ -45,27 +45,31 @@ def finding_cards(
     page: str | None = None,
     select: Select = _select_row,
 ) -> None:
-    """One expander for each finding; a sentence where there is none.
+    """Draw an expander for each finding, the first one open; a message if there are none.
 
-    The first is open; the others are drawn when they are opened, which their link says.
-    ``projected`` gives the impact at the page's slider. ``page`` stands in front of the cards'
-    parameters, by default the category of the finding.
+    Args:
+        findings: The findings in order.
+        projected: Returns a finding's impact at the page's sliders.
+        page: Prefix of the expanders' URL parameters; by default the category of the finding.
+        select: Callback of the operation buttons.
     """
     if not findings:
-        st.success("Nothing to fix here by the checks of this analysis.", icon=":material/check:")
+        st.success("The checks of this analysis found nothing to fix.", icon=":material/check:")
     for number, finding in enumerate(findings):
         gain = projected(finding)
         prefix = page or finding.category
         label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
         if gain is not None:
             saves = gain.saved_ms.mid
-            label += f" · saves {milliseconds(saves)}" if saves > 0 else " · nothing at this target"
+            label += (
+                f" · saves {milliseconds(saves)}" if saves > 0 else " · no saving at this target"
+            )
         key = f"{prefix}_finding_{number}"
         if number == 0:
             with st.expander(label, expanded=True):
                 _card(finding, gain, key, select)
-        elif (fold := lazy_expander(label, key)).open:
-            with fold:
+        elif (expander := lazy_expander(label, key)).open:
+            with expander:
                 _card(finding, gain, key, select)
 
 
@@ -101,7 +105,7 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
 
 
 def priority_badge(priority: Priority) -> str:
-    """The priority as a colored word."""
+    """Return the priority as a Markdown badge."""
     return f":{PRIORITY_COLORS[priority]}-badge[{priority}]"
 
 
@@ -112,7 +116,7 @@ def _value(value: float | int | str) -> str:
 
 
 def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
-    """A button for each operation of the finding that selects its row on the page."""
+    """Draw a button for each operation of the finding that selects its row."""
     shown = {reference.uid: reference for reference in finding.operations[:OPERATIONS_SHOWN]}
     total = len(finding.operations)
     which = (
@@ -122,24 +126,24 @@ def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
     )
     key = f"{key}_operations"
     st.pills(
-        f"{which.capitalize()}: press one to select its row in the table below",
+        f"{which.capitalize()}: click one to select its row in the table below",
         list(shown),
-        format_func=lambda uid: _named(shown[uid]),
+        format_func=lambda uid: _operation_label(shown[uid]),
         key=key,
         on_change=partial(_follow, key, finding, shown, select),
     )
 
 
 def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Select) -> None:
-    """Do what the pressed button says; it does not stay pressed, since other rows are selected."""
+    """Call ``select`` for the clicked button and reset it, as other rows can be selected later."""
     uid = st.session_state[key]
     st.session_state[key] = None
     if uid is not None:
         select(finding, shown[uid])
 
 
-def _named(reference: OpRef) -> str:
-    """What tells one operation of a finding from the others: its shapes, and how often it runs."""
+def _operation_label(reference: OpRef) -> str:
+    """Return an operation's shapes and number of calls."""
     shapes = (reference.input_dims or "").replace(_NO_TENSOR, "")
     name = code(shortened(shapes or reference.name, _SHAPES_LENGTH))
     return f"{name} · {counted(reference.operation_count, 'call')}"

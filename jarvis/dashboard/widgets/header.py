@@ -1,4 +1,4 @@
-"""The head of a page: its title, what it is about, and the warnings that concern it."""
+"""Page header: title, analysis and warnings."""
 
 import streamlit as st
 
@@ -11,16 +11,20 @@ from jarvis.text.markdown import escape
 def page_header(
     title: str, icon: str, analysis: Opened, tier: Tier | None = None, *, has_health: bool = False
 ) -> None:
-    """Title on the left; model if it has a name, GPU, trace and id on the right; warnings below.
+    """Draw the title; model name, GPU, trace and id of the analysis; and warnings.
 
-    ``tier`` is that of the page's analysis, if it has one; a page that ``has_health`` draws the
-    warnings itself.
+    Args:
+        title: Title of the page.
+        icon: Streamlit icon of the page.
+        analysis: The open analysis.
+        tier: Tier of the page's analysis, if it has one; selects the warnings.
+        has_health: The page draws the warnings itself.
     """
     manifest = analysis.run.manifest
     hardware = manifest.hardware
     about = [
         *([manifest.model_name] if manifest.model_name else []),
-        f"{hardware.name} ({hardware.preset})" if hardware else "GPU not known",
+        f"{hardware.name} ({hardware.preset})" if hardware else "GPU unknown",
         manifest.trace.file_name,
         analysis.id,
     ]

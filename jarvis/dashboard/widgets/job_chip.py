@@ -1,8 +1,8 @@
-"""How many jobs wait or run, on every page."""
+"""Number of active jobs, shown on every page."""
 
 from jarvis.core.errors import JarvisError
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.session.polling import polled
 from jarvis.server.database import ACTIVE, database
 from jarvis.server.jobs import queue
@@ -12,9 +12,9 @@ POLL_S = 5.0
 
 
 def job_chip() -> None:
-    """A link to the jobs page while there are such jobs; pages do without the database."""
+    """Draw a link to the jobs page while jobs wait or run; nothing if the database fails."""
     try:
-        if _under_way():
+        if _active_jobs():
             _live()
     except JarvisError:
         return
@@ -22,12 +22,12 @@ def job_chip() -> None:
 
 @polled(POLL_S)
 def _live() -> None:
-    count = _under_way()
+    count = _active_jobs()
     if count:
-        label = f"{counted(count, 'job')} under way"
+        label = f"{counted(count, 'job')} in progress"
         navigation.link(navigation.JOBS, label, icon=":material/progress_activity:")
 
 
-def _under_way() -> int:
-    by_state = queue.counts(database(), visitor())
+def _active_jobs() -> int:
+    by_state = queue.counts(database(), current_user())
     return sum(by_state.get(state, 0) for state in ACTIVE)

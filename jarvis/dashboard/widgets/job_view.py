@@ -1,10 +1,10 @@
-"""One job as a page shows it: its steps as they run, how it ended, and what to do next."""
+"""A job on a page: progress, result, and cancel and retry buttons."""
 
 from collections.abc import Callable
 
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import actor, visitor
+from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
@@ -17,17 +17,17 @@ from jarvis.text.format import byte_size, counted
 from jarvis.text.markdown import escape
 
 POLL_S = 0.5
-"""A job that waits or runs is looked at this often; one that has ended, not at all."""
+"""Interval in seconds for refreshing an active job."""
 
 JOB = "job"
 """The URL parameter that names a job on the jobs page."""
 
 _PRECISE_S = 10
-"""Longer times are said without hundredths."""
+"""Times from this number of seconds on are shown without decimals."""
 
 
 def remember_job(page: str, job_id: str | None) -> None:
-    """The job that a page shows: in its URL, so that it is there after a refresh."""
+    """Store the id of a page's job in the session and the URL, so that it survives a refresh."""
     parameter = f"{page}_job"
     st.session_state[f"_{parameter}"] = job_id
     if job_id is None:
@@ -37,13 +37,13 @@ def remember_job(page: str, job_id: str | None) -> None:
 
 
 def remembered_job(page: str) -> Job | None:
-    """The job of ``remember_job`` or of a link; one that is not there is corrected with a word."""
+    """Return the job of ``remember_job`` or of a link; an unknown one is cleared with a notice."""
     parameter = f"{page}_job"
     job_id = st.query_params.get(parameter) or st.session_state.get(f"_{parameter}")
     if job_id is None:
         return None
     try:
-        job = get_visible_job(database(), visitor(), job_id)
+        job = get_visible_job(database(), current_user(), job_id)
     except UnknownJobError as error:
         notice(str(error))
         remember_job(page, None)
@@ -54,9 +54,9 @@ def remembered_job(page: str) -> Job | None:
 
 
 def follow(job: Job, ended: Callable[[Job], None]) -> None:
-    """Draw a job; while it waits or runs, again and again, and then the whole page once more.
+    """Draw a job and refresh it while it is active; rerun the page when it ends.
 
-    ``ended`` draws what belongs to a job that is done.
+    ``ended`` draws the result of a job that is done.
     """
     if job.is_active:
         _live(job.id, ended)
@@ -66,14 +66,14 @@ def follow(job: Job, ended: Callable[[Job], None]) -> None:
 
 @polled(POLL_S)
 def _live(job_id: str, ended: Callable[[Job], None]) -> None:
-    job = get_visible_job(database(), visitor(), job_id)
+    job = get_visible_job(database(), current_user(), job_id)
     if not job.is_active:
         st.rerun()
     draw(job, ended)
 
 
 def draw(job: Job, ended: Callable[[Job], None]) -> None:
-    """Draw a job as it is; ``ended`` draws what belongs to one that is done."""
+    """Draw the current state of a job; ``ended`` draws the result of a job that is done."""
     if job.state is JobState.DONE:
         ended(job)
     elif job.state is JobState.FAILED:
@@ -96,7 +96,7 @@ def draw(job: Job, ended: Callable[[Job], None]) -> None:
 
 
 def took(job: Job) -> str:
-    """How long a job has run, or ran."""
+    """Return the run time of a job as text."""
     seconds = job.elapsed_s
     if seconds is None:
         return ""
@@ -110,15 +110,15 @@ def _waiting(job: Job) -> None:
     engine = database()
     if not claims.has_worker(engine):
         st.warning(
-            "Waiting: no worker is running. The job starts when one does; `jarvis serve` "
-            "does that, unless it has `--job-slots 0`.",
+            "Waiting: no worker is running. The job starts when one does; `jarvis serve` starts "
+            "one unless `--job-slots 0` is set.",
             icon=":material/hourglass_disabled:",
         )
         return
     if claims.slots(engine) == 0:
         st.warning(
-            "Waiting: the Dask cluster that is to run it cannot be reached, or has no workers. It "
-            "begins as soon as one has joined.",
+            "Waiting: the Dask cluster cannot be reached or has no workers. The job starts when a "
+            "worker joins.",
             icon=":material/hourglass_disabled:",
         )
         return
@@ -128,9 +128,9 @@ def _waiting(job: Job) -> None:
     if place > 1:
         reason = f"place {place} of {len(order)} in the queue (fair scheduling)"
     elif running:
-        reason = f"next in the queue; {counted(running, 'job')} under way"
+        reason = f"next in the queue; {counted(running, 'job')} running"
     else:
-        reason = "begins in a moment"
+        reason = "starting soon"
     st.caption(f":material/hourglass_top: Waiting: {reason}.")
 
 
@@ -146,16 +146,16 @@ def _where(job: Job) -> str:
 
 
 def _buttons(job: Job) -> None:
-    foreign = None if may_change(visitor(), job) else "Only the owner or an admin can do this."
+    foreign = None if may_change(current_user(), job) else "Only the owner or an admin can do this."
     if job.is_active:
         st.button(
-            "Being cancelled" if job.is_cancel_requested else "Cancel",
+            "Cancelling" if job.is_cancel_requested else "Cancel",
             key=f"_cancel_{job.id}",
             icon=":material/cancel:",
             disabled=job.is_cancel_requested or foreign is not None,
             on_click=_cancel,
             args=(job.id,),
-            help=foreign or "Ends the job within a second and removes partial results.",
+            help=foreign or "Stop the job within a second and remove partial results.",
         )
     elif job.state in RETRYABLE:
         st.button(

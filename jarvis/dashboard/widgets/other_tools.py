@@ -1,4 +1,4 @@
-"""Why other tools report other figures: its figures for this trace beside ours, and the reason."""
+"""Values of other tools for this trace beside Jarvis's, with the reason for each difference."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,30 +13,29 @@ from jarvis.text.markdown import table
 
 _TABLE = "other_definitions"
 _EQUAL = 5e-7
-"""Half a nanosecond in ms: what is closer is the same."""
+"""Half a nanosecond in ms; smaller differences are shown as none."""
 
-_HEADS = ("Tool", "It says", "Ours", "Difference", "What it counts")
+_HEADS = ("Tool", "Its value", "Jarvis", "Difference", "What it counts")
 
 
 def why_another_tool(now: Opened, page: str, quantities: Iterable[Quantity] = Quantity) -> None:
-    """A fold with the figures of other tools for one of the quantities, to be chosen."""
+    """Draw an expander with the values of other tools for one of the quantities."""
     rows = now.run.table(_TABLE)
-    found = set(rows["quantity"])
-    options = [quantity.value for quantity in quantities if quantity in found]
+    available = set(rows["quantity"])
+    options = [quantity.value for quantity in quantities if quantity in available]
     if not options:
         return
     key = f"{page}_definition"
     with st.expander(
-        "Why other tools report other figures",
+        "Why other tools report different values",
         icon=":material/balance:",
         expanded=key in st.query_params,
     ):
         st.markdown(
-            "Tools mean different things by one word. These are their figures for this trace, "
-            "worked out here by their definitions, with the settings that they start with unless "
-            "the name says otherwise."
+            "Tools define the same terms differently. These values are computed for this trace by "
+            "each tool's definition, with its default settings unless the name says otherwise."
         )
-        chosen = choice(key, "Figure", options, "The figure to compare.")
+        chosen = choice(key, "Quantity", options, "The quantity to compare.")
         st.markdown(table(_HEADS, map(_cells, rows.filter(quantity=chosen).to_dicts())))
 
 
@@ -52,14 +51,14 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _difference(beyond: float, unit: str) -> str:
-    if abs(beyond) < _EQUAL:
+def _difference(delta: float, unit: str) -> str:
+    if abs(delta) < _EQUAL:
         return "none"
-    sign = "+" if beyond > 0 else "\N{MINUS SIGN}"
-    size = milliseconds(abs(beyond)) if unit == "ms" else f"{abs(beyond):.1f} points"
+    sign = "+" if delta > 0 else "\N{MINUS SIGN}"
+    size = milliseconds(abs(delta)) if unit == "ms" else f"{abs(delta):.1f} points"
     return _unbroken(f"{sign}{size}")
 
 
 def _unbroken(text: str) -> str:
-    """A number that stays on one line with its unit."""
+    """Return text with non-breaking spaces, to keep a number and its unit on one line."""
     return text.replace(" ", "\N{NO-BREAK SPACE}")

@@ -1,4 +1,4 @@
-"""The title of a panel: what it plots, and what it shows of the rows on screen."""
+"""Titles of panels: what a panel plots, and its main result for the rows shown."""
 
 import polars as pl
 
@@ -14,13 +14,13 @@ _NAME_LENGTH = 34
 
 
 def panel_title(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
-    """Markdown for a panel that has something to draw.
+    """Return the title of a panel that is not empty as Markdown.
 
-    ``rows`` are those that it draws: of ``operations`` as ``projection.judged`` gives them, of
-    other tables with the columns that the panel names.
+    ``rows`` are those that it draws: ``operations`` from ``projection.with_projection``, or rows of
+    another table with the panel's columns.
     """
-    say = {"roofline": _roofline, "savings": _savings, "bars": _bars, "scatter": _scatter}
-    return f"**{panel.title}** · {say[panel.kind](panel, rows, columns)}"
+    results = {"roofline": _roofline, "savings": _savings, "bars": _bars, "scatter": _scatter}
+    return f"**{panel.title}** · {results[panel.kind](panel, rows, columns)}"
 
 
 def _roofline(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
@@ -37,17 +37,17 @@ def _roofline(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
 
 def _savings(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
     saved = rows["saved_us"].filter(rows["saved_us"] > 0)
-    whole, most = (milliseconds(us / 1000) for us in (float(saved.sum()), largest(saved)))
+    total, top = (milliseconds(us / 1000) for us in (float(saved.sum()), largest(saved)))
     if saved.len() == 1:
-        return f"one operation saves {whole}"
-    return f"the first of {count(saved.len())} saves {most} of {whole}"
+        return f"one operation saves {total}"
+    return f"the first of {count(saved.len())} saves {top} of {total}"
 
 
 def _bars(panel: Panel, rows: pl.DataFrame, columns: Columns) -> str:
     x, y = str(panel.x), str(panel.y)
     totals = bar_totals(rows, x=x, y=y)
-    name, most = totals.select(y, x).row(0)
-    share = percent(share_pct(float(most), float(totals[x].sum())))
+    name, top = totals.select(y, x).row(0)
+    share = percent(share_pct(float(top), float(totals[x].sum())))
     return f"{escape(shortened(name, _NAME_LENGTH))} has {share}"
 
 

@@ -1,4 +1,4 @@
-"""Draws the panels that analyses declare as data."""
+"""Draw the panels that analyses declare."""
 
 import polars as pl
 import streamlit as st
@@ -7,16 +7,16 @@ from jarvis import charts
 from jarvis.analyses.base import Panel
 from jarvis.dashboard.isolation import isolated
 from jarvis.dashboard.session.state import palette
-from jarvis.dashboard.widgets.elements import drawn
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.panel_titles import panel_title
 
 
 def panel_chart(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float, key: str
 ) -> int | None:
-    """The panel's chart, inside a card; the ``uid`` of the operation that was clicked on it.
+    """Draw a panel in a card and return the ``uid`` of the operation clicked on it.
 
-    A panel that fails, as one of an extension may, shows a sentence instead.
+    A panel that fails, for example one of an extension, shows an error message.
     """
     with isolated(panel.title):
         return _chart(panel, rows, columns, target_pct, key)
@@ -33,11 +33,11 @@ def _chart(
         return None
     st.markdown(panel_title(panel, rows, columns))
     if panel.kind in _OF_POINTS and (hidden := rows.height - charts.MAX_POINTS) > 0:
-        st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
+        st.caption(f"The {charts.MAX_POINTS:,} longest operations; {hidden:,} hidden.")
     if panel.kind != "roofline":
-        drawn(drawing, panel.title, key=key)
+        render_chart(drawing, panel.title, key=key)
         return None
-    picked = drawn(
+    picked = render_chart(
         drawing,
         f"{panel.title}: achieved rate of each operation under the peaks",
         key=key,
@@ -48,17 +48,17 @@ def _chart(
 
 _OF_POINTS = ("roofline", "scatter")
 _WHY_EMPTY = {
-    "roofline": "No operation here has a perf model with a rate, so there is nothing to place.",
-    "savings": "Nothing would be saved at this target, or no efficiency is known.",
-    "bars": "Nothing of this kind in the trace.",
-    "scatter": "No operation has both figures.",
+    "roofline": "No operation here has a perf model with a rate, so there is nothing to plot.",
+    "savings": "No saving at this target, or no efficiency is known.",
+    "bars": "The trace has no such operations.",
+    "scatter": "No operation has both values.",
 }
 
 
 def draw(
     panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float
 ) -> charts.Drawing | None:
-    """The chart of a panel, or None where the rows give nothing to draw."""
+    """Return the chart of a panel, or None if it would be empty."""
     colors = palette()
     if panel.kind == "roofline":
         of_bandwidth = panel.y == "tb_per_s"

@@ -1,4 +1,4 @@
-"""What the sliders do to rows and findings; the formulas are those of ``jarvis.impact``."""
+"""Projection of rows and findings to the sliders' values; formulas are in ``jarvis.impact``."""
 
 import polars as pl
 
@@ -13,25 +13,25 @@ from jarvis.schemas import TABLES
 
 
 def operation_columns(analysis: Analysis | None = None) -> Columns:
-    """The columns that rows of a page can have."""
+    """Return the columns that rows of a page can have."""
     own = analysis.details if analysis else ()
     return columns_of(TABLES["operations"], DETAILS, own, PROJECTED)
 
 
-def judged(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
-    """The rows with ``state`` and ``saved_us``; both sliders act here and nowhere else."""
+def with_projection(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
+    """Return the rows with ``state`` and ``saved_us`` for the values of the two sliders."""
     return rows.with_columns(
         saved_us=impact.saved_us(target_pct), state=state(target_pct, below_pct)
     )
 
 
 def saved_ms(rows: pl.DataFrame) -> float:
-    """What all rows of ``judged`` would save together."""
+    """Return the sum of savings in ms of rows from ``with_projection``."""
     return float(rows["saved_us"].sum()) / 1000
 
 
 def reprojected(finding: Finding, target_pct: float, manifest: Manifest) -> Impact | None:
-    """The impact at the slider's target where a perf model stands behind it, else as found."""
+    """Return the impact at the slider's target if it comes from a perf model, else as stored."""
     if finding.impact is None:
         return None
     return impact.at_target(
@@ -44,16 +44,18 @@ def reprojected(finding: Finding, target_pct: float, manifest: Manifest) -> Impa
 
 
 def recovered(finding: Finding, target: Target | None, pct: float, totals: Totals) -> Impact | None:
-    """The impact at the slider of a system page where the finding follows it, else as found; never
-    more than the finding says at most."""
-    found = finding.impact
-    if found is None or target is None or finding.check != target.check:
-        return found
+    """Return the impact at a system page's slider if the finding depends on it, else as stored.
+
+    The saving never exceeds the upper bound of the stored impact.
+    """
+    stored = finding.impact
+    if stored is None or target is None or finding.check != target.check:
+        return stored
     return impact.bounded_impact(
-        found.time_ms,
-        found.saved_ms.high,
-        low_ms=found.saved_ms.low,
-        mid_ms=min(target.recovered_ms(totals, pct), found.saved_ms.high),
+        stored.time_ms,
+        stored.saved_ms.high,
+        low_ms=stored.saved_ms.low,
+        mid_ms=min(target.recovered_ms(totals, pct), stored.saved_ms.high),
         compute_ms=totals.compute_time_ms,
         total_ms=totals.total_time_ms,
     )

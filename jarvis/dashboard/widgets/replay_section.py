@@ -1,4 +1,4 @@
-"""A package of chosen operations: how to get it, the command that runs it, what is in it."""
+"""Replay package of selected operations: download, commands and contents."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _LABEL, _ICON = "Replay package", ":material/folder_zip:"
 _CALLS_SHOWN = 200
 _COLUMNS = columns_of(
     (
-        Column("op_name", "Operator", TEXT, meaning="what is called"),
+        Column("op_name", "Operator", TEXT, meaning="name of the called operator"),
         Column("tensors", "Tensors", TEXT, meaning="shape and dtype of each tensor"),
         Column("count", "Calls", pl.Int64(), format=",d", meaning="calls in the trace"),
         Column("trace_us", "Trace (µs)", NUMBER, "µs", ",.2f", "mean kernel time of one call"),
@@ -35,26 +35,29 @@ _WIDTHS = {"op_name": 240, "tensors": 420}
 
 
 def replay_section(now: Opened, uids: Sequence[int], *, page: str) -> None:
-    """Offer the calls of these operations as one package, which a job makes.
+    """Draw the replay package of operations, which a job makes.
 
-    ``uids`` are of the analysis' operations; ``page`` is the prefix of the keys of the controls.
+    Args:
+        now: The analysis.
+        uids: Ids of its operations.
+        page: Prefix of the widget keys.
     """
     run = now.run
     selection = select(run, uids)
-    _refusals(selection)
+    _excluded(selection)
     if not selection.entries:
         return
     with st.container(border=True):
         request = Replay(now.id, uids=tuple(uids))
         file_button(page, _LABEL, request, _contents(selection), _ICON)
         file_job(page, request)
-        st.markdown("Run it where torch is installed; `--device cpu` tries it without a GPU:")
+        st.markdown("Run it where torch is installed; `--device cpu` runs it without a GPU:")
         st.code(_commands(_file_name(run, selection)), language="shell")
         _preview(selection, page)
 
 
 def replay_button(run: Run, uid: int, *, page: str) -> None:
-    """A download of the calls of one operation, or the reason why there is none."""
+    """Draw the download of one operation's replay package, or why there is none."""
     selection = select(run, [uid])
     if selection.entries:
         st.download_button(
@@ -75,7 +78,7 @@ def _contents(selection: Selection) -> str:
     calls = sum(entry["count"] for entry in selection.entries)
     return (
         f"{counted(len(selection.entries), 'distinct call')} with shapes, dtypes, strides and "
-        f"plain values ({count(calls)} in the trace), and a program that times them."
+        f"scalar values ({count(calls)} in the trace), and a program that times them."
     )
 
 
@@ -87,8 +90,8 @@ def _commands(file_name: str) -> str:
     return f"python -m zipfile -e {file_name} replay\npython replay/{RUNNER_NAME} --device cuda"
 
 
-def _refusals(selection: Selection) -> None:
-    """What of the selection is left out: a line for each operator and reason."""
+def _excluded(selection: Selection) -> None:
+    """Draw which operators are not in the package, and why."""
     if not selection.refusals:
         return
     time_us: dict[tuple[str, str], float] = {}
@@ -99,14 +102,14 @@ def _refusals(selection: Selection) -> None:
         f"- {cell(name)} ({microseconds(time)} kernel time): {prose(reason)}"
         for (name, reason), time in time_us.items()
     ]
-    st.warning("Left out of the package:\n" + "\n".join(lines), icon=":material/block:")
+    st.warning("Not in the package:\n" + "\n".join(lines), icon=":material/block:")
 
 
 def _preview(selection: Selection, page: str) -> None:
     entries = selection.entries
     shown = entries[:_CALLS_SHOWN]
     hidden = f", the first {count(len(shown))} of them" if len(shown) < len(entries) else ""
-    st.markdown(f"**What is in it**: {counted(len(entries), 'distinct call')}{hidden}")
+    st.markdown(f"**Contents**: {counted(len(entries), 'distinct call')}{hidden}")
     small_table(
         pl.DataFrame(
             [_call(entry) for entry in shown],
@@ -116,7 +119,7 @@ def _preview(selection: Selection, page: str) -> None:
         "Calls of the package",
         widths=_WIDTHS,
     )
-    with st.expander("The first call as the package describes it", icon=":material/data_object:"):
+    with st.expander("First call in the package's format", icon=":material/data_object:"):
         st.json(entries[0], expanded=3)
 
 

@@ -1,6 +1,6 @@
-"""Order and pages of a table of thousands of rows: the server sorts all, the browser gets a page.
+"""Server-side sorting and pagination of large tables.
 
-Column, direction and page number stand in the URL, each with the page's name in front.
+Column, direction and page number are in the URL, prefixed with the page's name.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.widgets.controls import choice, keyed_choice
 
 PAGE_ROWS = 100
-"""Rows that the browser gets at once; badges and bars cost little for so many."""
+"""Rows per page; the browser renders badges and bars quickly for this many."""
 
 DESCENDING, ASCENDING = "descending", "ascending"
 
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """By what a table is sorted; ``column`` is the name of one of its columns."""
+    """Sort order of a table: name of a column, and DESCENDING or ASCENDING."""
 
     column: str
     direction: str
 
     def sorted(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """All rows in this order; rows without a value last, equal ones as they came."""
+        """Return the rows in this order (stable sort); rows without a value are last."""
         return rows.sort(
             self.column,
             descending=self.direction == DESCENDING,
@@ -37,33 +37,37 @@ class RowOrder:
 
 
 def order_controls(page: str, labels: Mapping[str, str], default: str) -> RowOrder:
-    """The controls; ``labels`` are those of the columns to choose from."""
+    """Draw the controls; ``labels`` are the columns to choose from and their labels."""
     column = keyed_choice(
         f"{page}_sort", "Sort by", labels, default, "All rows are sorted, not only this page."
     )
     direction = choice(
-        f"{page}_order", "RowOrder", (DESCENDING, ASCENDING), "Rows without a value are last."
+        f"{page}_order", "Order", (DESCENDING, ASCENDING), "Rows without a value are last."
     )
     return RowOrder(column, direction)
 
 
 def sort_by(page: str, column: str, *, is_number: bool) -> None:
-    """Sort by a column whose head was clicked: largest or first first, then the other way round.
+    """Sort by a column whose header was clicked; reverse the order on the second click.
 
-    For a callback: it sets the controls that ``order_controls`` draws.
+    Numbers are first sorted descending, texts ascending. For callbacks: it sets the widgets of
+    ``order_controls``.
     """
     first, second = (DESCENDING, ASCENDING) if is_number else (ASCENDING, DESCENDING)
-    is_again = st.session_state.get(f"{page}_sort") == column
-    turned = is_again and st.session_state.get(f"{page}_order") == first
+    is_current = st.session_state.get(f"{page}_sort") == column
+    is_reversed = is_current and st.session_state.get(f"{page}_order") == first
     st.session_state[f"{page}_sort"] = column
-    st.session_state[f"{page}_order"] = second if turned else first
+    st.session_state[f"{page}_order"] = second if is_reversed else first
 
 
 def page_number(page: str, row_count: int, shown_by: str, wanted_row: int | None) -> int:
-    """The page to show, from 1 on; draws the buttons where there is more than one.
+    """Draw the pagination if there are several pages, and return the page number, from 1.
 
-    Another filter or order (``shown_by``) begins at the first page; ``wanted_row`` is the position
-    of a row that has to be seen.
+    Args:
+        page: Prefix of the URL parameter.
+        row_count: Number of rows.
+        shown_by: Key of the filters and order; if it changes, the first page is shown.
+        wanted_row: Index of a row whose page is shown.
     """
     key, last = f"{page}_page", f"_{page}_shown_by"
     pages = max(1, ceil(row_count / PAGE_ROWS))
@@ -82,5 +86,5 @@ def page_number(page: str, row_count: int, shown_by: str, wanted_row: int | None
 
 
 def page_of(rows: pl.DataFrame, number: int) -> pl.DataFrame:
-    """The rows of a page."""
+    """Return the rows of a page."""
     return rows.slice((number - 1) * PAGE_ROWS, PAGE_ROWS)

@@ -1,4 +1,4 @@
-"""Cards with a graded figure."""
+"""Metric cards with a severity grade."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -21,7 +21,7 @@ _SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "
 
 
 def grade_card(title: str, value: str, assessment: JsonValue, meaning: str) -> None:
-    """A figure with its grade in words and color, and the sentence behind it."""
+    """Draw a metric with its grade and the description of the grade."""
     facts = facts_of(assessment)
     grade = Severity(str(facts.get("severity", Severity.NOT_AVAILABLE)))
     with st.container(border=True, height="stretch"):
@@ -32,5 +32,5 @@ def grade_card(title: str, value: str, assessment: JsonValue, meaning: str) -> N
 
 
 def facts_of(metric: JsonValue) -> Mapping[str, Any]:
-    """The entries of a metric; none where it is no mapping."""
+    """Return a metric's entries; empty if it is not a mapping."""
     return metric if isinstance(metric, dict) else {}

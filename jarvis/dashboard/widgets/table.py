@@ -1,4 +1,4 @@
-"""Plain tables: columns with label, unit, format and meaning from the schema."""
+"""Tables whose columns have label, unit, format and meaning from the schema."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -12,7 +12,7 @@ from jarvis.schemas import Column
 from jarvis.text.format import MISSING
 
 LINK = "open"
-"""The column with the addresses that rows lead to."""
+"""The column with the URLs of the rows' links."""
 
 _LINK_PX = 50
 
@@ -29,10 +29,18 @@ def small_table(
     height: int | Literal["auto"] = "auto",
     link: str | None = None,
 ) -> None:
-    """Draw the named columns (default: all that ``columns`` describes); widths in pixels.
+    """Draw a table.
 
-    With ``on_select`` one row can be selected; the session state has it under ``key``. With
-    ``link`` each row has one in front, to its address in the column LINK; the text says where to.
+    Args:
+        frame: The rows.
+        columns: Labels, units and formats of the columns.
+        alt: Accessible description.
+        names: Columns to show; all of ``columns`` by default.
+        widths: Widths in pixels by column.
+        key: Widget key.
+        on_select: Callback; makes rows selectable, one at a time, in the session state of ``key``.
+        height: Height in pixels.
+        link: Help text of a first column with a link to the URL in the column LINK.
     """
     shown = [name for name in names or columns if name in frame.columns]
     config = {
@@ -55,7 +63,7 @@ def small_table(
 
 
 def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:
-    """A column that says when something happened, the same for everyone who follows a link."""
+    """Return the configuration of a column of times, shown in UTC for all users."""
     return st.column_config.DatetimeColumn(
         label,
         format="YYYY-MM-DD HH:mm:ss" if has_seconds else "YYYY-MM-DD HH:mm",
@@ -65,7 +73,7 @@ def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> Col
 
 
 def link_column(meaning: str) -> ColumnConfig:
-    """A column of addresses, each an icon that opens a new tab."""
+    """Return the configuration of a column of links, shown as icons."""
     return st.column_config.LinkColumn(
         "Open",
         width=_LINK_PX,
@@ -75,7 +83,7 @@ def link_column(meaning: str) -> ColumnConfig:
 
 
 def configured(column: Column, dtype: pl.DataType, width: int | None = None) -> ColumnConfig:
-    """A column with its label, its meaning on hover and its number format; width in pixels."""
+    """Return the configuration of a column: label, help text, number format, width in pixels."""
     meaning = column.meaning or None
     if dtype.is_numeric():
         form = number_format(column, dtype)
@@ -84,7 +92,7 @@ def configured(column: Column, dtype: pl.DataType, width: int | None = None) -> 
 
 
 def number_format(column: Column, dtype: pl.DataType) -> str | None:
-    """The column's Python format as the browser's table wants it; plain for ids and indices."""
+    """Return the column's number format for Streamlit; plain for ids and indices."""
     if dtype.is_integer():
         return "localized" if column.format else "%d"
     return f"%{column.format or ',.3f'}"

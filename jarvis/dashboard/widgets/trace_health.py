@@ -1,4 +1,4 @@
-"""How far the trace can be trusted: in full on the overview, in a line on pages it concerns."""
+"""Trace health: all facts on the overview, warnings on the pages that they affect."""
 
 import streamlit as st
 
@@ -12,14 +12,13 @@ from jarvis.trace_health import Severity
 
 _ICON = ":material/health_metrics:"
 _LINE_BREAK = "  \n"
-_KEPT_GAPS = 64
+_MAX_CACHED_GAPS = 64
 
 
 def warning_strip(now: Opened, tier: Tier | None) -> None:
-    """The warnings that concern a page, a sentence each, and where to read on.
+    """Draw the warnings that affect a page, with a link to the overview.
 
-    ``tier`` is that of the page's analysis; what is wrong with operations alone is no concern of
-    the system pages.
+    ``tier`` is the tier of the page's analysis; system pages leave out warnings about operations.
     """
     grave = _grave_gaps(now)
     if tier == "system":
@@ -33,14 +32,14 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
         navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
 
 
-@st.cache_resource(max_entries=_KEPT_GAPS, show_spinner=False, hash_funcs=HASH_OPENED)
+@st.cache_resource(max_entries=_MAX_CACHED_GAPS, show_spinner=False, hash_funcs=HASH_OPENED)
 def _grave_gaps(now: Opened) -> list[Gap]:
-    """Requested by every page, though it looks at all operations."""
+    """Return the serious gaps; cached, as every page needs them and they depend on all rows."""
     return [gap for gap in gaps_of(now.run) if gap.is_grave]
 
 
 def health_header(now: Opened) -> None:
-    """Every warning with what it affects and how to capture better, and all facts in a fold."""
+    """Draw every warning, and an expander with all facts, their effects and remedies."""
     if warnings := warnings_of(now.run):
         _warn(warnings)
     facts = health_of(now.run)
@@ -61,7 +60,7 @@ def health_header(now: Opened) -> None:
                     ),
                 )
             )
-        st.caption("In order")
+        st.caption("No problem found")
         lines = [
             f"{MARKS[fact.severity]} {prose(fact.title)}: {prose(fact.summary)}"
             for fact in facts
@@ -71,5 +70,5 @@ def health_header(now: Opened) -> None:
 
 
 def _warn(lines: list[str]) -> None:
-    """One box, a line for each warning."""
+    """Draw one box with a line for each warning."""
     st.warning(_LINE_BREAK.join(map(prose, lines)), icon=":material/warning:", width="stretch")

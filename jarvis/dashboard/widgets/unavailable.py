@@ -1,4 +1,4 @@
-"""What a run cannot tell because a performance report stood in place of its trace."""
+"""Message for pages whose tables a run lacks because it was imported from a performance report."""
 
 from collections.abc import Iterable
 
@@ -10,10 +10,10 @@ from jarvis.run import Run
 
 
 def is_unavailable(run: Run, tables: Iterable[str]) -> bool:
-    """Whether a page has nothing to show without these tables; says so then."""
-    sentence = unavailable_reason(run.manifest.absent_tables, tables)
-    if sentence is None:
+    """Return whether the run lacks a page's tables; if so, show why."""
+    reason = unavailable_reason(run.manifest.absent_tables, tables)
+    if reason is None:
         return False
-    st.info(sentence, icon=":material/visibility_off:")
+    st.info(reason, icon=":material/visibility_off:")
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
     return True

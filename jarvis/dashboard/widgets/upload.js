@@ -1,26 +1,26 @@
-// Sends a file in pieces to /api/uploads (tus 1.0) and goes on where it was broken off: after a lost
-// connection by itself, after a reload or in another tab when the same file is chosen again.
+// Sends a file in chunks to /api/uploads (tus 1.0) and resumes interrupted uploads: automatically
+// after a lost connection, or when the same file is chosen again after a reload or in another tab.
 
 const TUS = { "Tus-Resumable": "1.0.0" }
-const SMALLEST_PIECE = 256 * 1024
-const LARGEST_PIECE = 16 * 1024 * 1024
-const PIECE_MS = 1000 // a piece takes about so long, so that the bar moves
-const PAUSES_MS = [500, 1000, 2000, 4000, 8000]
-const PATIENCE_MS = 10 * 60 * 1000 // without a byte that arrives
+const MIN_CHUNK = 256 * 1024
+const MAX_CHUNK = 16 * 1024 * 1024
+const CHUNK_MS = 1000 // target time of a chunk, so that the progress bar moves
+const RETRY_DELAYS_MS = [500, 1000, 2000, 4000, 8000]
+const TIMEOUT_MS = 10 * 60 * 1000 // without progress
 const RETRIED = [404, 408, 409, 423, 425, 429, 502, 503, 504]
-const SPOKEN_MS = 10000
+const ANNOUNCE_MS = 10000 // minimum interval of announcements for screen readers
 
-// An upload goes on while its page is drawn anew or another one is looked at.
+// Uploads continue while the page is redrawn or another page is open.
 const transfers = (window.jarvisUploads ??= new Map())
 
-// Which upload a file belongs to; a browser may forbid to remember it.
-const remembered = {
+// The upload id of a file; browsers can disable local storage.
+const storedIds = {
   get: mark => { try { return localStorage.getItem(mark) } catch { return null } },
   set: (mark, id) => { try { localStorage.setItem(mark, id) } catch {} },
   forget: mark => { try { localStorage.removeItem(mark) } catch {} },
 }
 
-class Refused extends Error {
+class RequestError extends Error {
   constructor(status, sentence) {
     super(sentence)
     this.status = status
@@ -42,39 +42,39 @@ class Transfer {
   }
 
   async run() {
-    this.become("running")
+    this.setState("running")
     let since = Date.now()
     let attempt = 0
     while (!this.stop.signal.aborted) {
       const before = this.sent
       try {
-        await this.goOn()
-        remembered.forget(this.mark)
-        return this.become("done")
+        await this.transferChunks()
+        storedIds.forget(this.mark)
+        return this.setState("done")
       } catch (error) {
         if (this.stop.signal.aborted) return
         if (this.sent > before) [since, attempt] = [Date.now(), 0]
-        const isFinal = error instanceof Refused && !RETRIED.includes(error.status)
-        if (isFinal || Date.now() - since > PATIENCE_MS) {
-          return this.become("failed", error instanceof Refused ? error.message : NO_CONNECTION)
+        const isFinal = error instanceof RequestError && !RETRIED.includes(error.status)
+        if (isFinal || Date.now() - since > TIMEOUT_MS) {
+          return this.setState("failed", error instanceof RequestError ? error.message : NO_CONNECTION)
         }
-        this.become("waiting", error instanceof Refused ? error.message : "")
-        await this.pause(PAUSES_MS[Math.min(attempt++, PAUSES_MS.length - 1)])
+        this.setState("waiting", error instanceof RequestError ? error.message : "")
+        await this.pause(RETRY_DELAYS_MS[Math.min(attempt++, RETRY_DELAYS_MS.length - 1)])
       }
     }
   }
 
-  async goOn() {
+  async transferChunks() {
     await this.check()
-    let upload = await this.begun()
+    let upload = await this.findOrCreate()
     this.id = upload.id
     this.sent = upload.offset_bytes
-    this.become("running")
-    let size = 4 * SMALLEST_PIECE
+    this.setState("running")
+    let size = 4 * MIN_CHUNK
     while (!upload.is_whole) {
       const begin = performance.now()
       const end = Math.min(this.sent + size, this.file.size)
-      const answer = await this.ask("PATCH", `${this.root}/${this.id}`, {
+      const answer = await this.request("PATCH", `${this.root}/${this.id}`, {
         headers: {
           ...TUS,
           "Content-Type": "application/offset+octet-stream",
@@ -82,25 +82,25 @@ class Transfer {
         },
         body: this.file.slice(this.sent, end),
       })
-      const tookMs = Math.max(performance.now() - begin, 1)
-      this.moved(Number(answer.headers.get("Upload-Offset")), tookMs)
-      size = Math.max(SMALLEST_PIECE, Math.min(LARGEST_PIECE, this.bytesPerMs * PIECE_MS))
-      if (this.sent === this.file.size) upload = await this.shown()
+      const elapsedMs = Math.max(performance.now() - begin, 1)
+      this.recordProgress(Number(answer.headers.get("Upload-Offset")), elapsedMs)
+      size = Math.max(MIN_CHUNK, Math.min(MAX_CHUNK, this.bytesPerMs * CHUNK_MS))
+      if (this.sent === this.file.size) upload = await this.fetchStatus()
     }
   }
 
-  // The upload of this file that was begun before, here or in another tab; else a new one.
-  async begun() {
-    this.id ??= remembered.get(this.mark)
+  // Returns the existing upload of this file, from this or another tab; else creates one.
+  async findOrCreate() {
+    this.id ??= storedIds.get(this.mark)
     if (this.id) {
       try {
-        return await this.shown()
+        return await this.fetchStatus()
       } catch (error) {
         if (error.status !== 404) throw error
       }
     }
     const name = btoa(String.fromCharCode(...new TextEncoder().encode(this.file.name)))
-    const answer = await this.ask("POST", this.root, {
+    const answer = await this.request("POST", this.root, {
       headers: {
         ...TUS,
         "Upload-Length": `${this.file.size}`,
@@ -108,33 +108,33 @@ class Transfer {
       },
     })
     this.id = answer.headers.get("Location").split("/").pop()
-    remembered.set(this.mark, this.id)
-    return this.shown()
+    storedIds.set(this.mark, this.id)
+    return this.fetchStatus()
   }
 
-  async shown() {
-    return (await this.ask("GET", `${this.root}/${this.id}`, {})).json()
+  async fetchStatus() {
+    return (await this.request("GET", `${this.root}/${this.id}`, {})).json()
   }
 
-  // A file that was changed or moved looks like a lost connection.
+  // Checks that the file is readable: a changed or moved file would look like a lost connection.
   async check() {
     try {
       await this.file.slice(0, 1).arrayBuffer()
     } catch {
-      throw new Refused(0, "The file cannot be read: it was changed or moved. Choose it again.")
+      throw new RequestError(0, "The file cannot be read: it was changed or moved. Choose it again.")
     }
   }
 
-  async ask(method, address, options) {
+  async request(method, address, options) {
     const headers = { Authorization: `Ticket ${this.ticket}`, ...options.headers }
     const answer = await fetch(address, { method, signal: this.stop.signal, ...options, headers })
     if (answer.ok) return answer
-    const said = await answer.json().catch(() => ({}))
-    throw new Refused(answer.status, said.error ?? `The server answered ${answer.status}.`)
+    const body = await answer.json().catch(() => ({}))
+    throw new RequestError(answer.status, body.error ?? `The server answered ${answer.status}.`)
   }
 
-  moved(offset, tookMs) {
-    const now = (offset - this.sent) / tookMs
+  recordProgress(offset, elapsedMs) {
+    const now = (offset - this.sent) / elapsedMs
     this.bytesPerMs = this.bytesPerMs ? 0.7 * this.bytesPerMs + 0.3 * now : now
     this.sent = offset
     this.changed()
@@ -148,7 +148,7 @@ class Transfer {
     })
   }
 
-  become(state, problem = "") {
+  setState(state, problem = "") {
     this.state = state
     this.problem = problem
     this.changed()
@@ -156,13 +156,13 @@ class Transfer {
 
   cancel() {
     this.stop.abort()
-    remembered.forget(this.mark)
+    storedIds.forget(this.mark)
     const headers = { ...TUS, Authorization: `Ticket ${this.ticket}` }
     if (this.id) fetch(`${this.root}/${this.id}`, { method: "DELETE", headers }).catch(() => {})
   }
 }
 
-const NO_CONNECTION = "The server cannot be reached. What has arrived is kept there for a day."
+const NO_CONNECTION = "The server cannot be reached. The uploaded part is stored there for a day."
 
 const bytes = count => {
   const units = ["B", "kB", "MB", "GB", "TB"]
@@ -178,7 +178,7 @@ const duration = ms => {
 
 const figures = ({ file, sent, state, bytesPerMs }) => {
   const parts = [`${bytes(sent)} of ${bytes(file.size)}`]
-  if (state === "waiting") parts.push("no connection, trying again")
+  if (state === "waiting") parts.push("no connection, retrying")
   else if (bytesPerMs) {
     parts.push(`${bytes(bytesPerMs * 1000)}/s`)
     parts.push(`${duration((file.size - sent) / bytesPerMs)} left`)
@@ -189,15 +189,15 @@ const figures = ({ file, sent, state, bytesPerMs }) => {
 export default ({ data, parentElement, setStateValue }) => {
   const part = name => parentElement.querySelector(`.${name}`)
   const [box, input, choose, cancel] = ["upload", "file", "choose", "cancel"].map(part)
-  let spoken = 0
+  let announcedAt = 0
 
-  const say = (text, isUrgent = false) => {
-    if (!isUrgent && Date.now() - spoken < SPOKEN_MS) return
-    spoken = Date.now()
+  const announce = (text, isUrgent = false) => {
+    if (!isUrgent && Date.now() - announcedAt < ANNOUNCE_MS) return
+    announcedAt = Date.now()
     part("spoken").textContent = text
   }
 
-  const put = (name, text) => {
+  const setText = (name, text) => {
     part(name).textContent = text
     part(name).hidden = !text
   }
@@ -206,21 +206,21 @@ export default ({ data, parentElement, setStateValue }) => {
     const transfer = transfers.get(data.key)
     const isActive = ["running", "waiting"].includes(transfer?.state)
     const name = transfer?.file.name ?? data.name
-    const canGoOn = transfer?.state === "failed" && transfer.id
+    const canResume = transfer?.state === "failed" && transfer.id
     part("bar").hidden = !isActive
-    cancel.hidden = !isActive && !canGoOn
+    cancel.hidden = !isActive && !canResume
     choose.hidden = isActive
-    if (canGoOn) choose.textContent = "Go on"
+    if (canResume) choose.textContent = "Resume"
     else choose.textContent = name ? "Choose another file" : "Choose a file"
     part("words").textContent = name ?? data.words
-    put("figures", isActive ? figures(transfer) : "")
-    put("problem", transfer?.problem ?? "")
+    setText("figures", isActive ? figures(transfer) : "")
+    setText("problem", transfer?.problem ?? "")
     if (isActive) {
       part("bar").value = transfer.file.size ? transfer.sent / transfer.file.size : 0
-      say(figures(transfer), transfer.state === "waiting")
+      announce(figures(transfer), transfer.state === "waiting")
     } else if (transfer?.state === "done") {
       transfers.delete(data.key)
-      say(`${name} is uploaded`, true)
+      announce(`${name} is uploaded`, true)
       setStateValue("upload", transfer.id)
     }
   }
@@ -230,19 +230,19 @@ export default ({ data, parentElement, setStateValue }) => {
     const transfer = new Transfer(file, data.ticket)
     transfers.set(data.key, transfer)
     transfer.changed = draw
-    if (file.size > data.most_bytes) transfer.become("failed", data.too_large)
+    if (file.size > data.most_bytes) transfer.setState("failed", data.too_large)
     else transfer.run()
   }
 
-  const underWay = transfers.get(data.key)
-  if (underWay) {
-    underWay.changed = draw
-    underWay.ticket = data.ticket
+  const active = transfers.get(data.key)
+  if (active) {
+    active.changed = draw
+    active.ticket = data.ticket
   }
   input.accept = data.endings
   input.onchange = () => {
     start(input.files[0])
-    input.value = "" // so that the same file can be chosen again
+    input.value = "" // allows choosing the same file again
   }
   choose.onclick = () => {
     const transfer = transfers.get(data.key)
@@ -252,7 +252,7 @@ export default ({ data, parentElement, setStateValue }) => {
   cancel.onclick = () => {
     transfers.get(data.key)?.cancel()
     transfers.delete(data.key)
-    say("The upload is cancelled", true)
+    announce("Upload cancelled", true)
     draw()
   }
   box.ondragover = event => {

@@ -1,6 +1,6 @@
-"""A file comes from the visitor's browser: sent in pieces, shown as it arrives, found in the URL.
+"""File upload from the browser in chunks, with progress; the upload's id is in the URL.
 
-The component beside this module sends the file to the API; the page only learns the upload's id.
+The component (``upload.js``) sends the file to the API; the page only gets the upload's id.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import missing_role, visitor
+from jarvis.dashboard.session.current_user import current_user, missing_role
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.reports.reading import WORKBOOK
 from jarvis.server.ingest import uploads
@@ -31,45 +31,45 @@ _component = st.components.v2.component(
 
 
 def uploaded_trace(prefix: str) -> Path | None:
-    """The trace that the visitor has uploaded, None while there is none; draws how it arrives."""
+    """Draw the upload, and return the uploaded trace or None."""
     if (reason := missing_role()) is not None:
         st.info(reason, icon=":material/lock:")
         return None
     upload = uploaded_file(f"{prefix}_upload", _ENDINGS)
     if upload is None:
         st.caption(
-            "As `prof.export_chrome_trace('trace.json.gz')` writes it. In its place a workbook or "
-            "zipped CSV files of TraceLens will do."
+            "A trace from `prof.export_chrome_trace('trace.json.gz')`, or a TraceLens workbook or "
+            "zipped CSV files."
         )
         return None
     if upload.is_reused:
-        st.caption(f"The bytes of {escape(upload.name)} were here before; they are stored once.")
+        st.caption(f"{escape(upload.name)} was already uploaded; the stored file is used.")
     return upload.trace
 
 
 def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
-    """The whole upload that a parameter of the URL names; draws how it arrives."""
+    """Draw the upload, and return the complete upload whose id is in the URL, if any."""
     upload = _remembered(parameter)
     key = f"_{parameter}_component"
     _component(
         key=key,
         data={
             "key": key,
-            "ticket": ticket_of(visitor(), UPLOAD),
+            "ticket": ticket_of(current_user(), UPLOAD),
             "endings": ",".join(endings),
             "most_bytes": most_bytes(),
-            "too_large": f"This server takes up to {byte_size(most_bytes())}. Compress the file, "
+            "too_large": f"This server accepts up to {byte_size(most_bytes())}. Compress the file, "
             "or analyze it by its path on the server.",
             "words": f"or drop it here: {', '.join(endings)}, up to {byte_size(most_bytes())}",
             "name": None if upload is None else upload.name,
         },
-        on_upload_change=partial(_arrived, key, parameter),
+        on_upload_change=partial(_store_id, key, parameter),
     )
     return upload
 
 
-def _arrived(key: str, parameter: str) -> None:
-    """Remember an upload that is whole, for this visit and in the URL."""
+def _store_id(key: str, parameter: str) -> None:
+    """Store the id of a complete upload in the session and the URL."""
     upload_id = st.session_state[key].get("upload")
     if upload_id:
         st.session_state[f"_{parameter}"] = upload_id
@@ -77,12 +77,12 @@ def _arrived(key: str, parameter: str) -> None:
 
 
 def _remembered(parameter: str) -> Upload | None:
-    """The upload of this visit or of a link; one that is not there is corrected with a word."""
+    """Return the upload of the session or the URL; an unknown one is cleared with a notice."""
     upload_id = st.query_params.get(parameter) or st.session_state.get(f"_{parameter}")
     if upload_id is None:
         return None
     try:
-        upload = uploads.find_own(upload_id, visitor().name)
+        upload = uploads.find_own(upload_id, current_user().name)
         if upload.trace is None:
             raise UnknownUploadError
     except UnknownUploadError as error:

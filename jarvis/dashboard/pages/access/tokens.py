@@ -1,11 +1,11 @@
-"""API tokens of the visitor: made, shown once, listed and revoked; for admins everybody's."""
+"""API tokens of the user (for admins, of all users): create, list and revoke."""
 
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import streamlit as st
 
-from jarvis.dashboard.session.current_user import actor, visitor
+from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.table import moment_column
@@ -19,7 +19,7 @@ from jarvis.text.markdown import escape
 
 _LABEL, _ROLE, _EXPIRY = "_access_label", "_access_role", "_access_expiry"
 _NEW, _TABLE = "_access_new_token", "_access_tokens"
-_MINE, _EVERYBODYS = "mine", "everybody's"
+_OWN, _ALL = "mine", "everybody's"
 _NEVER = "never"
 _DAYS: dict[str, int | None] = {
     "30 days": 30,
@@ -45,35 +45,35 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def render() -> None:
-    """Who the visitor is here, and their tokens."""
-    person = visitor()
-    _say_who(person)
+    """Draw the user's name, role and tokens."""
+    person = current_user()
+    _identity(person)
     st.subheader("API tokens")
     st.caption(
-        "A token lets a program act in your name, as `jarvis push --token` or in the header "
-        "`Authorization: Bearer TOKEN` of a request to `/api`. Whoever has it may do what its role "
-        "allows: keep it like a password, and revoke it when it is no longer needed."
+        "A token lets a program act in your name: pass it to `jarvis push --token`, or to `/api` "
+        "in the header `Authorization: Bearer TOKEN`. Treat it like a password, and revoke it when "
+        "you no longer need it."
     )
     _form(person)
     _show_new()
     _list(person)
 
 
-def _say_who(person: Person) -> None:
+def _identity(person: Person) -> None:
     if settings().access == "off":
         st.info(
-            "Nobody is asked who they are here: whoever reaches this server may do everything. "
-            "`JARVIS_ACCESS` changes that; docs/how-to/access.md says how.",
+            "Access control is off: anyone who can reach this server can do everything. To change "
+            "this, set `JARVIS_ACCESS`; see docs/how-to/access.md.",
             icon=":material/lock_open:",
         )
         return
-    what = {
+    permissions = {
         Role.VIEWER: "You can view the team's analyses.",
-        Role.EDITOR: "You can view, analyze traces, and change your own analyses.",
-        Role.ADMIN: "You may see and change everything here.",
+        Role.EDITOR: "You can view analyses, analyze traces, and change your own analyses.",
+        Role.ADMIN: "You can view and change everything.",
     }
     st.text(f"{person.name} · {person.role}")
-    st.caption(what[person.role])
+    st.caption(permissions[person.role])
 
 
 def _form(person: Person) -> None:
@@ -81,17 +81,17 @@ def _form(person: Person) -> None:
     with st.form("access_token", border=True):
         label, role, expiry = st.columns([3, 1, 1])
         label.text_input(
-            "What will use it", key=_LABEL, max_chars=MAX_LABEL_LENGTH, placeholder="nightly push"
+            "Label", key=_LABEL, max_chars=MAX_LABEL_LENGTH, placeholder="nightly push"
         )
         role.selectbox(
             "Role",
             roles,
             index=min(1, len(roles) - 1),
             key=_ROLE,
-            help="The most that it may do; not more than you may.",
+            help="Permissions of the token, at most your own.",
         )
-        expiry.selectbox("Ends after", list(_DAYS), index=1, key=_EXPIRY)
-        st.form_submit_button("Make a token", icon=":material/add:", on_click=_create)
+        expiry.selectbox("Expires after", list(_DAYS), index=1, key=_EXPIRY)
+        st.form_submit_button("Create token", icon=":material/add:", on_click=_create)
 
 
 def _create() -> None:
@@ -104,14 +104,14 @@ def _create() -> None:
 
 
 def _show_new() -> None:
-    """The token just made, until the visitor has it."""
+    """Draw the new token until the user confirms having copied it."""
     new = st.session_state.get(_NEW)
     if new is None:
         return
     with st.container(border=True):
         st.markdown(f"**{escape(new.token.label)}** · copy it now: it is not shown again.")
         st.code(new.text, language=None)
-        st.button("I have it", key="_access_seen", icon=":material/done:", on_click=_forget_new)
+        st.button("Done", key="_access_seen", icon=":material/done:", on_click=_forget_new)
 
 
 def _forget_new() -> None:
@@ -121,17 +121,17 @@ def _forget_new() -> None:
 def _list(person: Person) -> None:
     tokens = list_visible_tokens(database(), person)
     has_choice = may(person, Role.ADMIN) and settings().access != "off"
-    whose = _MINE
+    whose = _OWN
     if has_choice:
         whose = choice(
-            "access_tokens", "Tokens", [_MINE, _EVERYBODYS], "Admins see and revoke everybody's."
+            "access_tokens", "Tokens", [_OWN, _ALL], "Admins can see and revoke all tokens."
         )
-    if has_choice and whose == _MINE:
+    if has_choice and whose == _OWN:
         tokens = [token for token in tokens if token.owner == person.name]
     if not tokens:
-        st.caption("No token yet.")
+        st.caption("No tokens yet.")
         return
-    selected = _table(tokens, has_owners=whose == _EVERYBODYS)
+    selected = _table(tokens, has_owners=whose == _ALL)
     if selected is None:
         st.caption("Select a token to revoke it.")
     elif selected.state is TokenState.ACTIVE:
@@ -141,10 +141,10 @@ def _list(person: Person) -> None:
             icon=":material/block:",
             on_click=_revoke,
             args=(selected.id,),
-            help="At once and for good: programs that use it are refused from now on.",
+            help="Takes effect immediately and cannot be undone.",
         )
     else:
-        st.caption("This token cannot be used any more.")
+        st.caption("This token is expired or revoked.")
 
 
 def _revoke(token_id: str) -> None:
@@ -162,13 +162,13 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
         hide_index=True,
         column_order=[name for name in _SCHEMA if has_owners or name != "owner"],
         column_config={
-            "state": config.TextColumn("State", width=95, help="Whether it is taken now"),
-            "label": config.TextColumn("Used by", help="What it was made for"),
-            "role": config.TextColumn("Role", width=70, help="The most that it may do"),
-            "owner": config.TextColumn("Owner", help="In whose name it acts"),
-            "created": moment_column("JobOutput", "When it was made"),
-            "expires": moment_column("Ends", "From when on it is refused"),
-            "last_used": moment_column("Last used", "Empty where it never was; to the minute"),
+            "state": config.TextColumn("State", width=95, help="Active, expired or revoked"),
+            "label": config.TextColumn("Label", help="Purpose of the token"),
+            "role": config.TextColumn("Role", width=70, help="Permissions of the token"),
+            "owner": config.TextColumn("Owner", help="User in whose name it acts"),
+            "created": moment_column("Created", "Time of creation"),
+            "expires": moment_column("Expires", "Time of expiry"),
+            "last_used": moment_column("Last used", "Time of last use, empty if never used"),
             "id": config.TextColumn(
                 "Id", help=f"Token prefix after {PREFIX}_ (the secret is not stored)"
             ),

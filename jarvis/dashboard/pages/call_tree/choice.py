@@ -1,4 +1,4 @@
-"""What of the call tree is shown: the node and the operation of the URL, and ways to others."""
+"""Selection in the call tree: root node and operation from the URL, and links to others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,31 +14,31 @@ from jarvis.run.call_tree import OPERATIONS_TABLE, CallTree, call_tree, view_of
 from jarvis.text.markdown import code, escape
 
 ROOT, OPERATION = "call_tree_root", "call_tree_op"
-"""URL parameters: the node that fills the chart, and the operation whose time alone counts."""
+"""URL parameters: the root node of the chart, and the operation that the tree is limited to."""
 
 _CRUMBS = 7
 _CRUMB_LETTERS = 34
 
 
 def choose(node: int) -> None:
-    """Make a node the root of what is shown from the next run of the page on."""
+    """Make a node the root on the next rerun of the page."""
     st.query_params[ROOT] = str(node)
 
 
 def choose_operation(uid: int) -> None:
-    """Show the GPU time of one operation alone, from all places."""
+    """Limit the tree to the GPU time of one operation."""
     st.query_params[OPERATION] = str(uid)
     st.query_params.pop(ROOT, None)
 
 
 def operation_of(run: Run) -> dict[str, Any] | None:
-    """The row of the operation that the URL asks for; None for all GPU work."""
+    """Return the row of the operation in the URL; None for all GPU work."""
     uids = run.table(OPERATIONS_TABLE)["operation_uid"].unique()
 
     def is_known(text: str) -> bool:
         return _number(text) in uids
 
-    uid = _asked(OPERATION, is_known, "all GPU work")
+    uid = _parameter(OPERATION, is_known, "all GPU work")
     if uid is None:
         return None
     note_control(OPERATION, uid)
@@ -47,7 +47,7 @@ def operation_of(run: Run) -> dict[str, Any] | None:
 
 
 def operation_note(operation: dict[str, Any]) -> None:
-    """Which operation is shown alone, and the way back to all of them."""
+    """Draw which operation the tree is limited to, and a button to show all GPU work."""
     with st.container(horizontal=True, vertical_alignment="center"):
         shapes = escape(operation["input_dims"] or "")
         st.markdown(f"Only the GPU time of {code(operation['name'])} {shapes}", width="content")
@@ -62,19 +62,19 @@ def operation_note(operation: dict[str, Any]) -> None:
 
 
 def operation_link(operation: dict[str, Any]) -> None:
-    """To the row of an operation on the page of its category."""
+    """Draw a link to the row of an operation on its category page."""
     analysis = opened().run.analyses.get(operation["category"] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,
-            f"Its row on the page {analysis.title}",
+            f"Show its row on page {analysis.title}",
             icon=":material/table_rows:",
             **{f"{analysis.key}_op": str(operation["uid"])},
         )
 
 
 def places_link(run: Run, uid: int) -> None:
-    """From an operation to the places that call it; nothing where the tree does not have it."""
+    """Draw a link from an operation to its callers; nothing if the call tree does not have it."""
     if OPERATIONS_TABLE in run.tables and uid in run.table(OPERATIONS_TABLE)["operation_uid"]:
         navigation.link(
             navigation.CALL_TREE,
@@ -85,13 +85,13 @@ def places_link(run: Run, uid: int) -> None:
 
 
 def root_of(run: Run, tree: CallTree) -> int:
-    """The node that the URL asks for, or the one that stands for it in this view."""
+    """Return the node in the URL, or its counterpart in this view."""
 
     def is_known(text: str) -> bool:
         number = _number(text)
         return number is not None and view_of(run, number) is not None
 
-    node = _asked(ROOT, is_known, "all GPU work")
+    node = _parameter(ROOT, is_known, "all GPU work")
     if node is not None and not tree.has(node):
         view = view_of(run, node)
         node = None if view is None else tree.counterpart(call_tree(run, view), node)
@@ -105,7 +105,7 @@ def root_of(run: Run, tree: CallTree) -> int:
 
 
 def breadcrumbs(tree: CallTree, root: int) -> None:
-    """The nodes above the root as buttons, and keys to go up and down."""
+    """Draw the ancestors of the root as buttons."""
     trail = list(tree.trail(root).select("node", "label").iter_rows())
     hidden = len(trail) - _CRUMBS
     if hidden > 0:
@@ -128,18 +128,18 @@ def breadcrumbs(tree: CallTree, root: int) -> None:
 
 
 def steps(tree: CallTree, root: int) -> None:
-    """Buttons with keys: one level up, into the longest child, to the top."""
+    """Draw buttons with shortcut keys: one level up, into the longest child, to the top."""
     above, children = tree.trail(root)["node"], tree.children(root)
     ways = (
-        ("Up", "arrow_upward", "W", "One level up.", above[-2] if len(above) > 1 else None),
+        ("Up", "arrow_upward", "W", "Go one level up.", above[-2] if len(above) > 1 else None),
         (
             "Into the longest",
             "arrow_downward",
             "S",
-            "To the call with most GPU time.",
+            "Go to the call with the most GPU time.",
             None if children.is_empty() else children["node"][0],
         ),
-        ("All", "fit_width", "F", "To all GPU work.", tree.root if root != tree.root else None),
+        ("All", "fit_width", "F", "Show all GPU work.", tree.root if root != tree.root else None),
     )
     for label, icon, key, meaning, node in ways:
         st.button(
@@ -154,8 +154,8 @@ def steps(tree: CallTree, root: int) -> None:
         )
 
 
-def _asked(parameter: str, is_known: Callable[[str], bool], instead: str) -> int | None:
-    """The number that the URL gives; one that cannot be is taken out with a word."""
+def _parameter(parameter: str, is_known: Callable[[str], bool], instead: str) -> int | None:
+    """Return the number in the URL; an invalid one is removed with a notice."""
     check_parameter(parameter, is_known, instead)
     given = st.query_params.get(parameter)
     if given is None or not is_known(given):
@@ -169,5 +169,5 @@ def _forget_operation() -> None:
 
 
 def _number(text: str) -> int | None:
-    """A number that fits a column of integers."""
+    """Return text as a number that fits into 64 bits, or None."""
     return int(text) if text.isdecimal() and len(text) < 19 else None

@@ -1,4 +1,4 @@
-"""The call tree: an icicle of GPU time by module, operator and kernel, with drill-down."""
+"""The call tree page: an icicle chart of GPU time by module, operator and kernel."""
 
 import polars as pl
 import streamlit as st
@@ -16,7 +16,7 @@ from jarvis.dashboard.pages.call_tree.tables import (
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
@@ -24,13 +24,13 @@ from jarvis.perf_report.call_tree.views import View
 from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
 from jarvis.text.format import NOT_AVAILABLE, count, counted, milliseconds, percent
 
-_LEVELS, _MOST_LEVELS = 12, 60
-_LEAST_SHARE = 0.0005
-"""Of the width of the chart; what is narrower than half a pixel is left out."""
+_LEVELS, _MAX_LEVELS = 12, 60
+_MIN_SHARE = 0.0005
+"""Minimum share of the chart's width; narrower boxes (under half a pixel) are left out."""
 
-_MOST_BOXES = 4000
-_LEAST_JUDGED = 0.5
-"""A box has the color of its efficiency where that covers this share of its GPU time."""
+_MAX_BOXES = 4000
+_MIN_COVERAGE = 0.5
+"""Minimum share of a box's GPU time with an efficiency for the box to be colored by it."""
 
 _FEW = 8
 _KIND, _EFFICIENCY = "kind", "efficiency"
@@ -43,7 +43,7 @@ def render(now: Opened) -> None:
         return
     offered = views(now.run)
     if not offered:
-        st.info("This analysis is older than the call tree: analyze the trace again to see it.")
+        st.info("This analysis has no call tree yet: analyze the trace again to see it.")
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     operation = call_tree_choice.operation_of(now.run)
@@ -55,25 +55,25 @@ def render(now: Opened) -> None:
                 "call_tree_colour",
                 "Color",
                 (_KIND, _EFFICIENCY),
-                "What the colors mean: the kind of call, or how near the work below comes "
-                "to its roofline.",
+                "Color by kind of call, or by efficiency: the share of its roofline that the work "
+                "below reaches.",
             )
             levels = whole_number(
-                "call_tree_levels", "Levels", _LEVELS, 2, _MOST_LEVELS, "Levels shown at a time."
+                "call_tree_levels", "Levels", _LEVELS, 2, _MAX_LEVELS, "Levels shown at a time."
             )
             searched = text_input(
                 "call_tree_search", "Search", "module, operator, kernel", "Part of a name."
             )
         if operation is not None:
             call_tree_choice.operation_note(operation)
-        _lacking(now, offered)
+        _missing_modules(now, offered)
     tree = call_tree(now.run, view, None if operation is None else operation["uid"])
     if tree.nodes.height == 1:
-        st.info("No GPU work is recorded, so there is no GPU time to tell apart.")
+        st.info("The trace has no GPU work, so the call tree is empty.")
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
         return
     root = call_tree_choice.root_of(now.run, tree)
-    _figures(tree, root, is_whole=operation is None)
+    _metric_cards(tree, root, is_whole=operation is None)
     _icicle_card(tree, root, levels, color_by, searched, now.run.target_pct)
     calls_card(tree, root, searched, is_whole=operation is None)
     modules_card(tree, root, is_whole=operation is None)
@@ -82,67 +82,67 @@ def render(now: Opened) -> None:
 
 
 def _view(offered: list[View]) -> View:
-    """Which frames stand above the operators; nothing to choose where there is one view."""
+    """Draw the choice of the frames above the operators, if there are several views."""
     if len(offered) == 1:
         return offered[0]
     chosen = choice(
         "call_tree_view",
         "Frames",
         [view.value for view in offered],
-        "What stands above the operators: modules with those of one class merged (`classes`), "
-        "each module by itself (`modules`), or all Python frames (`python`), where a frame that "
-        "hands all its time on to one call is passed over.",
+        "Frames above the operators: modules merged by class (`classes`), each module separately "
+        "(`modules`), or all Python frames (`python`), without frames whose time is all in one "
+        "call.",
     )
     return View(chosen)
 
 
-def _lacking(now: Opened, offered: list[View]) -> None:
-    """What the trace does not have for this page, and how to get it."""
+def _missing_modules(now: Opened, offered: list[View]) -> None:
+    """Draw how to record modules, if the trace has none."""
     if View.MODULES in offered:
         return
     has = "Python stacks but no modules" if View.PYTHON in offered else "no Python stacks"
     st.caption(
-        f"The trace holds {has}, so operators stand at the top. Record a model made of modules "
-        "with `with_stack=True` to see GPU time by module."
+        f"The trace has {has}, so operators are at the top. Record the model with "
+        "`with_stack=True` to see GPU time by module."
     )
 
 
-def _figures(tree: CallTree, root: int, *, is_whole: bool) -> None:
+def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
     row = tree.row(root)
     cards = st.columns(4)
     with cards[0]:
-        figure(
+        metric_card(
             "GPU time",
             milliseconds(row["gpu_ms"]),
             f"{percent(row['share_pct'])} of {'all' if is_whole else 'the operation'}",
-            help_text="Durations of the GPU events launched here, added up. Events that run at the "
-            "same time count each, so the sum can exceed the busy time of the GPU timeline.",
+            help_text="Sum of the durations of the GPU events launched here. Concurrent events all "
+            "count, so it can exceed the busy time of the GPU timeline.",
         )
     with cards[1]:
         calls = row["calls"]
-        figure(
+        metric_card(
             "Launches",
             count(row["launches"]),
             f"{row['launches'] / calls:,.1f} per call" if calls and is_whole else "GPU events",
-            help_text="Kernels, copies and fills. Calls without GPU work do not count as calls.",
+            help_text="Kernels, copies and fills. Calls without GPU work are not counted.",
         )
     with cards[2]:
-        figure(
+        metric_card(
             "With a perf model",
             percent(row["modelled_pct"]),
             "of this GPU time",
             help_text="Share of the GPU time whose operations have a perf model. The rest has no "
-            "efficiency: nothing is claimed about it.",
+            "efficiency.",
         )
     with cards[3]:
         known = row["efficiency_pct"]
-        judged = percent(100 * row["judged_ns"] / row["gpu_ns"]) if row["gpu_ns"] else None
-        figure(
+        covered = percent(100 * row["judged_ns"] / row["gpu_ns"]) if row["gpu_ns"] else None
+        metric_card(
             "Efficiency",
             NOT_AVAILABLE if known is None else percent(known),
-            "no perf model or no peak" if known is None else f"covers {judged} of this time",
-            help_text="Roofline time / GPU time of the work with an efficiency that can be "
-            f"believed: {efficiency_word(known)}. Rows above the peak are left out.",
+            "no perf model or no peak" if known is None else f"covers {covered} of this time",
+            help_text="Roofline time / GPU time of the work with a plausible efficiency: "
+            f"{efficiency_word(known)}. Rows above the peak are left out.",
         )
 
 
@@ -154,12 +154,12 @@ def _icicle_card(
     level = pl.col("level") - first["level"]
     whole_ns = first["gpu_ns"]
     deepest = int(charts.largest(below.select(level)["level"]))
-    is_wide = pl.col("gpu_ns") >= _LEAST_SHARE * whole_ns
+    is_wide = pl.col("gpu_ns") >= _MIN_SHARE * whole_ns
     inside = below.filter(level < levels)
-    drawn = inside.filter(is_wide).sort("gpu_ns", descending=True, maintain_order=True)
-    drawn = drawn.head(_MOST_BOXES).sort("node")
+    shown = inside.filter(is_wide).sort("gpu_ns", descending=True, maintain_order=True)
+    shown = shown.head(_MAX_BOXES).sort("node")
     color, colors = _colors(color_by, palette(), target_pct)
-    boxes = with_shares(drawn, tree.gpu_ns).select(
+    boxes = with_shares(shown, tree.gpu_ns).select(
         *("node", "label", "name", "calls", "launches", "gpu_ms", "share_pct"),
         *("modelled_pct", "efficiency_pct"),
         level=level,
@@ -168,7 +168,7 @@ def _icicle_card(
         start_ms=(pl.col("start_ns") - first["start_ns"]) / 1e6,
         end_ms=(pl.col("start_ns") - first["start_ns"] + pl.col("gpu_ns")) / 1e6,
     )
-    # A new root makes a new chart, so that the old click does not stay on it.
+    # The key differs by root, so that a click on the previous chart is not reused.
     key = f"call_tree_icicle_{root}"
 
     def follow() -> None:
@@ -177,7 +177,7 @@ def _icicle_card(
             call_tree_choice.choose(int(picked[0]["node"]))
 
     with st.container(border=True):
-        st.markdown(f"**{_found_words(tree, root)}**")
+        st.markdown(f"**{_summary(tree, root)}**")
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             call_tree_choice.breadcrumbs(tree, root)
             with st.container(horizontal=True, width="content"):
@@ -189,45 +189,45 @@ def _icicle_card(
             selection_mode=charts.PICKED,
             alt=f"GPU time below {first['label']} by the calls that launched it",
         )
-        notes = ["Each box is as wide as the GPU time launched below it. Click one to go into it."]
+        notes = ["The width of a box is the GPU time launched below it. Click a box to zoom in."]
         if deepest >= levels:
             notes.append(f"Deeper than shown: {counted(deepest + 1 - levels, 'level')}.")
-        if narrow := inside.height - drawn.height:
+        if narrow := inside.height - shown.height:
             notes.append(f"Too narrow to show: {counted(narrow, 'call')}.")
         if color_by == _EFFICIENCY:
             notes.append(
                 f"The threshold is {BOTTLENECK_EFFICIENCY_PCT:.0f}% of the roofline, the target "
-                f"{target_pct:g}%; boxes without an efficiency for half of their time are gray."
+                f"{target_pct:g}%; boxes without an efficiency for half of their GPU time are gray."
             )
         st.caption(" ".join(notes))
 
 
-def _found_words(tree: CallTree, root: int) -> str:
-    """What the chart shows: where the time of its root goes."""
+def _summary(tree: CallTree, root: int) -> str:
+    """Return where the GPU time of the root is spent."""
     row, children = tree.row(root), tree.children(root)
-    said = f"{short_name(row['label'])}: {milliseconds(row['gpu_ms'])} of GPU time"
+    text = f"{short_name(row['label'])}: {milliseconds(row['gpu_ms'])} of GPU time"
     name = row["label"]
     while children.height == 1:
         name = children["label"][0]
         children = tree.children(children["node"][0])
     if children.is_empty():
-        return said if name == row["label"] else f"{said}, all of it in {short_name(name)}"
-    most = with_shares(children.head(1), row["gpu_ns"]).row(0, named=True)
-    said += f", {percent(most['share_pct'])} of it below {short_name(most['label'])}"
+        return text if name == row["label"] else f"{text}, all of it in {short_name(name)}"
+    longest = with_shares(children.head(1), row["gpu_ns"]).row(0, named=True)
+    text += f", {percent(longest['share_pct'])} of it below {short_name(longest['label'])}"
     if children.height > _FEW:
-        said += f", the longest of {count(children.height)} calls"
+        text += f", the longest of {count(children.height)} calls"
     unlinked = with_shares(children.filter(kind=NodeKind.UNLINKED.word), row["gpu_ns"])
-    if unlinked.height and unlinked["node"][0] != most["node"]:
-        said += f"; {percent(unlinked['share_pct'][0])} has no recorded launch"
-    return said
+    if unlinked.height and unlinked["node"][0] != longest["node"]:
+        text += f"; {percent(unlinked['share_pct'][0])} has no recorded launch"
+    return text
 
 
 def _colors(by: str, colors: Palette, target_pct: float) -> tuple[pl.Expr, dict[str, str]]:
-    """What each node is called in the legend, and the colors."""
+    """Return the legend label of each node, and the color of each label."""
     if by == _EFFICIENCY:
         efficiency = pl.col("efficiency_pct")
         below_threshold, below_target, on_target, _, unknown = STATES
-        is_known = pl.col("judged_ns") >= _LEAST_JUDGED * pl.col("gpu_ns")
+        is_known = pl.col("judged_ns") >= _MIN_COVERAGE * pl.col("gpu_ns")
         state = (
             pl.when(~is_known | efficiency.is_null())
             .then(pl.lit(unknown))

@@ -1,4 +1,4 @@
-"""The tables of the call tree: calls below a node, modules and operations in it."""
+"""Tables of the call tree page: calls, modules and operations below the root."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -35,15 +35,19 @@ _COLUMNS = charts.columns_of(
     TABLES["call_tree"],
     (
         Column("label", "Name", TEXT, meaning="of the module, operator, Python frame or kernel"),
-        Column("kind_word", "Kind", TEXT, meaning="what the call is"),
+        Column("kind_word", "Kind", TEXT, meaning="kind of call"),
         number(
-            "gpu_ms", "GPU time (ms)", "ms", "durations of the GPU events launched below", ",.3f"
+            "gpu_ms",
+            "GPU time (ms)",
+            "ms",
+            "sum of durations of the GPU events launched below",
+            ",.3f",
         ),
         number(
             "share_pct", "Share (%)", "%", "of all GPU time shown, also outside the root", ",.2f"
         ),
-        number("self_ms", "Self (ms)", "ms", "of what it launches itself", ",.3f"),
-        number("backward_ms", "Backward (ms)", "ms", "of what the backward pass launches", ",.3f"),
+        number("self_ms", "Self (ms)", "ms", "GPU time that it launches itself", ",.3f"),
+        number("backward_ms", "Backward (ms)", "ms", "GPU time of the backward pass", ",.3f"),
         number(
             "modelled_pct",
             "Modelled (%)",
@@ -55,7 +59,7 @@ _COLUMNS = charts.columns_of(
             "efficiency_pct",
             "Efficiency (%)",
             "%",
-            "roofline time / GPU time of what has an efficiency that can be believed",
+            "roofline time / GPU time of the work with a plausible efficiency",
             ",.1f",
         ),
     ),
@@ -74,7 +78,7 @@ _OPERATION_OWN = charts.columns_of(
         column("operations", "input_dims"),
         column("operations", "op_category"),
         column("operations", "pct_roofline"),
-        number("calls", "Calls", "", "calls here; one in several places is shared by time", ",.1f"),
+        number("calls", "Calls", "", "calls here; a call in several places counts by time", ",.1f"),
     )
 )
 _OPERATION_COLUMNS = (
@@ -87,61 +91,61 @@ _WIDTHS = {"label": 215, "calls": 70, "launches": 80} | dict.fromkeys(
 
 
 def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> None:
-    """The calls next below the root, or those whose name is searched for."""
-    found = tree.matches(root, searched) if searched else tree.children(root)
+    """Draw the direct callees of the root, or the calls that match the search."""
+    calls = tree.matches(root, searched) if searched else tree.children(root)
     row = tree.row(root)
     with st.container(border=True):
         if searched:
-            share = share_pct(float(found["gpu_ns"].sum()), row["gpu_ns"])
+            share = share_pct(float(calls["gpu_ns"].sum()), row["gpu_ns"])
             st.markdown(
-                f"**{count(found.height)} places match {code(searched)}**: "
+                f"**{counted(calls.height, 'match')} for {code(searched)}**: "
                 f"{percent(share)} of the GPU time of {short_name(row['label'])}"
             )
         else:
-            st.markdown(f"**Calls next below {short_name(row['label'])}**, most GPU time first")
-        if found.is_empty():
+            st.markdown(f"**Calls directly below {short_name(row['label'])}**, by GPU time")
+        if calls.is_empty():
             st.caption(
                 "No call has this name. Calls below "
-                f"{100 / MIN_SHARE:g} % of all GPU time are not listed."
+                f"{100 / MIN_SHARE:g}% of all GPU time are not listed."
                 if searched
-                else "It launches nothing further: this is where the time is spent."
+                else "It has no calls below it: all of this GPU time is its own."
             )
             return
-        shown = [name for name in _CALL_COLUMNS if _is_told(name, found, is_whole)]
-        st.caption("Select one to go into it." + _cut_note(found))
-        _table(tree, root, "calls", found, shown)
+        shown = [name for name in _CALL_COLUMNS if _is_useful(name, calls, is_whole)]
+        st.caption("Select a call to make it the root." + _cut_note(calls))
+        _table(tree, root, "calls", calls, shown)
 
 
 def modules_card(tree: CallTree, root: int, *, is_whole: bool) -> None:
-    """The modules in the root; nothing where there are none."""
+    """Draw the modules below the root; nothing if there are none."""
     modules = tree.modules(root)
     if modules.is_empty():
         return
     row = tree.row(root)
     with st.container(border=True):
-        what = "module class" if tree.view is View.CLASSES else "module"
-        found = counted(modules.height, what)
-        st.markdown(f"**{found} in {short_name(row['label'])}**, most GPU time first")
+        unit = "module class" if tree.view is View.CLASSES else "module"
+        title = counted(modules.height, unit)
+        st.markdown(f"**{title} in {short_name(row['label'])}**, by GPU time")
         st.caption(
-            "A module counts all that it calls, so times of modules inside each other overlap. "
-            "Backward work counts where the trace links it to a module." + _cut_note(modules)
+            "A module includes everything it calls, so times of nested modules overlap. "
+            "Backward work is included if the trace links it to a module." + _cut_note(modules)
         )
-        shown = [name for name in _MODULE_COLUMNS if _is_told(name, modules, is_whole)]
+        shown = [name for name in _MODULE_COLUMNS if _is_useful(name, modules, is_whole)]
         _table(tree, root, "modules", modules, shown)
 
 
 def operations_card(run: Run, tree: CallTree, root: int) -> None:
-    """The operations whose work the root launches, each to be shown alone."""
-    found = operations_below(run, tree, root)
-    if found.is_empty():
+    """Draw the operations below the root; selecting one limits the tree to it."""
+    operations = operations_below(run, tree, root)
+    if operations.is_empty():
         return
     row = tree.row(root)
     with st.container(border=True):
-        title = counted(found.height, "operation")
-        st.markdown(f"**{title} in {short_name(row['label'])}**, most GPU time first")
-        st.caption("Select one to see its GPU time alone, at every place." + _cut_note(found))
+        title = counted(operations.height, "operation")
+        st.markdown(f"**{title} in {short_name(row['label'])}**, by GPU time")
+        st.caption("Select an operation to see only its GPU time." + _cut_note(operations))
         key = f"call_tree_operations_{root}"
-        rows = found.head(_ROWS_SHOWN).with_columns(
+        rows = operations.head(_ROWS_SHOWN).with_columns(
             gpu_ms=pl.col("gpu_ns") / 1e6, share_pct=100 * pl.col("gpu_ns") / tree.gpu_ns
         )
         uids = rows["operation_uid"].to_list()
@@ -158,7 +162,7 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
 
 
 def short_name(name: str) -> str:
-    """A name for a title."""
+    """Return a name shortened for a title, as Markdown code."""
     return code(name if len(name) <= _TITLE_LETTERS else f"{name[:_TITLE_LETTERS]}…")
 
 
@@ -166,15 +170,15 @@ def _cut_note(rows: pl.DataFrame) -> str:
     return f" The first {_ROWS_SHOWN} of {count(rows.height)}." if rows.height > _ROWS_SHOWN else ""
 
 
-def _is_told(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
-    """Whether a column says something here."""
+def _is_useful(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
+    """Return whether a column has information for these rows."""
     if name == "backward_ms":
         return is_whole and bool(rows["backward_ns"].sum())
     return is_whole or name not in ("self_ms", "calls", "module_count")
 
 
 def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list[str]) -> None:
-    """A table whose selected row becomes the root."""
+    """Draw a table; a selected row becomes the root."""
     key = f"call_tree_{name}_{root}"
     rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
     if "kind" in rows.columns:

@@ -1,31 +1,30 @@
-"""How the numbers of a category page are made, and which peaks they stand against."""
+"""Note on how the numbers of a category page are computed, with the peaks in use."""
 
 import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.hardware import HardwareSpec
 from jarvis.text.format import count, percent, tb_per_s, tflops_per_s
 from jarvis.text.markdown import code, escape
 
 _METHOD = """
-Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's own
-precision; FLOPs and bytes come from a perf model of the operator and its shapes, nothing of them is
+Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
+precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
 measured. **Efficiency** is roofline time / measured GPU busy time. **Saving** is kernel time minus
-the kernel time at the target efficiency. A peak that is not known is not replaced by another: the
-efficiency is then not available.
+the kernel time at the target efficiency. If a peak is unknown, the efficiency is not available.
 """
 
 
 def method_note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
-    """A folded note with the formulas, the peaks in use and their sources."""
-    fold = lazy_expander(
-        "How these numbers are made", f"{analysis.key}_method", icon=":material/function:"
+    """Draw an expander with the formulas, the peaks in use and their sources."""
+    expander = lazy_expander(
+        "How these numbers are computed", f"{analysis.key}_method", icon=":material/function:"
     )
-    if fold.open:
-        with fold:
+    if expander.open:
+        with expander:
             _note(analysis, rows, hardware)
 
 
@@ -38,7 +37,7 @@ def _note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None)
         f"{percent(share)} of the category's time."
     )
     if hardware is None:
-        st.markdown("The GPU is not known, so there are no peaks.")
+        st.markdown("The GPU is unknown, so there are no peaks.")
     else:
         st.markdown("\n".join(_peak_lines(rows, hardware)))
     for note in rows["roofline_note"].drop_nulls().unique(maintain_order=True):
@@ -55,10 +54,10 @@ def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
     for compute in rows["compute"].drop_nulls().unique(maintain_order=True):
         peak, ridge = hardware.peak_tflops(compute), hardware.ridge(compute)
         if peak is None or ridge is None:
-            lines.append(f"- {peak_words(compute)}: no figure, so only the memory side is judged")
+            lines.append(f"- {peak_label(compute)}: peak unknown, so only memory is considered")
         else:
             lines.append(
-                f"- {peak_words(compute)}: {tflops_per_s(peak)}, compute bound above "
+                f"- {peak_label(compute)}: {tflops_per_s(peak)}, compute bound above "
                 f"{ridge:,.0f} FLOP/byte ({escape(hardware.source_of(compute) or '')})"
             )
     return lines
@@ -67,6 +66,6 @@ def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
 def _claim_text(analysis: Analysis) -> str:
     claim = analysis.claim
     if claim is None or claim.rest:
-        return "This category takes the operations that no other one claims."
+        return "This category has the operations that belong to no other category."
     names = ", ".join(code(name) for name in (*claim.op_categories, *claim.op_names))
-    return f"Operations of these op categories and names belong here: {names}."
+    return f"Operations of these op categories and names belong to this category: {names}."

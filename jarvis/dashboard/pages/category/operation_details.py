@@ -1,4 +1,4 @@
-"""Everything about the selected operation: arguments, kernels, where it is called, projections."""
+"""Details of the selected operation: arguments, kernels, call path and projections."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ _PROJECTION_COLUMNS = columns_of(
     (
         Column("target_pct", "Target (%)", NUMBER, "%", ",.0f", "share of the roofline reached"),
         Column("time_ms", "Time (ms)", NUMBER, "ms", ",.3f", "time at that efficiency"),
-        Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "what that is less than now"),
+        Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "current time - time"),
         Column("op_improvement_pct", "Of op (%)", NUMBER, "%", ",.1f", "saving / time"),
         Column("compute_pct", "Compute (%)", NUMBER, "%", ",.2f", "saving / compute time"),
         Column("e2e_pct", "GPU time (%)", NUMBER, "%", ",.2f", "saving / GPU wall time"),
@@ -64,7 +64,15 @@ def operation_details(
     totals: Totals,
     timeline: Timeline,
 ) -> None:
-    """Draw the details of one row of a category (``operations`` and the category's columns)."""
+    """Draw the details of an operation.
+
+    Args:
+        row: Row of ``operations`` with the category's columns, and ``state``.
+        path: Its call path, if the run has it.
+        target_pct: Target efficiency in percent.
+        totals: Times of the GPU timeline.
+        timeline: Timeline of the run.
+    """
     columns = operation_columns()
     with st.container(border=True):
         st.subheader(escape(f"{row['name']}  {row['arguments'] or ''}"))
@@ -85,15 +93,15 @@ def operation_details(
         with right:
             _kernels(row["kernels"] or [])
             _call_path(row, path)
-        with st.expander("Everything as JSON", icon=":material/data_object:"):
+        with st.expander("All fields as JSON", icon=":material/data_object:"):
             st.json(_plain(row), expanded=1)
 
 
 def _projections(row: dict[str, Any], target_pct: float, totals: Totals) -> None:
-    st.markdown("**What a higher efficiency would gain**")
+    st.markdown("**Saving at higher efficiency**")
     now = row["pct_roofline"]
     if now is None or impact.is_anomaly(now):
-        st.caption(escape(row["roofline_note"] or "Without a believable efficiency: nothing."))
+        st.caption(escape(row["roofline_note"] or "No plausible efficiency, so no projection."))
         return
     table = pl.DataFrame(
         impact.projection_table(
@@ -105,7 +113,7 @@ def _projections(row: dict[str, Any], target_pct: float, totals: Totals) -> None
         )
     )
     widths = dict.fromkeys(_PROJECTION_COLUMNS, 80)
-    small_table(table, _PROJECTION_COLUMNS, "Gain at several targets", widths=widths)
+    small_table(table, _PROJECTION_COLUMNS, "Savings at several targets", widths=widths)
 
 
 def _arguments(row: dict[str, Any], columns: Columns) -> None:
@@ -118,7 +126,7 @@ def _arguments(row: dict[str, Any], columns: Columns) -> None:
     parameters = json.loads(row["params"]) if row["params"] else {}
     facts |= {f"param: {name}": str(value) for name, value in parameters.items()}
     st.table(
-        pl.DataFrame({"What": list(facts), "Value": [f"{code(v)}" for v in facts.values()]}),
+        pl.DataFrame({"Name": list(facts), "Value": [f"{code(v)}" for v in facts.values()]}),
         hide_index=True,
         hide_header=True,
         border="horizontal",
@@ -129,7 +137,7 @@ def _arguments(row: dict[str, Any], columns: Columns) -> None:
 def _kernels(kernels: list[dict[str, Any]]) -> None:
     st.markdown(f"**GPU kernels** ({count(len(kernels))} by name and stream)")
     if not kernels:
-        st.caption("The calls launched no kernel themselves.")
+        st.caption("The calls launched no kernels directly.")
         return
     small_table(
         pl.DataFrame(kernels), _KERNEL_COLUMNS, "Kernels of the operation", widths=_KERNEL_WIDTHS
@@ -137,7 +145,7 @@ def _kernels(kernels: list[dict[str, Any]]) -> None:
 
 
 def _call_path(row: dict[str, Any], path: CallPath | None) -> None:
-    st.markdown("**Where it is called**")
+    st.markdown("**Call path**")
     if path is not None:
         parents = path.parent_chain
         entries = [*enumerate(frame.name for frame in parents)]
@@ -152,7 +160,7 @@ def _call_path(row: dict[str, Any], path: CallPath | None) -> None:
     elif row["entry_point"]:
         st.code(row["entry_point"], language=None)
     else:
-        st.caption("The trace holds no Python stacks; record it with `with_stack=True`.")
+        st.caption("The trace has no Python stacks; record it with `with_stack=True`.")
 
 
 def _entry(entry: Any) -> str:
@@ -161,5 +169,5 @@ def _entry(entry: Any) -> str:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The row without what only the table needs."""
+    """Return the row without the state, which only the table needs."""
     return {name: value for name, value in row.items() if name != "state"}

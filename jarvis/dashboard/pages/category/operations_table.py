@@ -1,4 +1,4 @@
-"""The table of a category's operations: badges, bars of share and efficiency, selection."""
+"""Table of a category's operations, with badges, bars and row selection."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from jarvis.schemas import Column
 from jarvis.text.format import MISSING
 
 DEFAULT_ORDER = "kernel_time_us"
-"""The column that the table is sorted by until another is chosen."""
+"""Default sort column."""
 
 _ROW_PX, _TABLE_PX = 35, 420
 _FIRST = ("state", "name", "arguments", "operation_count", "kernel_time_us", "percent_of_category")
@@ -31,25 +31,25 @@ _WIDTHS = {
     "saved_us": 90,
     "bound": 75,
 }
-"""In pixels, for columns that would else push the efficiency out of sight."""
+"""Widths in pixels, to keep the efficiency column visible."""
 
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
-"""Of STATES: one color that stands out, dark enough for white text in both themes, and pale ones of
-Streamlit."""
+"""Colors of STATES: one strong color, dark enough for white text in both themes, and pale Streamlit
+colors."""
 
 
 def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
-    """The columns of the table in their order; those without any value are left out."""
+    """Return the columns of the table in order, without columns that have no values."""
     own = [column.name for column in analysis.details]
     names = dict.fromkeys([*_FIRST, *_RATES, *own, *_LAST])
     return [n for n in names if n in rows.columns and rows[n].null_count() < rows.height]
 
 
 def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int | None:
-    """Draw a page of the table; the ``uid`` of the selected row, which also stands in the URL.
+    """Draw a page of the table and return the ``uid`` of the selected row, also set in the URL.
 
-    ``rows``: operations of the category as ``projection.judged`` gives them, most time first.
-    A selected row stays selected on the other pages, and under every filter that lets it through.
+    ``rows``: operations from ``projection.with_projection``, longest first. A row stays selected
+    on other pages of the table and with all filters that it passes.
     """
     page = analysis.key
     columns = operation_columns(analysis)
@@ -58,9 +58,9 @@ def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int
     with st.container(horizontal=True, vertical_alignment="bottom"):
         labels = {name: columns[name].label for name in names if name != "state"}
         order = row_order.order_controls(page, labels, DEFAULT_ORDER)
-        # Sorting copies what it sorts, and a page needs few of the rows.
-        places = rows.select("uid", order.column).with_row_index("place")
-        ordered = order.sorted(places)
+        # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
+        indexed = rows.select("uid", order.column).with_row_index("place")
+        ordered = order.sorted(indexed)
         shown_by = f"{filter_id}-{order.column}-{order.direction}"
         wanted = _position(ordered, uid) if is_new else None
         number = row_order.page_number(page, ordered.height, shown_by, wanted)
@@ -80,17 +80,17 @@ def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int
 def _page_table(
     analysis: Analysis, part: pl.DataFrame, rows: pl.DataFrame, names: Sequence[str], key: str
 ) -> int | None:
-    """Draw ``part``, a page of ``rows``; the ``uid`` of the row that is selected on it."""
+    """Draw ``part``, a page of ``rows``; return the ``uid`` of its selected row."""
     columns = operation_columns(analysis)
     event = st.dataframe(
-        # A list is drawn as a badge.
+        # Streamlit draws lists as badges.
         part.select(names).with_columns(pl.concat_list("state")),
         key=key,
         hide_index=True,
         height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
         column_order=names,
         column_config={name: _configuration(columns[name], rows) for name in names},
-        on_select=partial(_follow_head, analysis.key, key, part.schema),
+        on_select=partial(_sort_by_header, analysis.key, key, part.schema),
         selection_mode=["single-row", "single-column"],
         placeholder=MISSING,
         alt=f"Operations of {analysis.title} with times, rates, efficiency and saving",
@@ -99,20 +99,20 @@ def _page_table(
     return int(part["uid"][picked[0]]) if picked else None
 
 
-def _follow_head(page: str, key: str, schema: pl.Schema) -> None:
-    """Sort all rows by the column whose head was clicked; the browser has only one page of them."""
+def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
+    """Sort all rows by the column whose header was clicked; the browser has only one page."""
     heads = st.session_state[key]["selection"]["columns"]
     if heads and heads[0] != "state":
         row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
 
 
 def _position(rows: pl.DataFrame, uid: int | None) -> int | None:
-    """The place of an operation among the rows."""
+    """Return the index of an operation in the rows."""
     return None if uid is None else rows["uid"].index_of(uid)
 
 
 def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
-    """Tells apart the rows on screen: the browser keeps a selection by their places."""
+    """Return a widget key that differs by the rows shown, as the browser selects by index."""
     rows = crc32(part["uid"].to_numpy().tobytes())
     return f"{page}_table_{shown_by}-{rows:08x}"
 

@@ -1,4 +1,4 @@
-"""The page of a category of operations: one implementation for all of them."""
+"""The page of an operation category, for all categories."""
 
 import polars as pl
 import streamlit as st
@@ -11,11 +11,16 @@ from jarvis.dashboard.pages.category.operations_table import metrics_table
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.state import Opened, call_path_of, opened, rows_of, timeline_of
 from jarvis.dashboard.widgets.controls import Controls, category_controls
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
-from jarvis.dashboard.widgets.projection import judged, operation_columns, reprojected, saved_ms
+from jarvis.dashboard.widgets.projection import (
+    operation_columns,
+    reprojected,
+    saved_ms,
+    with_projection,
+)
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import efficiency_word, share_pct
 from jarvis.text.format import count, milliseconds, percent
@@ -28,13 +33,13 @@ def render(analysis: Analysis) -> None:
     page_header(analysis.title, analysis.icon, now)
     result = now.run.results.get(analysis.key)
     if result is None:
-        st.info("This analysis is newer than the run: analyze the trace again to see it.")
+        st.info("This run does not have this analysis yet: analyze the trace again to see it.")
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     if result.status is Status.ERROR:
         st.error(
-            f"The analysis failed and its findings are missing: {escape(result.error or '')}. The "
-            "rough report holds the traceback; its operations stand below.",
+            f"The analysis failed and has no findings: {escape(result.error or '')}. The rough "
+            "report has the traceback; the operations are listed below.",
             icon=":material/error:",
         )
         st.dataframe(now.run.category_operations(analysis.key), hide_index=True)
@@ -46,9 +51,9 @@ def render(analysis: Analysis) -> None:
 
 
 def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
-    """No rows of its own; what other operators do in their place stands in notes and findings."""
+    """Draw the page of a category without operations; it can still have notes and findings."""
     st.info(
-        f"This trace holds no {analysis.title} operations. The overview shows where its time goes.",
+        f"This trace has no {analysis.title} operations. See the overview for where time is spent.",
         icon=":material/inbox:",
     )
     _notes(result)
@@ -66,8 +71,8 @@ def _notes(result: AnalysisResult) -> None:
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     controls = category_controls(analysis.key)
     totals = now.run.manifest.totals
-    rows = judged(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
-    _figures(analysis, rows, result, controls, totals.total_time_ms)
+    rows = with_projection(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
+    _metric_cards(analysis, rows, result, controls, totals.total_time_ms)
     _notes(result)
     shown = controls.chosen(rows)
     selection.follow_click(analysis.key, _charts(analysis, shown, controls))
@@ -75,9 +80,9 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, now.run.manifest))
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
-        f"{count(shown.height)} of {count(rows.height)} rows · the badge says which "
-        "operations are below the threshold or the target, the bar how far · select a row for its "
-        "details · click a column's head to sort all rows by it"
+        f"{count(shown.height)} of {count(rows.height)} rows · badges mark operations below the "
+        "threshold or the target · select a row for details · click a column header to sort all "
+        "rows"
     )
     if shown.is_empty():
         st.info(
@@ -86,13 +91,13 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         )
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col("uid") == uid)
-        row = judged(whole, controls.target_pct, controls.below_pct).row(0, named=True)
+        row = with_projection(whole, controls.target_pct, controls.below_pct).row(0, named=True)
         path = call_path_of(now, analysis.key, uid)
         operation_details(row, path, controls.target_pct, totals, timeline_of(now))
     method_note(analysis, rows, now.run.manifest.hardware)
 
 
-def _figures(
+def _metric_cards(
     analysis: Analysis,
     rows: pl.DataFrame,
     result: AnalysisResult,
@@ -106,42 +111,42 @@ def _figures(
     ).row(0)
     known = result.efficiency_pct
     with st.container(horizontal=True):
-        figure(
+        metric_card(
             f"{analysis.title} time",
             milliseconds(result.gpu_time_ms),
             f"{percent(result.percent_of_compute)} of compute",
             help_text="GPU busy time of these operations, and its share of compute time.",
         )
-        figure(
+        metric_card(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
             efficiency_word(known) if known is not None else "no perf model or no peak",
-            help_text="Roofline time / measured time, weighted by time; rows above the peak left "
-            f"out. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
+            help_text="Roofline time / measured time, weighted by time, without rows above the "
+            f"peak. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
         )
-        figure(
+        metric_card(
             f"Saving at {controls.target_pct}%",
             milliseconds(saving),
             f"{percent(share_pct(saving, total_ms))} of GPU time",
-            help_text="What all operations below the target would save if they reached it.",
+            help_text="Time saved if all operations below the target reached it.",
         )
-        figure(
+        metric_card(
             f"Below {controls.below_pct}%",
             count(below),
             f"of {count(rows.height)} · {milliseconds(below_us / 1000)}",
             help_text="Operations below the highlight threshold, and their GPU time.",
         )
-        figure(
+        metric_card(
             "Calls",
             count(result.invocation_count),
             f"{count(result.row_count)} signatures",
-            help_text="Calls of these operations; a signature is an operator with its shapes and "
+            help_text="Calls of these operations. A signature is an operator with shapes and "
             "dtypes.",
         )
 
 
 def _charts(analysis: Analysis, rows: pl.DataFrame, controls: Controls) -> int | None:
-    """The panels in pairs, the first one wider; what was clicked on them."""
+    """Draw the panels in pairs, the first one wider; return the clicked operation."""
     columns = operation_columns(analysis)
     clicked: int | None = None
     for first in range(0, len(analysis.panels), 2):

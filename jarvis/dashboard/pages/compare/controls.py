@@ -1,4 +1,4 @@
-"""The controls of the Compare page: the reference, the tolerance, and which rows to show."""
+"""Controls of the Compare page: reference, tolerance and row filters."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ import streamlit as st
 from jarvis.comparison import FASTER, SLOWER, TOLERANCE, Comparison, Outcome
 from jarvis.dashboard.pages.compare.sides import Sides, choose_reference, side_links, swap_button
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.session.state import Opened, kept
+from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import ALL, choice, keyed_choice, percent_slider, text_input
 
 PAGE = "compare"
-_JUDGED = {
+_OUTCOMES = {
     "slower": SLOWER,
     "as expected": (Outcome.EXPECTED.value,),
     "faster": FASTER,
@@ -26,19 +26,19 @@ _SEARCHED = (
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which rows of the tables to show."""
+    """Row filters of charts and tables."""
 
     category: str
-    judged: str
+    outcome: str
     search: str
 
     def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows that the filters let through; one concerns only tables that have its column."""
+        """Return the rows that pass the filters; a filter without its column is ignored."""
         shown = pl.lit(value=True)
         if self.category != ALL and "category" in rows.columns:
             shown &= pl.col("category") == self.category
-        if self.judged != ALL and "outcome" in rows.columns:
-            shown &= pl.col("outcome").is_in(_JUDGED[self.judged])
+        if self.outcome != ALL and "outcome" in rows.columns:
+            shown &= pl.col("outcome").is_in(_OUTCOMES[self.outcome])
         searched = [pl.col(name).fill_null("") for name in _SEARCHED if name in rows.columns]
         if self.search and searched:
             shown &= pl.any_horizontal(
@@ -52,14 +52,14 @@ class Filters:
 
     @property
     def filter_id(self) -> str:
-        """Tells apart what rows a table shows."""
-        return f"{self.category}-{self.judged}-{self.search}"
+        """Key of the filters."""
+        return f"{self.category}-{self.outcome}-{self.search}"
 
 
 def choose_sides(target: Opened) -> tuple[Sides, float] | None:
-    """The card with the reference and the tolerance; None where there is nothing to compare with.
+    """Draw the reference and the tolerance; return None if there is no reference.
 
-    The tolerance is the factor by which a call may be off the expected ratio.
+    The tolerance is the factor by which a call may deviate from the expected ratio.
     """
     with st.container(border=True):
         box, tolerance = st.columns([3, 2])
@@ -72,37 +72,37 @@ def choose_sides(target: Opened) -> tuple[Sides, float] | None:
                 f"{PAGE}_tolerance",
                 "Tolerance",
                 round(100 * (TOLERANCE - 1)),
-                "By how much a call may be off what bandwidths or compute peaks of the two GPUs "
-                "explain before it counts as unexpected.",
+                "How far a call may deviate from the ratio of the two GPUs' bandwidths or compute "
+                "peaks before it is unexpected.",
             )
-        sides = Sides(target, kept(chosen))
+        sides = Sides(target, load_stored(chosen))
         with st.container(horizontal=True, vertical_alignment="center"):
             swap_button(sides)
             side_links(sides)
     return sides, 1 + pct / 100
 
 
-def row_filters(found: Comparison) -> Filters:
-    """The card with the filters of charts and tables."""
-    titles = dict(found.categories.select("category", "title").drop_nulls().iter_rows())
+def row_filters(comparison: Comparison) -> Filters:
+    """Draw the filters of charts and tables."""
+    titles = dict(comparison.categories.select("category", "title").drop_nulls().iter_rows())
     with st.container(border=True):
-        category, judged, search = st.columns([2, 3.4, 2])
+        category, outcome, search = st.columns([2, 3.4, 2])
         with category:
             chosen = keyed_choice(
                 f"{PAGE}_category",
                 "Category",
                 {ALL: "All categories", **titles},
                 ALL,
-                "Which operations the calls and tables below show.",
+                "Filter the operations in the chart of calls and the tables.",
             )
-        with judged:
+        with outcome:
             word = choice(
                 f"{PAGE}_judged",
                 "Target is",
-                (ALL, *_JUDGED),
-                "Against what the hardware explains: within the tolerance it is as expected. Not "
-                "judged are calls so short that launching decides, and those of which nothing is "
-                "expected.",
+                (ALL, *_OUTCOMES),
+                "Relative to the time expected from the hardware, with the tolerance. Not judged: "
+                "calls so short that launch overhead dominates, and calls without an expected "
+                "ratio.",
             )
         with search:
             text = text_input(

@@ -1,4 +1,4 @@
-"""The selected row of the Compare page: how its expected time is worked out, and its kernels."""
+"""Details of the selected row of the Compare page: expected time and kernels."""
 
 from typing import Any
 
@@ -25,20 +25,20 @@ from jarvis.text.markdown import cell, code, prose, shortened
 _NAME_LENGTH = 70
 _SIDE_COLUMNS = columns_of(
     (
-        Column("what", "What", TEXT, meaning="a figure of the call, or its name"),
-        Column("target", "Target", TEXT, meaning="on the side to improve"),
-        Column("reference", "Reference", TEXT, meaning="on the side that shows what is attainable"),
+        Column("what", "Quantity", TEXT, meaning="property of the call"),
+        Column("target", "Target", TEXT, meaning="the analysis to improve"),
+        Column("reference", "Reference", TEXT, meaning="the analysis that shows what is possible"),
     )
 )
 
 
-def pair_details(sides: Sides, found: Comparison, row: dict[str, Any]) -> None:
-    """A matched operation: both sides, the working, its kernels, and links to its rows."""
+def pair_details(sides: Sides, comparison: Comparison, row: dict[str, Any]) -> None:
+    """Draw a matched operation: both sides, expected time, kernels, and links to its rows."""
     name = code(shortened(row["name"], _NAME_LENGTH))
     st.subheader(f"{name} is {row['outcome']}" if row["is_unexpected"] else name)
     if row["arguments"]:
         st.caption(f"Arguments: {cell(row['arguments'], 200)}")
-    st.markdown(f"{prose(row['explanation'])} {_working(row, found.tolerance)}")
+    st.markdown(f"{prose(row['explanation'])} {_working(row, comparison.tolerance)}")
     left, right = st.columns([2, 3])
     with left.container(border=True, height="stretch"):
         st.markdown("**Both sides**")
@@ -47,7 +47,7 @@ def pair_details(sides: Sides, found: Comparison, row: dict[str, Any]) -> None:
     with right.container(border=True, height="stretch"):
         st.markdown(_kernels_title(row))
         small_table(
-            found.lowering.filter(pl.col("pair") == row["pair"]),
+            comparison.lowering.filter(pl.col("pair") == row["pair"]),
             columns_of(TABLES["comparison_lowering"]),
             "Kernels of the operation on either side",
             ("side", "kernel", "us_per_call", "launches_per_call", "percent"),
@@ -62,22 +62,23 @@ def pair_details(sides: Sides, found: Comparison, row: dict[str, Any]) -> None:
 
 
 def _working(row: dict[str, Any], tolerance: float) -> str:
-    """The arithmetic behind the outcome, step by step."""
-    least, most = row["expected_ratio_least"], row["expected_ratio_most"]
-    if most is None:
+    """Return the calculation of the outcome as text."""
+    low, high = row["expected_ratio_least"], row["expected_ratio_most"]
+    if high is None:
         return ""
     reference, target = row["reference_us_per_call"], row["target_us_per_call"]
-    ratio = decimal(most) if row["expected_ratio"] else f"{decimal(least)} to {decimal(most)}"
+    ratio = decimal(high) if row["expected_ratio"] else f"{decimal(low)} to {decimal(high)}"
     expected = f"expected {microseconds(reference)} x {ratio} = "
     expected += (
-        microseconds(reference * most)
+        microseconds(reference * high)
         if row["expected_ratio"]
-        else f"{decimal(reference * least)} to {microseconds(reference * most)}"
+        else f"{decimal(reference * low)} to {microseconds(reference * high)}"
     )
     text = (
         f"Per call: {expected}, measured {microseconds(target)}, which is "
-        f"{decimal(target / (reference * most))} times that"
-        f"{'' if row['expected_ratio'] else ' at most'}; {decimal(tolerance)} times is tolerated."
+        f"{decimal(target / (reference * high))} times the "
+        f"{'expected time' if row['expected_ratio'] else 'upper limit'}; the tolerance is "
+        f"{decimal(tolerance)} times."
     )
     if row["unexplained_ms"]:
         text += (
@@ -86,7 +87,8 @@ def _working(row: dict[str, Any], tolerance: float) -> str:
         )
     if row["is_roofline_capped"]:
         text += (
-            " The target's own roofline is above the expected time, so it is what is attainable."
+            " The target's roofline time is longer than the expected time, so it is the attainable "
+            "time."
         )
     return text
 
@@ -101,7 +103,7 @@ def _sides(row: dict[str, Any]) -> pl.DataFrame:
         "Time per call": tuple(map(microseconds, of("us_per_call"))),
         "Calls": tuple(map(count, of("calls"))),
         "GPU time": tuple(map(milliseconds, of("ms"))),
-        "Bound": tuple(bound or "not known" for bound in of("bound")),
+        "Bound": tuple(bound or "unknown" for bound in of("bound")),
         "Efficiency": tuple(map(marked_efficiency, of("efficiency_pct"))),
     }
     if row["name"] == row["reference_name"]:
@@ -119,7 +121,7 @@ def _kernels_title(row: dict[str, Any]) -> str:
 
 
 def _row_links(sides: Sides, row: dict[str, Any]) -> None:
-    """Links to the operation's rows on the pages of its category."""
+    """Draw links to the operation's rows on its category page in both analyses."""
     category = row["category"]
     if category not in load_analyses():
         return

@@ -1,4 +1,4 @@
-"""The files of the Compare page: small ones are made on a click, large ones by a job."""
+"""Downloads of the Compare page: small files are made on click, large ones by a job."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,51 +16,54 @@ from jarvis.reports.comparative.subject import Subject
 from jarvis.server.jobs.kinds import Compare
 
 
-def downloads(sides: Sides, found: Comparison) -> None:
-    """The comparison as files, under the tolerance of the page."""
-    st.subheader("Take it home", help="Files of this comparison, made on request.")
-    subject = Subject(found, sides.target.run, sides.reference.run)
+def downloads(sides: Sides, comparison: Comparison) -> None:
+    """Draw the downloads of the comparison with the page's tolerance."""
+    st.subheader("Download", help="Files of this comparison, made on request.")
+    subject = Subject(comparison, sides.target.run, sides.reference.run)
     ids = sides.target.id, sides.reference.id
-    workbook, everything = Compare(*ids, is_workbook_alone=True), Compare(*ids, found.tolerance)
+    workbook, everything = (
+        Compare(*ids, is_workbook_alone=True),
+        Compare(*ids, comparison.tolerance),
+    )
     paths = ComparisonPaths(Path())
     with st.container(horizontal=True, gap="small"):
         _button(
-            found,
+            comparison,
             "fair.md",
             paths.report("fair").name,
             lambda: fair_markdown(subject).encode(),
-            "The clean report for stakeholders, under the tolerance above.",
+            "The clean report for stakeholders, with the tolerance above.",
         )
         _button(
-            found,
+            comparison,
             "rough.md",
             paths.report("rough").name,
             lambda: rough_markdown(subject).encode(),
-            "The working: every expected time worked out, under the tolerance above.",
+            "The detailed report with every calculation, with the tolerance above.",
         )
         file_button(
             PAGE,
             "Workbook (xlsx)",
             workbook,
-            "The sheets of both performance reports side by side with differences, as "
-            "`jarvis compare` writes it. It does not depend on the tolerance.",
+            "The sheets of both performance reports side by side with differences, as written by "
+            "`jarvis compare`. It does not depend on the tolerance.",
         )
         file_button(
             PAGE,
             "All files (zip)",
             everything,
-            "Both reports, the workbook, the performance report of either side, and every table of "
-            "this page as CSV with all rows, judged under the tolerance above.",
+            "Both reports, the workbook, both performance reports, and all rows of every table of "
+            "this page as CSV, with the tolerance above.",
             ":material/folder_zip:",
         )
     file_job(PAGE, workbook, everything)
 
 
 def _button(
-    found: Comparison, label: str, file_name: str, make: Callable[[], bytes], meaning: str
+    comparison: Comparison, label: str, file_name: str, make: Callable[[], bytes], meaning: str
 ) -> None:
-    """A button that makes the file on click; the sides' names stand before the file's."""
-    names = safe_name(f"{found.target.label}_against_{found.reference.label}")
+    """Draw a download that is made on click; the file name begins with the names of both sides."""
+    names = safe_name(f"{comparison.target.label}_against_{comparison.reference.label}")
     st.download_button(
         label,
         data=make,

@@ -1,9 +1,9 @@
-"""The hardware of both sides, on whose figures the expected ratios stand."""
+"""Hardware peaks of both sides, used for expected ratios."""
 
 import polars as pl
 import streamlit as st
 
-from jarvis.charts import columns_of, peak_words
+from jarvis.charts import columns_of, peak_label
 from jarvis.comparison import Comparison, HardwareRatios
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.session import links, navigation
@@ -16,22 +16,22 @@ from jarvis.text.markdown import escape
 _ALWAYS = ("matrix_bf16", "matrix_fp16")
 
 
-def hardware_of_both(sides: Sides, found: Comparison) -> None:
-    """Bandwidth, compute peaks in use and memory of both sides, with the ratios they explain."""
+def hardware_of_both(sides: Sides, comparison: Comparison) -> None:
+    """Draw bandwidth, compute peaks in use and memory of both sides, with expected ratios."""
     st.subheader("Hardware of both sides", help="Hardware peaks used for expected ratios.")
-    target, reference = found.target.hardware, found.reference.hardware
+    target, reference = comparison.target.hardware, comparison.reference.hardware
     if target is None and reference is None:
-        st.caption("The GPU of neither side is described, so nothing is expected.")
+        st.caption("The GPUs of both sides are unknown, so there are no expected ratios.")
     else:
-        rows = _rows(found, target, reference)
-        columns = _columns(found)
+        rows = _rows(comparison, target, reference)
+        columns = _columns(comparison)
         schema = {name: column.dtype for name, column in columns.items()}
         frame = pl.DataFrame(rows, schema=schema, orient="row")
-        small_table(frame, columns, "Peaks of both GPUs and the ratios that they explain")
+        small_table(frame, columns, "Peaks of both GPUs and expected time ratios")
     st.caption(
         "Memory-bound work is expected to scale with bandwidth, compute-bound work with the peak "
-        "of its precision. To judge a side against other figures, set another preset for it; that "
-        "makes an analysis of its own, to be chosen here."
+        "of its precision. To use other peaks for a side, re-project it onto another preset, then "
+        "choose the new analysis here."
     )
     with st.container(horizontal=True):
         for role, side in (("target", sides.target), ("reference", sides.reference)):
@@ -43,28 +43,28 @@ def _preset_link(role: str, side: Opened) -> None:
     chosen = {} if spec is None else {"hardware_gpu": spec.title}
     navigation.link(
         navigation.HARDWARE,
-        f"Other figures for the {role}",
+        f"Change peaks of the {role}",
         icon=":material/memory:",
         **{links.ANALYSIS: side.id} | chosen,
     )
 
 
-def _columns(found: Comparison) -> dict[str, Column]:
-    target, reference = (escape(side.label) for side in (found.target, found.reference))
+def _columns(comparison: Comparison) -> dict[str, Column]:
+    target, reference = (escape(side.label) for side in (comparison.target, comparison.reference))
     return dict(
         columns_of(
             (
-                Column("figure", "Figure", TEXT, meaning="peak or size, with its unit"),
-                Column("target", f"Target: {target}", NUMBER, "", ",g", "of one device"),
-                Column("reference", f"Reference: {reference}", NUMBER, "", ",g", "of one device"),
+                Column("figure", "Quantity", TEXT, meaning="peak or size, with its unit"),
+                Column("target", f"Target: {target}", NUMBER, "", ",g", "per device"),
+                Column("reference", f"Reference: {reference}", NUMBER, "", ",g", "per device"),
                 Column(
                     "expected",
                     "Expected time ratio",
                     NUMBER,
                     "",
                     ",.3f",
-                    "reference's figure / target's: what work that it bounds takes on the target, "
-                    "as a multiple of the reference's time",
+                    "reference value / target value: expected target time / reference time of work "
+                    "bound by this peak",
                 ),
             )
         )
@@ -72,18 +72,18 @@ def _columns(found: Comparison) -> dict[str, Column]:
 
 
 def _rows(
-    found: Comparison, target: HardwareSpec | None, reference: HardwareSpec | None
+    comparison: Comparison, target: HardwareSpec | None, reference: HardwareSpec | None
 ) -> list[tuple[str, float | None, float | None, float | None]]:
     def both(figure: str) -> tuple[float | None, float | None]:
         return _peak(target, figure), _peak(reference, figure)
 
-    ratios = found.ratios
+    ratios = comparison.ratios
     bandwidth, memory = (
         (_figure(target, name), _figure(reference, name)) for name in ("tb_per_s", "memory_gb")
     )
     peaks = [
-        (f"Peak {peak_words(compute)} (TFLOPS/s)", *both(compute), _compute(ratios, compute))
-        for compute in dict.fromkeys([*_ALWAYS, *_in_use(found)])
+        (f"Peak {peak_label(compute)} (TFLOPS/s)", *both(compute), _compute(ratios, compute))
+        for compute in dict.fromkeys([*_ALWAYS, *_in_use(comparison)])
         if any(both(compute))
     ]
     return [
@@ -106,9 +106,10 @@ def _compute(ratios: HardwareRatios | None, compute: str) -> float | None:
     return ratios.compute(compute) if ratios else None
 
 
-def _in_use(found: Comparison) -> list[str]:
-    """The compute peaks that operations of either side are judged against."""
+def _in_use(comparison: Comparison) -> list[str]:
+    """Return the compute peaks used by operations of either side."""
     used = pl.concat(
-        side.rows("operations").select("compute") for side in (found.target, found.reference)
+        side.rows("operations").select("compute")
+        for side in (comparison.target, comparison.reference)
     )
     return sorted(used["compute"].drop_nulls().unique())

@@ -1,53 +1,55 @@
-"""The head of the Compare page: key figures of both sides, and the comparison in sentences."""
+"""Metrics and summary at the top of the Compare page."""
 
 import polars as pl
 import streamlit as st
 
 from jarvis.comparison import SLOWER, Comparison, MatchedBy, Role
 from jarvis.dashboard.pages.compare.sides import Sides
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.impact import share_pct
 from jarvis.text.format import MIN_MS, MISSING, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import escape, prose
 
 MIN_SAME_PCT = 50.0
-"""Where less of the target's time is in the same calls, the traces may not record the same work."""
+"""Below this share of the target's time in identical calls, the page warns of different work."""
 
 _PARTS = {
     "total_time": ("GPU time", "From the first GPU start to the last GPU end."),
     "computation_time": ("Compute", "Time in which compute runs."),
-    "exposed_comm_time": ("Exposed comm.", "Communication during which no compute runs."),
-    "exposed_memcpy_time": ("Exposed copies", "Copies during which no compute runs."),
-    "idle_time": ("Idle", "Time in which the GPU does nothing."),
+    "exposed_comm_time": ("Exposed comm.", "Communication time without concurrent compute."),
+    "exposed_memcpy_time": ("Exposed copies", "Copy time without concurrent compute."),
+    "idle_time": ("Idle", "Time in which no GPU event runs."),
 }
-_RATIO_MEANS = "The figure is the target's time / the reference's; above 1 the target takes longer."
+_RATIO_MEANS = "Value: target time / reference time; above 1 the target takes longer."
 
 
-def matched_pct(found: Comparison) -> float:
-    """The share of the time of the target's operations that has a counterpart."""
-    return _share_pct(found, found.operations)
+def matched_pct(comparison: Comparison) -> float:
+    """Return the share of the target's operation time that has a counterpart, in percent."""
+    return _share_pct(comparison, comparison.operations)
 
 
-def same_calls_pct(found: Comparison) -> float:
-    """The share in calls of the same operators with the same shapes and dtypes."""
+def same_calls_pct(comparison: Comparison) -> float:
+    """Return the share in calls of the same operators, shapes and dtypes, in percent."""
     same = pl.col("matched_by") == MatchedBy.ARGUMENTS.value
-    return _share_pct(found, found.operations.filter(same))
+    return _share_pct(comparison, comparison.operations.filter(same))
 
 
-def _share_pct(found: Comparison, part: pl.DataFrame) -> float:
-    return share_pct(float(part["target_ms"].sum()), _operations_ms(found))
+def _share_pct(comparison: Comparison, part: pl.DataFrame) -> float:
+    return share_pct(float(part["target_ms"].sum()), _operations_ms(comparison))
 
 
-def _operations_ms(found: Comparison) -> float:
-    """The time of all operations of the target."""
-    return float(found.operations["target_ms"].sum()) + float(found.only_in_target["time_ms"].sum())
+def _operations_ms(comparison: Comparison) -> float:
+    """Return the time of all operations of the target in ms."""
+    return float(comparison.operations["target_ms"].sum()) + float(
+        comparison.only_in_target["time_ms"].sum()
+    )
 
 
-def warnings(sides: Sides, found: Comparison) -> None:
-    """What speaks against comparing these two, and what cannot be compared."""
+def warnings(sides: Sides, comparison: Comparison) -> None:
+    """Draw warnings about comparing these two analyses, and what cannot be compared."""
     if sides.are_one:
         st.info(
-            "The same analysis stands on both sides, so there are no differences. Choose another "
+            "Both sides are the same analysis, so there are no differences. Choose another "
             "reference above.",
             icon=":material/info:",
         )
@@ -55,25 +57,24 @@ def warnings(sides: Sides, found: Comparison) -> None:
     target, reference = (o.run.manifest.model_name for o in (sides.target, sides.reference))
     if target and reference and target != reference:
         st.warning(
-            f"The two sides name different models: {escape(target)} is the target, "
-            f"{escape(reference)} the reference.",
+            f"The model names differ: target {escape(target)}, reference {escape(reference)}.",
             icon=":material/warning:",
         )
-    share = same_calls_pct(found)
-    if _operations_ms(found) and share < MIN_SAME_PCT:
+    share = same_calls_pct(comparison)
+    if _operations_ms(comparison) and share < MIN_SAME_PCT:
         st.warning(
-            f"Only {percent(share)} of the time of the target's operations is in calls that the "
-            "reference makes with the same arguments: the traces may record different models, "
-            "shapes or settings, or fuse their operators in another way.",
+            f"Only {percent(share)} of the target's operation time is in calls that the reference "
+            "also makes with the same arguments: the traces may differ in model, shapes, settings "
+            "or operator fusion.",
             icon=":material/warning:",
         )
-    for text in found.unknown:
+    for text in comparison.unknown:
         st.info(prose(text), icon=":material/help:")
 
 
-def key_figures(found: Comparison) -> None:
-    """Ratios of the parts of the GPU timeline, what is not explained, and what is matched."""
-    times = {row["type"]: row for row in found.totals.iter_rows(named=True)}
+def key_metrics(comparison: Comparison) -> None:
+    """Draw time ratios of the parts of the GPU timeline, unexplained time and matched share."""
+    times = {row["type"]: row for row in comparison.totals.iter_rows(named=True)}
     communicates = any(times.get("exposed_comm_time", {}).get(f"{role.value}_ms") for role in Role)
     outside = "exposed_comm_time" if communicates else "exposed_memcpy_time"
     parts = ("total_time", "computation_time", outside, "idle_time")
@@ -82,59 +83,59 @@ def key_figures(found: Comparison) -> None:
         with place:
             _ratio_card(times.get(part), *_PARTS[part])
     with places[-2]:
-        _unexplained(found)
+        _unexplained(comparison)
     with places[-1]:
-        _matched(found)
+        _matched(comparison)
 
 
 def _ratio_card(row: dict[str, float] | None, label: str, meaning: str) -> None:
     if row is None:
-        figure(label, MISSING, "not known", help_text=f"{meaning} A side does not tell it.")
+        metric_card(label, MISSING, "unknown", help_text=f"{meaning} Not available on both sides.")
         return
     target, reference = row["target_ms"], row["reference_ms"]
-    figure(
+    metric_card(
         label,
         f"{decimal(target / reference)}x" if reference else MISSING,
         _both(target, reference),
-        help_text=f"{meaning} {_RATIO_MEANS} Below, the times: the target's, then the reference's.",
+        help_text=f"{meaning} {_RATIO_MEANS} Below: target time vs reference time.",
     )
 
 
 def _both(target_ms: float, reference_ms: float) -> str:
-    """Both times in the unit of the longer one: ``33.1 vs 34.9 ms``."""
+    """Return both times in the unit of the longer one: ``33.1 vs 34.9 ms``."""
     unit, scale = ("ms", 1) if max(target_ms, reference_ms) >= MIN_MS else ("µs", 1000)
     return f"{decimal(target_ms * scale)} vs {decimal(reference_ms * scale)} {unit}"
 
 
-def _unexplained(found: Comparison) -> None:
-    rows = found.operations
+def _unexplained(comparison: Comparison) -> None:
+    rows = comparison.operations
     judged = int(rows["is_unexpected"].count())
     slower = rows.filter(pl.col("outcome").is_in(SLOWER)).height
     unexplained = float(rows["unexplained_ms"].sum())
-    figure(
+    metric_card(
         "Not explained",
         milliseconds(unexplained) if judged else MISSING,
         f"{count(slower)} of {count(judged)} judged" if judged else "nothing expected",
-        help_text="Time of operations that are slower than bandwidths or compute peaks of the two "
-        "GPUs explain, beyond the attainable time. Below, how many of the judged operations these "
-        f"are; {count(rows.height - judged)} more are too short to judge, or nothing is expected.",
+        help_text="Time beyond the attainable time of operations that are slower than the two "
+        "GPUs' bandwidths or compute peaks explain. Below: their number; "
+        f"{count(rows.height - judged)} more are too short or have no expected ratio.",
     )
 
 
-def _matched(found: Comparison) -> None:
-    alone = float(found.only_in_target["time_ms"].sum())
-    figure(
+def _matched(comparison: Comparison) -> None:
+    alone = float(comparison.only_in_target["time_ms"].sum())
+    metric_card(
         "Matched",
-        percent(matched_pct(found)),
-        f"{milliseconds(alone)} without" if alone else "nothing without",
-        help_text="Share of the time of the target's operations that has a counterpart on the "
-        "reference. Below, the time of those that have none.",
+        percent(matched_pct(comparison)),
+        f"{milliseconds(alone)} unmatched" if alone else "all",
+        help_text="Share of the target's operation time that has a counterpart on the reference. "
+        "Below: the time without one.",
     )
 
 
-def what_dominates(found: Comparison) -> str:
-    """Which categories make the difference, and what of it the hardware does not explain."""
-    rows = found.categories
+def what_dominates(comparison: Comparison) -> str:
+    """Return which categories take more and less time on the target, as a sentence."""
+    rows = comparison.categories
     more = rows.filter(pl.col("difference_ms") > 0).sort("difference_ms", descending=True)
     less = rows.filter(pl.col("difference_ms") < 0).sort("difference_ms")
     sums = [milliseconds(abs(float(part["difference_ms"].sum()))) for part in (more, less)]
@@ -154,8 +155,8 @@ def _first(part: pl.DataFrame) -> str:
     return f"{escape(title)} ({milliseconds(abs(difference))})"
 
 
-def in_sentences(found: Comparison) -> None:
-    """What dominates, and the whole comparison in words."""
-    st.markdown(f"**{what_dominates(found)}**")
-    with st.expander("The comparison in sentences", icon=":material/notes:"):
-        st.markdown("\n".join(f"- {prose(text)}" for text in found.summary))
+def in_sentences(comparison: Comparison) -> None:
+    """Draw the main differences, and an expander with the summary of the comparison."""
+    st.markdown(f"**{what_dominates(comparison)}**")
+    with st.expander("Summary", icon=":material/notes:"):
+        st.markdown("\n".join(f"- {prose(text)}" for text in comparison.summary))

@@ -1,4 +1,4 @@
-"""The Compare page: the open analysis as the target beside a reference."""
+"""The Compare page: the open analysis (target) against a reference."""
 
 import polars as pl
 import streamlit as st
@@ -24,54 +24,54 @@ def render(now: Opened) -> None:
         no_reference()
         return
     sides, tolerance = chosen
-    found = sides.at(tolerance)
-    metric_cards.warnings(sides, found)
-    metric_cards.key_figures(found)
-    metric_cards.in_sentences(found)
-    filters = row_filters(found)
+    comparison = sides.at(tolerance)
+    metric_cards.warnings(sides, comparison)
+    metric_cards.key_metrics(comparison)
+    metric_cards.in_sentences(comparison)
+    filters = row_filters(comparison)
     rows = sides.operations_at(tolerance)
-    _charts(found, filters.chosen(rows))
-    _findings(found)
-    pair = _differences(sides, found, rows, filters)
-    compare_and_replay(sides, found, pair)
-    hardware_of_both(sides, found)
-    downloads(sides, found)
+    _charts(comparison, filters.chosen(rows))
+    _findings(comparison)
+    pair = _differences(sides, comparison, rows, filters)
+    compare_and_replay(sides, comparison, pair)
+    hardware_of_both(sides, comparison)
+    downloads(sides, comparison)
 
 
-def _charts(found: Comparison, rows: pl.DataFrame) -> None:
+def _charts(comparison: Comparison, rows: pl.DataFrame) -> None:
     bars, calls = st.columns([4, 5])
     with bars:
-        charts.category_bars(found)
+        charts.category_bars(comparison)
     with calls:
-        clicked = charts.calls_scatter(found, rows)
+        clicked = charts.calls_scatter(comparison, rows)
     selection.follow_click(tables.table_page(MATCHED), clicked)
 
 
-def _findings(found: Comparison) -> None:
+def _findings(comparison: Comparison) -> None:
     st.subheader("What to improve on the target")
-    if found.findings:
+    if comparison.findings:
         finding_cards(
-            found.findings,
+            comparison.findings,
             lambda finding: finding.impact,
             page=PAGE,
-            select=lambda _, reference: tables.show_operation(found, reference.uid),
+            select=lambda _, reference: tables.show_operation(comparison, reference.uid),
         )
     else:
         st.success(
-            "No operation worth a finding is slower than the hardware explains.",
+            "No significant operation is slower than the hardware explains.",
             icon=":material/check:",
         )
 
 
 def _differences(
-    sides: Sides, found: Comparison, rows: pl.DataFrame, filters: Filters
+    sides: Sides, comparison: Comparison, rows: pl.DataFrame, filters: Filters
 ) -> int | None:
-    """The chosen table and the details of its selected row; its ``pair`` if it is a matched one."""
+    """Draw the chosen table and its selected row; return the ``pair`` of a matched operation."""
     st.subheader("Differences")
-    view = tables.choose_view(found)
-    shown = rows if view == MATCHED else VIEWS[view].rows(found)
+    view = tables.choose_view(comparison)
+    shown = rows if view == MATCHED else VIEWS[view].rows(comparison)
     picked = tables.view_table(view, shown, filters, sides)
     if picked is None or view != MATCHED:
         return None
-    pair_details(sides, found, rows.row(by_predicate=pl.col("pair") == picked, named=True))
+    pair_details(sides, comparison, rows.row(by_predicate=pl.col("pair") == picked, named=True))
     return picked

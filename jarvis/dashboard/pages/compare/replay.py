@@ -1,4 +1,4 @@
-"""Compare and replay: the operations that the target is slow at, as a package for both GPUs."""
+"""Replay package of the target's slow operations, to run on both GPUs."""
 
 import polars as pl
 import streamlit as st
@@ -13,39 +13,41 @@ from jarvis.dashboard.widgets.replay_section import replay_section
 _OPEN, _SELECTED, _SLOWER = f"{PAGE}_replay", "selected row", "slower than explained"
 
 
-def compare_and_replay(sides: Sides, found: Comparison, pair: int | None) -> None:
-    """The package of the selected row, or of all that is slower than the hardware explains; worked
-    out only where it is opened."""
-    fold = st.expander(
+def compare_and_replay(sides: Sides, comparison: Comparison, pair: int | None) -> None:
+    """Draw the package of the selected row or of all unexpectedly slow operations.
+
+    It is computed only while the expander is open.
+    """
+    expander = st.expander(
         "Compare and replay",
         icon=":material/replay:",
         key=_OPEN,
         on_change="rerun",
         bind="query-params",
     )
-    if not fold.open:
+    if not expander.open:
         return
     note_control(_OPEN, "true")
-    with fold:
+    with expander:
         st.markdown(
-            "A package holds the target's calls with a program that times them. Run it on both "
-            "GPUs: where the calls alone show the same gap, the kernels make it; where they do "
-            "not, look at what surrounds them, such as clocks or other streams."
+            "A package has the target's calls and a program that times them. Run it on both GPUs: "
+            "if the calls alone show the same gap, the kernels cause it; if not, check their "
+            "environment, such as clocks or other streams."
         )
         which = choice(
             f"{PAGE}_replayed",
             "Operations",
             (_SLOWER, _SELECTED),
-            "What the package holds: all operations that are slower than the hardware explains, "
-            "or those of the row that is selected in the table of matched operations.",
+            "Contents of the package: all operations that are slower than the hardware explains, "
+            "or the selected row of the table of matched operations.",
         )
-        wanted = pl.col("pair") == pair if which == _SELECTED else pl.col("outcome").is_in(SLOWER)
-        uids = found.operations.filter(wanted)["uids"].explode().drop_nulls()
+        is_used = pl.col("pair") == pair if which == _SELECTED else pl.col("outcome").is_in(SLOWER)
+        uids = comparison.operations.filter(is_used)["uids"].explode().drop_nulls()
         if uids.is_empty():
             st.info(
                 "Select a row in the table of matched operations."
                 if which == _SELECTED
-                else "No operation is slower than the hardware explains: choose a row instead."
+                else "No operation is slower than the hardware explains: select a row instead."
             )
             return
         replay_section(sides.target, uids.to_list(), page=_OPEN)

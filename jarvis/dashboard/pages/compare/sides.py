@@ -1,4 +1,4 @@
-"""The two sides of the Compare page: the open analysis is the target, the reference is chosen."""
+"""The two sides of the Compare page: the target (open analysis) and the chosen reference."""
 
 from dataclasses import dataclass
 
@@ -17,20 +17,20 @@ from jarvis.text.format import arguments
 from jarvis.text.markdown import escape
 
 REFERENCE = "reference"
-"""The URL parameter that names the reference, as ``analysis`` names the target."""
+"""The URL parameter with the id of the reference; ``analysis`` has the target's."""
 
 _BOX = "compare_reference"
 _SEEN, _LAST_TARGET = "_reference_parameter", "_compare_target"
-_KEPT_COMPARISONS = 8
-_KEPT_TOLERANCES = 32
+_MAX_CACHED_COMPARISONS = 8
+_MAX_CACHED_TOLERANCES = 32
 
 _Key = tuple[tuple[str, int], tuple[str, int]]
-"""Tells comparisons apart: id and stamp of the target, id and stamp of the reference."""
+"""Cache key of a comparison: id and stamp of the target and of the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Two analyses to compare; they may be one and the same."""
+    """Two analyses to compare; they can be the same."""
 
     target: Opened
     reference: Opened
@@ -41,11 +41,11 @@ class Sides:
         return self.target.id == self.reference.id
 
     def at(self, tolerance: float) -> Comparison:
-        """The comparison; one of the same two analyses under another tolerance is soon made."""
+        """Return the comparison; another tolerance for the same analyses is fast."""
         return _judged(self._key, tolerance, _sides=self)
 
     def operations_at(self, tolerance: float) -> pl.DataFrame:
-        """``comparison_operations`` with ``arguments`` in short, without what is nested."""
+        """Return ``comparison_operations`` with short ``arguments``, without nested columns."""
         return _operations(self._key, tolerance, _sides=self)
 
     @property
@@ -54,53 +54,52 @@ class Sides:
         return (target.id, target.stamp), (reference.id, reference.stamp)
 
 
-@st.cache_resource(max_entries=_KEPT_TOLERANCES, show_spinner=False)
+@st.cache_resource(max_entries=_MAX_CACHED_TOLERANCES, show_spinner=False)
 def _judged(key: _Key, tolerance: float, _sides: Sides) -> Comparison:
     return _compared(key, _sides).at(tolerance)
 
 
-@st.cache_resource(max_entries=_KEPT_TOLERANCES, show_spinner=False)
+@st.cache_resource(max_entries=_MAX_CACHED_TOLERANCES, show_spinner=False)
 def _operations(key: _Key, tolerance: float, _sides: Sides) -> pl.DataFrame:
     rows = _judged(key, tolerance, _sides).operations
     return rows.select(~cs.nested()).with_columns(_arguments(key, _sides))
 
 
-@st.cache_resource(max_entries=_KEPT_COMPARISONS, show_spinner=False)
+@st.cache_resource(max_entries=_MAX_CACHED_COMPARISONS, show_spinner=False)
 def _arguments(key: _Key, _sides: Sides) -> pl.Series:
-    """The arguments of the rows in short; they are the same under every tolerance."""
+    """Return the short arguments of the rows, which do not depend on the tolerance."""
     rows = _compared(key, _sides).operations
     texts = [arguments(*row) for row in rows.select("input_dims", "input_types").iter_rows()]
     return pl.Series("arguments", texts, pl.String)
 
 
-@st.cache_resource(max_entries=_KEPT_COMPARISONS, show_spinner="Comparing …")
+@st.cache_resource(max_entries=_MAX_CACHED_COMPARISONS, show_spinner="Comparing …")
 def _compared(key: _Key, _sides: Sides) -> Comparison:
     return compare(_sides.target.run, _sides.reference.run)
 
 
 def choose_reference(target: Opened, catalog: Catalog) -> str | None:
-    """Draw the choice of the reference: the URL's where it changed, else the one chosen here.
+    """Draw the choice of the reference: the URL's if it changed, else the one chosen here.
 
-    None where nothing but the target is kept and no link asks to compare it with itself. Without a
-    choice it is the analysis that is most like the target.
+    The default is the analysis most similar to the target. Return None if there is no other
+    analysis and the URL does not compare the target with itself.
     """
-    ordered = _by_likeness(target, catalog)
+    ordered = _by_similarity(target, catalog)
     given = st.query_params.get(REFERENCE)
     if not ordered and given != target.id:
         _drop(given)
         return None
-    # Labels must differ: the browser answers with a label, not with a position.
+    # Labels must be unique: the browser returns a label, not an index.
     titles = {entry.id: f"{entry.title} · {entry.id}" for entry in ordered}
     titles[target.id] = f"{name_of(target.run.manifest)} · {target.id} (the target itself)"
-    _settle(target.id, titles, given)
+    _set_reference(target.id, titles, given)
     chosen: str = st.selectbox(
         "Reference",
         list(titles),
         format_func=lambda key: titles.get(key, key),
         key=_BOX,
         persist_state="session",
-        help="The analysis that shows what is attainable. The target is the analysis that is "
-        "chosen in the sidebar.",
+        help="The analysis to compare with. The target is the analysis chosen in the sidebar.",
     )
     _write(chosen)
     note_control(REFERENCE, chosen)
@@ -108,18 +107,18 @@ def choose_reference(target: Opened, catalog: Catalog) -> str | None:
     return chosen
 
 
-def _settle(target: str, titles: dict[str, str], given: str | None) -> None:
-    """Put into the box what the URL asks for, what was chosen before, or the first of all.
+def _set_reference(target: str, titles: dict[str, str], given: str | None) -> None:
+    """Set the select box to the URL's reference, the previous choice, or the first analysis.
 
-    Where the analysis of the sidebar becomes the one that was the reference, the two swap.
+    If the reference was chosen as the target in the sidebar, swap the two.
     """
     first = next(iter(titles))
     last = st.session_state.get(_LAST_TARGET)
     if given is not None and (given != st.session_state.get(_SEEN) or given not in titles):
         if given not in titles:
             notice(
-                f"No analysis {given[:40]!r} is kept here to compare with: it was removed, or the "
-                f"link comes from another server. {escape(titles[first])} is the reference instead."
+                f"This server has no analysis {given[:40]!r} to compare with: it was removed, or "
+                f"the link is from another server. {escape(titles[first])} is used instead."
             )
         st.session_state[_BOX] = given if given in titles else first
     elif st.session_state.get(_BOX) not in titles:
@@ -135,14 +134,14 @@ def _write(chosen: str) -> None:
 
 
 def _drop(given: str | None) -> None:
-    """Take a reference that is not kept out of the URL, with a word about it."""
+    """Remove an unknown reference from the URL, with a notice."""
     if given is not None:
-        notice(f"No analysis {given[:40]!r} is kept here to compare with.")
+        notice(f"This server has no analysis {given[:40]!r} to compare with.")
         st.query_params.pop(REFERENCE, None)
 
 
 def swap_button(sides: Sides) -> None:
-    """A button that makes the reference the target and the target the reference."""
+    """Draw a button that swaps target and reference."""
     st.button(
         "Swap sides",
         icon=":material/swap_horiz:",
@@ -161,7 +160,7 @@ def _swap(target: str, reference: str) -> None:
 
 
 def side_links(sides: Sides) -> None:
-    """Links to both analyses."""
+    """Draw links to both analyses."""
     for role, side in (("target", sides.target), ("reference", sides.reference)):
         navigation.link(
             navigation.OVERVIEW,
@@ -172,25 +171,27 @@ def side_links(sides: Sides) -> None:
 
 
 def no_reference() -> None:
-    """What to do where there is nothing to compare with."""
+    """Draw what to do if there is no other analysis."""
     st.info(
-        "No other analysis is kept here to compare with. Analyze the same model on another GPU, or "
-        "before and after a change, in the browser or with `jarvis analyze TRACE --id`; then "
+        "This server has no other analysis to compare with. Analyze the same model on another GPU, "
+        "or before and after a change, in the browser or with `jarvis analyze TRACE --id`; then "
         "choose it here as the reference.",
         icon=":material/compare_arrows:",
     )
     navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
 
 
-def _by_likeness(target: Opened, catalog: Catalog) -> list[Entry]:
-    """The other analyses, the one to suggest first: the reference that the target was analyzed
-    with, then by operators in common, then of another trace, then the newest."""
+def _by_similarity(target: Opened, catalog: Catalog) -> list[Entry]:
+    """Return the other analyses, the best reference first.
+
+    Order: the reference that the target was analyzed with, common operators, another trace, newest.
+    """
     manifest = target.run.manifest
     others = [entry for entry in catalog.entries if entry.id != target.id]
-    return sorted(others, key=lambda entry: _likeness(manifest, entry), reverse=True)
+    return sorted(others, key=lambda entry: _similarity(manifest, entry), reverse=True)
 
 
-def _likeness(target: Manifest, entry: Entry) -> tuple[bool, int, bool]:
+def _similarity(target: Manifest, entry: Entry) -> tuple[bool, int, bool]:
     other = entry.manifest
     in_common = {(op.name, op.count) for op in target.top_operations} & {
         (op.name, op.count) for op in other.top_operations

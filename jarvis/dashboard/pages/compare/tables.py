@@ -1,4 +1,4 @@
-"""The tables of the Compare page: one view at a time, sorted and paged on the server."""
+"""Tables of the Compare page: one view at a time, sorted and paged on the server."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -38,48 +38,47 @@ _OUTCOME_COLORS: Mapping[str, str] = {
     Outcome.SHORT: "gray",
     Outcome.UNKNOWN: "gray",
 }
-"""Streamlit's names for the colors that outcomes have in the chart."""
+"""Streamlit color names, similar to the outcomes' colors in the chart."""
 
 _LINKS = {"target_page": "Target", "reference_page": "Reference"}
 _ROW_PX, _TABLE_PX = 35, 460
 _WIDTHS = {"name": 170, "arguments": 170, "input_dims": 170, "kernel": 260, "module": 190}
 
 
-def choose_view(found: Comparison) -> str:
-    """The choice of the table; the labels say how many rows each has."""
+def choose_view(comparison: Comparison) -> str:
+    """Draw the choice of the table; the labels include the number of rows."""
     labels = {
-        key: f"{view.label} ({count(view.rows(found).height)})" for key, view in VIEWS.items()
+        key: f"{view.label} ({count(view.rows(comparison).height)})" for key, view in VIEWS.items()
     }
     return keyed_choice(_VIEW, "Table", labels, MATCHED, "Which differences to list.")
 
 
-def show_operation(found: Comparison, uid: int) -> None:
-    """Select an operation of the target in the view that has it, in the next run of the page."""
-    is_alone = uid in found.only_in_target["uid"]
-    view, row = (ONLY_TARGET, uid) if is_alone else (MATCHED, pair_of(found, uid))
+def show_operation(comparison: Comparison, uid: int) -> None:
+    """Select an operation of the target in the view that has it, on the next rerun."""
+    is_alone = uid in comparison.only_in_target["uid"]
+    view, row = (ONLY_TARGET, uid) if is_alone else (MATCHED, pair_of(comparison, uid))
     if row is not None:
         st.session_state[_VIEW] = view
         selection.request(table_page(view), row)
 
 
-def pair_of(found: Comparison, uid: int) -> int | None:
-    """The row of the matched operations that an operation of the target stands in, the one that
-    it leads if there is one."""
-    rows = found.operations.filter(pl.col("uids").list.contains(uid))
+def pair_of(comparison: Comparison, uid: int) -> int | None:
+    """Return the matched row with an operation of the target, preferably as its first operation."""
+    rows = comparison.operations.filter(pl.col("uids").list.contains(uid))
     leading = rows.sort(pl.col("uid") != uid, maintain_order=True)
     return None if leading.is_empty() else int(leading["pair"][0])
 
 
 def table_page(view: str) -> str:
-    """What stands in front of the parameters of a view's table."""
+    """Return the prefix of the URL parameters of a view's table."""
     return f"{PAGE}_{view}"
 
 
 def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> int | None:
-    """A page of a view's rows; what tells the selected row apart, if one is."""
+    """Draw a page of a view's rows; return the key of the selected row, if any."""
     view, page = VIEWS[key], table_page(key)
     if rows.is_empty():
-        st.info("These two analyses have none.", icon=":material/inbox:")
+        st.info("These two analyses have no such rows.", icon=":material/inbox:")
         return None
     names = [name for name in view.names if rows[name].null_count() < rows.height]
     shown = filters.chosen(rows)
@@ -101,7 +100,7 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
         return None
     part = _with_links(key, sides, row_order.page_of(ordered, number))
     if view.key is None:
-        _drawn(view, page, part, names, f"{page}_table_{shown_by}-{number}", [])
+        _dataframe(view, page, part, names, f"{page}_table_{shown_by}-{number}", [])
         return None
     uid = _selected_on(view, page, part, names, shown_by, (uid, is_new))
     selection.keep(page, uid)
@@ -114,27 +113,27 @@ def _selected_on(
     part: pl.DataFrame,
     names: Sequence[str],
     shown_by: str,
-    asked: tuple[int | None, bool],
+    requested: tuple[int | None, bool],
 ) -> int | None:
-    """Draw a page whose rows can be selected; what is selected on it, else what was on another.
+    """Draw a page with selectable rows; return the row selected on this or another page.
 
-    ``asked`` is what the URL selects, and whether that is new.
+    ``requested`` is the selection of the URL, and whether it is new.
     """
-    uid, is_new = asked
+    uid, is_new = requested
     place = None if uid is None else part["uid"].index_of(uid)
-    # The browser keeps a selection by the places of the rows that it shows.
+    # The browser selects rows by index, so the key differs by the rows shown.
     key = f"{page}_table_{shown_by}-{crc32(part['uid'].to_numpy().tobytes()):08x}"
     if is_new or key not in st.session_state:
         chosen = [] if place is None else [place]
         st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
-    picked = _drawn(view, page, part, names, key, ["single-row"])
+    picked = _dataframe(view, page, part, names, key, ["single-row"])
     if picked:
         return int(part["uid"][picked[0]])
     return uid if place is None else None
 
 
 def _with_links(key: str, sides: Sides, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the addresses of the operation's row on the category pages."""
+    """Return the rows with URLs of the operation's rows on the category pages."""
     columns = {
         MATCHED: (("target_page", "operation_uid"), ("reference_page", "reference_uid")),
         ONLY_TARGET: (("target_page", "operation_uid"),),
@@ -157,7 +156,7 @@ def _address(analysis_id: str, category: str | None, uid: int) -> str | None:
     return f"{category}?{urlencode({ANALYSIS: analysis_id, f'{category}_op': uid})}"
 
 
-def _drawn(
+def _dataframe(
     view: ComparisonTable,
     page: str,
     part: pl.DataFrame,
@@ -165,7 +164,7 @@ def _drawn(
     key: str,
     modes: Sequence[Literal["single-row"]],
 ) -> list[int]:
-    """Draw a page of rows; the places of those that are selected."""
+    """Draw a page of rows; return the indices of the selected ones."""
     links = [name for name in _LINKS if name in part.columns]
     shown = [*names, *links]
     event = st.dataframe(
@@ -176,7 +175,7 @@ def _drawn(
         hide_index=True,
         height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
         column_config={name: _configuration(view, part, name) for name in shown},
-        on_select=partial(_follow_head, page, key, part.schema),
+        on_select=partial(_sort_by_header, page, key, part.schema),
         selection_mode=[*modes, "single-column"],
         placeholder=MISSING,
         alt=f"{view.label} of both sides with times and differences",
@@ -185,8 +184,8 @@ def _drawn(
     return rows
 
 
-def _follow_head(page: str, key: str, schema: pl.Schema) -> None:
-    """Sort all rows by the column whose head was clicked; the browser has only one page of them."""
+def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
+    """Sort all rows by the column whose header was clicked; the browser has only one page."""
     heads = st.session_state[key]["selection"]["columns"]
     if heads and heads[0] not in _LINKS:
         row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
@@ -199,7 +198,7 @@ def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> Colu
             _LINKS[name],
             width=80,
             display_text=":material/open_in_new:",
-            help="Its row on the page of its category in that analysis, in a new tab",
+            help="Its row on the category page of that analysis, in a new tab",
         )
     column = view.columns[name]
     if name == "outcome":

@@ -1,4 +1,4 @@
-"""What the tables of the Compare page show: one view for each kind of difference."""
+"""Tables of the Compare page, one for each kind of difference."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ MATCHED, ONLY_TARGET, ONLY_REFERENCE = "matched", "only_target", "only_reference
 
 @dataclass(frozen=True, slots=True)
 class ComparisonTable:
-    """A table of the page: its rows, its columns in order, and by which it is sorted at first.
+    """A table: label, rows, columns, their order, default sort column and description.
 
-    ``key`` is the column that tells its rows apart in the URL, None where none can be selected.
+    ``key`` is the column with the row ids of the URL; None if rows cannot be selected.
     """
 
     label: str
@@ -34,10 +34,10 @@ _RATIOS = ("time_ratio", "expected_ratio")
 _EXPECTED_RANGE = ("expected_ratio_least", "expected_ratio_most")
 
 
-def _lowering(found: Comparison) -> pl.DataFrame:
-    """The kernels of each operation with what the operation takes and where it belongs."""
-    own = found.operations.select("pair", "category", "target_ms")
-    return found.lowering.join(own, on="pair", maintain_order="left")
+def _lowering(comparison: Comparison) -> pl.DataFrame:
+    """Return the kernels of each operation, with its time and category."""
+    own = comparison.operations.select("pair", "category", "target_ms")
+    return comparison.lowering.join(own, on="pair", maintain_order="left")
 
 
 def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) -> ComparisonTable:
@@ -58,7 +58,7 @@ def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) ->
 VIEWS: Mapping[str, ComparisonTable] = {
     MATCHED: ComparisonTable(
         "Matched operations",
-        lambda found: found.operations,
+        lambda comparison: comparison.operations,
         OPERATION_COLUMNS,
         (
             *("outcome", "name", "arguments", "unexplained_ms", *_TIMES, *_RATIOS),
@@ -68,23 +68,23 @@ VIEWS: Mapping[str, ComparisonTable] = {
             *("kernel", "reference_kernel", "work_ratio", *_EXPECTED_RANGE),
         ),
         "unexplained_ms",
-        "Operations that both sides have. Select a row for its kernels on either side, for how the "
-        "expected time is worked out, and for links to its category page.",
+        "Operations of both sides. Select a row for its kernels, the calculation of the expected "
+        "time, and links to its category page.",
         "pair",
     ),
-    ONLY_TARGET: _alone("target", "reference", lambda found: found.only_in_target),
-    ONLY_REFERENCE: _alone("reference", "target", lambda found: found.only_in_reference),
+    ONLY_TARGET: _alone("target", "reference", lambda comparison: comparison.only_in_target),
+    ONLY_REFERENCE: _alone("reference", "target", lambda comparison: comparison.only_in_reference),
     "kernels": ComparisonTable(
         "Kernels",
-        lambda found: found.kernels,
+        lambda comparison: comparison.kernels,
         columns_of(TABLES["comparison_kernels"]),
         (
             *("kernel", "found_in", *_TIMES, "target_launches", "reference_launches"),
             *("target_us_per_launch", "reference_us_per_launch"),
         ),
         "target_ms",
-        "GPU work by kernel name. Kernels of different libraries have different names, so most "
-        "rows of two vendors stand on one side only.",
+        "GPU work by kernel name. Libraries of different vendors have different kernel names, so "
+        "most rows are on one side only.",
     ),
     "lowering": ComparisonTable(
         "Kernels of each operation",
@@ -95,11 +95,11 @@ VIEWS: Mapping[str, ComparisonTable] = {
             *("launches_per_call", "us_per_call", "percent"),
         ),
         "target_ms",
-        "Which kernels an operation of these shapes is lowered to on either side.",
+        "Kernels that an operation with these shapes launches on each side.",
     ),
     "modules": ComparisonTable(
         "Modules",
-        lambda found: found.modules,
+        lambda comparison: comparison.modules,
         columns_of(TABLES["comparison_modules"]),
         ("module", "path", "found_in", *_TIMES, "target_calls", "reference_calls"),
         "target_ms",
@@ -107,7 +107,7 @@ VIEWS: Mapping[str, ComparisonTable] = {
     ),
     "collectives": ComparisonTable(
         "Collectives",
-        lambda found: found.collectives,
+        lambda comparison: comparison.collectives,
         columns_of(TABLES["comparison_collectives"]),
         (
             *("collective", "dtype", "group_size", "message_mb", "found_in"),

@@ -1,10 +1,10 @@
-"""Custom GPUs: described in a form or by a file, kept on this server, deletable."""
+"""Custom GPUs: add by form or file, list and delete."""
 
 import streamlit as st
 
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.core.errors import HardwareError, JarvisError
-from jarvis.dashboard.session.current_user import actor, missing_role, visitor
+from jarvis.dashboard.session.current_user import actor, current_user, missing_role
 from jarvis.dashboard.session.errors import show_error
 from jarvis.hardware import CUSTOM_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec
 from jarvis.server.actions import not_yours, remove_hardware, store_hardware
@@ -13,44 +13,43 @@ from jarvis.text.format import decimal, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
 
 _GPU = "hardware_gpu"
-_OUTCOME, _UPLOADS = "_hardware_outcome", "_hardware_uploads"
+_MESSAGE, _UPLOADS = "_hardware_outcome", "_hardware_uploads"
 _NAME, _PRESET, _ALIAS = "_hardware_name", "_hardware_preset", "_hardware_alias"
 _BANDWIDTH, _MEMORY, _SOURCE = "_hardware_bandwidth", "_hardware_memory", "_hardware_source"
 
 
 def render(hardware: Hardware) -> None:
-    """The form, the upload, and what is kept already."""
+    """Draw the list, the form and the upload."""
     st.subheader("Custom GPUs")
     st.caption(
-        "They are kept on this server and can be chosen on the ingest page and with `--platform`. "
-        "What Jarvis describes stays as it is: another preset of such a GPU needs a name of its "
-        "own."
+        "Custom GPUs are stored on this server and can be chosen on the ingest page and with "
+        "`--platform`. Built-in presets cannot be changed; use a new preset name instead."
     )
-    _say_outcome()
-    _kept(hardware)
+    _show_message()
+    _list(hardware)
     if (missing := missing_role()) is not None:
         st.caption(f"You do not have permission to add GPUs. {missing}")
         return
     with st.expander("Describe a GPU", icon=":material/edit_note:"):
         _form()
-    with st.expander("Take a GPU from a file", icon=":material/upload_file:"):
+    with st.expander("Upload a GPU description", icon=":material/upload_file:"):
         _upload()
 
 
-def _say_outcome() -> None:
-    """How the last click ended, once."""
-    done, sentence = st.session_state.pop(_OUTCOME, (True, None))
-    if sentence is not None and done:
-        st.success(sentence, icon=":material/check_circle:")
-    elif sentence is not None:
-        st.error(sentence, icon=":material/error:")
+def _show_message() -> None:
+    """Draw the result of the last click once."""
+    is_success, message = st.session_state.pop(_MESSAGE, (True, None))
+    if message is not None and is_success:
+        st.success(message, icon=":material/check_circle:")
+    elif message is not None:
+        st.error(message, icon=":material/error:")
 
 
-def _kept(hardware: Hardware) -> None:
+def _list(hardware: Hardware) -> None:
     own = [spec for spec in hardware if hardware.custom_file(spec) is not None]
     owners = hardware_owners() if own else {}
     for spec in own:
-        missing = missing_role() or not_yours(visitor(), spec, owners)
+        missing = missing_role() or not_yours(current_user(), spec, owners)
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}", width="content")
             st.button(
@@ -61,12 +60,12 @@ def _kept(hardware: Hardware) -> None:
                 on_click=_remove,
                 args=(spec,),
                 disabled=missing is not None,
-                help=missing or "Existing analyses keep its figures.",
+                help=missing or "Existing analyses are not affected.",
             )
 
 
 def _figures(spec: HardwareSpec) -> str:
-    peaks = [f"{peak_words(c)} {tflops_per_s(p)}" for c, p in spec.max_achievable_tflops.items()]
+    peaks = [f"{peak_label(c)} {tflops_per_s(p)}" for c, p in spec.max_achievable_tflops.items()]
     parts = [f"{decimal(spec.memory_gb)} GB", tb_per_s(spec.tb_per_s), *peaks]
     return " · ".join(parts)
 
@@ -92,10 +91,10 @@ def _form() -> None:
         right.text_input(
             "Name in traces",
             key=_ALIAS,
-            placeholder="what the profiler calls it, where that differs",
-            help="Traces of a GPU with this name are judged against these figures.",
+            placeholder="name used by the profiler, if different",
+            help="Traces of a GPU with this name use these peaks.",
         )
-        st.caption("Dense peaks in TFLOPS/s; leave out what is not known.")
+        st.caption("Dense peaks in TFLOPS/s; leave unknown ones empty.")
         for unit in UNITS:
             with st.container(horizontal=True, gap="small"):
                 for precision in PRECISIONS:
@@ -107,14 +106,14 @@ def _form() -> None:
                         key=_peak_key(unit, precision),
                         width=120,
                     )
-        st.form_submit_button("Keep", icon=":material/save:", on_click=_keep_form)
+        st.form_submit_button("Add", icon=":material/save:", on_click=_add_form)
 
 
 def _peak_key(unit: str, precision: str) -> str:
     return f"_hardware_{unit}_{precision}"
 
 
-def _keep_form() -> None:
+def _add_form() -> None:
     given = st.session_state
     entry = {
         "name": (given[_NAME] or "").strip(),
@@ -131,33 +130,33 @@ def _keep_form() -> None:
         "sources": {"default": (given[_SOURCE] or "").strip()},
     }
     labels = {
-        "name": "its name",
-        "mem_bw_gbps": "the memory bandwidth",
-        "memory_gb": "the memory",
+        "name": "name",
+        "mem_bw_gbps": "memory bandwidth",
+        "memory_gb": "memory",
     }
     missing = [label for key, label in labels.items() if not entry[key]]
-    missing += ["the source of the figures"] if not entry["sources"]["default"] else []
+    missing += ["source"] if not entry["sources"]["default"] else []
     if missing:
-        st.session_state[_OUTCOME] = (False, f"Not added: fill in {', '.join(missing)}.")
+        st.session_state[_MESSAGE] = (False, f"Not added: fill in {', '.join(missing)}.")
         return
     try:
-        _keep(HardwareSpec.parse(entry))
+        _add(HardwareSpec.parse(entry))
     except HardwareError as error:
-        st.session_state[_OUTCOME] = (False, escape(str(error)))
+        st.session_state[_MESSAGE] = (False, escape(str(error)))
 
 
-def _keep(spec: HardwareSpec) -> None:
-    """Keep a description and show its figures; a refusal becomes a sentence."""
+def _add(spec: HardwareSpec) -> None:
+    """Store a description and select it; an error is shown as a message."""
     try:
         store_hardware(actor(), spec)
     except JarvisError as error:
-        st.session_state[_OUTCOME] = (False, escape(str(error)))
+        st.session_state[_MESSAGE] = (False, escape(str(error)))
         return
     st.session_state[_GPU] = spec.title
     st.session_state[_UPLOADS] = st.session_state.get(_UPLOADS, 0) + 1
-    st.session_state[_OUTCOME] = (
+    st.session_state[_MESSAGE] = (
         True,
-        f"{escape(spec.title)} is kept; its figures stand above, and it can be chosen now.",
+        f"{escape(spec.title)} was added. Its peaks are shown above.",
     )
 
 
@@ -165,17 +164,17 @@ def _remove(spec: HardwareSpec) -> None:
     try:
         remove_hardware(actor(), spec)
     except JarvisError as error:
-        st.session_state[_OUTCOME] = (False, escape(str(error)))
+        st.session_state[_MESSAGE] = (False, escape(str(error)))
         return
     if st.session_state.get(_GPU) == spec.title:
         del st.session_state[_GPU]
-    st.session_state[_OUTCOME] = (True, f"{escape(spec.title)} is deleted.")
+    st.session_state[_MESSAGE] = (True, f"{escape(spec.title)} was deleted.")
 
 
 def _upload() -> None:
     st.caption(
-        "An architecture description as TraceLens takes it: a JSON object with name, mem_bw_gbps, "
-        "memory_gb and max_achievable_tflops (matrix_bf16, vector_fp32 and so on)."
+        "A TraceLens architecture description: a JSON object with name, mem_bw_gbps, memory_gb and "
+        "max_achievable_tflops (matrix_bf16, vector_fp32 and so on)."
     )
     file = st.file_uploader(
         "Architecture description",
@@ -191,4 +190,4 @@ def _upload() -> None:
         show_error(error)
         return
     st.markdown(f"**{escape(spec.title)}** · {_figures(spec)}")
-    st.button("Add this GPU", icon=":material/save:", on_click=_keep, args=(spec,))
+    st.button("Add this GPU", icon=":material/save:", on_click=_add, args=(spec,))

@@ -1,10 +1,10 @@
-"""The hardware page: the presets with their peaks, the sources of each figure, two compared."""
+"""The hardware page: presets with peaks and sources, and a comparison of two presets."""
 
 import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import peak_words
+from jarvis.charts import peak_label
 from jarvis.core.errors import RunError
 from jarvis.dashboard.session import state
 from jarvis.dashboard.widgets.controls import choice, list_choice
@@ -24,18 +24,18 @@ _NAMES = {"mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3), "memory_gb": ("Memor
 
 
 def catalog() -> Hardware:
-    """All described GPUs; says which of the user's own cannot be used."""
+    """Return all GPUs; show which custom ones cannot be used."""
     hardware = load_hardware()
     for path, reason in hardware.failures.items():
         st.warning(
-            escape(f"Your description {path.name} cannot be used. {reason}"),
+            escape(f"The custom GPU {path.name} cannot be used. {reason}"),
             icon=":material/warning:",
         )
     return hardware
 
 
 def open_analysis() -> state.Opened | None:
-    """The open analysis, or None where there is none to open."""
+    """Return the open analysis, or None if there is none or it cannot be read."""
     try:
         return state.opened()
     except (state.NoAnalysisError, UnknownAnalysisError, RunError):
@@ -43,20 +43,20 @@ def open_analysis() -> state.Opened | None:
 
 
 def open_run() -> Run | None:
-    """The run of the open analysis."""
+    """Return the run of the open analysis, or None."""
     now = open_analysis()
     return now.run if now else None
 
 
 def presets(hardware: Hardware) -> None:
-    """The table of all presets, that of the open analysis on top."""
+    """Draw the table of all presets, the one of the open analysis first."""
     run = open_run()
     used = run.manifest.hardware if run else None
     vendors = list(dict.fromkeys(s.vendor for s in hardware if s.vendor))
     left, right = st.columns(2)
     with left:
         vendor = choice(
-            "hardware_vendor", "Vendor", [ALL_VENDORS, *vendors], "Whose GPUs the table lists."
+            "hardware_vendor", "Vendor", [ALL_VENDORS, *vendors], "Only GPUs of this vendor."
         )
     with right:
         unit = choice(
@@ -70,7 +70,7 @@ def presets(hardware: Hardware) -> None:
     names = len({s.name for s in shown})
     st.caption(
         f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}. Compute peaks are dense: "
-        "without structured sparsity. An empty cell is not known."
+        "without structured sparsity. Unknown values are empty."
     )
     columns = _preset_columns(unit)
     frame = pl.DataFrame(
@@ -81,14 +81,14 @@ def presets(hardware: Hardware) -> None:
     small_table(
         frame,
         charts.columns_of(columns),
-        "Peaks of the described GPUs",
+        "Peaks of GPUs",
         known,
         {"used": _USED_PX},
     )
 
 
 def chosen(hardware: Hardware) -> tuple[HardwareSpec, HardwareSpec | None]:
-    """The preset whose figures are shown, at first that of the open analysis, and another one."""
+    """Draw the choice of a preset (default: that of the open analysis) and one to compare with."""
     run = open_run()
     used = run.manifest.hardware if run else None
     specs = {spec.title: spec for spec in hardware}
@@ -96,7 +96,7 @@ def chosen(hardware: Hardware) -> tuple[HardwareSpec, HardwareSpec | None]:
     left, right = st.columns(2)
     with left:
         titles = [first, *(title for title in specs if title != first)]
-        title = list_choice("hardware_gpu", "Figures and sources of", titles, "GPU and preset.")
+        title = list_choice("hardware_gpu", "GPU and preset", titles, "Show peaks and sources.")
     with right:
         others = [NOTHING, *(other for other in specs if other != title)]
         other = list_choice("hardware_other", "Compared with", others, "Another GPU or preset.")
@@ -105,11 +105,11 @@ def chosen(hardware: Hardware) -> tuple[HardwareSpec, HardwareSpec | None]:
 
 def _preset_columns(unit: str) -> tuple[Column, ...]:
     return (
-        Column("name", "GPU", TEXT, meaning="as reports name it"),
-        Column("preset", "Preset", TEXT, meaning="which set of figures; the first is the default"),
-        Column("used", "Used by", TEXT, meaning="whether the open analysis is judged against it"),
-        Column("doubts", "In doubt", TEXT, meaning="figures that may not hold; see their sources"),
-        Column("memory_gb", "Memory (GB)", NUMBER, "GB", ",g", "of one device"),
+        Column("name", "GPU", TEXT, meaning="name in reports"),
+        Column("preset", "Preset", TEXT, meaning="set of peaks; the first is the default"),
+        Column("used", "Used by", TEXT, meaning="open analysis, or your own GPU"),
+        Column("doubts", "In doubt", TEXT, meaning="values that may be wrong; see their sources"),
+        Column("memory_gb", "Memory (GB)", NUMBER, "GB", ",g", "per device"),
         Column("tb_per_s", "Memory (TB/s)", NUMBER, "TB/s", ",.2f", "peak bandwidth"),
         *(
             Column(p, f"{p} (TFLOPS/s)", NUMBER, "TFLOPS/s", ",g", f"dense peak of {unit} units")
@@ -136,8 +136,8 @@ def _preset_row(
 
 
 def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
-    """Every figure of a preset with its source, beside those of another, and what it lacks."""
-    st.subheader(_found(spec, other))
+    """Draw all values of a preset with sources, beside another preset, and missing peaks."""
+    st.subheader(_title(spec, other))
     rows = [_figure_row(name, spec, other) for name in _figure_names(spec, other)]
     columns = _figure_columns(spec, other)
     frame = pl.DataFrame(rows, schema={column.name: column.dtype for column in columns})
@@ -145,18 +145,18 @@ def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
     small_table(
         frame,
         charts.columns_of(columns),
-        f"Figures of {spec.title}",
+        f"Peaks of {spec.title}",
         present,
         {"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
         height=_ROW_PX * (frame.height + 1) + 3,
     )
-    _say_what_is_missing(spec)
+    _missing_peaks(spec)
 
 
-def _found(spec: HardwareSpec, other: HardwareSpec | None) -> str:
+def _title(spec: HardwareSpec, other: HardwareSpec | None) -> str:
     if other is None:
         doubtful = sum(spec.doubt_of(figure) is not None for figure in spec.figures)
-        known = counted(len(spec.figures), "figure")
+        known = counted(len(spec.figures), "value")
         doubt = f"{doubtful} of them in doubt" if doubtful else "none in doubt"
         return f"{escape(spec.title)}: {known}, {doubt}"
     ratio = other.mem_bw_gbps / spec.mem_bw_gbps
@@ -164,7 +164,7 @@ def _found(spec: HardwareSpec, other: HardwareSpec | None) -> str:
     for compute in ("matrix_bf16", "matrix_fp8"):
         ours, theirs = spec.peak_tflops(compute), other.peak_tflops(compute)
         if ours and theirs:
-            parts.append(f"{theirs / ours:.3g} times the {peak_words(compute)} peak")
+            parts.append(f"{theirs / ours:.3g} times the {peak_label(compute)} peak")
     return f"{escape(other.title)} has {' and '.join(parts[:2])} of {escape(spec.title)}"
 
 
@@ -175,27 +175,27 @@ def _figure_names(spec: HardwareSpec, other: HardwareSpec | None) -> list[str]:
 
 
 def _figure_columns(spec: HardwareSpec, other: HardwareSpec | None) -> tuple[Column, ...]:
-    mine = (
-        Column("figure", "Figure", TEXT, meaning="with its unit"),
+    own = (
+        Column("figure", "Quantity", TEXT, meaning="with its unit"),
         Column("value", spec.title, NUMBER, "", ",g", "in the unit of the row"),
-        Column("doubt", "In doubt", TEXT, meaning="why the figure may not hold"),
-        Column("source", "Source", TEXT, meaning="where the figure comes from"),
+        Column("doubt", "In doubt", TEXT, meaning="why the value may be wrong"),
+        Column("source", "Source", TEXT, meaning="source of the value"),
     )
     if other is None:
-        return mine
-    theirs = (
+        return own
+    others = (
         Column("other_value", other.title, NUMBER, "", ",g", "in the unit of the row"),
         Column("ratio", "Ratio", NUMBER, "", ",.3g", f"{other.title} / {spec.title}"),
     )
     sources = (
-        Column("other_doubt", f"In doubt: {other.title}", TEXT, meaning=mine[2].meaning),
-        Column("other_source", f"Source: {other.title}", TEXT, meaning=mine[3].meaning),
+        Column("other_doubt", f"In doubt: {other.title}", TEXT, meaning=own[2].meaning),
+        Column("other_source", f"Source: {other.title}", TEXT, meaning=own[3].meaning),
     )
-    return (*mine[:2], *theirs, *mine[2:], *sources)
+    return (*own[:2], *others, *own[2:], *sources)
 
 
 def _figure_row(name: str, spec: HardwareSpec, other: HardwareSpec | None) -> dict[str, object]:
-    label, scale = _NAMES.get(name, (f"{peak_words(name)} (TFLOPS/s)", 1.0))
+    label, scale = _NAMES.get(name, (f"{peak_label(name)} (TFLOPS/s)", 1.0))
     row: dict[str, object] = {"figure": label}
     for prefix, of in (("", spec), ("other_", other)):
         if of is not None:
@@ -214,10 +214,10 @@ def _value(spec: HardwareSpec, figure: str) -> float | None:
     return value
 
 
-def _say_what_is_missing(spec: HardwareSpec) -> None:
-    """Precisions without a peak, and which operations of the open analysis that concerns."""
+def _missing_peaks(spec: HardwareSpec) -> None:
+    """Draw the precisions without a peak, and the affected operations of the open analysis."""
     missing = [
-        peak_words(f"{unit}_{precision}")
+        peak_label(f"{unit}_{precision}")
         for unit in UNITS
         for precision in PRECISIONS
         if spec.peak_tflops(f"{unit}_{precision}") is None
@@ -225,15 +225,14 @@ def _say_what_is_missing(spec: HardwareSpec) -> None:
     if not missing:
         return
     st.caption(
-        f"No figure for {', '.join(missing)}. Operations in these have no efficiency against the "
-        "compute peak: only the memory side is judged, a lower limit."
+        f"No peak for {', '.join(missing)}. The efficiency of operations in these precisions only "
+        "considers memory and is a lower bound."
     )
     run = open_run()
     rows = without_peak(run, spec) if run else pl.DataFrame()
     for compute, operations, names, time_us, share in rows.iter_rows():
         st.markdown(
-            f"- In the open analysis that concerns {counted(operations, 'operation')} in "
-            f"{peak_words(compute)}, {milliseconds(time_us / 1000)} or {percent(share)} of "
-            "compute: "
+            f"- The open analysis has {counted(operations, 'operation')} in {peak_label(compute)}, "
+            f"{milliseconds(time_us / 1000)} or {percent(share)} of compute: "
             f"{listed([code(name) for name in names])}"
         )

@@ -1,4 +1,4 @@
-"""The open analysis against other hardware, from what it stores: an analysis of its own."""
+"""Re-project the open analysis onto other hardware, from its stored data."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import streamlit as st
 
 from jarvis.dashboard.pages.hardware.page import open_analysis
 from jarvis.dashboard.session import links, navigation
-from jarvis.dashboard.session.current_user import ask_for_job, missing_role
+from jarvis.dashboard.session.current_user import missing_role, request_job
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.hardware import Hardware, HardwareSpec
@@ -19,7 +19,7 @@ _PAGE = "hardware"
 
 
 def render(spec: HardwareSpec, hardware: Hardware) -> None:
-    """Offer it for the chosen preset, and lead to what came of it."""
+    """Draw the button for the chosen preset, and the result."""
     now = open_analysis()
     if now is None:
         st.caption("Open an analysis to re-project it onto one of these GPUs.")
@@ -28,15 +28,15 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
     name = f"{escape(name_of(manifest))} ({now.id})"
     if manifest.hardware == spec:
         st.caption(
-            f"The open analysis, {name}, is judged against {escape(spec.title)}. Choose another "
-            "preset above to judge it against that one."
+            f"The open analysis, {name}, uses {escape(spec.title)}. Choose another preset above to "
+            "re-project it."
         )
         return
     with st.container(border=True):
         st.markdown(
-            f"**Re-project {name} onto {escape(spec.title)}.** Measured times stay as they "
-            "are; rooflines, efficiencies, findings and reports are worked out against these "
-            "figures, without reading the trace. The result is a new analysis."
+            f"**Re-project {name} onto {escape(spec.title)}.** Measured times stay the same; "
+            "rooflines, efficiencies, findings and reports are computed with these peaks, without "
+            "reading the trace. The result is a new analysis."
         )
         if st.button(
             f"Re-project onto {escape(spec.title)}",
@@ -45,7 +45,7 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
             disabled=(missing := missing_role()) is not None,
             help=missing,
         ):
-            _ask(now, spec, hardware)
+            _submit(now, spec, hardware)
         job = remembered_job(_PAGE)
         if job is not None and job.parameters == _request(now, spec, hardware).new_job().parameters:
             follow(job, partial(_outcome, spec.title))
@@ -56,12 +56,12 @@ def _request(now: Opened, spec: HardwareSpec, hardware: Hardware) -> Reproject:
     return Reproject(now.id, *hardware.choice(spec, device))
 
 
-def _ask(now: Opened, spec: HardwareSpec, hardware: Hardware) -> None:
-    remember_job(_PAGE, ask_for_job(_request(now, spec, hardware)).id)
+def _submit(now: Opened, spec: HardwareSpec, hardware: Hardware) -> None:
+    remember_job(_PAGE, request_job(_request(now, spec, hardware)).id)
 
 
 def _outcome(title: str, job: Job) -> None:
-    """How it ended, and the way to the new analysis."""
+    """Draw the result, with a link to the new analysis."""
     if job.analysis_id is None:
         return
     if job.result.get("is_reused"):
@@ -70,7 +70,7 @@ def _outcome(title: str, job: Job) -> None:
         st.success(f"Re-projected in {took(job)}.", icon=":material/check_circle:")
     navigation.link(
         navigation.OVERVIEW,
-        f"Open the analysis against {escape(title)}",
+        f"Open the analysis for {escape(title)}",
         icon=":material/dashboard:",
         **{links.ANALYSIS: job.analysis_id},
     )

@@ -1,10 +1,10 @@
-"""An analysis file of another server comes in, under its id."""
+"""Form to load an analysis file from another server."""
 
 import streamlit as st
 
 from jarvis.core.workspace import archive_name
 from jarvis.dashboard.session import links, navigation
-from jarvis.dashboard.session.current_user import ask_for_job, missing_role
+from jarvis.dashboard.session.current_user import missing_role, request_job
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.dashboard.widgets.upload import uploaded_file
@@ -17,15 +17,15 @@ from jarvis.text.markdown import escape
 PARAMETER = "archive_upload"
 ENDING = archive_name("")
 _PAGE = "archive"
-"""The form among those that remember a job."""
+"""Prefix of the URL parameter of this form's job."""
 
 
 def load_form() -> None:
-    """Choose an analysis file and load it by a job; show how far that is."""
-    with st.expander(f"Load an analysis file ({ENDING}) of another server"):
+    """Draw the upload of an analysis file, and the job that loads it."""
+    with st.expander(f"Load an analysis file ({ENDING}) from another server"):
         st.caption(
-            "As *Manage analysis* in the sidebar there, or `jarvis archive save`, writes it. The "
-            "analysis keeps its id, so links to it open the same pages here."
+            "Create it with *Manage analysis* in that server's sidebar, or `jarvis archive save`. "
+            "The analysis keeps its id, so links to it work on this server."
         )
         if (reason := missing_role()) is not None:
             st.info(reason, icon=":material/lock:")
@@ -49,11 +49,11 @@ def load_form() -> None:
 def _load(upload: Upload) -> None:
     assert upload.trace is not None
     with toast_errors():
-        remember_job(_PAGE, ask_for_job(Load(upload.trace)).id)
+        remember_job(_PAGE, request_job(Load(upload.trace)).id)
 
 
 def _job_of(upload: Upload) -> Job | None:
-    """The job of this page, where it loads this upload."""
+    """Return the job that loads this upload, or None."""
     job = remembered_job(_PAGE)
     if job is None or upload.trace is None:
         return None
@@ -68,20 +68,20 @@ def _job_of(upload: Upload) -> Job | None:
 
 
 def _outcome(job: Job) -> None:
-    """Say what was loaded, and link to it."""
+    """Draw what was loaded, with a link."""
     if job.analysis_id is None:
         return
     if job.result.get("is_reused"):
         st.info(
-            f"{escape(job.analysis_id)} is here already, with the same content.",
+            f"{escape(job.analysis_id)} is already on this server, with the same content.",
             icon=":material/history:",
         )
     else:
-        st.success(f"{escape(job.analysis_id)} is loaded.", icon=":material/check_circle:")
+        st.success(f"{escape(job.analysis_id)} was loaded.", icon=":material/check_circle:")
         if job.result.get("was_pinned"):
             st.caption(
-                "It was pinned on the other server. Pin it here with *Manage analysis* in the "
-                "sidebar, if it must not be removed."
+                "It was pinned on the other server. To protect it from removal, pin it here with "
+                "*Manage analysis* in the sidebar."
             )
     navigation.link(
         navigation.OVERVIEW,

@@ -1,4 +1,4 @@
-"""The options of an analysis that no other part of the ingest page asks for."""
+"""Controls of the analysis options that have no other control on the ingest page."""
 
 from collections.abc import Sequence
 from dataclasses import Field, fields
@@ -9,14 +9,14 @@ from streamlit.delta_generator import DeltaGenerator
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.dashboard.widgets.controls import percent_slider, text_input
 
-_ASKED_ELSEWHERE = ("platform", "preset", "reference")
+_OTHER_CONTROLS = ("platform", "preset", "reference")
 
-OPTIONS = tuple(f for f in fields(AnalysisOptions) if f.name not in _ASKED_ELSEWHERE)
-"""Texts and percentages; an option of another type needs a control here."""
+OPTIONS = tuple(f for f in fields(AnalysisOptions) if f.name not in _OTHER_CONTROLS)
+"""Options of type text or percentage; other types need a new kind of control."""
 
 
 def option_inputs(page: str, places: Sequence[DeltaGenerator]) -> dict[str, Any]:
-    """Draw a control for each option, each in its place; the values by the names of the fields."""
+    """Draw each option's control in one of ``places``; return the values by field name."""
     values = {}
     for option, place in zip(OPTIONS, places, strict=True):
         with place:

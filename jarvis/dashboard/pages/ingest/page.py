@@ -1,4 +1,4 @@
-"""The parts of the ingest page: a trace comes in, is described, and is analyzed step by step."""
+"""The ingest page: choose a trace, GPU and options, and analyze."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +17,7 @@ from jarvis.dashboard.pages.ingest.trace_choice import (
     ADDRESS,
     SAMPLE,
     SERVER_PATH,
+    STORED,
     UPLOAD,
     choose_trace,
     chosen_source,
@@ -25,8 +26,8 @@ from jarvis.dashboard.pages.ingest.trace_info import trace_info
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import (
     VISIBILITY_LABELS,
-    ask_for_job,
     missing_role,
+    request_job,
     visible_catalog,
 )
 from jarvis.dashboard.session.errors import show_error
@@ -45,27 +46,27 @@ from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
 from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
 
-NONE, KEPT = "none", "kept analysis"
+NONE = "none"
 REMOTE = "remote"
-"""The trace is analyzed there and never comes here."""
+"""Source of traces that are analyzed on another machine, without copying them."""
 
 PAGE = "ingest"
 _AWAITED = "_ingest_awaited"
-"""The job whose analysis is opened when it is there: one that was asked for in this visit."""
+"""Session key of the job whose analysis is opened when it is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A second trace to analyze first, or an analysis that is kept already."""
+    """A second trace to analyze first, or a stored analysis."""
 
     trace: Path | None = None
     analysis_id: str | None = None
 
 
 def form() -> None:
-    """Choose a trace, the GPU and the names, and analyze; errors leave what was filled in."""
+    """Draw the form and the job; errors do not clear the form."""
     if (missing := missing_role()) is not None:
-        st.info(f"You can look at what is analyzed here. {missing}", icon=":material/visibility:")
+        st.info(f"You can only view analyses. {missing}", icon=":material/visibility:")
         st.button("Analyze", icon=":material/play_arrow:", disabled=True, help=missing)
         return
     left, right = st.columns([9, 10])
@@ -80,7 +81,7 @@ def form() -> None:
         if is_elsewhere:
             options = choose_gpu_unseen(PAGE)
         elif trace is None or info is None:
-            st.caption("Choose a trace first: its GPU is found in it and can be changed here.")
+            st.caption("Choose a trace first: its GPU is detected and can be changed here.")
         else:
             options = choose_gpu(info)
     with st.container(border=True):
@@ -90,29 +91,29 @@ def form() -> None:
         folder, reference = "", _Reference()
         if not is_elsewhere:
             with folder_place:
-                folder = text_input("ingest_folder", "Output folder", "also write the run there")
+                folder = text_input("ingest_folder", "Output folder", "also write the run here")
         visibility = _chosen_visibility()
         if not is_elsewhere:
             reference = _chosen_reference()
-    is_asked = st.button(
+    is_clicked = st.button(
         "Analyze",
         type="primary",
         icon=":material/play_arrow:",
         disabled=options is None or (is_elsewhere and remote is None),
     )
-    if is_asked and options is not None:
+    if is_clicked and options is not None:
         options = replace(options, **values, reference=reference.analysis_id)
         if remote is not None:
-            _ask_remote(RemoteRun.of(options, target=remote.name, path=remote.path), visibility)
+            _submit_remote(RemoteRun.of(options, target=remote.name, path=remote.path), visibility)
         elif trace is not None:
-            _ask(Submission.of(options, trace=trace), folder, reference.trace, visibility)
+            _submit(Submission.of(options, trace=trace), folder, reference.trace, visibility)
     job = remembered_job(PAGE)
     if job is not None:
         follow(job, _outcome)
 
 
 def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
-    """The chosen trace and what it says about itself; a refusal is shown as a sentence."""
+    """Draw the choice of the trace; return it with its metadata. Errors are shown."""
     try:
         trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE))
         info = None if trace is None else trace_info(trace)
@@ -126,10 +127,10 @@ def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
 
 
 def _recorded(info: TraceInfo) -> str:
-    """What the chosen file holds, in a line."""
+    """Return a line about the contents of the file."""
     span = milliseconds(info.span_us / 1000)
     if info.form == "report":
-        return f"performance report of {span} on the GPU: it tells less than its trace"
+        return f"performance report of {span} on the GPU, with less detail than its trace"
     ranks = "" if info.rank is None else f" · rank {info.rank} of {count(info.world_size)}"
     return (
         f"{count(sum(info.event_counts.values()))} events over {span} · "
@@ -138,49 +139,49 @@ def _recorded(info: TraceInfo) -> str:
 
 
 def _chosen_visibility() -> Visibility:
-    """Who will see the analysis; everyone where nobody is asked who they are."""
+    """Draw the choice of the visibility; the team without access control."""
     if settings().access == "off":
         return Visibility.TEAM
     chosen = keyed_choice(
         "ingest_visibility",
-        "Who sees it",
+        "Visible to",
         VISIBILITY_LABELS,
         Visibility.TEAM,
-        "Everyone who may look at this server, or only you and its admins. It can be changed later "
+        "Team: all users of this server. Private: only you and admins. You can change it later "
         "under Manage analysis.",
     )
     return Visibility(chosen)
 
 
 def _chosen_reference() -> _Reference:
-    """An optional second trace or analysis to compare with."""
+    """Draw the choice of an optional trace or analysis to compare with."""
     with st.expander("Reference: another trace of the same model to compare with"):
         st.caption(
-            "The reference is analyzed as an analysis of its own. The overview then lists the "
-            "operations that both have, and which are slower than the two GPUs explain."
+            "The reference becomes a separate analysis. The overview then lists the operations of "
+            "both, and which are slower than the two GPUs explain."
         )
-        sources = (NONE, KEPT, UPLOAD, SERVER_PATH, ADDRESS)
+        sources = (NONE, STORED, UPLOAD, SERVER_PATH, ADDRESS)
         try:
             trace = choose_trace("ingest_reference", sources)
         except JarvisError as error:
             show_error(error)
             return _Reference()
-        if chosen_source("ingest_reference") != KEPT:
+        if chosen_source("ingest_reference") != STORED:
             return _Reference(trace=trace)
         entries = visible_catalog().entries
         if not entries:
             st.caption("No stored analysis yet.")
             return _Reference()
         ids = [entry.id for entry in entries]
-        chosen = list_choice("ingest_reference_id", "Analysis", ids, "An analysis made before.")
+        chosen = list_choice("ingest_reference_id", "Analysis", ids, "An existing analysis.")
         st.caption(escape(next(entry.title for entry in entries if entry.id == chosen)))
         return _Reference(analysis_id=chosen)
 
 
-def _ask(
+def _submit(
     submission: Submission, folder: str, reference: Path | None, visibility: Visibility
 ) -> None:
-    """Queue the analysis, and show its job from now on."""
+    """Queue the analysis and show its job."""
     try:
         if folder:
             submission = replace(submission, copy_to=output_folder(folder))
@@ -189,7 +190,7 @@ def _ask(
         show_error(error)
 
 
-def _ask_remote(remote: RemoteRun, visibility: Visibility) -> None:
+def _submit_remote(remote: RemoteRun, visibility: Visibility) -> None:
     try:
         _queue(Remote(remote), visibility)
     except JarvisError as error:
@@ -197,19 +198,19 @@ def _ask_remote(remote: RemoteRun, visibility: Visibility) -> None:
 
 
 def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:
-    job = ask_for_job(request, visibility)
+    job = request_job(request, visibility)
     remember_job(PAGE, job.id)
     st.session_state[_AWAITED] = job.id
 
 
 def _outcome(job: Job) -> None:
-    """What came of an analysis, and where to go from here."""
+    """Draw the result of an analysis, with links."""
     if job.analysis_id is None:
         return
     if st.session_state.get(_AWAITED) == job.id:
         del st.session_state[_AWAITED]
         state.open_next(job.analysis_id)
-        st.rerun()  # so that the sidebar names the new analysis
+        st.rerun()  # update the sidebar, which is already drawn
     request = _request(job)
     is_reused = job.result.get("is_reused", False)
     if is_reused:
@@ -221,7 +222,7 @@ def _outcome(job: Job) -> None:
         where = f" on {escape(job.result['made_on'])}" if "made_on" in job.result else ""
         st.success(f"Analyzed in {took(job)}{where}.", icon=":material/check_circle:")
     if isinstance(request, Analyze) and request.submission.copy_to is not None:
-        st.caption(f"The run also stands in {escape(str(request.submission.copy_to))}.")
+        st.caption(f"The run was also written to {escape(str(request.submission.copy_to))}.")
     with st.container(horizontal=True):
         navigation.link(
             navigation.OVERVIEW,
@@ -240,7 +241,7 @@ def _outcome(job: Job) -> None:
 
 
 def _request(job: Job) -> Request | None:
-    """What was asked for, None where another version of Jarvis was asked."""
+    """Return the request of a job, or None if it is from an incompatible version."""
     try:
         return request_of(job.kind, job.parameters)
     except OutdatedJobError:
@@ -248,7 +249,7 @@ def _request(job: Job) -> Request | None:
 
 
 def recent_analyses() -> None:
-    """What is kept on this server, with links."""
+    """Draw the table of stored analyses, with links."""
     catalog = visible_catalog()
     st.subheader("Analyses on this server")
     if not catalog.entries:
@@ -281,15 +282,15 @@ def recent_analyses() -> None:
                     "Open", display_text="open", width=70, help="Its overview, in a new tab"
                 ),
                 "model": config.TextColumn("Model", help="Model name given for the analysis"),
-                "trace": config.TextColumn("Trace", help="The name of the file"),
+                "trace": config.TextColumn("Trace", help="File name"),
                 "gpu": config.TextColumn("GPU", help="GPU and preset of the rooflines"),
                 "origin": config.TextColumn("Origin", help="Recorded on a GPU, or simulated"),
                 "made_on": config.TextColumn(
-                    "Comes from",
-                    help="The machine that analyzed it, or who loaded it from a file; empty where "
-                    "this server made it",
+                    "From",
+                    help="Machine that analyzed it, or user who loaded it from a file; empty if "
+                    "analyzed on this server",
                 ),
-                "created": moment_column("Analyzed", "When the analysis was made"),
+                "created": moment_column("Analyzed", "Time of the analysis"),
                 "id": config.TextColumn("Id", help="Part of every link"),
             },
             placeholder=MISSING,
@@ -297,7 +298,8 @@ def recent_analyses() -> None:
         )
     if catalog.broken:
         st.warning(
-            f"{count(len(catalog.broken))} folders cannot be read (another version, or damaged): "
-            f"{', '.join(map(escape, catalog.broken[:5]))}. Analyze their traces again.",
+            f"{counted(len(catalog.broken), 'run directory')} cannot be read (incompatible version "
+            f"or damaged): {', '.join(map(escape, catalog.broken[:5]))}. Analyze their traces "
+            "again.",
             icon=":material/folder_off:",
         )

@@ -1,4 +1,4 @@
-"""A trace on another machine, to be analyzed there: which machine, which path, which GPU."""
+"""Form to analyze a trace on another machine: machine, path and GPU."""
 
 from dataclasses import dataclass
 
@@ -16,39 +16,39 @@ _OWN_GPU = ""
 
 @dataclass(frozen=True, slots=True)
 class RemoteTrace:
-    """A machine of the settings, and the path of a trace there."""
+    """The name of a machine in the settings, and the path of a trace on it."""
 
     name: str
     path: str
 
 
 def choose_remote(page: str) -> RemoteTrace | None:
-    """The machine and the path, or None while one of them is missing."""
+    """Draw the choice of machine and path; return None while one is missing."""
     targets = settings().targets
     if not targets:
         st.info(
-            "This server knows no other machine. Whoever runs it describes some in "
-            f"`{TARGETS_VARIABLE}`, or in the part `targets` of its configuration file: the host "
-            "that ssh connects to, and a container where there is one.",
+            "No other machine is configured. An admin of this server can add machines (SSH host "
+            f"and optional container) in `{TARGETS_VARIABLE}` or in `targets` of the configuration "
+            "file.",
             icon=":material/link_off:",
         )
         return None
-    name = list_choice(f"{page}_target", "Machine", list(targets), "Where the trace lies.")
+    name = list_choice(f"{page}_target", "Machine", list(targets), "Machine with the trace.")
     path = text_input(f"{page}_remote_path", "Path on that machine", "/scratch/run/trace.json.gz")
     target = targets[name]
     inside = f" in the container {target.container}" if target.container else ""
-    among = f" Traces may lie in {', '.join(target.roots)}." if target.roots else ""
+    allowed = f" Allowed folders: {', '.join(target.roots)}." if target.roots else ""
     st.caption(
         escape(
-            f"Jarvis on {target.host}{inside} analyses it there, by ssh; the analysis comes back, "
-            f"the trace stays.{among}"
+            f"Jarvis on {target.host}{inside} analyzes the trace over SSH; only the analysis is "
+            f"copied to this server.{allowed}"
         )
     )
     return RemoteTrace(name, path) if path else None
 
 
 def choose_gpu_unseen(page: str) -> AnalysisOptions:
-    """The GPU to judge against, where the trace is not here to look into."""
+    """Draw the choice of GPU and preset for a trace that this server cannot read."""
     hardware = load_hardware()
     names = hardware.names()
     labels = {_OWN_GPU: "the trace's own"} | {name: name for name in names}
@@ -59,16 +59,16 @@ def choose_gpu_unseen(page: str) -> AnalysisOptions:
             "Platform",
             labels,
             _OWN_GPU,
-            "The GPU whose peaks the operations are judged against.",
+            "The GPU whose peaks are used for rooflines and efficiencies.",
         )
     if platform == _OWN_GPU:
-        st.caption("The GPU is found in the trace when it is read there.")
+        st.caption("The GPU is detected when the trace is read.")
         return AnalysisOptions()
     with preset_place:
         preset = list_choice(
             f"{page}_remote_preset",
             "Preset",
             hardware.presets(platform),
-            "Which set of figures: the reference ones, or better-sourced ones.",
+            "Set of peaks: the reference values, or better-sourced ones.",
         )
     return AnalysisOptions(platform=platform, preset=preset)

@@ -1,4 +1,4 @@
-"""Where a trace comes from: an upload, a path on the server, the sample, or a stored analysis."""
+"""Choice of a trace: upload, path on the server, URL or sample."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,31 +12,39 @@ from jarvis.dashboard.widgets.upload import uploaded_trace
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
 
 UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", SOURCE, "sample"
-_LABELS = {ADDRESS: URL}
-"""What people read where that is not the word of links."""
+STORED = "kept analysis"
+"""Value of a stored analysis as the source of a reference, handled by the caller."""
+
+_LABELS = {ADDRESS: URL, STORED: "stored analysis"}
+"""Labels that differ from the value in links."""
 
 
 def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
-    """The trace of the chosen source, or None while there is none.
+    """Draw the choice of the source, and return its trace or None.
 
-    Raises IntakeError where a path is refused. ``sources`` may hold words that are
-    not traces; then the caller draws what belongs to them.
+    Args:
+        prefix: Prefix of the URL parameters.
+        sources: Values to choose from; for values that are not handled here, the caller draws the
+            controls.
+
+    Raises:
+        IntakeError: The path is not allowed.
     """
     labels = {source: _LABELS.get(source, source) for source in sources}
-    source = keyed_segments(f"{prefix}_source", "From", labels, "Where the trace comes from.")
+    source = keyed_segments(f"{prefix}_source", "From", labels, "Source of the trace.")
     if source == UPLOAD:
         return uploaded_trace(prefix)
     if source == SERVER_PATH:
         roots = ", ".join(str(root) for root in trace_roots())
         path = text_input(f"{prefix}_path", "Path on the server", "trace.json.gz")
-        st.caption(f"Read from {roots}; relative paths are looked up there.")
+        st.caption(f"Allowed folders: {roots}. Relative paths are resolved in them.")
         return server_trace(path) if path else None
     if source == ADDRESS:
         return fetched_trace(prefix)
     if source == SAMPLE:
         st.caption(
-            "A simulated training step (transformer and convolution blocks on eight ranks): it was "
-            "computed, not recorded, and every page says so."
+            "A simulated training step (transformer and convolution blocks on eight ranks), "
+            "labeled as simulated on every page."
         )
         return _sample(str(home()))
     return None
@@ -44,14 +52,14 @@ def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
 
 @st.cache_resource(max_entries=8, show_spinner="Computing the sample")
 def _sample(home_folder: str) -> Path:
-    """The sample in the home folder: computed once for all visitors.
+    """Return the sample in the home folder, computed once for all users.
 
-    Streamlit tells homes apart by the parameter, unless its name begins with an underscore.
+    ``home_folder`` is part of the cache key, so its name must not start with an underscore.
     """
     return sample_trace()
 
 
 def chosen_source(prefix: str) -> str | None:
-    """The source that ``choose_trace`` showed as chosen."""
+    """Return the source chosen in ``choose_trace``."""
     chosen: str | None = st.session_state.get(f"{prefix}_source")
     return chosen

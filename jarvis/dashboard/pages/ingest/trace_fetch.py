@@ -1,11 +1,11 @@
-"""A trace from an address: a job fetches it, and the page goes on as after an upload."""
+"""Trace from a URL, fetched by a job."""
 
 from pathlib import Path
 
 import streamlit as st
 
 from jarvis.core.errors import JarvisError
-from jarvis.dashboard.session.current_user import ask_for_job
+from jarvis.dashboard.session.current_user import request_job
 from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.session.links import note_control
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
@@ -18,20 +18,20 @@ from jarvis.server.storage.storage_keys import path_at
 from jarvis.text.markdown import escape
 
 SOURCE = "address"
-"""The choice of the ingest page that this is, in its links."""
+"""Value of this source in links to the ingest page."""
 
 URL = "URL"
-"""What people read of it."""
+"""Label of this source."""
 
 
 def fetched_trace(prefix: str) -> Path | None:
-    """The trace that was fetched last on this page, or None while there is none."""
+    """Draw the URL and the job, and return the trace fetched last or None."""
     hosts = settings().ingest_hosts
     if not hosts:
         st.info(
-            "This server fetches no traces: no host is allowed. Whoever runs it names hosts in "
-            f"`{HOSTS_VARIABLE}`, like `traces.example.org,node-7`, and those of its own network "
-            f"in `{PRIVATE_HOSTS_VARIABLE}` too.",
+            "Fetching traces is disabled: no host is allowed. An admin can allow hosts in "
+            f"`{HOSTS_VARIABLE}`, such as `traces.example.org,node-7`; hosts of a private network "
+            f"must also be in `{PRIVATE_HOSTS_VARIABLE}`.",
             icon=":material/link_off:",
         )
         return None
@@ -46,21 +46,21 @@ def fetched_trace(prefix: str) -> Path | None:
         st.caption(escape(job.title))
         follow(job, lambda _: None)
         return None
-    return _kept(job)
+    return _fetched(job)
 
 
 def _fetch(prefix: str, address: str) -> None:
-    """Queue the job; who else may look here need not see what one fetches."""
+    """Queue the job; it is private, so that other users do not see the URL."""
     try:
-        remember_job(_job_of(prefix), ask_for_job(Fetch(address), Visibility.PRIVATE).id)
+        remember_job(_job_of(prefix), request_job(Fetch(address), Visibility.PRIVATE).id)
     except JarvisError as error:
         remember_job(_job_of(prefix), None)
         show_error(error)
 
 
-def _kept(job: Job) -> Path:
-    """The trace of a job that is done."""
-    again = " The same bytes were here before." if job.result.get("was_here") else ""
+def _fetched(job: Job) -> Path:
+    """Draw and return the trace of a job that is done."""
+    again = " The same file was already stored." if job.result.get("was_here") else ""
     st.caption(f":material/check_circle: {escape(job.title)}: done.{again}")
     return path_at(job.result["trace"])
 
@@ -70,7 +70,7 @@ def _job_of(prefix: str) -> str:
 
 
 def _address(prefix: str) -> str:
-    """What was typed; the link of the page holds it without what may be a secret."""
+    """Draw and return the URL; the page's link has it without parts that may be secret."""
     key = f"{prefix}_url"
     if key not in st.session_state and key in st.query_params:
         st.session_state[key] = st.query_params[key]
@@ -78,8 +78,8 @@ def _address(prefix: str) -> str:
         URL,
         key=key,
         placeholder="https://host/trace.json.gz or sftp://host/path/trace.json.gz",
-        help="http, https or sftp. What follows a question mark, like a signature, is left out of "
-        "links to this page and of the list of jobs.",
+        help="http, https or sftp. The query string, such as a signature, is not included in links "
+        "to this page or in the list of jobs.",
         persist_state="session",
     ).strip()
     if shown := without_secrets(typed):

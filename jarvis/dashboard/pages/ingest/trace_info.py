@@ -1,11 +1,11 @@
-"""What a trace says about itself, read by a job: a page must not wait for gigabytes."""
+"""Trace metadata, read by a job, as a page must not wait for reading gigabytes."""
 
 from pathlib import Path
 
 import streamlit as st
 from pydantic import ValidationError
 
-from jarvis.dashboard.session.current_user import ask_for_job
+from jarvis.dashboard.session.current_user import request_job
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.job_view import POLL_S
@@ -19,18 +19,18 @@ from jarvis.trace import TraceInfo
 
 
 def trace_info(trace: Path) -> TraceInfo | None:
-    """What is known about a trace; None while it is read, and where it cannot be.
+    """Return the metadata of a trace, or None while it is read or if reading failed.
 
-    The same file is read once. Draws how far that is, or why it failed.
+    Draws the progress or the error. Each file is read once.
     """
     request = Inspect(trace)
-    job = _reading(request)
+    job = _inspect_job(request)
     if job.is_active:
         _live(job.id)
     elif job.state is JobState.DONE:
         return TraceInfo.model_validate(job.result["info"])
     else:
-        reason = job.error or "The reading of the trace was cancelled."
+        reason = job.error or "Reading the trace was cancelled."
         st.error(escape(reason), icon=":material/error:")
         st.button(
             "Read it again",
@@ -42,8 +42,8 @@ def trace_info(trace: Path) -> TraceInfo | None:
     return None
 
 
-def _reading(request: Inspect) -> Job:
-    """The job that reads or has read it; a new one where there is none, or an old release's."""
+def _inspect_job(request: Inspect) -> Job:
+    """Return the job that reads or has read the trace; a new one if there is no compatible one."""
     engine = database()
     job = queue.latest(engine, request.new_job())
     if job is not None and job.state is JobState.DONE:
@@ -51,12 +51,12 @@ def _reading(request: Inspect) -> Job:
             TraceInfo.model_validate(job.result.get("info"))
         except ValidationError:
             job = None
-    return job or ask_for_job(request)
+    return job or request_job(request)
 
 
 def _read_again(request: Inspect) -> None:
     with toast_errors():
-        ask_for_job(request)
+        request_job(request)
 
 
 @polled(POLL_S)
@@ -65,9 +65,9 @@ def _live(job_id: str) -> None:
     if not job.is_active:
         st.rerun()
     if job.state is JobState.QUEUED:
-        st.caption(":material/hourglass_top: Waiting to be read.")
+        st.caption(":material/hourglass_top: Waiting in the queue.")
         return
-    so_far = ""
+    progress = ""
     if job.bytes_total:
-        so_far = f" · {byte_size(job.bytes_done or 0)} of {byte_size(job.bytes_total)}"
-    st.progress(job.percent / 100, f"Reading the trace{so_far}")
+        progress = f" · {byte_size(job.bytes_done or 0)} of {byte_size(job.bytes_total)}"
+    st.progress(job.percent / 100, f"Reading the trace{progress}")

@@ -1,4 +1,4 @@
-"""The jobs page: what waits, runs and has ended, and one job in full."""
+"""The jobs page: list of jobs, and details of one."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ import streamlit as st
 
 from jarvis.dashboard.pages.ingest.trace_fetch import SOURCE
 from jarvis.dashboard.session import links, navigation
-from jarvis.dashboard.session.current_user import visitor
+from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.controls import choice, keyed_choice
@@ -46,8 +46,8 @@ _KINDS = {
     JobKind.LOAD: "Load an analysis file",
     JobKind.INSPECT: "Read a trace",
 }
-_MANY = 10
-"""With more jobs than this, they can be filtered by kind and owner."""
+_FILTER_JOBS = 10
+"""With more jobs than this, the filters by kind and owner are shown."""
 
 _MARKS = {
     JobState.QUEUED: "◷ waiting",
@@ -61,8 +61,8 @@ _TABLE_ROWS, _TABLE_PX = 10, 400
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Which jobs to list; all where nothing is given."""
+class _JobFilter:
+    """Filters of the list; empty fields match all jobs."""
 
     states: tuple[JobState, ...] = ()
     kinds: tuple[JobKind, ...] = ()
@@ -70,76 +70,78 @@ class _Wanted:
 
 
 def render() -> None:
-    """Draw the page; while something waits or runs, again and again."""
+    """Draw the page; refresh it while jobs are active."""
     engine = database()
-    by_state = job_queue.counts(engine, visitor())
+    by_state = job_queue.counts(engine, current_user())
     if not by_state:
         st.info("No jobs yet. Analyze a trace to start one.", icon=":material/inbox:")
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     st.caption(_summary(by_state))
-    wanted = _filters(sum(by_state.values()))
-    of_these = job_queue.counts(engine, visitor(), kinds=wanted.kinds, owner=wanted.owner)
-    states = wanted.states or of_these
-    count = sum(of_these.get(state, 0) for state in states)
-    number = page_number(PAGE, count, str(wanted), None)
-    _settle_chosen()
+    job_filter = _filters(sum(by_state.values()))
+    matching = job_queue.counts(
+        engine, current_user(), kinds=job_filter.kinds, owner=job_filter.owner
+    )
+    states = job_filter.states or matching
+    count = sum(matching.get(state, 0) for state in states)
+    number = page_number(PAGE, count, str(job_filter), None)
+    _update_chosen()
     if any(by_state.get(state) for state in ACTIVE):
-        _live(wanted, number)
+        _live(job_filter, number)
     else:
-        _list_and_job(wanted, number)
+        _list_and_job(job_filter, number)
 
 
-def _filters(count: int) -> _Wanted:
-    """Which jobs to list; by kind and owner where there are many."""
+def _filters(count: int) -> _JobFilter:
+    """Draw the filters; those by kind and owner only if there are many jobs."""
     by_state, by_kind, by_owner = st.columns([3.4, 2, 2])
     with by_state:
-        state = choice("jobs_state", "Show", list(_STATES), "Jobs in this state only.")
-    if count <= _MANY:
-        return _Wanted(_STATES[state])
+        state = choice("jobs_state", "Show", list(_STATES), "Only jobs in this state.")
+    if count <= _FILTER_JOBS:
+        return _JobFilter(_STATES[state])
     with by_kind:
-        kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Jobs that do this only.")
+        kind = keyed_choice("jobs_kind", "Kind", _KINDS, _ALL, "Only jobs of this kind.")
     kinds = () if kind == _ALL else (JobKind(kind),)
-    names = job_queue.owners(database(), visitor())
+    names = job_queue.owners(database(), current_user())
     if len(names) < 2:
-        return _Wanted(_STATES[state], kinds)
-    people = {_ALL: "Everybody", **{name: name for name in names}}
+        return _JobFilter(_STATES[state], kinds)
+    people = {_ALL: "All owners", **{name: name for name in names}}
     with by_owner:
-        owner = keyed_choice("jobs_owner", "Owner", people, _ALL, "Jobs of this person only.")
-    return _Wanted(_STATES[state], kinds, None if owner == _ALL else owner)
+        owner = keyed_choice("jobs_owner", "Owner", people, _ALL, "Only jobs of this user.")
+    return _JobFilter(_STATES[state], kinds, None if owner == _ALL else owner)
 
 
 @polled(2 * POLL_S)
-def _live(wanted: _Wanted, number: int) -> None:
-    if not any(job_queue.counts(database(), visitor()).get(state) for state in ACTIVE):
+def _live(job_filter: _JobFilter, number: int) -> None:
+    if not any(job_queue.counts(database(), current_user()).get(state) for state in ACTIVE):
         st.rerun()
-    _list_and_job(wanted, number)
+    _list_and_job(job_filter, number)
 
 
-def _list_and_job(wanted: _Wanted, number: int) -> None:
+def _list_and_job(job_filter: _JobFilter, number: int) -> None:
     engine = database()
     chosen: str | None = st.session_state.get(_CHOSEN)
     if st.session_state.pop(_IS_CLICK, False):
-        _choose(chosen)  # the browser hears of it here, not from a callback
+        _choose(chosen)  # setting the URL in the callback would not reach the browser
     offset = (number - 1) * PAGE_ROWS
     listed = job_queue.recent(
         engine,
-        states=wanted.states,
-        kinds=wanted.kinds,
-        owner=wanted.owner,
-        person=visitor(),
+        states=job_filter.states,
+        kinds=job_filter.kinds,
+        owner=job_filter.owner,
+        person=current_user(),
         limit=PAGE_ROWS,
         offset=offset,
     )
     if listed:
         _table(listed, chosen, claims.waiting(engine))
     else:
-        st.caption("No job is like this: show all of them.")
+        st.caption("No job matches the filters.")
     if chosen is None:
         if listed:
-            st.caption("Select a row to see its steps and log, to cancel or to retry it.")
+            st.caption("Select a job to see its steps and log, or to cancel or retry it.")
         return
-    job = get_visible_job(engine, visitor(), chosen)
+    job = get_visible_job(engine, current_user(), chosen)
     with st.container(border=True):
         st.markdown(f"**{escape(job.title)}** · {_MARKS[job.state]}")
         st.caption(_about(job))
@@ -149,20 +151,20 @@ def _list_and_job(wanted: _Wanted, number: int) -> None:
 def _summary(by_state: dict[JobState, int]) -> str:
     active = {state: by_state[state] for state in ACTIVE if by_state.get(state)}
     if not active:
-        return "Nothing runs and nothing waits."
+        return "No active jobs."
     parts = [f"{count} {_MARKS[state].split()[1]}" for state, count in active.items()]
-    return f"{' · '.join(parts)}. This page follows them by itself."
+    return f"{' · '.join(parts)}. This page refreshes automatically."
 
 
-def _settle_chosen() -> None:
-    """Choose the job of the link, or the one of the selected row."""
+def _update_chosen() -> None:
+    """Choose the job of the selected row or of the link."""
     selected = st.session_state.get(_CHOSEN)
     is_click = st.session_state.get(_IS_CLICK, False)
     job_id = selected if is_click else st.query_params.get(JOB) or selected
     if job_id is None:
         return
     try:
-        get_visible_job(database(), visitor(), job_id)
+        get_visible_job(database(), current_user(), job_id)
     except UnknownJobError as error:
         notice(str(error))
         _choose(None)
@@ -183,7 +185,7 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
     ids = [job.id for job in listed]
     st.session_state[_SHOWN] = ids
     places = [ids.index(chosen)] if chosen in ids else []
-    # The rows move as jobs come and end; the selection stays with its job.
+    # Rows move as jobs are added and end, so select the job's current row.
     st.session_state[_TABLE] = {"selection": {"rows": places, "columns": [], "cells": []}}
     config = st.column_config
     st.dataframe(
@@ -194,27 +196,30 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
         hide_index=True,
         height=_TABLE_PX if len(listed) > _TABLE_ROWS else "auto",
         column_config={
-            "state": config.TextColumn("State", width=95, help="How far it is, or how it ended"),
-            "title": config.TextColumn("Job", help="What it does"),
+            "state": config.TextColumn("State", width=95, help="State of the job"),
+            "title": config.TextColumn("Job", help="Task of the job"),
             "percent": config.ProgressColumn(
                 "Progress (%)",
                 min_value=0,
                 max_value=100,
                 format="%d",
                 width=105,
-                help="Steps that are done, and the part of the file that is read",
+                help="Completed steps and share of the file read",
             ),
             "step": config.TextColumn(
-                "Step", help="What it does now, or did last; of one that waits, its place"
+                "Step", help="Current or last step; position in the queue if waiting"
             ),
             "open": config.LinkColumn(
-                "Analysis", display_text="open", width=70, help="What it made, in a new tab"
+                "Analysis",
+                display_text="open",
+                width=70,
+                help="The resulting analysis, in a new tab",
             ),
-            "created": moment_column("Requested", "When it came into the queue"),
+            "created": moment_column("Requested", "Time when it was queued"),
             "elapsed_s": config.NumberColumn(
-                "Took (s)", format="%.1f", width=70, help="From its start to its end, or until now"
+                "Took (s)", format="%.1f", width=70, help="Run time so far, or in total"
             ),
-            "owner": config.TextColumn("Owner", help="Who requested it, if known"),
+            "owner": config.TextColumn("Owner", help="User who requested it, if known"),
             "id": config.TextColumn("Id", help="Part of its link"),
         },
         placeholder=MISSING,
@@ -253,7 +258,7 @@ def _row(job: Job, queue: list[str]) -> tuple[str | float | datetime | None, ...
 
 
 def _step(job: Job, queue: list[str]) -> str | None:
-    """What it does now or did last; of a job that waits, its place among those."""
+    """Return the current or last step, or the position in the queue."""
     if job.state is JobState.DONE:
         return None
     if job.id in queue:
@@ -262,14 +267,14 @@ def _step(job: Job, queue: list[str]) -> str | None:
 
 
 def _row_selected() -> None:
-    """A click on a row of the table: another row, or the same one to let go of it."""
+    """Choose the job of the clicked row, or none if the row was deselected."""
     rows = st.session_state[_TABLE]["selection"]["rows"]
     st.session_state[_CHOSEN] = st.session_state[_SHOWN][rows[0]] if rows else None
     st.session_state[_IS_CLICK] = True
 
 
 def _about(job: Job) -> str:
-    parts = [f"asked for {job.created:%Y-%m-%d %H:%M:%S} UTC"]
+    parts = [f"requested {job.created:%Y-%m-%d %H:%M:%S} UTC"]
     if job.owner:
         parts.append(f"by {escape(job.owner)}")
     if job.attempts:
@@ -278,14 +283,14 @@ def _about(job: Job) -> str:
 
 
 def _ended(job: Job) -> None:
-    """Where a job that is done leads."""
+    """Draw the file and links of a job that is done."""
     if job.result.get("is_reused"):
         st.info("Already done: showing the existing analysis.", icon=":material/history:")
     offer_file(job)
     if "trace" in job.result:
         navigation.link(
             navigation.INGEST,
-            "Go on with the trace",
+            "Analyze the trace",
             icon=":material/upload_file:",
             ingest_source=SOURCE,
             ingest_fetch_job=job.id,

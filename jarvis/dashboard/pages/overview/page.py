@@ -1,4 +1,4 @@
-"""The upper half of the overview: key figures, where the time goes, what could be saved."""
+"""The upper half of the overview: metrics, time breakdown and potential savings."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from jarvis.dashboard.pages.overview.waterfall import projected_savings, waterfa
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import target_slider
-from jarvis.dashboard.widgets.elements import drawn, figure
+from jarvis.dashboard.widgets.elements import metric_card, render_chart
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
@@ -24,7 +24,7 @@ PAGE = "overview"
 
 
 def controls() -> int:
-    """The target efficiency of this page."""
+    """Draw the control of the target efficiency."""
     with st.container(border=True):
         place, _ = st.columns([3, 4])
         with place:
@@ -32,9 +32,9 @@ def controls() -> int:
 
 
 def summary(now: Opened, target_pct: int) -> None:
-    """Key figures, the bar of GPU time, the categories, and the waterfall of savings."""
+    """Draw metrics, the bar of GPU time, the categories, and the waterfall of savings."""
     found = projected_savings(now.run, target_pct)
-    _figures(now, found)
+    _metric_cards(now, found)
     _gpu_time(now.run.manifest.totals)
     categories, waterfall = st.columns(2)
     with categories:
@@ -43,73 +43,73 @@ def summary(now: Opened, target_pct: int) -> None:
         waterfall_card(now.run, found)
 
 
-def _figures(now: Opened, found: list[Saving]) -> None:
-    """Six cards: how long a step is, how it divides, what could be saved, where to begin."""
+def _metric_cards(now: Opened, found: list[Saving]) -> None:
+    """Draw six cards: time, its parts, potential saving and top bottleneck."""
     totals = now.run.manifest.totals
     saved_ms = total_ms(found)
     places = st.columns([1, 1, 1.05, 1, 1, 1.15])
     with places[0]:
         _time(totals, {fact.key: fact for fact in health_of(now.run)})
     with places[1]:
-        figure(
+        metric_card(
             "GPU busy",
             percent(totals.busy_pct),
             f"compute {percent(totals.compute_pct)}",
-            help_text="Time in which any kernel, copy or fill runs, in percent of GPU time; below, "
-            "the time in which compute runs.",
+            help_text="Time in which any kernel, copy or fill runs, in percent of GPU time. Below: "
+            "time in which compute runs.",
         )
     with places[2]:
-        figure(
+        metric_card(
             "Exposed comm.",
             percent(totals.exposed_comm_pct),
             milliseconds(totals.exposed_comm_time_ms),
-            help_text="Communication during which no compute runs, in percent of GPU time.",
+            help_text="Communication time without concurrent compute, in percent of GPU time.",
         )
     with places[3]:
-        figure(
+        metric_card(
             "Idle",
             percent(totals.idle_pct),
             milliseconds(totals.idle_time_ms),
-            help_text="Time in which the GPU does nothing, in percent of GPU time.",
+            help_text="Time in which no GPU event runs, in percent of GPU time.",
         )
     with places[4]:
-        figure(
+        metric_card(
             "Saving",
             milliseconds(saved_ms),
             f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU",
-            help_text="Projected: what the findings would save together at the target efficiency. "
-            "Middle estimates, no time counted twice, as in the waterfall below.",
+            help_text="Projected saving of all findings at the target efficiency: middle "
+            "estimates, with overlaps counted once, as in the waterfall below.",
         )
     with places[5].container(border=True, height="stretch", gap="xsmall"):
         _bottleneck(now)
 
 
 def _time(totals: Totals, facts: Mapping[str, Fact]) -> None:
-    """The time of a step where steps are marked, else that of the whole recording's GPU work."""
-    meaning = "GPU time runs from the first GPU start to the last GPU end of work that host calls "
-    meaning += "of the trace launched."
+    """Draw the step time if the trace marks steps, else the GPU time of the recording."""
+    meaning = "GPU time: from the first start to the last end of GPU work launched by host calls "
+    meaning += "of the trace."
     if span := facts.get("gpu_span_all"):
-        meaning += f" With all other GPU work it is {milliseconds(span.value)}."
+        meaning += f" Including all other GPU work: {milliseconds(span.value)}."
     gpu_ms = milliseconds(totals.total_time_ms)
     step = facts.get("step_time")
     if step is None:
-        figure("GPU time", gpu_ms, "no steps", help_text=f"{meaning} The trace marks no steps.")
+        metric_card("GPU time", gpu_ms, "no steps", help_text=f"{meaning} The trace has no steps.")
         return
     steps = counted(int(facts["steps"].value or 0), "step")
-    figure(
+    metric_card(
         "Step time",
         milliseconds(step.value),
         f"GPU {gpu_ms}",
-        help_text="Length of a profiler step on the host, the median where there are more; here "
-        f"{steps}. Below, the GPU time of the recording. {meaning}",
+        help_text=f"Median duration of the profiler steps on the host ({steps}). Below: GPU time "
+        f"of the recording. {meaning}",
     )
 
 
 def _bottleneck(now: Opened) -> None:
-    st.markdown("Top bottleneck", help="What the most urgent finding is about.")
+    st.markdown("Top bottleneck", help="Category of the most urgent finding.")
     worst = next(iter(recommendations(now.run)), None)
     if worst is None:
-        st.caption("No finding.")
+        st.caption("No findings.")
         return
     title = worst.result.title
     navigation.link(worst.finding.category, f"**{title}**")
@@ -120,7 +120,7 @@ def _gpu_time(totals: Totals) -> None:
     parts = gpu_time_parts(totals)
     with st.container(border=True):
         if not totals.total_time_ms:
-            st.markdown("**No GPU time**: the trace holds no GPU work")
+            st.markdown("**No GPU time**: the trace has no GPU work")
             return
         shares = [
             f"{part} {percent(share)}" for part, share in parts["part", "percent"].iter_rows()
@@ -129,8 +129,7 @@ def _gpu_time(totals: Totals) -> None:
         st.markdown(
             f"**{largest['part'].capitalize()} takes {percent(largest['percent'])}** of "
             f"{milliseconds(totals.total_time_ms)} GPU time",
-            help="Each moment counts once: as compute where any runs, else as communication, else "
-            "as a copy, else as idle.",
+            help="Time is attributed in this order: compute, communication, copy, idle.",
         )
         labeled = parts.with_columns(part=pl.Series(shares))
         st.altair_chart(charts.parts_of_time(labeled, palette()), alt="Parts of GPU time")
@@ -148,13 +147,13 @@ def _categories(now: Opened, target_pct: int) -> None:
             f"at {target_pct}% of the roofline all categories would save "
             f"{milliseconds(float(rows['saved_ms'].sum()))}"
             if rows["is_judged"].any()
-            else "no efficiency is known, so no saving"
+            else "no efficiencies, so no saving"
         )
         st.markdown(
             f"**{first['title']} takes {percent(share)} of kernel time** · {projection}",
-            help="Kernel time of each category, and strong what its operations below the target "
-            "would save if they reached it. Findings about idle time, communication and fusion are "
-            "not in it, and small operations that are no finding are.",
+            help="Kernel time of each category, and in green the saving if its operations reached "
+            "the target. This excludes findings about idle time, communication and fusion, and "
+            "includes operations too small for a finding.",
         )
         drawing = charts.categories(rows, operation_columns(), palette())
-        drawn(drawing, "Kernel time and saving of each category")
+        render_chart(drawing, "Kernel time and saving of each category")

@@ -1,4 +1,4 @@
-"""The table of all findings, most urgent first, each with a link to its page and row."""
+"""Table of all findings by priority, with links to their pages."""
 
 import polars as pl
 import streamlit as st
@@ -18,11 +18,11 @@ _WIDTHS = {"rank": 50, "category": 100, "saved_ms": 85, "wall_pct": 95}
 
 
 def ranked_findings(now: Opened, target_pct: int) -> None:
-    """All findings, most urgent first, each with a link to its page and row."""
+    """Draw all findings by priority, each with a link to its page and row."""
     ranked = recommendations(now.run)
     st.subheader("What to do first")
     if not ranked:
-        st.success("Nothing to fix by the checks of this version.", icon=":material/check:")
+        st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
     frame = pl.DataFrame(
         [_finding_row(now, r, target_pct) for r in ranked], infer_schema_length=None
@@ -35,7 +35,7 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
         width=75,
         options=[str(priority) for priority in PRIORITY_COLORS],
         color=list(PRIORITY_COLORS.values()),
-        help="How urgent it is",
+        help="Urgency of the finding",
     )
     config[LINK] = link_column("The page and row of the finding")
     st.dataframe(
@@ -44,17 +44,17 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
         column_config=config,
         height="content" if frame.height <= _TABLE_ROWS else _TABLE_PX,
         placeholder=MISSING,
-        alt="Findings by priority with what each would save",
+        alt="Findings by priority with savings",
     )
 
 
 _FINDING_COLUMNS = (
     Column("rank", "Rank", TEXT, meaning="by priority, then by saving"),
-    Column("category", "Category", TEXT, meaning="the page that it is from"),
+    Column("category", "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "middle estimate"),
-    Column("wall_pct", "GPU time (%)", NUMBER, "%", ",.2f", "the saving in GPU wall time"),
-    Column("method", "Estimate", TEXT, meaning="where the estimate comes from"),
+    Column("wall_pct", "GPU time (%)", NUMBER, "%", ",.2f", "saving in percent of GPU wall time"),
+    Column("method", "Estimate", TEXT, meaning="method of the estimate"),
 )
 
 
@@ -74,7 +74,7 @@ def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[s
 
 
 def _address(now: Opened, ranked: Recommendation, target_pct: int) -> str:
-    """The finding's page with the controls that its figures stand on, and its row."""
+    """Return the URL of the finding's page with its target efficiency and its row."""
     finding, page = ranked.finding, ranked.finding.category
     parameters = {}
     target = now.run.analyses[page].target

@@ -1,4 +1,4 @@
-"""The lower half of the overview: top operations, the reference, failed models, the trace."""
+"""The lower half of the overview: top operations, reference, failed perf models, trace."""
 
 import polars as pl
 import streamlit as st
@@ -17,7 +17,7 @@ from jarvis.trace import TraceInfo
 
 
 def top_operations(now: Opened) -> None:
-    """The operators with most GPU time, across all categories."""
+    """Draw the operators with the most GPU time across all categories."""
     st.subheader("Top operations")
     top = now.run.manifest.top_operations
     if not top:
@@ -29,13 +29,13 @@ def top_operations(now: Opened) -> None:
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    small_table(frame, charts.columns_of(_TOP_COLUMNS), "Operators with most GPU time")
+    small_table(frame, charts.columns_of(_TOP_COLUMNS), "Operators with the most GPU time")
 
 
 _TOP_COLUMNS = (
     Column("rank", "Rank", pl.Int64(), meaning="by GPU time"),
     Column("name", "Operation", TEXT, meaning="operator that launches the kernels"),
-    Column("category", "Category", TEXT, meaning="where its heaviest row is"),
+    Column("category", "Category", TEXT, meaning="category of its longest row"),
     Column("time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "of all its calls"),
     Column("count", "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
     Column("percent_of_compute", "% of compute", NUMBER, "%", ",.2f", "share of compute time"),
@@ -46,7 +46,7 @@ _TOP_COLUMNS = (
 
 
 def against_reference(now: Opened) -> None:
-    """Operations that the reference has too, where the run was given one."""
+    """Draw the operations that the reference also has, if the run has a reference."""
     if _OPERATIONS not in now.run.manifest.tables:
         return
     st.subheader("Against the reference")
@@ -69,8 +69,8 @@ def against_reference(now: Opened) -> None:
         )
     else:
         st.caption(
-            "The reference is not kept on this server, or was removed since: this is what was "
-            "stored of it with this analysis. The two cannot be compared anew."
+            "The reference is not on this server or was removed, so the two cannot be compared "
+            "again. The table shows the comparison stored with this analysis."
         )
 
 
@@ -89,13 +89,13 @@ _COMPARED = (
 
 
 def failed_models(now: Opened) -> None:
-    """Perf models that did not fit their arguments, if any."""
+    """Draw the perf models that failed for their arguments, if any."""
     failures = now.run.manifest.perf_model_failures
     if not failures:
         return
     st.warning(
-        f"The perf model failed for {count(len(failures))} of the operations: they have no FLOPs, "
-        "bytes and efficiency. The rest of the analysis is not affected.",
+        f"The perf model failed for {counted(len(failures), 'operation')}: FLOPs, bytes and "
+        "efficiency are unknown. The rest of the analysis is not affected.",
         icon=":material/warning:",
     )
     frame = pl.DataFrame([failure.model_dump() for failure in failures], infer_schema_length=None)
@@ -104,7 +104,7 @@ def failed_models(now: Opened) -> None:
 
 
 def trace_facts(now: Opened) -> None:
-    """What the trace is, and what it recorded."""
+    """Draw an expander with facts about the trace and its recording."""
     trace = now.run.manifest.trace
     kind = "performance report" if trace.form == "report" else trace.origin
     facts = {
@@ -116,7 +116,7 @@ def trace_facts(now: Opened) -> None:
     }
     with st.expander("The trace", icon=":material/info:"):
         st.table(
-            pl.DataFrame({"What": list(facts), "Value": list(map(escape, facts.values()))}),
+            pl.DataFrame({"Name": list(facts), "Value": list(map(escape, facts.values()))}),
             hide_index=True,
             hide_header=True,
             border="horizontal",
@@ -125,7 +125,7 @@ def trace_facts(now: Opened) -> None:
 
 
 def _recording(trace: TraceInfo) -> dict[str, str]:
-    """What a trace says about its recording."""
+    """Return facts about the recording."""
     events = sum(trace.event_counts.values())
     return {
         "Rank": "not distributed"

@@ -1,4 +1,4 @@
-"""What the findings would save together: from the GPU time now to the projected one."""
+"""Waterfall of the findings' savings, from the current to the projected GPU time."""
 
 import streamlit as st
 
@@ -12,7 +12,7 @@ from jarvis.text.format import counted, milliseconds
 
 
 def projected_savings(run: Run, target_pct: float) -> list[Saving]:
-    """What the findings save together; those with a perf model at the target."""
+    """Return the savings of the findings, projected to the target if they have a perf model."""
     projected = [
         (item, item.finding.model_copy(update={"impact": impact}))
         for item in recommendations(run)
@@ -22,7 +22,7 @@ def projected_savings(run: Run, target_pct: float) -> list[Saving]:
 
 
 def waterfall_card(run: Run, found: list[Saving]) -> None:
-    """The waterfall with what it comes to as its title; a sentence where nothing is saved."""
+    """Draw the waterfall with its total as the title; a text if there are no savings."""
     now_ms = run.manifest.totals.total_time_ms
     with st.container(border=True, height="stretch"):
         if not found:
@@ -30,10 +30,10 @@ def waterfall_card(run: Run, found: list[Saving]) -> None:
             return
         left_ms = now_ms - total_ms(found)
         st.markdown(
-            f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · GPU time less what "
-            f"{counted(len(found), 'finding')} would save",
-            help="Middle estimates, largest first. Findings that draw on the same time count once, "
-            "so the bars add up. Savings of kernels that run beside others may be smaller.",
+            f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · GPU time minus "
+            f"savings of {counted(len(found), 'finding')}",
+            help="Middle estimates, largest first. Overlapping savings count once, so the bars add "
+            "up. Savings of kernels that run concurrently with others may be smaller.",
         )
         chart = waterfall(waterfall_rows(now_ms, found), palette())
-        st.altair_chart(chart, alt="GPU time now, less each saving, to the projected GPU time")
+        st.altair_chart(chart, alt="Current GPU time, each saving, and projected GPU time")

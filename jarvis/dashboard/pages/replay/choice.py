@@ -1,4 +1,4 @@
-"""The table of operators on the replay page: what is selected in it stands in the URL."""
+"""Table of operators on the replay page; the selection is in the URL."""
 
 from collections.abc import Sequence
 from zlib import crc32
@@ -27,39 +27,45 @@ _WIDTHS = {
 }
 
 
-def chosen_offers(
+def chosen_candidates(
     page: str,
-    found: Sequence[ReplayCandidate],
+    candidates: Sequence[ReplayCandidate],
     shown: Sequence[ReplayCandidate],
     frame: pl.DataFrame,
     columns: Columns,
 ) -> list[ReplayCandidate]:
-    """Draw the table of the ``shown`` offers, a row of ``frame`` each; those that are selected.
+    """Draw the table and return the selected candidates, including those hidden by filters.
 
-    The URL names an operator by the ``uid`` of one of its rows. A selected operator stays
-    so where the filters hide it.
+    The URL identifies an operator by the ``uid`` of one of its rows.
+
+    Args:
+        page: Prefix of the URL parameter.
+        candidates: All candidates.
+        shown: Candidates that pass the filters.
+        frame: A row for each of ``shown``.
+        columns: Labels and formats of the columns.
     """
     parameter, seen = f"{page}_ops", f"_{page}_ops_seen"
     given = st.query_params.get(parameter)
-    by_uid = {str(uid): offer for offer in found for uid in offer.uids}
-    asked = given.split(_SEPARATOR) if given else []
-    if unknown := [uid for uid in asked if uid not in by_uid]:
-        notice(f"The link names operators that this analysis does not have: {unknown[0][:40]!r}.")
-    known = [str(by_uid[uid].uids[0]) for uid in asked if uid in by_uid]
+    by_uid = {str(uid): candidate for candidate in candidates for uid in candidate.uids}
+    requested = given.split(_SEPARATOR) if given else []
+    if unknown := [uid for uid in requested if uid not in by_uid]:
+        notice(f"The link has operators that this analysis does not have: {unknown[0][:40]!r}.")
+    known = [str(by_uid[uid].uids[0]) for uid in requested if uid in by_uid]
     wanted = list(dict.fromkeys(known))
-    visible = [str(offer.uids[0]) for offer in shown]
+    visible = [str(candidate.uids[0]) for candidate in shown]
     key = f"{page}_table_{crc32(_SEPARATOR.join(visible).encode()):08x}"
     if given != st.session_state.get(seen) or key not in st.session_state:
         places = [visible.index(uid) for uid in wanted if uid in visible]
         st.session_state[key] = {"selection": {"rows": places, "columns": [], "cells": []}}
     picked = [visible[place] for place in _table(frame, columns, key)] if shown else []
     selected = [*picked, *(uid for uid in wanted if uid not in visible)]
-    _keep(parameter, seen, _SEPARATOR.join(selected))
+    _store(parameter, seen, _SEPARATOR.join(selected))
     return [by_uid[uid] for uid in selected]
 
 
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
-    """Draw the rows; the places of the selected ones."""
+    """Draw the rows; return the indices of the selected ones."""
     event = st.dataframe(
         frame,
         key=key,
@@ -77,7 +83,7 @@ def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     return sorted(event["selection"]["rows"])
 
 
-def _keep(parameter: str, seen: str, selected: str) -> None:
+def _store(parameter: str, seen: str, selected: str) -> None:
     """Write the selection into the URL and the page's link."""
     if selected:
         st.query_params[parameter] = selected

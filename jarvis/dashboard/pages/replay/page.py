@@ -1,4 +1,4 @@
-"""The replay page: the operators of the open analysis, and a package of those that are chosen."""
+"""The replay page: operators of the open analysis, and a replay package of the selected ones."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ import polars as pl
 import streamlit as st
 
 from jarvis.charts import columns_of
-from jarvis.dashboard.pages.replay.choice import chosen_offers
+from jarvis.dashboard.pages.replay.choice import chosen_candidates
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import Opened, kept
+from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import choice, text_input
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.replay_section import replay_section
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, offers
@@ -21,15 +21,15 @@ from jarvis.text.format import count, milliseconds, percent
 _PAGE = "replay"
 _ALL, _PACKAGED, _REFUSED = "all", "can be packaged", "cannot"
 _MADE, _RECOMMENDED, _ON_DEMAND, _NONE = "made", "recommended", "on demand", "none"
-_WORDS_MEAN = (
-    f"{_MADE}: with the analysis, since it takes {automatic_rule()}; {_RECOMMENDED}: below "
-    f"{BOTTLENECK_EFFICIENCY_PCT:g}% of its roofline; {_ON_DEMAND}: any other; {_NONE}: it cannot "
-    "be replayed"
+_PACKAGE_MEANING = (
+    f"{_MADE}: made with the analysis, as it takes {automatic_rule()}; {_RECOMMENDED}: below "
+    f"{BOTTLENECK_EFFICIENCY_PCT:g}% of its roofline; {_ON_DEMAND}: any other; {_NONE}: cannot be "
+    "replayed"
 )
 _COLUMNS = columns_of(
     (
-        Column("op_name", "Operator", TEXT, meaning="the operator whose calls are replayed"),
-        Column("package", "Package", TEXT, meaning=_WORDS_MEAN),
+        Column("op_name", "Operator", TEXT, meaning="operator whose calls are replayed"),
+        Column("package", "Package", TEXT, meaning=_PACKAGE_MEANING),
         Column("percent_of_compute", "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
         Column("time_ms", "Kernel time (ms)", NUMBER, "ms", ",.3f", "time of its kernels"),
         Column("efficiency_pct", "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
@@ -39,82 +39,82 @@ _COLUMNS = columns_of(
             "Distinct calls",
             pl.Int64(),
             format=",d",
-            meaning="sets of arguments that a package holds, each once with its count",
+            meaning="sets of arguments in a package, each once with its count",
         ),
         Column("packaged_pct", "Packaged (%)", NUMBER, "%", ",.1f", "kernel time in those calls"),
-        Column("reason", "Why calls are left out", TEXT, meaning="what the replay lacks for them"),
+        Column("reason", "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
     )
 )
 
 
 def replay_page(now: Opened) -> None:
-    """Figures, the table of operators, and the package of the chosen ones."""
-    found = _offers(now.id, now.stamp)
-    if not found:
-        st.info("No operator of this trace took GPU time, so there is nothing to replay.")
+    """Draw metrics, the table of operators, and the package of the selected ones."""
+    candidates = _candidates(now.id, now.stamp)
+    if not candidates:
+        st.info("No operator of this trace has GPU time, so there is nothing to replay.")
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
         return
     st.caption(
-        "A replay package holds the recorded calls of operators and a program that times them: a "
-        "minimal reproducer for a kernel team to investigate and optimize. It needs Python and "
-        "torch, no GPU of this kind and none of the model's code."
+        "A replay package has the recorded calls of operators and a program that times them: a "
+        "minimal reproducer for a kernel team. It needs Python and torch, but neither this GPU nor "
+        "the model's code."
     )
-    _figures(found)
-    shown = _filtered(found)
+    _metric_cards(candidates)
+    shown = _filtered(candidates)
     if not shown:
         st.info("No operator passes the filters: show all, or clear the search.")
-    chosen = chosen_offers(_PAGE, found, shown, _frame(now, shown), _COLUMNS)
+    chosen = chosen_candidates(_PAGE, candidates, shown, _frame(now, shown), _COLUMNS)
     st.subheader("Package of the selection")
-    if not any(offer.distinct_calls for offer in found):
+    if not any(candidate.distinct_calls for candidate in candidates):
         st.info(
-            "None of these calls can be replayed; the last column of the table says why. Most "
-            "often the trace lacks the arguments: record it with `ProfilerActivity.CPU` and "
+            "None of these calls can be replayed; the last column of the table shows why. Often "
+            "the trace lacks arguments: record it with `ProfilerActivity.CPU` and "
             "`record_shapes=True`."
         )
     elif not chosen:
-        st.info("Select operators in the table: their calls become one package.")
+        st.info("Select operators in the table to package their calls.")
     else:
-        replay_section(now, [uid for offer in chosen for uid in offer.uids], page=_PAGE)
+        replay_section(now, [uid for candidate in chosen for uid in candidate.uids], page=_PAGE)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _offers(analysis_id: str, stamp: int) -> list[ReplayCandidate]:
-    """Worked out once for each analysis; ``stamp`` tells a replaced one apart."""
-    return offers(kept(analysis_id).run)
+def _candidates(analysis_id: str, stamp: int) -> list[ReplayCandidate]:
+    """Return the candidates of an analysis; ``stamp`` detects a replaced one."""
+    return offers(load_stored(analysis_id).run)
 
 
-def _figures(found: Sequence[ReplayCandidate]) -> None:
-    total_us = sum(offer.kernel_time_us for offer in found)
-    packaged_us = sum(offer.packaged_time_us for offer in found)
-    whole = [offer for offer in found if offer.distinct_calls]
-    slow = [offer for offer in whole if offer.is_recommended]
-    slow_us = sum(offer.kernel_time_us for offer in slow)
+def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:
+    total_us = sum(candidate.kernel_time_us for candidate in candidates)
+    packaged_us = sum(candidate.packaged_time_us for candidate in candidates)
+    whole = [candidate for candidate in candidates if candidate.distinct_calls]
+    slow = [candidate for candidate in whole if candidate.is_recommended]
+    slow_us = sum(candidate.kernel_time_us for candidate in slow)
     places = st.columns(3)
     with places[0]:
-        figure(
+        metric_card(
             "Kernel time that can be replayed",
             percent(share_pct(packaged_us, total_us)),
             f"{milliseconds(packaged_us / 1000)} of {milliseconds(total_us / 1000)}",
-            help_text="Kernel time of the calls whose arguments the trace records and the table "
-            "of operators knows, of that of all operators.",
+            help_text="Kernel time of the calls with recorded arguments and known operators, and "
+            "of all operators.",
         )
     with places[1]:
-        figure(
+        metric_card(
             "Operators",
-            f"{count(len(whole))} of {count(len(found))}",
+            f"{count(len(whole))} of {count(len(candidates))}",
             "can be packaged",
             help_text="Operators with at least one call that can be replayed.",
         )
     with places[2]:
-        figure(
+        metric_card(
             f"Below {BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline",
             count(len(slow)),
             f"{milliseconds(slow_us / 1000)} kernel time",
-            help_text="Operators that are recommended to a kernel team.",
+            help_text="Operators recommended for optimization.",
         )
 
 
-def _filtered(found: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:
+def _filtered(candidates: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         with st.container(width="content"):
             kind = choice(
@@ -124,12 +124,12 @@ def _filtered(found: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:
                 "Operators with calls that can be packaged, or those without any.",
             )
         with st.container(width=280):
-            words = text_input(f"{_PAGE}_search", "Search", "operator or reason").lower()
+            search = text_input(f"{_PAGE}_search", "Search", "operator or reason").lower()
     return [
-        offer
-        for offer in found
-        if (kind == _ALL or (kind == _PACKAGED) == bool(offer.distinct_calls))
-        and (words in offer.op_name.lower() or words in (offer.reason or "").lower())
+        candidate
+        for candidate in candidates
+        if (kind == _ALL or (kind == _PACKAGED) == bool(candidate.distinct_calls))
+        and (search in candidate.op_name.lower() or search in (candidate.reason or "").lower())
     ]
 
 
@@ -137,24 +137,24 @@ def _frame(now: Opened, shown: Sequence[ReplayCandidate]) -> pl.DataFrame:
     automatic = automatic_operators(now.run)
     rows = [
         {
-            "op_name": offer.op_name,
-            "percent_of_compute": offer.percent_of_compute,
-            "time_ms": offer.kernel_time_us / 1000,
-            "efficiency_pct": offer.efficiency_pct,
-            "calls": offer.calls,
-            "distinct_calls": offer.distinct_calls,
-            "packaged_pct": offer.packaged_pct,
-            "package": _word(offer, is_automatic=offer.op_name in automatic),
-            "reason": offer.reason,
+            "op_name": candidate.op_name,
+            "percent_of_compute": candidate.percent_of_compute,
+            "time_ms": candidate.kernel_time_us / 1000,
+            "efficiency_pct": candidate.efficiency_pct,
+            "calls": candidate.calls,
+            "distinct_calls": candidate.distinct_calls,
+            "packaged_pct": candidate.packaged_pct,
+            "package": _package_state(candidate, is_automatic=candidate.op_name in automatic),
+            "reason": candidate.reason,
         }
-        for offer in shown
+        for candidate in shown
     ]
     return pl.DataFrame(rows, schema={name: column.dtype for name, column in _COLUMNS.items()})
 
 
-def _word(offer: ReplayCandidate, *, is_automatic: bool) -> str:
-    if not offer.distinct_calls:
+def _package_state(candidate: ReplayCandidate, *, is_automatic: bool) -> str:
+    if not candidate.distinct_calls:
         return _NONE
     if is_automatic:
         return _MADE
-    return _RECOMMENDED if offer.is_recommended else _ON_DEMAND
+    return _RECOMMENDED if candidate.is_recommended else _ON_DEMAND

@@ -1,4 +1,4 @@
-"""The downloads of the report page: small files are made on a click, large ones by a job."""
+"""Downloads of the report page: small files are made on click, large ones by a job."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,13 +22,13 @@ _ZIP, _ZIP_ICON = "application/zip", ":material/folder_zip:"
 
 
 def downloads(now: Opened, edits: Edits) -> None:
-    """Reports for people on the left, data for tools on the right."""
+    """Draw the downloads: reports on the left, data on the right."""
     people, tools = st.columns(2)
     with people.container(border=True, height="stretch"):
-        st.markdown("**Read and pass on**")
+        st.markdown("**Reports**")
         _reports(now, edits)
     with tools.container(border=True, height="stretch"):
-        st.markdown("**Compute with it**")
+        st.markdown("**Data**")
         _data(now)
 
 
@@ -40,7 +40,7 @@ def _reports(now: Opened, edits: Edits) -> None:
             "HTML with charts",
             paths.standalone_html.name,
             lambda: html_document(run, root, edits).encode(),
-            "One file for any browser: no network, prints well. As edited above.",
+            "One self-contained file for any browser, printable. As edited above.",
             "text/html",
         )
         _button(
@@ -50,12 +50,12 @@ def _reports(now: Opened, edits: Edits) -> None:
             lambda: fair_markdown(run, root, edits).encode(),
             "The clean report for stakeholders, as edited above.",
         )
-        _file(now, "rough.md", paths.standalone_report("rough"), "The working, unedited.")
+        _file(now, "rough.md", paths.standalone_report("rough"), "The detailed report, unedited.")
         _file(
             now,
             "analysis.md",
             paths.analysis_report,
-            "The report in the layout that other tools read, unedited.",
+            "The report in a fixed layout for other tools, unedited.",
         )
         parts = [paths.findings(result.key, result.tier) for result in run.results.values()]
         _button(
@@ -86,7 +86,7 @@ def _data(now: Opened) -> None:
             PAGE,
             "JSON",
             document,
-            "Manifest, findings and tables; single events are left out, and listed.",
+            "Manifest, findings and tables, without single events (their tables are listed).",
         )
         file_button(
             PAGE,
@@ -99,13 +99,13 @@ def _data(now: Opened) -> None:
 
 
 def replay_packages(now: Opened) -> None:
-    """The packages that the analysis made, and where to make others."""
+    """Draw the download of the analysis's replay packages, and a link to make others."""
     index = RunPaths(now.root).replay_packages
     files = sorted(index.glob("*.zip"))
     with st.container(border=True):
         st.markdown("**Replay packages of single operators**")
         st.caption(
-            "The recorded calls of an operator with a program that times them: for a kernel team. "
+            "The recorded calls of an operator and a program that times them, for a kernel team. "
             f"The analysis makes one for each operator that takes {automatic_rule()}."
         )
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -116,7 +116,7 @@ def replay_packages(now: Opened) -> None:
                 lambda: zipped(now.root, files),
                 "All packages that the analysis made.",
                 _ZIP,
-                is_there=bool(files),
+                is_available=bool(files),
             )
             navigation.link(
                 navigation.REPLAY, "Choose operators to package", icon=":material/replay:"
@@ -124,7 +124,7 @@ def replay_packages(now: Opened) -> None:
 
 
 def _file(now: Opened, label: str, path: Path, meaning: str) -> None:
-    _button(now, label, path.name, path.read_bytes, meaning, is_there=path.is_file())
+    _button(now, label, path.name, path.read_bytes, meaning, is_available=path.is_file())
 
 
 def _button(
@@ -135,9 +135,9 @@ def _button(
     meaning: str,
     mime: str | None = None,
     *,
-    is_there: bool = True,
+    is_available: bool = True,
 ) -> None:
-    """A button that makes the file on click; the model's name stands before the file's."""
+    """Draw a download that is made on click; the file name begins with the model's name."""
     st.download_button(
         label,
         data=make,
@@ -146,6 +146,6 @@ def _button(
         key=f"report_download_{label}",
         icon=_ZIP_ICON if mime == _ZIP else ":material/download:",
         on_click="ignore",
-        disabled=not is_there,
-        help=meaning if is_there else "This run does not have it: analyze the trace again.",
+        disabled=not is_available,
+        help=meaning if is_available else "Not in this run: analyze the trace again.",
     )

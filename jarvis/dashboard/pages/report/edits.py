@@ -1,7 +1,7 @@
-"""What the author of a report chooses: which findings it holds, and in which words it begins.
+"""Edits of a report: selection of findings and the executive summary.
 
-The choice lives in the URL and, for those who leave the page and come back, in the session. A
-summary too long for a link stays in the session alone.
+They are stored in the URL and in the session, to survive a visit to another page. A summary that is
+too long for a link is in the session only.
 """
 
 import re
@@ -23,17 +23,17 @@ WITHOUT, SUMMARY = "report_without", "report_summary"
 """URL parameters: the numbers of the findings left out, and the author's summary."""
 
 LINK_CHARACTERS = 1000
-"""A longer summary is not put into links."""
+"""Maximum length of a summary in links."""
 
 MAX_CHARACTERS = 5000
-_KEPT_PARAGRAPHS = 256
+_MAX_CACHED_PARAGRAPHS = 256
 _LIST_PX, _TEXT_PX = 330, 232
 _NUMBERS = re.compile(r"\d+(,\d+)*")
-_KEPT, _OPENED = "_report_kept", "_report_analysis"
+_STORED, _OPENED = "_report_kept", "_report_analysis"
 
 
 def edited(now: Opened) -> Edits:
-    """The card with both controls, and what they say."""
+    """Draw both controls, and return the edits."""
     ranked = recommendations(now.run)
     _forget_other_analysis(now)
     numbers = [item.number for item in ranked]
@@ -43,8 +43,8 @@ def edited(now: Opened) -> Edits:
         with findings:
             left_out = _switches(now, ranked)
         with summary:
-            words = _summary(now, left_out)
-    return Edits(left_out, words)
+            summary_text = _summary(now, left_out)
+    return Edits(left_out, summary_text)
 
 
 def _is_choice(text: str, numbers: list[int]) -> bool:
@@ -52,25 +52,25 @@ def _is_choice(text: str, numbers: list[int]) -> bool:
 
 
 def _forget_other_analysis(now: Opened) -> None:
-    """The URL's choice belongs to the analysis that it was made for."""
+    """Remove the URL's edits if they belong to another analysis."""
     if st.session_state.get(_OPENED, now.id) != now.id:
         st.query_params.pop(WITHOUT, None)
         st.query_params.pop(SUMMARY, None)
     st.session_state[_OPENED] = now.id
 
 
-def _kept(now: Opened, parameter: str) -> tuple[str, bool]:
-    """The text of a choice, and whether the URL has just brought it."""
-    kept = st.session_state.setdefault(_KEPT, {})
-    place, given = (now.id, parameter), st.query_params.get(parameter)
-    if given is not None and given != kept.get(place):
-        kept[place] = given
+def _load(now: Opened, parameter: str) -> tuple[str, bool]:
+    """Return the stored text of an edit, and whether it is new in the URL."""
+    stored = st.session_state.setdefault(_STORED, {})
+    key, given = (now.id, parameter), st.query_params.get(parameter)
+    if given is not None and given != stored.get(key):
+        stored[key] = given
         return given, True
-    return kept.get(place, ""), False
+    return stored.get(key, ""), False
 
 
-def _keep(now: Opened, parameter: str, text: str, *, is_linked: bool) -> None:
-    st.session_state.setdefault(_KEPT, {})[now.id, parameter] = text
+def _store(now: Opened, parameter: str, text: str, *, is_linked: bool) -> None:
+    st.session_state.setdefault(_STORED, {})[now.id, parameter] = text
     if text and is_linked:
         st.query_params[parameter] = text
         note_control(parameter, text)
@@ -79,12 +79,12 @@ def _keep(now: Opened, parameter: str, text: str, *, is_linked: bool) -> None:
 
 
 def _switches(now: Opened, ranked: list[Recommendation]) -> frozenset[int]:
-    text, has_arrived = _kept(now, WITHOUT)
+    text, is_new = _load(now, WITHOUT)
     numbers = [item.number for item in ranked]
     left_out = {int(n) for n in text.split(",")} if _is_choice(text, numbers) else set()
     keys = {item.number: f"{WITHOUT}_{now.id}_{item.number}" for item in ranked}
     for number, key in keys.items():
-        if has_arrived or key not in st.session_state:
+        if is_new or key not in st.session_state:
             st.session_state[key] = number not in left_out
     low = {item.number for item in ranked if item.finding.priority is Priority.LOW}
     place = st.container(
@@ -92,7 +92,7 @@ def _switches(now: Opened, ranked: list[Recommendation]) -> frozenset[int]:
     )
     with st.container(height=_LIST_PX, border=False, gap="xsmall"):
         if not ranked:
-            st.success("Nothing to fix by the checks of this version.", icon=":material/check:")
+            st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         for item in ranked:
             st.checkbox(_switch_label(item), key=keys[item.number])
     chosen = frozenset(n for n, key in keys.items() if not st.session_state[key])
@@ -101,14 +101,14 @@ def _switches(now: Opened, ranked: list[Recommendation]) -> frozenset[int]:
         with st.container(horizontal=True, width="content", gap="xsmall"):
             _set_button("Include all", keys, set())
             _set_button("Leave out low priority", keys, low)
-    _keep(now, WITHOUT, ",".join(map(str, sorted(chosen))), is_linked=True)
+    _store(now, WITHOUT, ",".join(map(str, sorted(chosen))), is_linked=True)
     return chosen
 
 
 def _heading(count: int, left_out: int) -> str:
     if not left_out:
-        return f"The report holds all {counted(count, 'finding')}" if count else "No finding"
-    return f"The report holds {count - left_out} of {counted(count, 'finding')}"
+        return f"The report includes all {counted(count, 'finding')}" if count else "No findings"
+    return f"The report includes {count - left_out} of {counted(count, 'finding')}"
 
 
 def _switch_label(item: Recommendation) -> str:
@@ -125,7 +125,7 @@ def _set_button(label: str, keys: dict[int, str], left_out: set[int]) -> None:
         type="tertiary",
         on_click=_set,
         args=(keys, left_out),
-        help="Choose these findings",
+        help="Select these findings",
     )
 
 
@@ -134,54 +134,54 @@ def _set(keys: dict[int, str], left_out: set[int]) -> None:
         st.session_state[key] = number not in left_out
 
 
-@st.cache_data(max_entries=_KEPT_PARAGRAPHS, show_spinner=False, hash_funcs=HASH_OPENED)
+@st.cache_data(max_entries=_MAX_CACHED_PARAGRAPHS, show_spinner=False, hash_funcs=HASH_OPENED)
 def _paragraph(now: Opened, left_out: frozenset[int]) -> str:
-    """The summary of the report with these findings left out, as Markdown."""
-    kept, _ = Edits(left_out).parted(details_of(now.run))
-    return str(prose(paragraph(now.run, kept, is_whole=not left_out)))
+    """Return the generated summary of the report without these findings, as Markdown."""
+    included, _ = Edits(left_out).parted(details_of(now.run))
+    return str(prose(paragraph(now.run, included, is_whole=not left_out)))
 
 
 def _summary(now: Opened, left_out: frozenset[int]) -> Markdown | None:
-    """The author's words; None where they are still those of the report."""
-    ours = _paragraph(now, left_out)
-    text, has_arrived = _kept(now, SUMMARY)
-    key, written = f"{SUMMARY}_{now.id}", f"_{SUMMARY}_{now.id}_ours"
-    is_ours = st.session_state.get(key) == st.session_state.get(written)
-    if has_arrived or key not in st.session_state:
-        st.session_state[key] = text[:MAX_CHARACTERS] or ours
-    elif is_ours:
-        st.session_state[key] = ours
-    st.session_state[written] = ours
+    """Draw the summary and return it if the user edited it, else None."""
+    generated = _paragraph(now, left_out)
+    text, is_new = _load(now, SUMMARY)
+    key, last = f"{SUMMARY}_{now.id}", f"_{SUMMARY}_{now.id}_ours"
+    is_generated = st.session_state.get(key) == st.session_state.get(last)
+    if is_new or key not in st.session_state:
+        st.session_state[key] = text[:MAX_CHARACTERS] or generated
+    elif is_generated:
+        st.session_state[key] = generated
+    st.session_state[last] = generated
     st.text_area(
         "**Executive summary** (Markdown)",
         key=key,
         height=_TEXT_PX,
         max_chars=MAX_CHARACTERS,
-        help="Your words take the place of these in the fair report and in the HTML file, which "
-        "say that the author wrote them. Empty: ours again.",
+        help="Your text replaces the generated summary in the fair report and the HTML file, "
+        "marked as written by the author. Clear it to restore the generated summary.",
     )
-    words = (st.session_state[key] or "").strip()
-    is_edited = words not in ("", ours.strip())
-    is_short = len(words) <= LINK_CHARACTERS
-    _keep(now, SUMMARY, words if is_edited else "", is_linked=is_short)
+    edited_text = (st.session_state[key] or "").strip()
+    is_edited = edited_text not in ("", generated.strip())
+    is_short = len(edited_text) <= LINK_CHARACTERS
+    _store(now, SUMMARY, edited_text if is_edited else "", is_linked=is_short)
     if not is_edited:
         st.caption("Auto-generated. Edit as you like.")
         return None
     where = (
-        "The link of this page carries it."
+        "It is part of this page's link."
         if is_short
-        else f"Too long for a link ({LINK_CHARACTERS:,} characters at most): it stays in this "
-        "browser tab until the page is reloaded. Download the report to keep it."
+        else f"Too long for a link (maximum {LINK_CHARACTERS:,} characters): it is lost when the "
+        "page is reloaded. Download the report to save it."
     )
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"Your words. {where}")
+        st.caption(f"Your text. {where}")
         st.button(
-            "Restore ours",
+            "Restore generated summary",
             key="report_restore",
             type="tertiary",
             on_click=st.session_state.update,
-            args=({key: ours},),
-            help="Bring back the summary that the checks wrote",
+            args=({key: generated},),
+            help="Replace your text with the generated summary",
         )
-    # An image of a summary that came with a link would be fetched from anywhere.
-    return Markdown(words.replace("![", r"!\["))
+    # Images are escaped: those in a summary from a link could be fetched from any server.
+    return Markdown(edited_text.replace("![", r"!\["))

@@ -1,4 +1,4 @@
-"""What the page on idle time shows above its findings."""
+"""Metrics and charts of the idle time page."""
 
 import polars as pl
 import streamlit as st
@@ -8,7 +8,7 @@ from jarvis.analyses.base import Analysis
 from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.pages.system.idle_gaps import idle_gap_cards
 from jarvis.dashboard.session.state import Opened, palette
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.severity_card import facts_of, grade_card
 from jarvis.findings import AnalysisResult
@@ -17,7 +17,7 @@ from jarvis.text.format import count, microseconds, milliseconds, percent
 
 
 def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
-    """Figures, idle time by cause, the longest gaps, and how long gaps and kernels are."""
+    """Draw metrics, idle time by cause, the longest gaps, and histograms of gaps and kernels."""
     totals = now.run.manifest.totals
     facts = facts_of(result.metrics["kernel_analysis"])
     cards = st.columns(4)
@@ -26,28 +26,28 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
             "GPU idle",
             percent(totals.idle_pct),
             {"severity": result.metrics["severity"]},
-            "Time between the first and the last GPU event in which none runs, in percent of it.",
+            "Time between the first and the last GPU event in which none runs, in percent.",
         )
     with cards[1]:
-        figure(
+        metric_card(
             "Idle time",
             milliseconds(totals.idle_time_ms),
             f"of {milliseconds(totals.total_time_ms)} GPU time",
             help_text="Time between the first and the last GPU event in which none runs.",
         )
     with cards[2]:
-        figure(
+        metric_card(
             "Kernels",
             count(facts.get("total_kernel_count")),
             f"{microseconds(facts.get('avg_kernel_time_us'))} on average",
             help_text="Kernels in the window of the GPU timeline, without copies and fills.",
         )
     with cards[3]:
-        figure(
+        metric_card(
             f"Shorter than {microseconds(facts.get('short_kernel_limit_us'))}",
             percent(facts.get("short_kernel_percent")),
             f"{count(facts.get('short_kernel_count'))} kernels",
-            help_text="Kernels so short that launching the next one takes about as long.",
+            help_text="Kernels so short that launching the next kernel takes about as long.",
         )
     idle_gap_cards(now)
     window = timeline_window(now.run.table("gpu_work"))
@@ -61,7 +61,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
 
 
 def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
-    """How long gaps or kernels are, in logarithmic bins; the height is what they add up to."""
+    """Draw a histogram of lengths with logarithmic bins; the height is the sum of each bin."""
     known = lengths_us.filter(lengths_us > 0)
     if known.is_empty():
         st.markdown(f"**No {item}s** in this trace")
@@ -73,14 +73,14 @@ def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
         st.markdown(
             f"**Half of the {total.lower()} is in {item}s of {typical} or more**, of "
             f"{count(known.len())}",
-            help=f"Bins of the length of a {item}; a bar is what the {item}s of its bin add up to.",
+            help=f"Bins by length of a {item}; the height is the total time of the {item}s in it.",
         )
     chart = charts.log_histogram(known, palette(), f"Length of a {item}", total)
     st.altair_chart(chart, alt=f"Histogram of {item}s by length")
 
 
 def half_above(lengths: pl.Series) -> float:
-    """The length from which on items make up half of what all add up to."""
+    """Return the length such that items of at least this length make up half of the total."""
     longest = lengths.sort(descending=True)
-    place = (longest.cum_sum() >= longest.sum() / 2).arg_max() or 0
-    return float(longest[place])
+    index = (longest.cum_sum() >= longest.sum() / 2).arg_max() or 0
+    return float(longest[index])

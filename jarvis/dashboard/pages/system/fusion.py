@@ -1,4 +1,4 @@
-"""What the page on kernel fusion shows above its findings: the chains and their steps."""
+"""Metrics and tables of the kernel fusion page: chains and their steps."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,29 +9,29 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.base import Analysis
 from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import AnalysisResult
 from jarvis.impact import disjoint_saving_ms, share_pct
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.text.format import count, counted, milliseconds, percent
 
-_STEPS_OF = 5
-"""Chains whose steps the page lists."""
+_MAX_STEP_TABLES = 5
+"""Maximum number of chains whose steps are listed."""
 
 _ESTIMATE = (
     Column("time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of all instances"),
-    Column("fused_ms", "Fused (ms)", NUMBER, "ms", ",.3f", "roofline time of one kernel instead"),
+    Column("fused_ms", "Fused (ms)", NUMBER, "ms", ",.3f", "roofline time of one fused kernel"),
     Column(
         "saved_ms",
         "Saving (ms)",
         NUMBER,
         "ms",
         ",.3f",
-        "at best, with the fused kernel at its peak",
+        "upper bound, with the fused kernel at its peak",
     ),
-    Column("confidence", "Confidence", TEXT, meaning="how much speaks for one kernel doing it all"),
-    Column("verdict", "Finding", TEXT, meaning="whether it takes enough time to be a finding"),
+    Column("confidence", "Confidence", TEXT, meaning="confidence that one kernel can do it all"),
+    Column("verdict", "Finding", TEXT, meaning="whether it takes enough time for a finding"),
 )
 _CHAIN_COLUMNS = (
     "chain",
@@ -62,13 +62,13 @@ _WIDTHS = {
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
-    """Figures, the table of chains, and the steps of the heaviest ones."""
+    """Draw metrics, the table of chains, and the steps of the longest ones."""
     found = now.run.table("fusion_chains")
     if found.is_empty():
-        st.info("No operators that one kernel could replace stand next to each other here.")
+        st.info("No chain of operators that one kernel could replace was found.")
         return
     candidates: list[Mapping[str, Any]] = result.metrics["candidates"]  # type: ignore[assignment]
-    _figures(now, result, candidates)
+    _metric_cards(now, result, candidates)
     chains = found.with_columns(
         steps=pl.col("step_names")
         .list.eval(pl.element().str.replace("^aten::", ""))
@@ -82,41 +82,41 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
     with st.container(border=True):
         first = candidates[0]
         st.markdown(
-            f"**{first['phrase']} is the heaviest chain**: "
+            f"**{first['phrase']} is the longest chain**: "
             f"{milliseconds(first['time_ms'])} in {counted(first['instance_count'], 'instance')}",
-            help="A chain is neighboring operators that one kernel could replace.",
+            help="A chain is a sequence of operators that one kernel could replace.",
         )
         columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
         small_table(chains, columns, "Chains of operators", _CHAIN_COLUMNS, _WIDTHS)
     _steps(now, candidates)
 
 
-def _figures(now: Opened, result: AnalysisResult, candidates: list[Mapping[str, Any]]) -> None:
+def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[str, Any]]) -> None:
     totals = now.run.manifest.totals
     worth = [c for c in candidates if c["is_worth_fusing"]]
     time_ms = sum(c["time_ms"] for c in worth)
     saved_ms = disjoint_saving_ms(result.findings, totals.total_time_ms)
     cards = st.columns(3)
     with cards[0]:
-        figure(
+        metric_card(
             "Chains worth fusing",
             count(len(worth)),
             f"of {count(len(candidates))} found",
-            help_text="Chains whose saving at best passes the thresholds of the check.",
+            help_text="Chains whose maximum saving exceeds the thresholds of the check.",
         )
     with cards[1]:
-        figure(
+        metric_card(
             "GPU time in them",
             milliseconds(time_ms),
             f"{percent(share_pct(time_ms, totals.compute_time_ms))} of compute",
-            help_text="The time of all instances of these chains, added up.",
+            help_text="Total GPU time of all instances of these chains.",
         )
     with cards[2]:
-        figure(
-            "Fusing them saves",
+        metric_card(
+            "Saving by fusion",
             milliseconds(saved_ms) if any(f.impact for f in result.findings) else "not estimated",
             f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU time",
-            help_text="Middle estimates added up, no time counted twice.",
+            help_text="Sum of middle estimates, with overlaps counted once.",
         )
 
 
@@ -124,8 +124,8 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
     steps = now.run.table("fusion_steps")
     columns = charts.columns_of(TABLES["fusion_steps"])
     worth = [(i, c) for i, c in enumerate(candidates, start=1) if c["is_worth_fusing"]]
-    for chain, candidate in worth[:_STEPS_OF]:
+    for chain, candidate in worth[:_MAX_STEP_TABLES]:
         phrase = candidate["phrase"]
         with st.expander(f"Steps of {phrase}"):
-            mine = steps.filter(chain=chain)
-            small_table(mine, columns, f"Steps of {phrase}", _STEP_COLUMNS, _WIDTHS)
+            rows = steps.filter(chain=chain)
+            small_table(rows, columns, f"Steps of {phrase}", _STEP_COLUMNS, _WIDTHS)

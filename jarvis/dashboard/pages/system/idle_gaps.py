@@ -1,4 +1,4 @@
-"""Idle time of the GPU by its likely cause, and the longest gaps."""
+"""GPU idle time by likely cause, and the longest gaps."""
 
 import polars as pl
 import streamlit as st
@@ -8,7 +8,7 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
-from jarvis.dashboard.widgets.elements import drawn
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import LINK, small_table
 from jarvis.impact import share_pct
 from jarvis.schemas import TABLES
@@ -37,23 +37,23 @@ _WIDTHS = {"host_call": 170, "launcher_name": 150, "prev_name": 150, "next_name"
 
 
 def idle_gap_cards(now: Opened) -> None:
-    """What the gaps add up to by cause, and the longest of them; nothing where there are none."""
+    """Draw idle time by cause and the longest gaps; nothing if there are no gaps."""
     found = now.run.table(_TABLE)
     if found.is_empty():
         return
     gaps = found.with_columns(pl.col("cause").replace(_LABELS), idle_ms=pl.col("dur_ns") / 1e6)
     by_cause = charts.bar_totals(gaps, x="idle_ms", y="cause")
     total_ms = float(by_cause["idle_ms"].sum())
-    cause, most_ms = by_cause.select("cause", "idle_ms").row(0)
+    cause, cause_ms = by_cause.select("cause", "idle_ms").row(0)
     with st.container(border=True):
         st.markdown(
-            f"**Likely cause of {percent(share_pct(most_ms, total_ms))} of idle time: "
+            f"**Likely cause of {percent(share_pct(cause_ms, total_ms))} of idle time: "
             f"{cause.lower()}**",
-            help="All gaps, each with the one cause that the recorded host calls fit best.",
+            help="All gaps, each with the cause that best fits the recorded host calls.",
         )
         drawing = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y="cause", limit=len(_LABELS))
-        drawn(drawing, "Idle time by likely cause")
-        st.caption("One trace cannot prove a cause: each is what the recorded host calls fit best.")
+        render_chart(drawing, "Idle time by likely cause")
+        st.caption("Causes are estimated from the recorded host calls and are not proven.")
     longest = gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(_LONGEST)
     known = [name for name in _SHOWN if longest[name].null_count() < longest.height]
     share = share_pct(float(longest["idle_ms"].sum()), total_ms)
@@ -62,7 +62,7 @@ def idle_gap_cards(now: Opened) -> None:
             f"**The longest {longest.height} of {counted(gaps.height, 'gap')}** make up "
             f"{percent(share)} of idle time"
         )
-        st.caption("The icon in front of a gap opens the timeline there.")
+        st.caption("Click the icon of a gap to open it on the timeline.")
         small_table(
             longest.with_columns(_addresses(now, longest)),
             _COLUMNS,
@@ -74,7 +74,7 @@ def idle_gap_cards(now: Opened) -> None:
 
 
 def _addresses(now: Opened, gaps: pl.DataFrame) -> pl.Series:
-    """Where the timeline shows each gap with some time around it."""
+    """Return URLs of the timeline around each gap."""
     recording = timeline_of(now).recording
     if recording is None:
         raise ValueError("a run with gaps has a recording")

@@ -1,4 +1,4 @@
-"""What the page on communication and copies shows above its findings."""
+"""Metrics, charts and tables of the communication and copies page."""
 
 import polars as pl
 import streamlit as st
@@ -33,13 +33,13 @@ _COLLECTIVE_COLUMNS = (
 
 
 def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
-    """Grades, what of communication and copies is hidden, and the longest kernels of both."""
+    """Draw grades, hidden and exposed time, and the longest communication kernels."""
     totals = now.run.manifest.totals
     _grades(totals, result)
     copies = now.run.table("memory_copies")
     if totals.total_comm_time_ms == 0 and copies.is_empty():
         with st.container(border=True):
-            st.caption("The trace holds no communication and no memory copies.")
+            st.caption("The trace has no communication and no memory copies.")
         return
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):
@@ -65,21 +65,21 @@ def _grades(totals: Totals, result: AnalysisResult) -> None:
             "Exposed communication",
             percent(totals.exposed_comm_pct),
             result.metrics["nccl_blocking_assessment"],
-            "Time in which communication runs and no compute does, in percent of GPU time.",
+            "Communication time without concurrent compute, in percent of GPU time.",
         )
     with cards[1]:
         grade_card(
             "Hidden communication",
             _share(overlap),
             overlap,
-            "Communication time in which compute runs too, in percent of communication time.",
+            "Communication time with concurrent compute, in percent of communication time.",
         )
     with cards[2]:
         grade_card(
             "Memory copies",
             milliseconds(totals.total_memcpy_time_ms),
             result.metrics["memcpy_assessment"],
-            "Time in which any copy runs, hidden or not.",
+            "Time in which any copy runs, hidden or exposed.",
         )
 
 
@@ -95,8 +95,8 @@ def _communication(totals: Totals) -> None:
         return
     st.markdown(
         f"**{percent(share_pct(exposed_ms, whole_ms))} of communication is exposed**: "
-        f"{milliseconds(exposed_ms)} in which no compute runs",
-        help="Hidden is communication beside which compute runs.",
+        f"{milliseconds(exposed_ms)} without concurrent compute",
+        help="Hidden: communication with concurrent compute.",
     )
     parts = {"hidden": whole_ms - exposed_ms, "exposed": exposed_ms}
     rows = [("Communication", part, time_ms) for part, time_ms in parts.items()]
@@ -112,8 +112,8 @@ def _copies(copies: pl.DataFrame) -> None:
         f"**{first['direction']} copies take {milliseconds(first['total_time_us'] / 1000)}**, "
         f"{milliseconds(first['exposed_time_us'] / 1000)} of it exposed, in "
         f"{counted(first['count'], 'copy')}",
-        help="H2D is host to device, D2H device to host, D2D within the device. Hidden is a copy "
-        "beside which compute or communication runs.",
+        help="H2D: host to device, D2H: device to host, D2D: within the device. Hidden: with "
+        "concurrent compute or communication.",
     )
     hidden = pl.max_horizontal(pl.col("total_time_us") - pl.col("exposed_time_us"), pl.lit(0.0))
     rows = pl.concat(
@@ -131,7 +131,7 @@ def _exposure(rows: pl.DataFrame, what: str) -> None:
 
 
 def _longest(run: Run) -> None:
-    """The longest communication kernels of the timeline."""
+    """Draw the longest communication kernels of the timeline."""
     in_timeline = timeline_window(run.table("gpu_work")).select("uid")
     kernels = run.table("collectives").join(in_timeline, on="uid", how="semi")
     if kernels.is_empty():

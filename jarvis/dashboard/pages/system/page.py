@@ -1,4 +1,4 @@
-"""The page of a system analysis: grades, what the GPU waited for, and the findings."""
+"""The page of a system analysis: target, metrics and findings."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from jarvis.dashboard.pages.system.fusion import fusion_section
 from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
 from jarvis.dashboard.session.state import Opened, opened
 from jarvis.dashboard.widgets.controls import percent_slider
-from jarvis.dashboard.widgets.elements import figure
+from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
@@ -33,7 +33,7 @@ def render(analysis: Analysis) -> None:
     result = now.run.results.get(analysis.key)
     if result is None or result.status is Status.NO_DATA:
         if not is_unavailable(now.run, analysis.needs):
-            st.info("This run has nothing for this page: the trace holds no GPU timeline.")
+            st.info("The trace has no GPU timeline, so this page is empty.")
         return
     if result.status is Status.ERROR:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")
@@ -48,7 +48,7 @@ def render(analysis: Analysis) -> None:
 
 
 def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> float:
-    """The slider of the page and what reaching it would recover; the target in percent."""
+    """Draw the slider and the recovered time; return the target in percent."""
     page, target = analysis.key, analysis.target
     if target is None:
         return 0.0
@@ -58,28 +58,28 @@ def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> 
             pct = percent_slider(f"{page}_target", target.label, target.default_pct, target.meaning)
         saved_ms = _recoverable_ms(result, target, totals, pct)
         with recovery:
-            figure(
+            metric_card(
                 f"Recovered at {pct}%",
                 milliseconds(saved_ms),
                 f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU time",
-                help_text="What reaching the target would save, measured in the trace.",
+                help_text="Time saved at the target, computed from times in the trace.",
             )
     return pct
 
 
 def _recoverable_ms(result: AnalysisResult, target: Target, totals: Totals, pct: float) -> float:
-    """What the target recovers, as the finding has it that follows the slider, if there is one."""
+    """Return the time recovered at the target in ms, from its finding if there is one."""
     impacts = (
         recovered(finding, target, pct, totals)
         for finding in result.findings
         if finding.check == target.check
     )
-    found = next((impact for impact in impacts if impact is not None), None)
-    return target.recovered_ms(totals, pct) if found is None else found.saved_ms.mid
+    impact = next((impact for impact in impacts if impact is not None), None)
+    return target.recovered_ms(totals, pct) if impact is None else impact.saved_ms.mid
 
 
 def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
-    """What an analysis without a section of its own here declares."""
+    """Draw the declared panels of an analysis without a dedicated section."""
     if not analysis.panels:
         return
     for number, (place, panel) in enumerate(

@@ -1,4 +1,4 @@
-"""The event that is selected on the timeline: from a click, a table or the URL; its details."""
+"""The selected event of the timeline (from a click, a table or the URL) and its details."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,16 +14,16 @@ from jarvis.text.format import MISSING, byte_size, microseconds
 from jarvis.text.markdown import code, escape
 
 EVENT = "timeline_event"
-"""URL parameter: the uid of the selected GPU event or host call."""
+"""URL parameter: ``uid`` of the selected GPU event or host call."""
 
 
 def choose(uid: int) -> None:
-    """Select an event from the next run of the page on."""
+    """Select an event on the next rerun of the page."""
     st.query_params[EVENT] = str(uid)
 
 
 def chosen(timeline: Timeline) -> int | None:
-    """The uid that the URL selects; one that the run does not have is taken out with a word."""
+    """Return the selected ``uid`` of the URL; an unknown one is removed with a notice."""
 
     def is_known(value: str) -> bool:
         return value.isdecimal() and len(value) < 19 and timeline.event(int(value)) is not None
@@ -38,12 +38,12 @@ def chosen(timeline: Timeline) -> int | None:
 
 
 def forget() -> None:
-    """Select nothing."""
+    """Clear the selection."""
     st.query_params.pop(EVENT, None)
 
 
 def details(timeline: Timeline, recording: Window, uid: int) -> None:
-    """What is known about the selected event, with links to its operation and its launch."""
+    """Draw details of the selected event, with links to its operation and its launch."""
     event = timeline.event(uid)
     if event is None:
         return
@@ -64,7 +64,7 @@ def details(timeline: Timeline, recording: Window, uid: int) -> None:
 
 
 def example_link(timeline: Timeline, operation: Mapping[str, Any]) -> None:
-    """From a row of the operations table to its example call on the timeline."""
+    """Draw a link from an operation to an example call on the timeline."""
     events = timeline.example(operation["uid"], operation["launcher_uids"] or ())
     recording = timeline.recording
     if events.is_empty() or recording is None:
@@ -73,7 +73,7 @@ def example_link(timeline: Timeline, operation: Mapping[str, Any]) -> None:
     longest = events.sort("dur_ns", "uid", descending=[True, False])
     navigation.link(
         navigation.TIMELINE,
-        "An example call on the timeline",
+        "Show an example call on the timeline",
         icon=":material/view_timeline:",
         **parameters_around(recording, int(events["ts_ns"][0]), int(ends.max())),  # type: ignore[arg-type]
         **{EVENT: str(longest["uid"][0])},
@@ -88,7 +88,7 @@ def _gpu_facts(event: dict[str, Any]) -> list[str]:
     if event["operation"] is not None:
         facts.append(f"operation {code(event['operation'])} {escape(event['input_dims'] or '')}")
     if not event["is_counted"]:
-        facts.append("no launch of it is recorded, so the GPU timeline does not count it")
+        facts.append("not counted in the GPU timeline, as its launch is not recorded")
     return facts
 
 
@@ -98,19 +98,19 @@ def _host_facts(event: dict[str, Any], timeline: Timeline) -> list[str]:
 
 
 def _operation_link(event: dict[str, Any]) -> None:
-    """To the row of its operation on the page of its category."""
+    """Draw a link to the row of its operation on the category page."""
     analysis = opened().run.analyses.get(event["category"] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,
-            f"Its operation on the page {analysis.title}",
+            f"Show its operation on page {analysis.title}",
             icon=":material/table_rows:",
             **{f"{analysis.key}_op": str(event["operation_uid"])},
         )
 
 
 def _launch_link(timeline: Timeline, recording: Window, event: dict[str, Any]) -> None:
-    """To a window that holds the call which launched it, where that call is kept."""
+    """Draw a link to a window that includes the launching call, if the run has that call."""
     launch = None if event["launch_uid"] is None else timeline.event(event["launch_uid"])
     if launch is None:
         return
@@ -118,7 +118,7 @@ def _launch_link(timeline: Timeline, recording: Window, event: dict[str, Any]) -
     start, end = min(launch["ts_ns"], event["ts_ns"]), event["ts_ns"] + event["dur_ns"]
     navigation.link(
         navigation.TIMELINE,
-        f"From its launch on, {microseconds(lead_us)} earlier",
+        f"Show its launch, {microseconds(lead_us)} earlier",
         icon=":material/arrow_back:",
         **parameters_around(recording, start, end),
         **{EVENT: str(event["uid"])},

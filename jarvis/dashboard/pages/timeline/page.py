@@ -1,4 +1,4 @@
-"""The timeline: GPU lanes over host lanes, the gaps between, and one selected event."""
+"""The timeline page: GPU lanes, host lanes, idle gaps and the selected event."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ def render(now: Opened) -> None:
     timeline = timeline_of(now)
     recording = timeline.recording
     if recording is None:
-        st.info("The trace holds neither GPU work nor host calls, so there is nothing to draw.")
+        st.info("The trace has neither GPU work nor host calls, so the timeline is empty.")
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
         return
     with st.container(border=True):
@@ -62,20 +62,19 @@ def render(now: Opened) -> None:
 
 
 def _host_controls() -> tuple[tuple[HostCall, ...], int, int]:
-    """Which host calls, how many threads, and how many calls below each other."""
+    """Draw the controls of host calls; return kinds, number of threads and depth."""
     chosen = choice(
         "timeline_host",
         "Host calls",
         list(_HOST_CHOICES),
-        "Which calls are shown below each thread: operators with runtime calls, Python frames, or "
-        "all. "
-        "The bar of a thread counts all of them.",
+        "Calls shown below each thread: operators with runtime calls, Python frames, or all. The "
+        "bar of a thread includes all calls.",
     )
     threads = whole_number(
-        "timeline_threads", "Threads", 3, 0, 32, "Host threads shown, the busiest ones first."
+        "timeline_threads", "Threads", 3, 0, 32, "Number of host threads, busiest first."
     )
     depth = whole_number(
-        "timeline_depth", "Depth", 4, 0, 40, "Calls inside each other shown for a thread."
+        "timeline_depth", "Depth", 4, 0, 40, "Levels of nested calls shown for a thread."
     )
     return _HOST_CHOICES[chosen], threads, depth
 
@@ -83,7 +82,7 @@ def _host_controls() -> tuple[tuple[HostCall, ...], int, int]:
 def _gpu_card(page: TimelineView, selected: int | None) -> None:
     timeline, window = page.timeline, page.window
     if timeline.gpu_events.is_empty():
-        st.info("The trace holds no GPU work: only host lanes are shown.")
+        st.info("The trace has no GPU work: only host lanes are shown.")
         return
     bins = timeline.gpu_bins(window)
     cause = {key.value: words.label for key, words in CAUSES.items()}
@@ -102,22 +101,20 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
             timeline.gpu_events.clear().with_columns(row=pl.lit(""), lane=0), "operation", "what"
         )
         rows += [TimelineRow(name, name) for name in timeline.streams(window)]
-        how = "Streams show how busy they are: zoom in for single kernels."
+        note = "Streams show how busy they are: zoom in for single kernels."
     else:
         boxes = page.boxes(slices, "operation", "what")
         lanes = dict(slices.group_by("row").agg(pl.col("lane").max() + 1).iter_rows())
         rows += [TimelineRow(name, name, lanes[name]) for name in timeline.streams(window)]
-        how = f"Streams show {count(slices.height)} single events: click one for its details."
+        note = f"Streams show {count(slices.height)} single events: click one for its details."
     with st.container(border=True):
-        st.markdown(f"**GPU: {escape(_gpu_words(page, bins, cause))}**")
-        st.caption(
-            f"{how} The height of a bar is the busy share, its color what runs most. Drag to zoom."
-        )
+        st.markdown(f"**GPU: {escape(_gpu_summary(page, bins, cause))}**")
+        st.caption(f"{note} Bar height: busy share; color: what runs most. Drag to zoom.")
         page.chart("gpu", rows, bars, boxes, _gpu_colors(timeline, palette()), selected, "GPU")
 
 
-def _gpu_words(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
-    """What the GPU does in the window, in percent of it."""
+def _gpu_summary(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
+    """Return the time shares of GPU work in the window as text."""
     busy = dict(bins.group_by("row").agg(pl.col("busy_ns").sum()).iter_rows())
     if not busy:
         return "nothing runs in this window"
@@ -129,16 +126,16 @@ def _gpu_words(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]
     outside_ns = page.timeline.outside_ns(page.window)
     if outside_ns > 0:
         parts.append(f"before or after all GPU work {percent(page.share_pct(outside_ns))}")
-    said = ", ".join(parts) + " of this window"
+    text = ", ".join(parts) + " of this window"
     waits = bins.filter(pl.col("row") == IDLE).group_by("what").agg(pl.col("busy_ns").sum())
     if waits.height:
-        most = waits.sort("busy_ns", "what", descending=[True, False])["what"][0]
-        said += f"; idle most likely for: {causes[most].lower()}"
-    return said
+        main = waits.sort("busy_ns", "what", descending=[True, False])["what"][0]
+        text += f"; most likely cause of idle time: {causes[main].lower()}"
+    return text
 
 
 def _gpu_colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
-    """A color for each kind of GPU work; communication and copies as in the other charts."""
+    """Return a color for each kind of GPU work, consistent with the other charts."""
     named = [colors.categorical[n] for n in (0, 2, 4, 5)]
     fixed = {
         OTHER_WORK: colors.muted,
@@ -152,19 +149,23 @@ def _gpu_colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
 
 
 def _host_card(
-    page: TimelineView, kinds: tuple[HostCall, ...], most: int, depth: int, selected: int | None
+    page: TimelineView,
+    kinds: tuple[HostCall, ...],
+    max_threads: int,
+    depth: int,
+    selected: int | None,
 ) -> None:
     timeline, window = page.timeline, page.window
     if timeline.threads.is_empty():
         st.info(
-            "No host calls to show: the trace holds none, or the analysis is older than this page. "
-            "Analyze the trace again to find out."
+            "No host calls: the trace has none, or the analysis is older than this page. Analyze "
+            "the trace again to check."
         )
         return
-    threads = timeline.busiest_threads(window, most)
+    threads = timeline.busiest_threads(window, max_threads)
     bins = timeline.host_bins(window, threads)
-    found = timeline.host_slices(window, threads, kinds, depth)
-    lanes = dict(found.rows.group_by("row").agg(pl.col("lane").max() + 1).iter_rows())
+    slices = timeline.host_slices(window, threads, kinds, depth)
+    lanes = dict(slices.rows.group_by("row").agg(pl.col("lane").max() + 1).iter_rows())
     rows = []
     for thread in threads:
         key, label = str(thread), timeline.thread_label(thread)
@@ -172,14 +173,14 @@ def _host_card(
         if key in lanes:
             rows.append(TimelineRow(key, "", lanes[key]))
     with st.container(border=True):
-        st.markdown(f"**Host: {escape(_host_words(page, bins, threads))}**")
-        st.caption(_host_note(page, found, len(threads)))
+        st.markdown(f"**Host: {escape(_host_summary(page, bins, threads))}**")
+        st.caption(_host_note(page, slices, len(threads)))
         if threads:
             page.chart(
                 "host",
                 rows,
                 _stacked_bars(page, bins),
-                page.boxes(found.rows, "what", "what"),
+                page.boxes(slices.rows, "what", "what"),
                 _host_colors(palette()),
                 selected,
                 "Host",
@@ -191,7 +192,7 @@ def _bar_key(thread: str) -> str:
 
 
 def _stacked_bars(page: TimelineView, bins: pl.DataFrame) -> pl.DataFrame:
-    """The kinds of calls of each bin on top of each other."""
+    """Return the bars of the kinds of calls, stacked for each bin."""
     bars = page.bars(bins, pl.col("what"), pl.col("what"))
     top = pl.col("busy_pct").cum_sum().over("row", "start_ms")
     return bars.with_columns(
@@ -199,15 +200,15 @@ def _stacked_bars(page: TimelineView, bins: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _host_words(page: TimelineView, bins: pl.DataFrame, threads: list[int]) -> str:
-    """What the thread with most operators and runtime calls does in the window, in percent."""
+def _host_summary(page: TimelineView, bins: pl.DataFrame, threads: list[int]) -> str:
+    """Return the time shares of the thread with most operator and runtime calls as text."""
     if not threads or bins.is_empty():
         return "no recorded call runs in this window"
     is_work = pl.col("what") != HOST_LABELS[HostCall.PYTHON]
     work = bins.group_by("row").agg(pl.col("busy_ns").filter(is_work).sum())
     first = work.sort("busy_ns", "row", descending=[True, False])["row"][0]
-    mine = bins.filter(pl.col("row") == first)
-    busy = dict(mine.group_by("what").agg(pl.col("busy_ns").sum()).iter_rows())
+    rows = bins.filter(pl.col("row") == first)
+    busy = dict(rows.group_by("what").agg(pl.col("busy_ns").sum()).iter_rows())
     parts = [
         f"{label.lower()} {percent(page.share_pct(busy[label]))}"
         for label in HOST_LABELS.values()
@@ -216,21 +217,21 @@ def _host_words(page: TimelineView, bins: pl.DataFrame, threads: list[int]) -> s
     return f"{page.timeline.thread_label(int(first))} runs: {', '.join(parts)} of this window"
 
 
-def _host_note(page: TimelineView, found: HostSlices, threads: int) -> str:
-    """What the bars are, and what of the host is not drawn."""
-    notes = ["The bar of a thread is the time in runtime calls, else in operators, else in Python."]
+def _host_note(page: TimelineView, slices: HostSlices, threads: int) -> str:
+    """Return what the bars show, and which calls are not drawn."""
+    notes = ["Bars: time in runtime calls, else in operators, else in Python."]
     hidden_threads = page.timeline.threads.height - threads
     if hidden_threads > 0:
         notes.append(f"Not shown: {counted(hidden_threads, 'more thread')}.")
-    if found.hidden_count:
-        hidden = counted(found.hidden_count, "call")
+    if slices.hidden_count:
+        hidden = counted(slices.hidden_count, "call")
         notes.append(f"Too short to show: {hidden}. Zoom in to see them.")
-    if found.deeper_count:
-        notes.append(f"Deeper than shown: {counted(found.deeper_count, 'call')}.")
+    if slices.deeper_count:
+        notes.append(f"Deeper than shown: {counted(slices.deeper_count, 'call')}.")
     if (shortest := page.timeline.left_out_ns) is not None:
         notes.append(
-            f"The trace has so many calls that those shorter than {microseconds(shortest / 1e3)} "
-            "are only counted in the bars of wide windows."
+            f"Calls shorter than {microseconds(shortest / 1e3)} are only included in the bars of "
+            "wide windows, as the trace has very many calls."
         )
     return " ".join(notes)
 

@@ -1,4 +1,4 @@
-"""The gaps and events of a window of the timeline, longest first; a selected one is gone to."""
+"""Tables of the gaps and events in the timeline's window, longest first."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ _GAP_COLUMNS = charts.columns_of(
     TABLES["idle_gaps"],
     (
         _START,
-        number("gap_us", "Gap (µs)", "µs", "in which no counted GPU event runs", ",.2f"),
+        number("gap_us", "Gap (µs)", "µs", "time in which no counted GPU event runs", ",.2f"),
         text("launcher_name", "Launched next", "operator that launched the event after the gap"),
     ),
 )
@@ -61,7 +61,7 @@ _EVENT_WIDTHS = {
 
 
 def gaps_card(page: TimelineView) -> None:
-    """The idle gaps of the window."""
+    """Draw the idle gaps of the window."""
     lengths = page.timeline.gaps.select("start_ns", "dur_ns")
     gaps = page.window.of(lengths, start="start_ns")
     longest = page.window.longest(page.timeline.gaps, _GAPS_SHOWN, start="start_ns")
@@ -69,9 +69,9 @@ def gaps_card(page: TimelineView) -> None:
         total = milliseconds(int(gaps["dur_ns"].sum()) / 1e6)
         st.markdown(f"**{count(gaps.height)} idle gaps of {total} in this window**, longest first")
         if gaps.is_empty():
-            st.caption("The GPU never waits here.")
+            st.caption("The GPU is never idle in this window.")
             return
-        st.caption("Select one to see it on the timeline. Causes are likely ones, not proved.")
+        st.caption("Select a gap to show it on the timeline. Causes are likely, not proven.")
         labels = {key.value: words.label for key, words in CAUSES.items()}
         rows = longest.with_columns(
             page.start_ms("start_ns"),
@@ -82,15 +82,15 @@ def gaps_card(page: TimelineView) -> None:
 
 
 def events_card(page: TimelineView) -> None:
-    """The GPU events of the window."""
+    """Draw the GPU events of the window."""
     events = page.timeline.gpu_event_count(page.window)
     longest = page.window.longest(page.timeline.gpu_events, _EVENTS_SHOWN)
     with st.container(border=True):
         st.markdown(f"**{count(events)} GPU events in this window**, longest first")
         if not events:
-            st.caption("No GPU work here.")
+            st.caption("No GPU work in this window.")
             return
-        st.caption("Select one to see it on the timeline, with its operation.")
+        st.caption("Select an event to show it on the timeline, with its operation.")
         rows = longest.with_columns(page.start_ms(), dur_us=pl.col("dur_ns") / 1e3)
         _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_SHOWN, _EVENT_WIDTHS, "dur_us")
 
@@ -104,7 +104,7 @@ def _jumping_table(
     widths: Mapping[str, int],
     length: str,
 ) -> None:
-    """A table whose selected row becomes the window; a GPU event is selected too."""
+    """Draw a table; selecting a row moves the window to it, and selects a GPU event."""
     key = f"timeline_{name}_{page.window.start_ns}_{page.window.length_ns}"
 
     def jump() -> None:

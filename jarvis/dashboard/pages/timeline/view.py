@@ -1,4 +1,4 @@
-"""A window of the timeline as charts want it, and what follows from a drag or a click on one."""
+"""A window of the timeline prepared for charts and tables, and chart selections."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,7 +15,7 @@ from jarvis.run.timeline import Timeline, Window
 
 
 class TimelineView:
-    """The window of a timeline, and times in it as the charts and tables want them."""
+    """The window of a timeline, with data and times converted for charts and tables."""
 
     def __init__(self, timeline: Timeline, recording: Window, window: Window) -> None:
         self.timeline, self.window = timeline, window
@@ -24,23 +24,23 @@ class TimelineView:
 
     @property
     def window_ms(self) -> tuple[float, float]:
-        """Start and end of the window since the start of the recording."""
+        """Start and end of the window in ms since the start of the recording."""
         return self.since(self.window.start_ns), self.since(self.window.end_ns)
 
     def since(self, time_ns: int) -> float:
-        """A time in ms since the start of the recording."""
+        """Return a time in ms since the start of the recording."""
         return (time_ns - self.origin_ns) / 1e6
 
     def start_ms(self, column: str = "ts_ns") -> pl.Expr:
-        """A column of times likewise."""
+        """Return a column of times in ms since the start of the recording, as ``start_ms``."""
         return ((pl.col(column) - self.origin_ns) / 1e6).alias("start_ms")
 
     def share_pct(self, time_ns: int) -> float:
-        """A time in percent of the window."""
+        """Return a duration in percent of the window."""
         return 100 * time_ns / self.window.length_ns
 
     def bars(self, bins: pl.DataFrame, color: pl.Expr, word: pl.Expr) -> pl.DataFrame:
-        """Bins as the chart wants them, one bar of full width for each."""
+        """Return the bars of bins for the chart, with height by busy share."""
         busy = 100 * pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))
         return bins.select(
             "row",
@@ -54,7 +54,7 @@ class TimelineView:
         )
 
     def boxes(self, events: pl.DataFrame, called_by: str, color: str) -> pl.DataFrame:
-        """Single events as the chart wants them."""
+        """Return the boxes of single events for the chart."""
         return events.select(
             "row",
             "lane",
@@ -78,8 +78,8 @@ class TimelineView:
         selected: int | None,
         alt: str,
     ) -> None:
-        """Draw lanes whose window and events can be chosen with the mouse."""
-        # A new window makes a new chart, so that the old brush does not stay on it.
+        """Draw lanes; dragging selects a window, clicking selects an event."""
+        # The key differs by window, so that the selection of the previous chart is not reused.
         key = f"timeline_{name}_{self.window.start_ns}_{self.window.length_ns}"
         st.altair_chart(
             charts.timeline_chart(rows, bins, events, colors, self.window_ms, palette(), selected),
@@ -90,7 +90,7 @@ class TimelineView:
         )
 
     def _follow(self, key: str) -> None:
-        """Go to what was brushed, else select what was clicked."""
+        """Show the dragged range, or select the clicked event."""
         chosen = st.session_state[key]["selection"]
         brushed = (chosen.get(charts.BRUSHED) or {}).get("start_ms")
         clicked = chosen.get(charts.CLICKED) or []

@@ -1,4 +1,4 @@
-"""The window of the timeline: two bound fields, and buttons, keys and clicks that move it."""
+"""The window of the timeline: start and length fields, and buttons to move and zoom."""
 
 import math
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ START, LENGTH = "timeline_start", "timeline_length"
 _DIGITS = 4
 _FORM = f"%.{_DIGITS}f"
 MIN_MS = 0.001
-"""The shortest window: one kernel of a microsecond fills it."""
+"""Minimum length of the window."""
 
 _MARGIN = 0.25
-"""Free time around what a window is made to show, as a share of it."""
+"""Margin on either side of a shown span, as a share of its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Button:
-    """Moves the window by ``pan`` lengths and makes it ``zoom`` times as long."""
+    """A button that moves the window by ``pan`` lengths and scales its length by ``zoom``."""
 
     label: str
     icon: str
@@ -35,17 +35,17 @@ class _Button:
 
 _BUTTONS = (
     _Button("Earlier", "chevron_left", "A", "Move the window back by half its length.", pan=-0.5),
-    _Button("Later", "chevron_right", "D", "Move the window on by half its length.", pan=0.5),
-    _Button("Zoom in", "zoom_in", "W", "Show the middle of the window larger.", zoom=0.4),
-    _Button("Zoom out", "zoom_out", "S", "Show more around the window.", zoom=2.5),
+    _Button("Later", "chevron_right", "D", "Move the window forward by half its length.", pan=0.5),
+    _Button("Zoom in", "zoom_in", "W", "Zoom in on the middle of the window.", zoom=0.4),
+    _Button("Zoom out", "zoom_out", "S", "Zoom out from the middle of the window.", zoom=2.5),
     _Button("Whole", "fit_width", "F", "Show the whole recording.", zoom=math.inf),
 )
 
 
 def window_controls(recording: Window, fields: DeltaGenerator, buttons: DeltaGenerator) -> Window:
-    """Draw the fields and buttons; the window that they choose, inside the recording."""
+    """Draw the fields and buttons, and return the window, which is within the recording."""
     whole_ms = length_ms(recording)
-    _keep_inside(whole_ms)
+    _reset_outside(whole_ms)
     with fields:
         start_ms = _field(START, "Start (ms)", 0.0, 0.0, whole_ms - MIN_MS)
         span_ms = _field(LENGTH, "Length (ms)", whole_ms, MIN_MS, whole_ms)
@@ -67,26 +67,26 @@ def window_controls(recording: Window, fields: DeltaGenerator, buttons: DeltaGen
 
 
 def length_ms(recording: Window) -> float:
-    """The length of the recording in ms, rounded up to what the fields can show."""
+    """Return the length of the recording in ms, rounded up to the precision of the fields."""
     rounded = math.ceil(recording.length_ns / 1e6 * 10**_DIGITS) / 10**_DIGITS
     return float(max(rounded, 2 * MIN_MS))
 
 
 def show(start_ms: float, span_ms: float, whole_ms: float) -> None:
-    """Move the window in the next run of the page, as far as the recording goes."""
+    """Move the window on the next rerun of the page, limited to the recording."""
     span = min(max(span_ms, MIN_MS), whole_ms)
     st.session_state[LENGTH] = round(span, _DIGITS)
     st.session_state[START] = round(min(max(start_ms, 0.0), whole_ms - span), _DIGITS)
 
 
 def show_around(start_ms: float, span_ms: float, whole_ms: float) -> None:
-    """Move the window to a span with some time on either side."""
+    """Move the window to a span with a margin on either side."""
     margin = max(span_ms * _MARGIN, MIN_MS)
     show(start_ms - margin, span_ms + 2 * margin, whole_ms)
 
 
 def parameters_around(recording: Window, start_ns: int, end_ns: int) -> dict[str, str]:
-    """The URL parameters of a window around a span of time."""
+    """Return the URL parameters of a window around a time span."""
     span_ms = (end_ns - start_ns) / 1e6
     margin = max(span_ms * _MARGIN, MIN_MS)
     start_ms = max((start_ns - recording.start_ns) / 1e6 - margin, 0.0)
@@ -94,38 +94,38 @@ def parameters_around(recording: Window, start_ns: int, end_ns: int) -> dict[str
     return {START: f"{start_ms:.{_DIGITS}f}", LENGTH: f"{length:.{_DIGITS}f}"}
 
 
-def _field(key: str, label: str, default: float, least: float, most: float) -> float:
+def _field(key: str, label: str, default: float, low: float, high: float) -> float:
     def is_valid(text: str) -> bool:
         try:
-            return least <= float(text) <= most
+            return low <= float(text) <= high
         except ValueError:
             return False
 
     check_parameter(key, is_valid, f"{default:.{_DIGITS}f}")
     value = st.number_input(
         label,
-        min_value=least,
-        max_value=most,
+        min_value=low,
+        max_value=high,
         value=default,
         format=_FORM,
-        step=max(float(st.session_state.get(LENGTH, most)) / 2, MIN_MS),
+        step=max(float(st.session_state.get(LENGTH, high)) / 2, MIN_MS),
         key=key,
         width=150,
         bind="query-params",
-        help="Time since the start of the recording. Drag over a chart to choose a window there.",
+        help="Time since the start of the recording. You can also drag over a chart.",
     )
     note_control(key, round(value, _DIGITS))
     return float(value)
 
 
-def _keep_inside(whole_ms: float) -> None:
-    """A window that another analysis left behind may lie outside of this one."""
-    for key, most in ((START, whole_ms - MIN_MS), (LENGTH, whole_ms)):
-        if st.session_state.get(key, 0.0) > most:
+def _reset_outside(whole_ms: float) -> None:
+    """Reset fields beyond the recording, which can be left from another analysis."""
+    for key, maximum in ((START, whole_ms - MIN_MS), (LENGTH, whole_ms)):
+        if st.session_state.get(key, 0.0) > maximum:
             del st.session_state[key]
 
 
 def _move(button: _Button, start_ms: float, span_ms: float, whole_ms: float) -> None:
-    wanted = min(span_ms * button.zoom, whole_ms)
+    new_span_ms = min(span_ms * button.zoom, whole_ms)
     middle = start_ms + span_ms * (0.5 + button.pan)
-    show(middle - wanted / 2, wanted, whole_ms)
+    show(middle - new_span_ms / 2, new_span_ms, whole_ms)
