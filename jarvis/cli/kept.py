@@ -83,7 +83,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not rows:
-        yield "No analysis is kept here."
+        yield "No analyses are stored here."
         return
     from jarvis.text.markdown import one_line  # slow to import
 

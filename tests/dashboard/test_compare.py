@@ -283,7 +283,7 @@ def test_every_view_has_its_rows(
     page = drawn(filed, pair, compare_view=key)
     assert link(page)["compare_view"] == key
     if rows.is_empty():
-        assert "These two analyses have none" in said(page)
+        assert "This table is empty for these two analyses" in said(page)
         return
     shown = next(d.value for d in page.dataframe if view.names[0] in d.value.columns)
     assert len(shown) == rows.height

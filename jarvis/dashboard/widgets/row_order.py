@@ -42,7 +42,7 @@ def order_controls(page: str, labels: Mapping[str, str], default: str) -> RowOrd
         f"{page}_sort", "Sort by", labels, default, "All rows are sorted, not only this page."
     )
     direction = choice(
-        f"{page}_order", "RowOrder", (DESCENDING, ASCENDING), "Rows without a value are last."
+        f"{page}_order", "Order", (DESCENDING, ASCENDING), "Rows without a value are last."
     )
     return RowOrder(column, direction)
 

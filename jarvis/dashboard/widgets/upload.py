@@ -38,8 +38,8 @@ def uploaded_trace(prefix: str) -> Path | None:
     upload = uploaded_file(f"{prefix}_upload", _ENDINGS)
     if upload is None:
         st.caption(
-            "As `prof.export_chrome_trace('trace.json.gz')` writes it. In its place a workbook or "
-            "zipped CSV files of TraceLens will do."
+            "Export one with `prof.export_chrome_trace('trace.json.gz')`. A TraceLens workbook or "
+            "zipped TraceLens CSV files also work."
         )
         return None
     if upload.is_reused:

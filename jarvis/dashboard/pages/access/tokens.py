@@ -166,7 +166,7 @@ def _table(tokens: list[Token], *, has_owners: bool) -> Token | None:
             "label": config.TextColumn("Used by", help="What it was made for"),
             "role": config.TextColumn("Role", width=70, help="The most that it may do"),
             "owner": config.TextColumn("Owner", help="In whose name it acts"),
-            "created": moment_column("JobOutput", "When it was made"),
+            "created": moment_column("Created", "When it was made"),
             "expires": moment_column("Ends", "From when on it is refused"),
             "last_used": moment_column("Last used", "Empty where it never was; to the minute"),
             "id": config.TextColumn(

@@ -18,7 +18,7 @@ from jarvis.server.jobs.kinds import Compare
 
 def downloads(sides: Sides, found: Comparison) -> None:
     """The comparison as files, under the tolerance of the page."""
-    st.subheader("Take it home", help="Files of this comparison, made on request.")
+    st.subheader("Downloads", help="Files of this comparison, made on request.")
     subject = Subject(found, sides.target.run, sides.reference.run)
     ids = sides.target.id, sides.reference.id
     workbook, everything = Compare(*ids, is_workbook_alone=True), Compare(*ids, found.tolerance)

@@ -157,5 +157,5 @@ def _first(part: pl.DataFrame) -> str:
 def in_sentences(found: Comparison) -> None:
     """What dominates, and the whole comparison in words."""
     st.markdown(f"**{what_dominates(found)}**")
-    with st.expander("The comparison in sentences", icon=":material/notes:"):
+    with st.expander("Summary in sentences", icon=":material/notes:"):
         st.markdown("\n".join(f"- {prose(text)}" for text in found.summary))

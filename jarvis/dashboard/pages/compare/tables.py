@@ -79,7 +79,7 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
     """A page of a view's rows; what tells the selected row apart, if one is."""
     view, page = VIEWS[key], table_page(key)
     if rows.is_empty():
-        st.info("These two analyses have none.", icon=":material/inbox:")
+        st.info("This table is empty for these two analyses.", icon=":material/inbox:")
         return None
     names = [name for name in view.names if rows[name].null_count() < rows.height]
     shown = filters.chosen(rows)

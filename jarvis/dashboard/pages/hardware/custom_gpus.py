@@ -1,4 +1,4 @@
-"""Custom GPUs: described in a form or by a file, kept on this server, deletable."""
+"""Custom GPUs: described in a form or by a file, stored on this server, deletable."""
 
 import streamlit as st
 
@@ -19,12 +19,11 @@ _BANDWIDTH, _MEMORY, _SOURCE = "_hardware_bandwidth", "_hardware_memory", "_hard
 
 
 def render(hardware: Hardware) -> None:
-    """The form, the upload, and what is kept already."""
+    """Render the stored GPUs, the form and the upload."""
     st.subheader("Custom GPUs")
     st.caption(
-        "They are kept on this server and can be chosen on the ingest page and with `--platform`. "
-        "What Jarvis describes stays as it is: another preset of such a GPU needs a name of its "
-        "own."
+        "GPUs stored on this server; choose them on the ingest page or with `--platform`. Built-in "
+        "GPUs cannot be changed: add other figures for one under a name of your own."
     )
     _say_outcome()
     _kept(hardware)
@@ -33,7 +32,7 @@ def render(hardware: Hardware) -> None:
         return
     with st.expander("Describe a GPU", icon=":material/edit_note:"):
         _form()
-    with st.expander("Take a GPU from a file", icon=":material/upload_file:"):
+    with st.expander("Import a GPU from a file", icon=":material/upload_file:"):
         _upload()
 
 
@@ -92,10 +91,10 @@ def _form() -> None:
         right.text_input(
             "Name in traces",
             key=_ALIAS,
-            placeholder="what the profiler calls it, where that differs",
-            help="Traces of a GPU with this name are judged against these figures.",
+            placeholder="if the profiler uses another name",
+            help="Traces of a GPU with this name use these figures.",
         )
-        st.caption("Dense peaks in TFLOPS/s; leave out what is not known.")
+        st.caption("Dense peaks in TFLOPS/s; leave unknown peaks empty.")
         for unit in UNITS:
             with st.container(horizontal=True, gap="small"):
                 for precision in PRECISIONS:
@@ -107,7 +106,7 @@ def _form() -> None:
                         key=_peak_key(unit, precision),
                         width=120,
                     )
-        st.form_submit_button("Keep", icon=":material/save:", on_click=_keep_form)
+        st.form_submit_button("Add GPU", icon=":material/save:", on_click=_keep_form)
 
 
 def _peak_key(unit: str, precision: str) -> str:
@@ -157,7 +156,7 @@ def _keep(spec: HardwareSpec) -> None:
     st.session_state[_UPLOADS] = st.session_state.get(_UPLOADS, 0) + 1
     st.session_state[_OUTCOME] = (
         True,
-        f"{escape(spec.title)} is kept; its figures stand above, and it can be chosen now.",
+        f"Added {escape(spec.title)}; its figures are above.",
     )
 
 
@@ -169,7 +168,7 @@ def _remove(spec: HardwareSpec) -> None:
         return
     if st.session_state.get(_GPU) == spec.title:
         del st.session_state[_GPU]
-    st.session_state[_OUTCOME] = (True, f"{escape(spec.title)} is deleted.")
+    st.session_state[_OUTCOME] = (True, f"Deleted {escape(spec.title)}.")
 
 
 def _upload() -> None:

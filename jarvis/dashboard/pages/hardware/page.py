@@ -70,7 +70,7 @@ def presets(hardware: Hardware) -> None:
     names = len({s.name for s in shown})
     st.caption(
         f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}. Compute peaks are dense: "
-        "without structured sparsity. An empty cell is not known."
+        "without structured sparsity. Empty cells are unknown."
     )
     columns = _preset_columns(unit)
     frame = pl.DataFrame(

@@ -25,10 +25,10 @@ def downloads(now: Opened, edits: Edits) -> None:
     """Reports for people on the left, data for tools on the right."""
     people, tools = st.columns(2)
     with people.container(border=True, height="stretch"):
-        st.markdown("**Read and pass on**")
+        st.markdown("**Documents**")
         _reports(now, edits)
     with tools.container(border=True, height="stretch"):
-        st.markdown("**Compute with it**")
+        st.markdown("**Data**")
         _data(now)
 
 
