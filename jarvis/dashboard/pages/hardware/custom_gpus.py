@@ -25,8 +25,10 @@ def render(hardware: Hardware) -> None:
         "GPUs stored on this server; choose them on the ingest page or with `--platform`. Built-in "
         "GPUs cannot be changed: add other figures for one under a name of your own."
     )
-    _say_outcome()
-    _kept(hardware)
+    with st.container():  # always there: a new element above would close the form below
+        _say_outcome()
+    with st.container():
+        _kept(hardware)
     if (missing := missing_role()) is not None:
         st.caption(f"You do not have permission to add GPUs. {missing}")
         return

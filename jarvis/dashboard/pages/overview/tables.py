@@ -69,7 +69,7 @@ def against_reference(now: Opened) -> None:
         )
     else:
         st.caption(
-            "The reference is not kept on this server, or was removed since: this is what was "
+            "The reference is not on this server, or was removed since: this is what was "
             "stored of it with this analysis. The two cannot be compared anew."
         )
 
