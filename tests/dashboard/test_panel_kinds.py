@@ -1,11 +1,14 @@
-"""Titles of panels say what the rows on screen show."""
+"""Each kind of panel is drawn, and its title says what the rows on screen show."""
+
+from typing import get_args
 
 import polars as pl
 import pytest
 
+from jarvis import charts
 from jarvis.analyses import load_analyses
-from jarvis.analyses.base import Panel
-from jarvis.dashboard.widgets.panel_titles import panel_title
+from jarvis.analyses.base import Panel, PanelKind
+from jarvis.dashboard.widgets.panel_kinds import KINDS, PanelData
 from jarvis.dashboard.widgets.projection import operation_columns
 
 ROWS = pl.DataFrame(
@@ -21,8 +24,17 @@ ROWS = pl.DataFrame(
 )
 
 
+def title(panel: Panel, rows: pl.DataFrame = ROWS) -> str:
+    columns = operation_columns(load_analyses()["gemm"])
+    return KINDS[panel.kind].title(PanelData(panel, rows, columns, 80, charts.LIGHT))
+
+
+def test_every_kind_is_drawn() -> None:
+    assert tuple(KINDS) == get_args(PanelKind)
+
+
 @pytest.mark.parametrize(
-    ("panel", "said"),
+    ("panel", "expected"),
     [
         (
             Panel("roofline", "Roofline"),
@@ -40,18 +52,13 @@ ROWS = pl.DataFrame(
         ),
     ],
 )
-def test_a_title_says_what_was_found(panel: Panel, said: str) -> None:
-    columns = operation_columns(load_analyses()["gemm"])
-    assert panel_title(panel, ROWS, columns) == f"**{panel.title}** · {said}"
+def test_a_title_says_what_was_found(panel: Panel, expected: str) -> None:
+    assert title(panel) == expected
 
 
 def test_a_title_follows_the_rows_that_are_left() -> None:
-    columns = operation_columns()
     on_target = ROWS.filter(state="on target")
-    assert panel_title(Panel("roofline", "Roofline"), on_target, columns).endswith(
-        "none of 1 operation is below the threshold"
-    )
+    expected = "none of 1 operation is below the threshold"
+    assert title(Panel("roofline", "Roofline"), on_target) == expected
     one = ROWS.filter(pl.col("saved_us") == 25)
-    assert panel_title(Panel("savings", "Savings"), one, columns).endswith(
-        "one operation saves 25.0 µs"
-    )
+    assert title(Panel("savings", "Savings"), one) == "one operation saves 25.0 µs"

@@ -118,8 +118,9 @@ def _settle(target: str, titles: dict[str, str], given: str | None) -> None:
     if given is not None and (given != st.session_state.get(_SEEN) or given not in titles):
         if given not in titles:
             notice(
-                f"No analysis {given[:40]!r} is stored here to compare with: it was removed, or the "
-                f"link comes from another server. {escape(titles[first])} is the reference instead."
+                f"No analysis {given[:40]!r} is stored here to compare with: it was removed, or "
+                "the link comes from another server. "
+                f"{escape(titles[first])} is the reference instead."
             )
         st.session_state[_BOX] = given if given in titles else first
     elif st.session_state.get(_BOX) not in titles:
@@ -174,8 +175,8 @@ def side_links(sides: Sides) -> None:
 def no_reference() -> None:
     """What to do where there is nothing to compare with."""
     st.info(
-        "No other analysis is stored here to compare with. Analyze the same model on another GPU, or "
-        "before and after a change, in the browser or with `jarvis analyze TRACE --id`; then "
+        "No other analysis is stored here to compare with. Analyze the same model on another GPU, "
+        "or before and after a change, in the browser or with `jarvis analyze TRACE --id`; then "
         "choose it here as the reference.",
         icon=":material/compare_arrows:",
     )
