@@ -1,5 +1,6 @@
 """Each kind of panel is drawn, and its title says what the rows on screen show."""
 
+from dataclasses import replace
 from typing import get_args
 
 import polars as pl
@@ -9,7 +10,8 @@ from jarvis import charts
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import Panel, PanelKind
 from jarvis.dashboard.widgets.panel_kinds import KINDS, PanelData
-from jarvis.dashboard.widgets.projection import operation_columns
+from jarvis.dashboard.widgets.projection import judged, operation_columns
+from jarvis.run import Run
 
 ROWS = pl.DataFrame(
     {
@@ -29,7 +31,22 @@ def title(panel: Panel, rows: pl.DataFrame = ROWS) -> str:
     return KINDS[panel.kind].title(PanelData(panel, rows, columns, 80, charts.LIGHT))
 
 
-def test_every_kind_is_drawn() -> None:
+@pytest.mark.parametrize("name", get_args(PanelKind))
+def test_a_kind_is_drawn_where_there_are_rows(name: PanelKind, sample_run: Run) -> None:
+    rows = judged(sample_run.category_operations("gemm"), 80, 40).with_columns(arguments=pl.lit(""))
+    columns = operation_columns(load_analyses()["gemm"])
+    kind, panel = KINDS[name], Panel(name, "T", x="flops", y="pct_roofline")
+    data = PanelData(panel, rows, columns, 80, charts.LIGHT)
+    drawing = kind.draw(data)
+    assert drawing is not None
+    assert not drawing.is_empty
+    assert kind.title(data)
+    nothing = kind.draw(replace(data, rows=rows.clear()))
+    assert nothing is None or nothing.is_empty
+    assert kind.when_empty.endswith(".")
+
+
+def test_there_are_no_other_kinds() -> None:
     assert tuple(KINDS) == get_args(PanelKind)
 
 
