@@ -47,6 +47,17 @@ class Checkout:
         with (self.root / path).open("a", encoding="utf-8") as file:
             file.write(f"\n{text}")
 
+    def insert(self, path: str, before: str, text: str) -> None:
+        """Write ``text`` in front of the only line of a file that begins with ``before``."""
+        self.replace(path, before, text, is_kept=True)
+
+    def replace(self, path: str, start: str, text: str, *, is_kept: bool = False) -> None:
+        """Write ``text`` in the place of the only line of a file that begins with ``start``."""
+        lines = (self.root / path).read_text(encoding="utf-8").splitlines(keepends=True)
+        (place,) = (n for n, line in enumerate(lines) if line.startswith(start))
+        lines[place] = text + (lines[place] if is_kept else "")
+        self.write(path, "".join(lines))
+
     def run(self, script: str, folder: Path | None = None) -> str:
         """Run shell commands in ``folder`` (default: the checkout); return what they print."""
         environment = {
@@ -148,6 +159,53 @@ def test_a_category_is_one_file(checkout: Checkout) -> None:
     assert "## Rotary embedding (`rope`)" in checks
     golden = checkout.root / "tests" / "golden" / "training-step"
     assert list(golden.rglob("rope*"))
+
+
+def test_a_panel_is_a_line_and_a_new_kind_is_in_three_places(checkout: Checkout) -> None:
+    (drawing,) = blocks("add-a-panel.md", "python")
+    of_existing, kinds, imported, functions, entry, of_new = blocks("add-a-panel.md", "text")
+    reduce, table = "jarvis/analyses/compute/reduce.py", "jarvis/dashboard/widgets/panel_kinds.py"
+    one_line = '    panels=(Panel("roofline", "Roofline"), Panel("savings", '
+    checkout.replace(
+        reduce,
+        one_line,
+        f'    panels=(\n        Panel("roofline", "Roofline"),\n{of_existing}{of_new}    ),\n',
+    )
+    checkout.write("jarvis/charts/strip.py", drawing)
+    checkout.replace("jarvis/analyses/base.py", "PanelKind = ", kinds)
+    checkout.insert(table, "from jarvis.impact import", imported)
+    checkout.insert(table, "KINDS: ", f"{functions}\n\n")
+    checkout.replace(table, "}", f"{entry}}}\n")
+    (tests,) = blocks("add-a-panel.md", "sh")
+    checkout.run(tests)
+    a_page = "'analysis_has_a_page and reduce'"
+    checkout.run(f"python -m pytest tests/dashboard/test_pages.py -k {a_page}")
+
+
+def test_a_message_is_one_template(checkout: Checkout) -> None:
+    before, after = blocks("change-a-message.md", "text")
+    find, tests = blocks("change-a-message.md", "sh")
+    assert "small_calls.py" in checkout.run(find)
+    checkout.replace("jarvis/analyses/small_calls.py", before.rstrip("\n"), after)
+    checkout.run(tests)
+
+
+def test_a_page_is_a_file_a_folder_and_a_line_of_the_menu(checkout: Checkout) -> None:
+    script, package, page, test = blocks("add-a-page.md", "python")
+    (line,) = blocks("add-a-page.md", "text")
+    folder = "jarvis/dashboard/pages/copies"
+    (checkout.root / folder).mkdir()
+    checkout.write("pages/copies.py", script)
+    checkout.write(f"{folder}/__init__.py", package)
+    checkout.write(f"{folder}/page.py", page)
+    checkout.insert("jarvis/dashboard/menu.py", '            _file_page("report"', line)
+    checkout.write("tests/dashboard/test_copies.py", test)
+    links = next((checkout.root / "tests" / "dashboard" / "links").glob("*.toml"))
+    stored = set(links.read_text(encoding="utf-8").splitlines())
+    (commands,) = blocks("add-a-page.md", "sh")
+    checkout.run(commands)
+    added = set(links.read_text(encoding="utf-8").splitlines()) - stored
+    assert [line.partition(" ")[0] for line in added] == ["copies"]
 
 
 def test_a_report_format_is_one_file(checkout: Checkout, tmp_path: Path) -> None:

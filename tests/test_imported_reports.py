@@ -412,6 +412,37 @@ def test_an_odd_cell_ends_no_report_with_a_traceback(tmp_path: Path, label: str,
     assert report.table("perf_model_failures").width
 
 
+def report_with(cells: str, columns: str | tuple[str, ...], sheet: str, place: Path) -> Path:
+    """A CSV folder with a timeline and one sheet, whose ``columns`` hold ``cells`` in every row."""
+    built = trace()
+    for _ in range(2):
+        built.op("mylib::gemm", [[64, 64], [64, 64]]).launches("gemm_0", us=20_000)
+    options = ReportOptions(enable_kernel_summary=True)
+    made = TraceLensReport(built.read(), MI300X, options=options).sheets()
+    damaged = [name for name in made[sheet].columns if name.endswith(columns)]
+    assert damaged
+    rows = made[sheet].with_columns(pl.lit(cells).alias(name) for name in damaged)
+    write_csvs({"gpu_timeline": made["gpu_timeline"], sheet: rows}, place)
+    return place
+
+
+@pytest.mark.parametrize("statistic", ["_mean", "_min", "_max"])
+@pytest.mark.parametrize("sheet", ["kernel_summary", "unified_perf_summary"])
+def test_a_missing_statistic_fails_no_analysis(tmp_path: Path, sheet: str, statistic: str) -> None:
+    place = report_with("[[]]", statistic, sheet, tmp_path / "report")
+    run = analyze(place, platform="MI300X", output_dir=tmp_path / "run")
+    errors = {result.error for result in run.results.values() if result.error}
+    assert not [error for error in errors if not error.startswith("Not in a TraceLens report")]
+    assert run.table("operations")["kernel_time_us_mean"].to_list() == [20_000.0]
+
+
+@pytest.mark.parametrize("count", ["0", "-3"])
+@pytest.mark.parametrize("sheet", ["kernel_summary", "unified_perf_summary"])
+def test_rows_of_no_calls_are_left_out(tmp_path: Path, sheet: str, count: str) -> None:
+    place = report_with(count, ("operation_count", "_count"), sheet, tmp_path / "report")
+    assert imported(place).operations.is_empty()
+
+
 @pytest.mark.parametrize("option", ["detect_recompute", "micro_idle_thresh_us"])
 def test_a_report_with_a_timeline_of_other_rows_gives_a_valid_run(
     tmp_path: Path, option: str

@@ -103,7 +103,7 @@ def test_nothing_kept_is_said(
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
     assert run("list") == ExitCode.OK
-    assert capsys.readouterr().out == "No analysis is kept here.\n"
+    assert capsys.readouterr().out == "No analyses are stored here.\n"
 
 
 @pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])

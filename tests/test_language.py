@@ -67,6 +67,29 @@ def test_there_is_something_to_read() -> None:
     assert len(TEMPLATES) >= 5
 
 
+def class_names() -> set[str]:
+    """Names like ``JobOutput`` of all classes of the package."""
+    nodes = (node for path in ROOT.rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    names = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    return {name for name in names if re.search(r"[a-z][A-Z]", name)}
+
+
+def labels(path: Path) -> Iterator[str]:
+    """Return the texts that a module gives to calls."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            for given in (*node.args, *(keyword.value for keyword in node.keywords)):
+                if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                    yield given.value
+
+
+def test_no_label_of_a_page_is_the_name_of_a_class() -> None:
+    pages = sorted((ROOT / "dashboard").rglob("*.py"))
+    shown = {label: path.name for path in pages for label in labels(path)}
+    assert len(shown) > 500
+    assert {label: shown[label] for label in class_names() & set(shown)} == {}
+
+
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.name)
 def test_templates(path: Path) -> None:
     text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", " ", path.read_text(encoding="utf-8"))

@@ -54,15 +54,22 @@ class Advice:
     capture: str | None = None
 
 
+PanelKind = Literal["roofline", "savings", "bars", "scatter"]
+"""The kinds of panels; ``jarvis.dashboard.widgets.panel_kinds`` draws each."""
+
+OF_OPERATIONS: tuple[PanelKind, ...] = ("roofline", "savings")
+"""Kinds that show the operations of a category; the others show columns of a table as x and y."""
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """A chart of a page, as data.
 
-    ``kind`` names a chart of ``jarvis.charts``, ``source`` the table (``operations`` or one of the
-    analysis's ``needs``), the other fields its columns.
+    ``source`` names the table (``operations`` or one of the analysis's ``needs``), ``x``, ``y`` and
+    ``color`` its columns.
     """
 
-    kind: Literal["roofline", "savings", "bars", "scatter"]
+    kind: PanelKind
     title: str
     source: str = "operations"
     x: str | None = None

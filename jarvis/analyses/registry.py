@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from jarvis.analyses import compute, fusion, system
 from jarvis.analyses.advice import register_advice
-from jarvis.analyses.base import Analysis, Panel
+from jarvis.analyses.base import OF_OPERATIONS, Analysis, Panel
 from jarvis.analyses.card import AnalysisManifest
 from jarvis.analyses.operations import DETAILS
 from jarvis.core.errors import RegistrationError
@@ -153,7 +153,7 @@ def _check_panel(panel: Panel, card: AnalysisManifest, source: str) -> None:
     """Raise RegistrationError if the page cannot render a panel."""
     where = f"{source}: the panel {panel.title!r}"
     is_of_operations = panel.source == "operations" and card.tier == "compute"
-    if panel.kind in ("roofline", "savings"):
+    if panel.kind in OF_OPERATIONS:
         if not is_of_operations:
             raise RegistrationError(f"{where} is only for operations of a category.")
         return

@@ -69,7 +69,7 @@ def _load(arguments: argparse.Namespace) -> int:
     made = load_analysis(OPERATOR, arguments.file)
     loaded = str(made.analysis_id)
     if made.result["is_reused"]:
-        note([f"{loaded} is kept here already, with the same content"])
+        note([f"{loaded} is stored here already, with the same content"])
     elif made.result["was_pinned"]:
         note([f"{loaded} was pinned on the other server; `jarvis pin {loaded}` pins it here"])
     result = {"analysis_id": loaded, **made.result, "root": analyses_dir() / loaded}

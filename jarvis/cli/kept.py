@@ -15,7 +15,7 @@ def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "list",
         help="list the kept analyses",
-        description="List the analyses that are kept here, the newest first, with their ids.",
+        description="List the stored analyses, newest first, with their ids.",
     )
     add_json(command)
     command.set_defaults(run=_list)
@@ -40,7 +40,7 @@ def add_remove(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "remove",
         help="remove kept analyses for good",
-        description="Remove analyses that are kept here, for everyone and for good; a terminal is "
+        description="Remove stored analyses, for everyone and for good; a terminal is "
         "asked first. Pinned ones stay, and those that a job works with.",
     )
     _add_ids(command)
@@ -83,7 +83,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not rows:
-        yield "No analysis is kept here."
+        yield "No analyses are stored here."
         return
     from jarvis.text.markdown import one_line  # slow to import
 

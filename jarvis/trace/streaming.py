@@ -123,7 +123,7 @@ class Streaming:
         if EVENTS_KEY in self.metadata:
             return f"its {EVENTS_KEY} is no list"
         keys = ", ".join(_shortened(key) for key in list(self.metadata)[:5])
-        return f"it has no list named {EVENTS_KEY}" + (f", but {keys}" if keys else "")
+        return f"it has no list named {EVENTS_KEY}" + (f"; its keys are {keys}" if keys else "")
 
     def _members(self) -> None:
         """The members of the top-level object, events among them."""

@@ -99,7 +99,7 @@ _FAULTS = (
         "lasts no time",
         "last no time",
         _DURATION == 0,
-        "They count as calls that take no time.",
+        "Such events count as calls that take no time.",
         Severity.NOTE,
     ),
     _Fault(
@@ -116,7 +116,7 @@ _FAULTS = (
         "has no usable start or duration",
         "have no usable start or duration",
         _DURATION.is_null() | pl.col("ts_ns").is_null(),
-        "They are left out.",
+        "Such events are left out.",
     ),
     _Fault(
         "overflowing_durations",

@@ -36,3 +36,17 @@ def test_a_cold_link_leads_to_an_analysis_on_another_gpu_and_back(
     assert "hardware_gpu=H100" in page.url
     expect(page.get_by_role("button", name="Re-project onto H100 SXM")).to_be_visible()
     page.close()
+
+
+def test_a_rejected_form_stays_open(server: Server, browser: Browser) -> None:
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(f"{server.url}/hardware")
+    settled(page)
+    page.get_by_text("Describe a GPU").click()
+    page.get_by_label("Source", exact=True).fill("datasheet")
+    page.get_by_role("button", name="Add GPU").click()
+    page.get_by_text("Not added: fill in its name").wait_for()
+    settled(page)
+    expect(page.get_by_label("Source", exact=True)).to_be_visible()
+    expect(page.get_by_label("Source", exact=True)).to_have_value("datasheet")
+    page.close()

@@ -215,7 +215,7 @@ def test_a_reference_that_is_gone_is_replaced_with_a_word(
 ) -> None:
     page = filed("compare", analysis=pair[0], reference="removed")
     assert not page.exception
-    assert any("'removed' is kept here to compare with" in w.value for w in page.warning)
+    assert any("'removed' is stored here to compare with" in w.value for w in page.warning)
     assert link(page)["reference"] == pair[1]
 
 
@@ -227,7 +227,7 @@ def test_a_server_with_one_analysis_says_how_to_add_another(
     for reference in ({}, {"reference": "removed"}):
         page = filed("compare", analysis=only, **reference)
         assert not page.exception
-        assert "No other analysis is kept here to compare with" in said(page)
+        assert "No other analysis is stored here to compare with" in said(page)
         assert not page.metric
     page = filed("compare", analysis=only, reference=only)
     assert "so there are no differences" in said(page)
@@ -283,7 +283,7 @@ def test_every_view_has_its_rows(
     page = drawn(filed, pair, compare_view=key)
     assert link(page)["compare_view"] == key
     if rows.is_empty():
-        assert "These two analyses have none" in said(page)
+        assert "This table is empty for these two analyses" in said(page)
         return
     shown = next(d.value for d in page.dataframe if view.names[0] in d.value.columns)
     assert len(shown) == rows.height

@@ -101,7 +101,7 @@ def filled(page: AppTest, **changed: object) -> AppTest:
         kind = page.number_input if field in ("bandwidth", "memory") else page.text_input
         kind(key=f"_hardware_{field}").set_value(value)
     page.number_input(key="_hardware_matrix_bf16").set_value(500.0)
-    return next(b for b in page.button if b.label == "Keep").click().run()
+    return next(b for b in page.button if b.label == "Add GPU").click().run()
 
 
 def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
@@ -110,14 +110,14 @@ def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
     do_jobs_at_once(monkeypatch)
     page = filled(filed("hardware", analysis=sample_id))
     assert not page.exception
-    assert "is kept" in page.success[0].value
+    assert "Added" in page.success[0].value
     assert figures(page)["bf16 matrix (TFLOPS/s)"]["value"] == 500
     assert load_hardware().get("X100").source_of("matrix_bf16") == "a datasheet"
     ingest = filed("ingest", ingest_source="sample")
     assert "X100" in ingest.selectbox(key="ingest_platform").options
     page.button(key="_hardware_delete_X100 (custom)").click().run()
     assert not page.exception
-    assert "is deleted" in page.success[0].value
+    assert "Deleted" in page.success[0].value
     assert "X100" not in load_hardware().names()
 
 

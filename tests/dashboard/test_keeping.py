@@ -128,7 +128,7 @@ def test_a_page_of_an_analysis_that_another_visitor_removed_says_so(
     remove_analysis(mine)
     page.run()
     assert not page.exception
-    assert "'mine' is kept on this server: it was removed" in page.error[0].value
+    assert "'mine' is stored on this server: it was removed" in page.error[0].value
 
 
 def test_the_overview_says_that_its_reference_was_removed(keep: Keep, filed: Draw) -> None:
@@ -160,9 +160,9 @@ def test_compare_goes_on_without_a_reference_that_was_removed(keep: Keep, filed:
     remove_analysis(other)
     page.run()
     assert not page.exception
-    assert f"No analysis '{other}' is kept here to compare with" in words(page)
+    assert f"No analysis '{other}' is stored here to compare with" in words(page)
     assert page.selectbox(key="compare_reference").value == third
     remove_analysis(third)
     page.run()
     assert not page.exception
-    assert "No other analysis is kept here to compare with" in words(page)
+    assert "No other analysis is stored here to compare with" in words(page)

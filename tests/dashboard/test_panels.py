@@ -1,13 +1,14 @@
 """Panels over values that are missing, and panels that fail: the rest of the page stays."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
-from jarvis.dashboard.widgets import panels
+from jarvis.dashboard.widgets.panel_kinds import KINDS
 from jarvis.server.submission import Submission, submit
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import Draw
@@ -134,7 +135,7 @@ def test_a_panel_that_fails_takes_only_itself(
     assert page.sidebar.code
 
 
-@pytest.mark.parametrize("part", ["draw", "panel_title"])
+@pytest.mark.parametrize("part", ["draw", "title"])
 @pytest.mark.parametrize("error", [ZeroDivisionError, RecursionError, KeyError, AssertionError])
 def test_any_error_of_a_panel_is_a_sentence(
     registered: Draw,
@@ -146,7 +147,8 @@ def test_any_error_of_a_panel_is_a_sentence(
     def fail(*_: object) -> None:
         raise error("secret: /home/someone")
 
-    monkeypatch.setattr(panels, part, fail)
+    for name, kind in KINDS.items():
+        monkeypatch.setitem(KINDS, name, replace(kind, **{part: fail}))
     page = registered("gemm")
     assert not page.exception
     assert len(page.error) == len(load_analyses()["gemm"].panels)
@@ -162,7 +164,8 @@ def test_what_ends_a_run_of_the_page_passes(
     def stop(*_: object) -> None:
         st.stop()
 
-    monkeypatch.setattr(panels, "draw", stop)
+    for name, kind in KINDS.items():
+        monkeypatch.setitem(KINDS, name, replace(kind, draw=stop))
     page = registered("gemm")
     assert not page.error
     assert "Operations" not in [header.value for header in page.subheader]

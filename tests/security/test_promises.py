@@ -25,6 +25,6 @@ def test_every_promise_names_a_test() -> None:
     assert not [row for row in promises if "::test_" not in row]
 
 
-@pytest.mark.parametrize("path", re.findall(r"`((?:server|cli)/[\w/.]+|\w+\.py)`", TEXT))
+@pytest.mark.parametrize("path", re.findall(r"`((?:server|cli|core)/[\w/.]+|\w+\.py)`", TEXT))
 def test_named_code_exists(path: str) -> None:
     assert (ROOT / "jarvis" / path).exists()

@@ -164,7 +164,7 @@ def test_no_secret_is_logged(
 def test_a_file_has_the_name_of_its_address_or_of_its_sender(
     server: FileServer, tmp_path: Path
 ) -> None:
-    with pytest.raises(IntakeError, match="is no trace that can be read"):
+    with pytest.raises(IntakeError, match="cannot be read as a trace"):
         fetched(f"http://127.0.0.1:{server.port}/download?id=7", tmp_path)
     server.disposition = 'attachment; filename="../../run 7.json.gz"'
     kept, _ = fetched(f"http://127.0.0.1:{server.port}/download?id=7", tmp_path)

@@ -143,7 +143,7 @@ def test_a_folder(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"<!DOCTYPE html><p>Not found</p>", "a web page"),
-        (b'{"nodes": [], "samples": []}', "no list named traceEvents, but nodes, samples"),
+        (b'{"nodes": [], "samples": []}', "no list named traceEvents; its keys are nodes, samples"),
         (b"{not json", "no list named traceEvents"),
         (b'{"traceEvents": {}}', "its traceEvents is no list"),
         (b"SQLite format 3\x00...", "an SQLite database"),
@@ -153,7 +153,7 @@ def test_a_folder(tmp_path: Path) -> None:
         (gzip.compress(gzip.compress(b"[]", mtime=0), mtime=0), "packed twice"),
         (gzip.compress(b"trace.json".ljust(257, b"\x00") + b"ustar", mtime=0), "a tar archive"),
         ('{"traceEvents": []}'.encode("utf-16"), "UTF-16 text; save it as UTF-8"),
-        (b'{"' + b"k" * 50 + b'": 1, "a\\nb": 2}', "traceEvents, but k{40}, ab. Export"),
+        (b'{"' + b"k" * 50 + b'": 1, "a\\nb": 2}', "traceEvents; its keys are k{40}, ab. Export"),
     ],
 )
 def test_files_of_another_kind(tmp_path: Path, content: bytes, words: str) -> None:

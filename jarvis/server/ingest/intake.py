@@ -196,7 +196,7 @@ def sample_trace() -> Path:
 def _check_name(name: str) -> None:
     if not name.lower().endswith((*SUFFIXES, WORKBOOK)):
         raise IntakeError(
-            f"{_shown(Path(name).name)} is no trace that can be read: give a "
+            f"{_shown(Path(name).name)} cannot be read as a trace: choose a "
             f"{', '.join(SUFFIXES)} file as the PyTorch profiler exports it, or a performance "
             f"report as {WORKBOOK}, or as a zip or a folder of CSV files."
         )

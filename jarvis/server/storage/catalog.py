@@ -29,8 +29,8 @@ class UnknownAnalysisError(JarvisError):
 
     def __init__(self, analysis_id: str) -> None:
         super().__init__(
-            f"No analysis {analysis_id[:64]!r} is kept on this server: it was removed, or the link "
-            "comes from another server. Choose another analysis, or analyze the trace again."
+            f"No analysis {analysis_id[:64]!r} is stored on this server: it was removed, or the "
+            "link comes from another server. Choose another analysis, or analyze the trace again."
         )
 
 

@@ -65,6 +65,9 @@ def measured(
         _with_stated(priced)
         .rename({"kernel_time_us_sum": "kernel_time_us"})
         .with_columns(
+            kernel_time_us_mean=pl.coalesce(
+                "kernel_time_us_mean", pl.col("kernel_time_us") / pl.col("operation_count")
+            ),
             op_category=_op_category(rows["name"], registry),
             host_time_us=_host_time_us(),
             source_uid="operation_uid",

@@ -140,7 +140,9 @@ def _typed(frame: pl.DataFrame, sheet: str, path: Path) -> pl.DataFrame:
     absent = (c for c in by_label.values() if c.label not in present and not c.optional)
     nulls = [pl.lit(None, c.dtype).alias(c.name) for c in absent]
     rows = conform(pl.DataFrame(taken).with_columns(nulls), schema)
-    return _completed(rows.drop_nulls(list(_ESSENTIAL.get(sheet, ()))), sheet)
+    needed = rows.select(_ESSENTIAL.get(sheet, ()))
+    is_counted = [pl.col(name) > 0 for name, dtype in needed.schema.items() if dtype.is_integer()]
+    return _completed(rows.drop_nulls(needed.columns).filter(True, *is_counted), sheet)
 
 
 def _completed(rows: pl.DataFrame, sheet: str) -> pl.DataFrame:

@@ -25,8 +25,10 @@ def render(hardware: Hardware) -> None:
         "Custom GPUs are stored on this server and can be chosen on the ingest page and with "
         "`--platform`. Built-in presets cannot be changed; use a new preset name instead."
     )
-    _show_message()
-    _list(hardware)
+    with st.container():  # always there: a new element above would close the form below
+        _show_message()
+    with st.container():
+        _list(hardware)
     if (missing := missing_role()) is not None:
         st.caption(f"You do not have permission to add GPUs. {missing}")
         return
@@ -106,7 +108,7 @@ def _form() -> None:
                         key=_peak_key(unit, precision),
                         width=120,
                     )
-        st.form_submit_button("Add", icon=":material/save:", on_click=_add_form)
+        st.form_submit_button("Add GPU", icon=":material/save:", on_click=_add_form)
 
 
 def _peak_key(unit: str, precision: str) -> str:

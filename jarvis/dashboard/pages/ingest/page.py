@@ -133,7 +133,7 @@ def _recorded(info: TraceInfo) -> str:
         return f"performance report of {span} on the GPU, with less detail than its trace"
     ranks = "" if info.rank is None else f" · rank {info.rank} of {count(info.world_size)}"
     return (
-        f"{count(sum(info.event_counts.values()))} events over {span} · "
+        f"{counted(sum(info.event_counts.values()), 'event')} over {span} · "
         f"{counted(info.steps, 'profiler step')}{ranks} · {info.origin}"
     )
 

@@ -1,0 +1,130 @@
+"""The kinds of panels: what each draws, what its title says, and what it says if it is empty."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis import charts
+from jarvis.analyses.base import Panel, PanelKind
+from jarvis.charts.marks import largest
+from jarvis.impact import share_pct
+from jarvis.text.format import count, counted, decimal, milliseconds, percent
+from jarvis.text.markdown import escape, shortened
+
+_BELOW_THRESHOLD = charts.STATES[0]
+_NAME_LENGTH = 34
+
+
+@dataclass(frozen=True, slots=True)
+class PanelData:
+    """What a panel shows.
+
+    ``rows`` are those of ``operations`` as ``projection.judged`` gives them, or those of another
+    table with the columns that the panel names.
+    """
+
+    panel: Panel
+    rows: pl.DataFrame
+    columns: charts.Columns
+    target_pct: float
+    colors: charts.Palette
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """The columns of x and y; ValueError if the panel does not name them."""
+        if self.panel.x is None or self.panel.y is None:
+            raise ValueError(f"the panel {self.panel.title!r} names no x and y")
+        return self.panel.x, self.panel.y
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of panel.
+
+    ``draw`` returns None or an empty drawing where the rows give nothing to draw; the page shows
+    ``when_empty`` then. ``title`` returns Markdown about the rows of a drawing that is not empty.
+    """
+
+    draw: Callable[[PanelData], charts.Drawing | None]
+    title: Callable[[PanelData], str]
+    when_empty: str
+    has_points: bool = False
+    """Whether it draws a point for each row, and leaves out those beyond ``charts.MAX_POINTS``."""
+
+
+def _draw_roofline(data: PanelData) -> charts.Drawing | None:
+    of_bandwidth = data.panel.y == "tb_per_s"
+    return charts.roofline(
+        data.rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
+    )
+
+
+def _title_of_roofline(data: PanelData) -> str:
+    placed = data.rows.select("tb_per_s", "state", "kernel_time_us").filter(pl.col("tb_per_s") > 0)
+    below = placed.filter(state=_BELOW_THRESHOLD)
+    if below.is_empty():
+        return f"none of {counted(placed.height, 'operation')} is below the threshold"
+    share = share_pct(*(float(part["kernel_time_us"].sum()) for part in (below, placed)))
+    return (
+        f"{count(below.height)} of {count(placed.height)} operations, {percent(share)} of their "
+        "time, below the threshold"
+    )
+
+
+def _draw_savings(data: PanelData) -> charts.Drawing | None:
+    has_any = (data.rows["saved_us"] > 0).any()
+    return charts.savings(data.rows, data.columns, data.colors) if has_any else None
+
+
+def _title_of_savings(data: PanelData) -> str:
+    saved = data.rows["saved_us"].filter(data.rows["saved_us"] > 0)
+    whole, most = (milliseconds(us / 1000) for us in (float(saved.sum()), largest(saved)))
+    if saved.len() == 1:
+        return f"one operation saves {whole}"
+    return f"the first of {count(saved.len())} saves {most} of {whole}"
+
+
+def _draw_bars(data: PanelData) -> charts.Drawing:
+    x, y = data.axes
+    return charts.bars(data.rows, data.columns, data.colors, x=x, y=y, color=data.panel.color)
+
+
+def _title_of_bars(data: PanelData) -> str:
+    x, y = data.axes
+    totals = charts.bar_totals(data.rows, x=x, y=y)
+    name, most = totals.select(y, x).row(0)
+    share = percent(share_pct(float(most), float(totals[x].sum())))
+    return f"{escape(shortened(name, _NAME_LENGTH))} has {share}"
+
+
+def _draw_scatter(data: PanelData) -> charts.Drawing:
+    x, y = data.axes
+    return charts.scatter(data.rows, data.columns, data.colors, x=x, y=y, color=data.panel.color)
+
+
+def _title_of_scatter(data: PanelData) -> str:
+    x, y = data.axes
+    value = data.rows.filter(charts.is_point(x, y))[y].median()
+    unit = data.columns[y].unit
+    shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"  # type: ignore[arg-type]
+    return f"median {shown}"
+
+
+KINDS: dict[PanelKind, Kind] = {
+    "roofline": Kind(
+        _draw_roofline,
+        _title_of_roofline,
+        "No operation here has a perf model with a rate, so there is nothing to place.",
+        has_points=True,
+    ),
+    "savings": Kind(
+        _draw_savings,
+        _title_of_savings,
+        "Nothing would be saved at this target, or no efficiency is known.",
+    ),
+    "bars": Kind(_draw_bars, _title_of_bars, "Nothing of this kind in the trace."),
+    "scatter": Kind(
+        _draw_scatter, _title_of_scatter, "No operation has both figures.", has_points=True
+    ),
+}

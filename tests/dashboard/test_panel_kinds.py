@@ -1,0 +1,81 @@
+"""Each kind of panel is drawn, and its title says what the rows on screen show."""
+
+from dataclasses import replace
+from typing import get_args
+
+import polars as pl
+import pytest
+
+from jarvis import charts
+from jarvis.analyses import load_analyses
+from jarvis.analyses.base import Panel, PanelKind
+from jarvis.dashboard.widgets.panel_kinds import KINDS, PanelData
+from jarvis.dashboard.widgets.projection import with_projection, operation_columns
+from jarvis.run import Run
+
+ROWS = pl.DataFrame(
+    {
+        "name": ["aten::mm", "aten::add_", "aten::mm"],
+        "kernel_time_us": [600.0, 300.0, 100.0],
+        "tb_per_s": [1.0, 2.0, None],
+        "pct_roofline": [20.0, 90.0, 60.0],
+        "state": ["below threshold", "on target", "below target"],
+        "saved_us": [450.0, 0.0, 25.0],
+        "bytes": [1e6, 2e6, 3e6],
+    }
+)
+
+
+def title(panel: Panel, rows: pl.DataFrame = ROWS) -> str:
+    columns = operation_columns(load_analyses()["gemm"])
+    return KINDS[panel.kind].title(PanelData(panel, rows, columns, 80, charts.LIGHT))
+
+
+@pytest.mark.parametrize("name", get_args(PanelKind))
+def test_a_kind_is_drawn_where_there_are_rows(name: PanelKind, sample_run: Run) -> None:
+    rows = with_projection(sample_run.category_operations("gemm"), 80, 40).with_columns(arguments=pl.lit(""))
+    columns = operation_columns(load_analyses()["gemm"])
+    kind, panel = KINDS[name], Panel(name, "T", x="flops", y="pct_roofline")
+    data = PanelData(panel, rows, columns, 80, charts.LIGHT)
+    drawing = kind.draw(data)
+    assert drawing is not None
+    assert not drawing.is_empty
+    assert kind.title(data)
+    nothing = kind.draw(replace(data, rows=rows.clear()))
+    assert nothing is None or nothing.is_empty
+    assert kind.when_empty.endswith(".")
+
+
+def test_there_are_no_other_kinds() -> None:
+    assert tuple(KINDS) == get_args(PanelKind)
+
+
+@pytest.mark.parametrize(
+    ("panel", "expected"),
+    [
+        (
+            Panel("roofline", "Roofline"),
+            "1 of 2 operations, 66.7% of their time, below the threshold",
+        ),
+        (Panel("savings", "Savings"), "the first of 2 saves 0.450 ms of 0.475 ms"),
+        (Panel("bars", "Time", x="kernel_time_us", y="name"), "aten::mm has 70.0%"),
+        (
+            Panel("scatter", "Efficiency", x="bytes", y="pct_roofline"),
+            "median 60.0%",
+        ),
+        (
+            Panel("scatter", "Bandwidth", x="bytes", y="tb_per_s"),
+            "median 1.50 TB/s",
+        ),
+    ],
+)
+def test_a_title_says_what_was_found(panel: Panel, expected: str) -> None:
+    assert title(panel) == expected
+
+
+def test_a_title_follows_the_rows_that_are_left() -> None:
+    on_target = ROWS.filter(state="on target")
+    expected = "none of 1 operation is below the threshold"
+    assert title(Panel("roofline", "Roofline"), on_target) == expected
+    one = ROWS.filter(pl.col("saved_us") == 25)
+    assert title(Panel("savings", "Savings"), one) == "one operation saves 25.0 µs"
