@@ -47,6 +47,19 @@ def test_links_lead_to_files(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+PATH = re.compile(r"`([\w@.-]+(?:/[\w@.-]+)+\.(?:py|js|toml))`")
+EXAMPLES = ("rope.py", "mylib.py", "test_rope.py", "test_mylib_models.py", "titles.py")
+"""Files that a how-to page tells a reader to create."""
+
+
+@pytest.mark.parametrize("page", [ROOT / "SECURITY.md", *PAGES[2:]], ids=lambda p: str(p.relative_to(ROOT)))
+def test_paths_of_code_exist(page: Path) -> None:
+    folders = (ROOT, ROOT / "jarvis", page.parent)
+    for path in PATH.findall(page.read_text(encoding="utf-8")):
+        if Path(path).name not in EXAMPLES and "VERSION" not in path:
+            assert any((folder / path).is_file() for folder in folders), path
+
+
 def test_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "how-to" / "use-the-command-line.md").read_text(encoding="utf-8")
     with pytest.raises(SystemExit):
