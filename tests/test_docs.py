@@ -31,8 +31,8 @@ STATED = {
     ],
     "operate.md": [
         f"comes within {health.ANSWER_S:g} s",
-        f"workers heard of in the last {claims.HEARTBEAT_TIMEOUT_S} s",
-        f"gone at the latest {stopping.AFTER_REQUESTS_S:g} s after that",
+        f"workers with a heartbeat in the last {claims.HEARTBEAT_TIMEOUT_S} s",
+        f"exits at the latest {stopping.AFTER_REQUESTS_S:g} s after that",
     ],
     "how-it-works.md": [f"An efficiency above {impact.FULL_PCT:g} % means"],
 }
