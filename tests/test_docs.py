@@ -52,7 +52,9 @@ EXAMPLES = ("rope.py", "mylib.py", "test_rope.py", "test_mylib_models.py", "titl
 """Files that a how-to page tells a reader to create."""
 
 
-@pytest.mark.parametrize("page", [ROOT / "SECURITY.md", *PAGES[2:]], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [ROOT / "SECURITY.md", *PAGES[2:]], ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_paths_of_code_exist(page: Path) -> None:
     folders = (ROOT, ROOT / "jarvis", page.parent)
     for path in PATH.findall(page.read_text(encoding="utf-8")):
