@@ -253,7 +253,7 @@ def test_the_bar_of_gpu_time_keeps_its_order() -> None:
     assert spec["encoding"]["color"]["scale"]["domain"] == ["compute", "idle"]
 
 
-def test_hidden_and_exposed_time_are_told_apart() -> None:
+def test_hidden_and_exposed_time_are_separate() -> None:
     parts = pl.DataFrame(
         {"kind": ["Communication"] * 2, "part": ["hidden", "exposed"], "time_ms": [1.0, 2.0]}
     )
@@ -265,7 +265,7 @@ def test_hidden_and_exposed_time_are_told_apart() -> None:
     ("key", "words"),
     [("matrix_bf16", "bf16 matrix"), ("vector_fp32", "fp32 vector"), (None, "")],
 )
-def test_peaks_are_said_in_words(key: str | None, words: str) -> None:
+def test_peaks_have_names(key: str | None, words: str) -> None:
     assert charts.peak_words(key) == words
 
 
@@ -292,7 +292,7 @@ ICICLE_COLORS = {
 }
 
 
-def test_an_icicle_is_as_wide_as_its_root_and_names_what_has_room() -> None:
+def test_an_icicle_is_as_wide_as_its_root_and_labels_wide_nodes() -> None:
     chart = charts.icicle(tree_nodes(), ICICLE_COLORS, charts.LIGHT).to_dict()
     boxes, names = chart["layer"]
     assert boxes["encoding"]["x"]["scale"]["domain"] == [0, 4.0]
@@ -303,7 +303,7 @@ def test_an_icicle_is_as_wide_as_its_root_and_names_what_has_room() -> None:
     assert names["mark"]["type"] == "text"
 
 
-def test_an_icicle_frames_what_is_searched_for() -> None:
+def test_an_icicle_highlights_search_results() -> None:
     chart = charts.icicle(tree_nodes(), ICICLE_COLORS, charts.LIGHT, "MM")
     boxes, names = chart.layer
     assert boxes.data["is_found"].to_list() == [False, True, False]
@@ -311,7 +311,7 @@ def test_an_icicle_frames_what_is_searched_for() -> None:
     assert names.data["ink"].to_list() == ["#FFFFFF", "#000000"]
 
 
-def test_a_specification_is_the_same_while_another_session_has_the_theme_off() -> None:
+def test_a_specification_does_not_depend_on_the_theme_of_another_session() -> None:
     chart = alt.Chart(alt.NamedData("rows")).mark_bar()
     before = specification(chart)
     with alt.theme.enable("none"):

@@ -62,7 +62,7 @@ def test_sentences_in_the_code(path: Path) -> None:
         assert_neutral(sentence, path.name)
 
 
-def test_there_is_something_to_read() -> None:
+def test_the_lists_are_not_empty() -> None:
     assert sum(len(list(sentences(path))) for path in SPEAKING) > 200
     assert len(TEMPLATES) >= 5
 
@@ -102,7 +102,7 @@ def test_generated_reports(reports: dict[str, str]) -> None:
     "text",
     ["uses the CUDA runtime", "better occupancy", "see R12", "as C4 says", "an nsight run"],
 )
-def test_the_patterns_find_what_they_are_for(text: str) -> None:
+def test_the_patterns_find_forbidden_words(text: str) -> None:
     with pytest.raises(AssertionError):
         assert_neutral(text, "here")
 

@@ -144,7 +144,7 @@ def fused(built: TraceBuilder) -> None:
 @pytest.mark.parametrize(
     "near_miss", [classifier, no_product_after, no_softmax, another_product_between, fused]
 )
-def test_what_is_no_unfused_attention(near_miss: Any) -> None:
+def test_chains_that_are_not_unfused_attention(near_miss: Any) -> None:
     built = trace()
     built.python("run.py(1): main")
     near_miss(built)

@@ -200,7 +200,7 @@ def test_a_module_whose_operators_do_not_share_data_is_no_chain() -> None:
         ("aten::batch_norm", [X, [32], [32], [32], [32], [], [], [], []], "bn_fw_tr_1C11"),
     ],
 )
-def test_what_no_elementwise_kernel_can_hold_splits_a_chain(
+def test_operators_that_cannot_be_fused_split_a_chain(
     name: str, dims: list[Any], kernel: str
 ) -> None:
     built = trace()

@@ -104,7 +104,7 @@ def test_bins_count_each_nanosecond_once_for_the_innermost_kind(seed: int) -> No
     assert (bins["start_ns"] - first).max() < HOST_BINS * width_ns
 
 
-def test_of_many_calls_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_of_many_calls_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "MAX_SLICES", 3)
     builder = trace()
     for us in (5.0, 1.0, 9.0, 7.0, 5.0, 2.0):

@@ -112,7 +112,7 @@ def _marked(builder: TraceBuilder, step: int, start_us: float, us: float) -> Tra
     return builder
 
 
-def test_ours_stands_beside_every_value() -> None:
+def test_every_definition_has_our_value() -> None:
     builder = trace().op("aten::mm").launches("gemm", us=10, at_us=2000.5)
     builder.launches("gemm", us=10.25, at_us=2020.5).launches("Memset (Device)", us=5, at_us=2040.5)
     report = PerfReport(builder.read(), None)

@@ -192,7 +192,7 @@ def test_numbers_behind_profiler_ops_are_cut_off() -> None:
 
 
 @pytest.mark.parametrize("name", ["_rocm_C::paged_attention", "aiter::paged_attention_v1"])
-def test_paged_attention_does_not_hinder_the_others(name: str) -> None:
+def test_paged_attention_does_not_affect_other_models(name: str) -> None:
     builder = fused_experts(FUSED).up(2)
     builder.op(name, [[2, 4, 8]]).launches("paged")
     _, pseudo = added(builder)

@@ -19,7 +19,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("given", inputs(), ids=lambda given: given.name)
-def test_it_is_refused_with_a_sentence_or_taken_in_harmlessly(given: BadInput) -> None:
+def test_hostile_input_is_rejected_or_read_harmlessly(given: BadInput) -> None:
     message = message_for(given)
     assert message.startswith("Accepted: " if given.name in ACCEPTED else "Rejected: ")
     assert re.search(r"[.!?]$", message)

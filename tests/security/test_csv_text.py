@@ -63,23 +63,23 @@ def test_formulas_get_an_apostrophe(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["aten::mm", "-1", "-1.5e-07", "+3", "(1, -2)", "<b>", "'a", ""])
-def test_other_texts_stay(text: str) -> None:
+def test_other_texts_are_unchanged(text: str) -> None:
     assert guarded(text) == text
 
 
 @pytest.mark.parametrize("end", RECORD_ENDS)
-def test_a_formula_behind_a_line_separator_gets_an_apostrophe(end: str) -> None:
+def test_a_formula_after_a_line_separator_gets_an_apostrophe(end: str) -> None:
     assert guarded(f"evil{end}=1+1") == f"evil{end}'=1+1"
     assert guarded(f"{end}\t=1{end}x{end}-2+3").count("'") == 4
 
 
 @given(TEXTS)
-def test_a_guarded_text_comes_back(text: str) -> None:
+def test_escaped_text_is_restored(text: str) -> None:
     assert unguarded(guarded(text)) == text
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5))
-def test_names_come_back_from_a_file_that_runs_nothing(texts: list[str]) -> None:
+def test_names_in_csv_files_are_restored(texts: list[str]) -> None:
     frame = pl.DataFrame({"name": texts, "dur": [1.0] * len(texts)})
     with tempfile.TemporaryDirectory() as folder:
         write_csvs({"ops_summary": frame}, Path(folder))
@@ -87,7 +87,7 @@ def test_names_come_back_from_a_file_that_runs_nothing(texts: list[str]) -> None
         assert formulas(Path(folder) / "ops_summary.csv") == []
 
 
-def test_labels_come_back(tmp_path: Path) -> None:
+def test_labels_are_restored(tmp_path: Path) -> None:
     write_csvs({"ops_summary": pl.DataFrame({"=a": ["x"], "b\r@c": ["y"]})}, tmp_path)
     assert formulas(tmp_path / "ops_summary.csv") == []
     assert read_report(tmp_path)["ops_summary"].columns == ["=a", "b\r@c"]

@@ -82,7 +82,7 @@ def grows_as_its_input(counts: list[dict[str, int]]) -> None:
             assert after <= MOST * before, (name, costs)
 
 
-def test_a_job_costs_as_much_as_there_are_rows(archives: list[Path]) -> None:
+def test_the_cost_of_a_job_grows_with_its_rows(archives: list[Path]) -> None:
     counts = []
     for archive in (archives[0], *archives):  # the first imports what is imported late
         with counted() as cost:
@@ -101,7 +101,7 @@ raise SystemExit(code)
 """
 
 
-def test_the_command_costs_as_much_as_there_are_rows(archives: list[Path], tmp_path: Path) -> None:
+def test_the_cost_of_the_command_grows_with_its_rows(archives: list[Path], tmp_path: Path) -> None:
     counts = []
     for archive in archives:
         ended = subprocess.run(

@@ -130,7 +130,7 @@ DOCUMENTS = {
 }
 
 
-def test_a_small_trace_needs_nothing_compiled(reference_root: Path) -> None:
+def test_a_small_trace_needs_no_compiled_code(reference_root: Path) -> None:
     code = (
         "import sys; from jarvis.trace import read_trace; "
         f"read_trace({str(reference_root / 'traces' / 'mi300-bert-small.json.gz')!r})"
