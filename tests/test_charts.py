@@ -17,7 +17,7 @@ BELOW, MISSED, REACHED, ABOVE, UNKNOWN = charts.STATES
 
 
 def rows(**changes: list[Any]) -> pl.DataFrame:
-    """Two GEMMs under a peak of 100 TFLOPS/s and 2 TB/s, one of them poor."""
+    """Return two GEMMs below a peak of 100 TFLOPS/s and 2 TB/s, one with a low efficiency."""
     data: dict[str, list[Any]] = {
         "uid": [7, 9],
         "name": ["aten::mm", "aten::addmm"],
@@ -46,7 +46,7 @@ def test_the_largest_of_no_numbers_is_0(numbers: list[float | None], top: float)
 
 
 def drawn(chart: Any) -> dict[str, Any]:
-    """The chart as Vega-Lite, found valid."""
+    """Validate the chart; return it as Vega-Lite."""
     spec: dict[str, Any] = chart.to_dict()
     if isinstance(chart, charts.Drawing):
         alt.Chart.from_dict(spec)
@@ -59,7 +59,7 @@ def values(spec: dict[str, Any], layer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lines(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """The corners of each ceiling and of its target, one after the other."""
+    """Return the corners of each ceiling and of its target."""
     corners = [p for la in spec["layer"] if la["mark"]["type"] == "line" for p in values(spec, la)]
     found: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for corner in corners:
@@ -100,7 +100,7 @@ def test_the_target_line_moves_with_the_slider() -> None:
 
 
 def test_a_slider_changes_only_the_data_of_a_chart() -> None:
-    """What the browser got before it need not draw anew."""
+    """The browser reuses the specification."""
     seen = []
     for target, saved in ((50, [68.0, 30.0]), (80, [30.0, 68.0])):
         moved = rows(saved_us=saved, state=[BELOW, MISSED])
@@ -270,7 +270,7 @@ def test_peaks_have_names(key: str | None, words: str) -> None:
 
 
 def tree_nodes(**changes: list[Any]) -> pl.DataFrame:
-    """A module of 4 ms with an operator of 3 ms and a rest too narrow for a label."""
+    """Return a module of 4 ms with an operator of 3 ms and a rest too narrow for a label."""
     data: dict[str, list[Any]] = {
         "node": [1, 2, 3],
         "level": [0, 1, 1],

@@ -1,4 +1,4 @@
-"""Charts as SVG: what is drawn is where the numbers say, and no text of a trace harms a reader."""
+"""Charts as SVG: marks have the positions of their numbers, and text is escaped."""
 
 import re
 import subprocess
@@ -29,7 +29,7 @@ def image(chart: Chart, label: str = "a chart") -> ElementTree.Element:
 
 
 def marks(root: ElementTree.Element, tag: str = "path") -> dict[tuple[str, str], dict[str, str]]:
-    """Attributes of each mark by its color and its title."""
+    """Return the attributes of each mark by color and title."""
     titled = ((mark, mark.find("title")) for mark in root.iter(tag))
     return {
         (mark.get("fill", ""), title.text or ""): mark.attrib
@@ -39,7 +39,7 @@ def marks(root: ElementTree.Element, tag: str = "path") -> dict[tuple[str, str],
 
 
 def bars(root: ElementTree.Element, color: str) -> dict[str, tuple[float, float]]:
-    """Left edge and width of the bars of a color, by the first line of their titles."""
+    """Return left edge and width of the bars of a color, by the first line of their titles."""
     found = {}
     for (fill, title), attributes in marks(root).items():
         if fill == color and (at := BAR.fullmatch(attributes["d"])):

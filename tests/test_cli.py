@@ -1,4 +1,4 @@
-"""The command line: what it writes, what it says, and its exit codes."""
+"""The command line: files, messages and exit codes."""
 
 import json
 import os

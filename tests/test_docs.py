@@ -1,4 +1,4 @@
-"""The documentation names what there is, and its links lead somewhere."""
+"""Commands, options, variables, paths, numbers and links of the documentation exist."""
 
 import argparse
 import re
@@ -36,7 +36,7 @@ STATED = {
     ],
     "how-it-works.md": [f"An efficiency above {impact.FULL_PCT:g} % means"],
 }
-"""Sentences of pages written by hand, by constant of the code."""
+"""Phrases of hand-written pages, with constants of the code."""
 
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)")
 
@@ -93,7 +93,7 @@ def test_numbers_of_pages_are_those_of_the_code(name: str) -> None:
 
 
 def commands(script: str) -> Iterator[list[str]]:
-    """The arguments of each `jarvis` command of a shell script."""
+    """Yield the arguments of each `jarvis` command of a shell script."""
     for match in COMMAND.finditer(script.replace("\\\n", " ")):
         lexer = shlex.shlex(match[1], posix=True, punctuation_chars=";&|<>()")
         lexer.whitespace_split = True
@@ -101,7 +101,7 @@ def commands(script: str) -> Iterator[list[str]]:
 
 
 def unknown_options(words: list[str]) -> list[str]:
-    """What of a command no subcommand or option is called."""
+    """Return the words of a command that are not subcommands or options."""
     of = jarvis.cli.parser()
     for word in words:
         below = [a for a in of._actions if isinstance(a, argparse._SubParsersAction)]

@@ -86,7 +86,7 @@ def test_every_figure_has_a_source_and_default_presets_come_first(hardware: Hard
 
 
 def test_each_matrix_precision_is_a_multiple_of_the_wider_one(hardware: Hardware) -> None:
-    """Catches sparse figures, swapped digits and rows of another GPU."""
+    """Detects sparse figures, swapped digits and rows of another GPU."""
     for spec in hardware:
         if spec.preset not in ("datasheet", DEFAULT_PRESET) or "MI3" in spec.name:
             continue

@@ -1,4 +1,4 @@
-"""``jarvis hardware``, ``jarvis reproject``, and ``jarvis analyze`` with a described GPU."""
+"""``jarvis hardware``, ``jarvis reproject``, and ``jarvis analyze`` with a GPU description."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def run(*arguments: object) -> int:
 
 @pytest.fixture(autouse=True)
 def arch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A description in a file, and a home of its own."""
+    """Return a file with a GPU description; sets an empty home."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     path = tmp_path / "x100.json"
     path.write_text(json.dumps(ARCH))

@@ -1,4 +1,4 @@
-"""What is kept in the home can be read by its owner, and by no other user of the machine."""
+"""The home is accessible to its owner only."""
 
 import os
 import stat
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 
 
 def readable_by_others(home: Path) -> list[Path]:
-    """Files that another user reaches: all folders down to them have to let others pass."""
+    """Return the files that another user can read: all folders above must be accessible."""
     found: list[Path] = []
     for folder, folders, files in os.walk(home):
         place = Path(folder)

@@ -1,4 +1,4 @@
-"""The formulas and rules of impact: the numbers are worked out by hand."""
+"""The formulas and rules of impact, with numbers computed by hand."""
 
 import polars as pl
 import pytest
@@ -255,7 +255,7 @@ def test_findings_without_a_saving_are_ranked_by_affected_time() -> None:
 
 
 def from_default(found: Impact, target_pct: float) -> Impact:
-    """An impact of a run with the default target at another target."""
+    """Return an impact at another target than that of its run."""
     return impact.at_target(found, target_pct, found_at_pct=impact.TARGET_PCT, **BASES)
 
 

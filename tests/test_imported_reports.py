@@ -1,4 +1,4 @@
-"""Reports in place of a trace: the same numbers, and words for what a report cannot tell."""
+"""Reports in place of a trace: the same numbers, and notes on missing data."""
 
 import csv
 import shutil
@@ -42,15 +42,15 @@ NUMBERS = (
     "row_count",
     "invocation_count",
 )
-"""What an analysis of operators says in numbers."""
+"""Numbers of an analysis of operators."""
 
 MIXED_KERNELS = ("sglang-qwen3-8b-decode", "elementwise")
 """A row of two calls, of which one is a copy to the host: the sheet names the kernels of the first,
-so the read report takes both for copies, and the row is not judged."""
+so the imported report takes both for copies, and the row has no efficiency."""
 
 
 def variant_of(name: str) -> str:
-    """The reference report that tells most about a trace: kernels where there are no operators."""
+    """Return the most detailed reference report of a trace: kernels if it has no operators."""
     return "kernels_short" if name == "mi210-gpu-only" else "default"
 
 
@@ -183,7 +183,7 @@ def test_cut_or_missing_cells_are_reported_as_unknown(tmp_path: Path) -> None:
 
 
 def write_report(place: Path, rows: list[dict[str, object]]) -> Path:
-    """A CSV folder with a timeline of 1 ms and these rows of ``unified_perf_summary``."""
+    """Write a CSV folder with a timeline of 1 ms and these rows of ``unified_perf_summary``."""
     parts = {"computation_time": 0.8, "exposed_comm_time": 0.0, "exposed_memcpy_time": 0.0}
     parts |= {"busy_time": 0.8, "idle_time": 0.2, "total_time": 1.0}
     timeline = pl.DataFrame({"type": list(parts), "time ms": list(parts.values())})
@@ -193,7 +193,7 @@ def write_report(place: Path, rows: list[dict[str, object]]) -> Path:
 
 @pytest.fixture(scope="module")
 def resnet(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The run of a report of TraceLens."""
+    """Return the run of a TraceLens report."""
     place = reference_root / "reference" / "mi300-resnet-ddp-checkpoint" / "default"
     return analyze(place, platform="MI300X", output_dir=tmp_path_factory.mktemp("run") / "r")
 
@@ -329,7 +329,7 @@ def test_a_damaged_workbook_is_rejected_with_a_message(tmp_path: Path, content: 
 
 
 def timeline(**times: str) -> pl.DataFrame:
-    """A timeline with a total of 10 ms and other parts as given."""
+    """Return a timeline with a total of 10 ms and the given parts."""
     whole = {"busy_time": "4", "idle_time": "6", "total_time": "10"}
     parts = {"computation_time": "4", "exposed_comm_time": "0", "exposed_memcpy_time": "0"}
     rows = parts | whole | times

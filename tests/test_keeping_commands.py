@@ -20,7 +20,7 @@ Said = pytest.CaptureFixture[str]
 
 
 class Terminal(io.StringIO):
-    """Somebody who can be asked, and answers."""
+    """A terminal that answers prompts."""
 
     def isatty(self) -> bool:
         return True
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of an analysis that is kept for 40 days."""
+    """Return the id of an analysis stored 40 days ago."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
@@ -44,7 +44,7 @@ def run(*arguments: object) -> int:
 
 
 def printed(said: Said, *arguments: object) -> dict[str, Any]:
-    """The JSON that a command prints."""
+    """Return the JSON output of a command."""
     assert run(*arguments, "--json") == ExitCode.OK
     result: dict[str, Any] = json.loads(said.readouterr().out)
     return result

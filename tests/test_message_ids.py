@@ -1,4 +1,4 @@
-"""Messages that columns name by id, with the values in other columns."""
+"""Messages given by an id column, with values in other columns."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests that ask for something optional are known, also through fixtures that they share."""
+"""Tests that use something optional are recorded, also through shared fixtures."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def above(request: pytest.FixtureRequest) -> Path | None:
 
 
 def names() -> set[str]:
-    """Return the names of the tests of this file that have asked."""
+    """Return the recorded tests of this file."""
     here = (test for test in optional.asking_tests if "/test_optional.py::" in test)
     return {test.rpartition("::")[2] for test in here}
 

@@ -1,4 +1,4 @@
-"""Output options that name no regular file: written through, never replaced."""
+"""Output options that name special files: written to, never replaced."""
 
 import json
 import os
@@ -141,7 +141,7 @@ def test_a_device_is_written_to(name: str, source: Path, tmp_path: Path) -> None
 
 
 def printed(source: Path, out: str, *more: str, **options: object) -> tuple[bytes, bytes]:
-    """Return stdout and stderr of an export of its own process; it must succeed."""
+    """Return stdout and stderr of an export in a separate process, which must succeed."""
     command = filled(COMMANDS["export json"][0], source, out)
     done = subprocess.run(
         [sys.executable, "-m", "jarvis.cli", *command, *more],

@@ -1,4 +1,4 @@
-"""The pipeline: steps, hardware, and what a run of a small trace and of real ones holds."""
+"""The pipeline: steps, hardware, and runs of a small trace and of recorded ones."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A stored run judged against other hardware is what the analysis of its trace gives."""
+"""Reprojecting a stored run equals analyzing its trace on the other hardware."""
 
 import json
 import re
@@ -26,7 +26,7 @@ ARCH = {"name": "X100", "mem_bw_gbps": 3900, "memory_gb": 96}
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Every file of a run without its time stamp."""
+    """Return every file of a run without its time stamp."""
     return {
         path.relative_to(root).as_posix(): CREATED.sub(b'"created":"..."', path.read_bytes())
         for path in sorted(root.rglob("*"))
@@ -42,7 +42,7 @@ def assert_equal(one: Path, other: Path) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace that moves and is gone: what is judged anew cannot read it."""
+    """Yield a trace that is moved away, so that a reprojection cannot read it."""
     return eventful_trace().write(tmp_path_factory.mktemp("built") / "built.json")
 
 

@@ -1,4 +1,4 @@
-"""Every option of a request is offered by each way in, and reaches the run."""
+"""Every option is offered by the command line, the API and pages, and reaches the run."""
 
 import shlex
 from dataclasses import Field, fields, replace
@@ -30,7 +30,7 @@ SAMPLES: dict[Any, Any] = {str: "some text", float: 62.5, int: 3, bool: True, Pa
 
 
 def sample(option: "Field[Any]") -> Any:
-    """A value that is not the default."""
+    """Return a value that is not the default."""
     return next(value for kind, value in SAMPLES.items() if kind.__name__ in str(option.type))
 
 
@@ -190,7 +190,7 @@ QUEUED: dict[JobKind, tuple[dict[str, Any], Request]] = {
         Remote(RemoteRun("lab", "/t.json", model_name="Tiny", target_pct=62.5)),
     ),
 }
-"""Rows of the queue as the release before ``AnalysisRequest`` wrote them."""
+"""Rows of the queue as written by the release before ``AnalysisRequest``."""
 
 
 @pytest.mark.parametrize("kind", QUEUED)
@@ -201,7 +201,7 @@ def test_jobs_of_the_previous_release_are_read(kind: JobKind) -> None:
 
 @pytest.mark.parametrize("kind", QUEUED)
 def test_the_previous_release_can_read_new_jobs(kind: JobKind) -> None:
-    """Two servers of a cluster are not upgraded in the same moment."""
+    """Servers of a cluster are not upgraded at the same time."""
     parameters, request = QUEUED[kind]
     written = TypeAdapter(type(request)).dump_python(request, mode="json")
 

@@ -1,4 +1,4 @@
-"""The matrix of requirements: each has a place and a test that exist, or says why not."""
+"""The requirements page: each row has an existing place and test, or a note."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True)
 class Row:
-    """One requirement; places and tests as they stand in backticks."""
+    """One requirement; places and tests as written in backticks."""
 
     label: str
     text: str
@@ -50,7 +50,7 @@ ROWS = read_rows()
 
 @cache
 def defined(path: Path) -> frozenset[str]:
-    """Names of a module, members of its classes as ``Class.member``."""
+    """Return the names of a module, with members of its classes as ``Class.member``."""
     return frozenset(names_of(ast.parse(path.read_text(encoding="utf-8"))))
 
 

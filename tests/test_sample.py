@@ -53,7 +53,7 @@ def collectives(events: list[Event]) -> list[Event]:
 
 
 def gpu_time_by_op(events: list[Event]) -> list[tuple[Event, float]]:
-    """Each op that launched something itself, with the time of its kernels in us."""
+    """Yield each op with launches of its own, with the time of its kernels in µs."""
     time_us: dict[int, float] = defaultdict(float)
     for event in of(events, *GPU):
         time_us[event["args"].get("External id", 0)] += event["dur"]

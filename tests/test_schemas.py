@@ -1,4 +1,4 @@
-"""The schemas: what every table promises, and that reports keep it."""
+"""The schemas of tables, and reports against them."""
 
 from pathlib import Path
 

@@ -8,7 +8,7 @@ from jarvis.core.staging import LABEL_VARIABLE, clear_staged, staged_folder
 
 
 def no_objection() -> None:
-    """Nothing speaks against the folder."""
+    """Accept any folder."""
 
 
 def test_partial_output_of_a_killed_process_is_deleted_by_its_label(

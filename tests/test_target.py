@@ -23,16 +23,16 @@ from tests.test_reprojection import assert_equal, contents
 TARGET_PCT = 65.0
 BF16 = ["c10::BFloat16", "c10::BFloat16"]
 DEFAULT_IDS = {None: "98f50e6bf7b9", "m": "cfa87ba5afbc"}
-"""Ids that the release without a target gave to the trace ``abc``, by the name of the model."""
+"""Ids of the trace ``abc`` in the release without a target, by the name of the model."""
 
 CREATED = re.compile(rb'"created": *"[^"]*"|20\d\d-\d\d-\d\dT[\d:]+\+00:00')
 SCALE = re.compile(r"Scale: over .*")
 OTHER_TARGET = re.compile(r".*(?<![\d-])80 ?%.*")
-"""The default target; a range such as 70-80% is what is usual for a pattern."""
+"""The default target, but not in a range such as 70-80%, which is typical for a pattern."""
 
 
 def built_trace() -> TraceBuilder:
-    """Products far below the target, one between 65% and 80%, and one above both."""
+    """Return products far below the target, one between 65% and 80%, and one above both."""
     built = trace(device="AMD Instinct MI300X")
     for kernel, us in (("gemm_a", 900), ("gemm_b", 300), ("gemm_c", 210), ("gemm_d", 230)):
         size = 4096 + 256 * (ord(kernel[-1]) - ord("a"))
@@ -54,7 +54,7 @@ def default(source: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def lower(source: Path) -> Run:
-    """The run at 65%."""
+    """Return the run at 65%."""
     root = source.parent / "lower"
     return analyze(source, model_name="Tiny", output_dir=root, target_pct=TARGET_PCT)
 

@@ -1,4 +1,4 @@
-"""The drawing of the timeline: where rows stand, what labels fit, which colors it uses."""
+"""The timeline chart: positions of rows, labels, colors."""
 
 import json
 from typing import Any

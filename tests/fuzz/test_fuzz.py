@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz import KINDS
 
 SEED = 20_000
-"""Another one than that of the long run."""
+"""A different seed than the long run."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,7 +34,7 @@ REGRESSIONS = {
     "workbooks": [0, 1, 5],
     "hardware": [2],
 }
-"""Inputs that once failed, by their seed."""
+"""Seeds of inputs that failed before."""
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_inputs_that_failed_before_do_not_fail(
 
 
 def test_the_runner_prints_how_to_reproduce_a_failure(tmp_path: Path) -> None:
-    """With a fuzzer that always fails, in a program of its own."""
+    """Uses a fuzzer that always fails, in a separate process."""
     program = (
         "import sys\nfrom tests import fuzz\nfrom tests.fuzz import __main__ as runner\n"
         "def fails(count, seed, folder):\n    raise AssertionError(f'broken by {seed}')\n"

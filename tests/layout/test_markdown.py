@@ -1,4 +1,4 @@
-"""Reading Markdown: what is a heading, a cell, a link, and what are our own words."""
+"""The Markdown parser: headings, cells, links, and own text."""
 
 import pytest
 

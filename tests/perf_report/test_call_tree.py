@@ -20,7 +20,7 @@ def nodes(report: PerfReport, view: str = "classes") -> pl.DataFrame:
 
 
 def paths(table: pl.DataFrame) -> dict[tuple[str, ...], int]:
-    """GPU time in µs by the names from below the root to each node."""
+    """Return GPU time in µs by the names from below the root to each node."""
     found: dict[int, tuple[str, ...]] = {}
     for node, parent, name in table.select("node", "parent", "name").iter_rows():
         found[node] = () if parent is None else (*found[parent], name)
@@ -29,7 +29,7 @@ def paths(table: pl.DataFrame) -> dict[tuple[str, ...], int]:
 
 
 def layer(builder: TraceBuilder, number: int, us: float) -> TraceBuilder:
-    """One module of a class `Layer` with a product inside; a frame of its code between."""
+    """Add a module of class `Layer` with a product, and a frame of its code between."""
     builder.python(f"{MODULE_PREFIX}Layer_{number}").python("net.py(7): forward")
     return builder.child("aten::linear").child("aten::mm", MM).launches("gemm", us=us).up(4)
 

@@ -1,4 +1,4 @@
-"""Host calls and GPU work, looked up for some of them."""
+"""Lookup of host calls and GPU work."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""Reports side by side: every row once, differences that add up, nothing asked for in vain."""
+"""Compared reports: every row once, consistent differences, all requested sheets."""
 
 from collections.abc import Mapping
 from pathlib import Path

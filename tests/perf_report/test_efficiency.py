@@ -97,7 +97,7 @@ def test_without_hardware_there_is_no_efficiency() -> None:
 def test_a_missing_peak_is_not_substituted() -> None:
     found = row("aten::mm", MM, 80, spec(vector_fp32=10.0, matrix_fp16=100.0))
     assert (found["bound"], found["peak_tflops"]) == ("memory only", None)
-    assert found["pct_roofline"] == pytest.approx(7.5)  # 6 of 80 us: the memory side stands alone
+    assert found["pct_roofline"] == pytest.approx(7.5)  # 6 of 80 us: only memory traffic counts
     assert found["roofline_note"] == (
         "Test GPU has no compute peak for matrix_bf16; the efficiency is that of the memory side "
         "alone, a lower limit."

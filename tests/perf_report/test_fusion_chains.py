@@ -1,4 +1,4 @@
-"""Chains that one kernel could replace: found by frames or by shapes, and not where none is."""
+"""Chains that one kernel could replace, by frames or by shapes."""
 
 from typing import Any
 
@@ -53,13 +53,13 @@ def product(built: TraceBuilder) -> None:
 
 
 def chains(built: TraceBuilder) -> pl.DataFrame:
-    """The chains of steps that fuse with each other, without those that fuse into a product."""
+    """Return chains of steps that fuse with each other, without those that fuse into a product."""
     found = PerfReport(built.read(), None, strict=True).fusion_chains
     return found.filter(pl.col("product_name").is_null())
 
 
 def modules(count: int, us: tuple[float, ...] | None = None) -> TraceBuilder:
-    """Layers of a product and a normalization in a module of its own."""
+    """Add layers of a product and a normalization, each in its module."""
     built = trace()
     built.python("run.py(1): main")
     for layer in range(count):

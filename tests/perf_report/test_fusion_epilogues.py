@@ -1,4 +1,4 @@
-"""Epilogues of matrix products: elementwise work right behind one, and what is no such work."""
+"""Epilogues of matrix products: elementwise work directly after one, and other work."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The gaps of the GPU timeline: they add up to idle time, and each has the cause that fits."""
+"""The gaps of the GPU timeline: they add up to idle time, and each has its cause."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Launchers and the sheets that sum them up."""
+"""Launchers and their summary sheets."""
 
 import polars as pl
 import pytest

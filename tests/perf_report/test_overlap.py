@@ -1,4 +1,4 @@
-"""Work of other streams at the same time as the kernels of a call."""
+"""Work of other streams that overlaps the kernels of a call."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""What the options of a report change."""
+"""Effects of the options of a report."""
 
 import polars as pl
 import pytest

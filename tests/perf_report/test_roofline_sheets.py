@@ -1,4 +1,4 @@
-"""The roofline sheets: which calls stand where, and by which time."""
+"""The roofline sheets: their calls and times."""
 
 from typing import Any
 

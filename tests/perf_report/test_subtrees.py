@@ -1,4 +1,4 @@
-"""Questions about ranges of the call tree."""
+"""Queries of ranges of the call tree."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The difference of two traces: what is common, what is not, and whose it is."""
+"""The difference of two traces: common and exclusive work."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def diff(first: TraceBuilder, second: TraceBuilder) -> TraceDiff:
 
 
 def rows(found: TraceDiff, *columns: str) -> list[tuple[Any, ...]]:
-    """``source``, ``name`` and columns of the differences."""
+    """Return ``source``, ``name`` and columns of the differences."""
     return found.diff_stats().select("source", "name", *columns).rows()
 
 

@@ -1,4 +1,4 @@
-"""Calls of a trace by name, what is around them, and what runs below."""
+"""Calls by name, their callers and subtrees."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which ops become rows, and what work each of them owns."""
+"""Rows of the unified summary, and the GPU work of each."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""What a spreadsheet program would run is guarded, and comes back as it was."""
+"""Formulas in CSV files are escaped, and reading restores the text."""
 
 import json
 import re
@@ -28,7 +28,7 @@ NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?|-inf", re.IGNORECASE)
 
 
 def spreadsheet_cells(text: str, separator: str) -> Iterator[str]:
-    """The cells as a spreadsheet program reads them.
+    """Return the cells as a spreadsheet program reads them.
 
     A quote at the start of a cell quotes up to the next single quote; elsewhere any line separator
     ends the record, and ``separator`` the cell.
@@ -51,7 +51,7 @@ def spreadsheet_cells(text: str, separator: str) -> Iterator[str]:
 
 
 def formulas(file: Path) -> list[str]:
-    """What a spreadsheet program would run, however it is set to split cells."""
+    """Return the cells that a spreadsheet program would run, with any separator."""
     text = file.read_bytes().decode()
     cells = (cell for separator in ",;\t" for cell in spreadsheet_cells(text, separator))
     return [cell for cell in cells if FORMULA.match(cell) and not NUMBER.fullmatch(cell)]

@@ -70,7 +70,7 @@ def table(root: Path, name: str) -> Path:
 
 
 def repeat(path: Path, times: int) -> None:
-    """Write the first row of a table many times over."""
+    """Write the first row of a table repeatedly."""
     row = pl.read_parquet(path).head(1)
     row.select(pl.all().repeat_by(times).explode()).write_parquet(path)
 
@@ -176,7 +176,7 @@ def table_elsewhere(root: Path) -> None:
 
 
 def odd_rows(root: Path) -> None:
-    """What Polars says of it has many lines."""
+    """The error of Polars has many lines."""
     (root / "category_data" / "gemm_ops.csv").write_text("|||\n")
 
 
@@ -211,7 +211,7 @@ def test_a_forged_run_is_rejected_with_a_message(run: Path, change: Change, word
 
 
 def packed_or_listed(root: Path) -> Path:
-    """An archive of a run, also where its manifest can no longer be read."""
+    """Write an archive of a run, also with an unreadable manifest."""
     honest = root / "manifest.json"
     kept = honest.read_bytes()
     if len(kept) < run_limits.MAX_MANIFEST_BYTES:
@@ -327,7 +327,7 @@ def test_a_remote_result_and_a_loaded_one_have_different_ids(run: Path) -> None:
 def test_an_analysis_of_another_trace_with_the_same_id_is_not_reused(
     run: Path, small: Path
 ) -> None:
-    """Two traces whose short ids are equal, as somebody can compute them."""
+    """Return two traces with the same short id, which an attacker can compute."""
     stored = shutil.copytree(run, analyses_dir() / run.name)
     manifest = json.loads((stored / "manifest.json").read_text())
     other = manifest["trace"] | {"sha256": "0" * 64}
@@ -370,7 +370,7 @@ def test_the_list_shows_the_origin_of_an_analysis(
 
 
 def test_an_upgrade_marks_loaded_analyses_from_the_audit_log(run: Path) -> None:
-    """Run the last change of the tables again, on a database as the release before left it."""
+    """Run the last migration on a database of the previous release."""
     command = [sys.executable, "-m", "jarvis.cli", "archive", "load", str(forge(run))]
     subprocess.run(command, check=True, capture_output=True)
     with writing(database()) as connection:

@@ -1,4 +1,4 @@
-"""What an analysis costs grows with its input, n log n at most: counted, not timed.
+"""The cost of an analysis grows at most with n log n: counted, not timed.
 
 A cost may have a part that is always there; so the growth from 2n to 4n is compared with that from
 n to 2n, which is twice as much where a cost is linear and four times where it is quadratic.
@@ -37,11 +37,11 @@ from tests.builders import TraceBuilder
 from tests.dashboard.inline_jobs import work_off
 
 MOST = 2.3
-"""Times per doubling."""
+"""Maximum ratio of costs when the input doubles."""
 
 MB = 1_000_000
 SLACK = {"written": 0.05 * MB, "peak": 4.0 * MB, "calls": 20_000}
-"""Growth that is noise: tables of Python double their room at once."""
+"""Growth below which ratios are noise, because Python tables double their capacity."""
 
 SIZES = {
     growing.arguments: 250,
@@ -55,7 +55,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes in the run directory, most memory of Python objects, calls of functions."""
+    """Bytes in the run directory, peak memory of Python objects, function calls."""
 
     written: int
     peak: int
@@ -63,7 +63,7 @@ class Cost:
 
 
 def cost_of(work: Callable[[], object], folder: Path) -> Cost:
-    """Do some work, whose files are then in ``folder``."""
+    """Do some work that writes files to ``folder``."""
     profile = cProfile.Profile()
     tracemalloc.start()
     try:
@@ -94,7 +94,7 @@ def no_trace_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Import what an analysis needs before anything is counted."""
+    """Import everything that an analysis needs before counting."""
     folder = tmp_path_factory.mktemp("warm")
     path = growing.shapes(2).write(folder / "trace.json")
     assert main(["analyze", str(path), "--output-dir", str(folder / "run")]) == 0
@@ -217,7 +217,7 @@ def test_perf_models_see_no_name_beyond_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_trace_with_repeated_names_gives_a_small_output(tmp_path: Path) -> None:
-    """300 operations below 1,000 calls with names of 1,900 letters, in a process of its own."""
+    """300 operations below 1,000 calls with names of 1,900 letters, in a separate process."""
     built = growing.nested(1_000, operations=300, letters=1_900)
     path = built.write(tmp_path / "trace.json")
     # The peak of the process itself: that of its rusage begins with the one that forked it.

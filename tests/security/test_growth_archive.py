@@ -1,4 +1,4 @@
-"""Loading an archive costs as much as it has rows: bytes read and written, and memory, counted."""
+"""The cost of loading an archive grows with its rows: bytes read and written, and memory."""
 
 import os
 import subprocess
@@ -20,12 +20,12 @@ from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 
 SIZES = (10, 3_000, 6_000, 12_000)
-"""Rows; what the first costs is what does not depend on rows, and is taken off the others."""
+"""Numbers of rows; the cost of the first is subtracted as the fixed cost."""
 
 MOST = 2.3
 GROWING = ("gpu_work", "host_slices", "roofline_calls")
 IO = Path("/proc/self/io")
-"""Of this process and of those that it has waited for."""
+"""Of this process and its waited-for children."""
 
 pytestmark = pytest.mark.skipif(not IO.exists(), reason="this system counts no bytes of a process")
 

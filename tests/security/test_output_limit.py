@@ -1,4 +1,4 @@
-"""What one analysis may write: refused while it is written, with nothing left behind."""
+"""The output limit of an analysis: writing stops, and no files remain."""
 
 from pathlib import Path
 

@@ -114,7 +114,7 @@ def test_with_changed_figures_another_user_gets_a_separate_analysis(
     assert entry.manifest.hardware == described(200.0)
     save_archive(mine.root, tmp_path / "mine.zip")
     assert load_archive(tmp_path / "mine.zip").id == mine.id
-    again = kept_by(ADA, asked)  # her own may be made again, where links point at it
+    again = kept_by(ADA, asked)  # her own may be repeated, because links point to it
     assert (again.id, again.is_reused) == (theirs.id, False)
     assert digest(theirs.root) != before
 

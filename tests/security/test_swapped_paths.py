@@ -1,4 +1,4 @@
-"""A path that was checked when its job was submitted may lead elsewhere when the job begins."""
+"""Paths that change between the submission and the start of a job."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ ADA = Actor(Person("ada", Role.EDITOR), Channel.API)
 
 @pytest.fixture
 def root(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose traces may be named, on a server where people log in."""
+    """Return an allowed folder of traces, on a server with login."""
     folder = tmp_path / "root"
     (folder / "sub").mkdir(parents=True)
     monkeypatch.setenv(ROOTS_VARIABLE, str(folder))
@@ -46,12 +46,12 @@ def written(path: Path, kernel: str) -> Path:
 
 @pytest.fixture
 def secret(home: Path) -> Path:
-    """Somebody else's upload."""
+    """Return an upload of another user."""
     return written(uploads_dir() / "f1702aba" / "secret.json", "secret_kernel")
 
 
 def outcome(engine: Engine, request: Request, swap: Path, target: Path) -> FailedMessage:
-    """How a job ends whose path is replaced by a link after it was submitted."""
+    """Return the outcome of a job whose path is replaced by a link after the submission."""
     job = actions.submit_job(engine, ADA, request)
     swap.rename(swap.with_name("aside"))
     swap.symlink_to(target)
@@ -84,7 +84,7 @@ def test_a_path_that_has_become_a_link_is_not_read(
 def test_an_opened_file_is_read_even_if_its_path_changes(
     engine: Engine, root: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The swap happens between two reads of the file, of the same size and moment as the target."""
+    """The swap happens between two reads, to a file with the same size and modification time."""
     file = written(root / "mine.json", "mine_kernel")
     stat = secret.stat()
     file.write_bytes(file.read_bytes().ljust(stat.st_size))

@@ -1,4 +1,4 @@
-"""Files that unpack to more than they should: refused with a sentence, soon, in little memory."""
+"""Decompression bombs are rejected early, with a message and little memory."""
 
 import gzip
 import io
@@ -28,7 +28,7 @@ MB = 1 << 20
 
 
 def spaces(megabytes: int) -> bytes:
-    """A trace that is nearly nothing but white space, packed."""
+    """Return a compressed trace that is almost only whitespace."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as file:
         file.write(b'{"traceEvents": [' + EVENT)
@@ -134,7 +134,7 @@ def test_a_damaged_zip_is_not_a_report(tmp_path: Path) -> None:
 def test_declared_sizes_of_zip_entries_are_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A zip may say that its files are short."""
+    """A zip may declare wrong sizes."""
     monkeypatch.setattr("jarvis.reports.reading.MAX_UNPACKED_BYTES", 10 * MB)
     path = zipped(tmp_path / "t.zip", **{"gpu_timeline.csv": b"a,b\n" + b"1,2\n" * (3 * MB)})
     content = bytearray(path.read_bytes())
@@ -169,7 +169,7 @@ def test_a_workbook_above_the_unpacking_limit_is_rejected(
 def test_a_sheet_larger_than_memory_is_rejected(
     tmp_path: Path, row: int, column: int, said: str
 ) -> None:
-    """One cell far away makes a reader ask for room for all before it, and the program end."""
+    """One distant cell makes a reader allocate all cells before it, which exhausts memory."""
     book = openpyxl.Workbook()
     book.active.title = "gpu_timeline"
     book.active.cell(row, column).value = 1
@@ -189,7 +189,7 @@ def test_a_boundary_between_two_pieces_counts(tmp_path: Path) -> None:
 
 
 def sheet(rows: int, columns: int, row: str = "<row>", cell: str = "<c><v>1</v></c>") -> bytes:
-    """A sheet whose rows and cells do not say their place."""
+    """Return a sheet whose rows and cells have no position."""
     return f"<sheetData>{(row + cell * columns + '</row>') * rows}</sheetData>".encode()
 
 

@@ -229,7 +229,7 @@ def test_an_existing_file_is_not_reused_for_users_who_may_not_see_it(
     root = analysis_root(ids["secret"])
     copy = shutil.copytree(root, root.parent / ".copy")
     actions.remove_analysis(ADA, ids["secret"])
-    copy.rename(root)  # the very same analysis, loaded by somebody else for the team
+    copy.rename(root)  # the same analysis, loaded by another user for the team
     assert actions.ask_for_file(engine, ADA, Export(ids["secret"], "json")).id == job.id
     assert actions.ask_for_file(engine, BOB, Export(ids["secret"], "json")).id != job.id
 

@@ -1,4 +1,4 @@
-"""What the web server refuses or does not say: long headers, half requests, figures, ids."""
+"""Limits of the web server: headers, incomplete requests, metrics, logged ids."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ from tests.builders import trace
 
 
 def asked(*middleware: Middleware) -> TestClient:
-    """An application that answers every address and sets two cookies."""
+    """An application that answers every path and sets two cookies."""
 
     def answer(_: Request) -> Response:
         response = PlainTextResponse("here")
@@ -94,7 +94,7 @@ def test_the_log_contains_only_the_start_of_an_upload_id(caplog: pytest.LogCaptu
 
 
 class _Loop:
-    """Takes down what is to be called later."""
+    """Event loop that records timers."""
 
     def __init__(self) -> None:
         self.timers: list[tuple[float, Callable[[], Any], Mock]] = []
@@ -110,7 +110,7 @@ class _Loop:
 
 
 def connected(ws: str = "none") -> tuple[TimedH11Protocol, _Loop, Mock]:
-    """A connection that has just been made."""
+    """Return a new connection."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0)

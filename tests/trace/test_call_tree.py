@@ -27,7 +27,7 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
 def tree(
     *events: tuple[str, int, int], cats: dict[str, str] | None = None, tid: str = "1"
 ) -> dict[str, dict[str, object]]:
-    """Events (name, start µs, length µs) -> rows of the tree by name; uid is the position."""
+    """Return tree rows by name for events (name, start µs, length µs); uid is the position."""
     frame = host(*((name, ts * US, dur * US) for name, ts, dur in events), cats=cats, tid=tid)
     names = dict(frame.select("uid", "name").iter_rows())
     return {names[row["uid"]]: row for row in build_call_tree(frame).iter_rows(named=True)}
@@ -113,7 +113,7 @@ def test_the_nearest_op_and_the_launcher_above() -> None:
     assert rows["launch"]["op_uid"] == uid["execute"]
     assert rows["launch"]["launcher_uid"] == uid["op"]  # `execute` only passes on
     assert rows["nested"]["op_uid"] == uid["execute"]
-    assert rows["nested"]["launcher_uid"] is None  # another runtime call stands between
+    assert rows["nested"]["launcher_uid"] is None  # another runtime call is between
 
 
 def test_a_top_level_runtime_call_is_not_a_root() -> None:
@@ -183,7 +183,7 @@ NAMES = ("cat", "name", "pid", "tid")
 
 @st.composite
 def host_events(draw: st.DrawFn) -> pl.DataFrame:
-    """Events of a few threads on a coarse clock, so that they tie, touch and overlap."""
+    """Generate events of a few threads on a coarse clock, so that they tie, touch and overlap."""
     rows = draw(st.lists(HOST_EVENT, max_size=30))
     uids = draw(st.permutations(range(len(rows))))
     spread = draw(st.sampled_from([1, 10**14]))  # too wide for thread and time in one number

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and that they run on Polars's arrays."""
+"""The cache of compiled kernels, and kernels on Polars arrays."""
 
 import os
 import subprocess

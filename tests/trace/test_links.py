@@ -1,4 +1,4 @@
-"""Which GPU event belongs to which runtime call, and which backward to which forward."""
+"""Links of GPU events to runtime calls, and of backward to forward operators."""
 
 import polars as pl
 

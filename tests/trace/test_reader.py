@@ -1,4 +1,4 @@
-"""Reading trace files: what is accepted, what is mended, and what is refused with which words."""
+"""Reading trace files: accepted, repaired and rejected input."""
 
 import gzip
 import hashlib

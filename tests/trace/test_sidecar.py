@@ -1,4 +1,4 @@
-"""Traces opened again: the same tables, and nothing that can go wrong with the copy matters."""
+"""The cache of traces: the same tables, and faults of the cache are harmless."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ FRAMES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads",
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own that keeps small traces too."""
+    """Return an empty cache that also stores small traces."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv(sidecar.CACHE_VARIABLE, raising=False)
     monkeypatch.setattr(sidecar, "MIN_EVENTS", 1)
@@ -91,7 +91,7 @@ def test_a_damaged_cache_entry_is_ignored(path: Path, cache: Path, damage: str, 
         file.write_bytes(damaged[how])
     assert kept(path) is None
     same(read_trace(path), first)
-    assert kept(path) is not None  # mended
+    assert kept(path) is not None  # repaired
 
 
 def test_a_single_wrong_byte_in_a_cache_entry_is_detected(path: Path, cache: Path) -> None:
