@@ -1,4 +1,4 @@
-# Everything a developer or a CI machine does with this project. `make help` lists it.
+# Commands for development and CI. `make help` lists them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ STAMP := $(VENV)/.setup-stamp
 REPLAY_VENV := .venv-replay
 REPLAY_STAMP := $(REPLAY_VENV)/.setup-stamp
 PORT ?= 8501
-# A process for each core, a file of tests always in one of them; tests/conftest.py orders the files.
+# One process per core, each test file in one process; tests/conftest.py orders the files.
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -15,16 +15,16 @@ PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-setup: $(STAMP) ## make .venv with the pinned versions
+setup: $(STAMP) ## create .venv with the pinned versions
 
 $(STAMP): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q jarvis
-	$(BIN)/python -c 'import jarvis.trace.compiled' # compiles the kernels of the reader, once per machine
+	$(BIN)/python -c 'import jarvis.trace.compiled' # compile the kernels of the reader, once per machine
 	@touch $@
 
-setup-replay: $(REPLAY_STAMP) ## make .venv-replay with torch, in which tests run replay packages
+setup-replay: $(REPLAY_STAMP) ## create .venv-replay with torch, for tests of replay packages
 
 $(REPLAY_STAMP): .ci/constraints.txt
 	$(PYTHON) -m venv $(REPLAY_VENV)
@@ -44,39 +44,39 @@ check: setup ## lint, format, types, layers, generated docs
 test: check ## check, then the whole test suite (browser tests need Debian's chromium)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-format: setup ## format and mend what can be mended
+format: setup ## format, and fix lint errors that can be fixed automatically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-golden: setup ## re-make the golden runs; review the diff
+golden: setup ## update the golden runs; review the diff
 	$(BIN)/python -m pytest tests/test_golden.py --update-golden
 
 docs: setup ## write the generated pages in docs/
 	$(BIN)/python docs/generate.py
 
-pictures: setup ## take the pictures of the README and of every page (TRACES=...; needs chromium)
+pictures: setup ## take the screenshots of the README and of every page (TRACES=...; needs chromium)
 	PYTHONPATH=. $(BIN)/python docs/newcomer.py
 	PYTHONPATH=. $(BIN)/python docs/contact_sheet.py $(TRACES)
 
-replays: setup setup-replay ## replay all that TRACES=folder holds on the CPU, and write docs/replay.md
+replays: setup setup-replay ## replay all operators of the traces in TRACES=folder on the CPU; write docs/replay.md
 	$(BIN)/python benchmarks/replay.py $(TRACES) --python $(REPLAY_VENV)/bin/python --page docs/replay.md
 
-bench: setup ## measure time and memory, as ratios
+bench: setup ## measure time and memory relative to loading the JSON
 	$(BIN)/python benchmarks/pipeline.py --page benchmarks/README.md
 
-bench-dashboard: setup ## measure the dashboard through a browser and many sessions
+bench-dashboard: setup ## measure dashboard latency in a browser and with many sessions
 	$(BIN)/python -m benchmarks.dashboard --page benchmarks/README.md
 
-bench-team: setup ## measure a team at work: jobs while many browse, uploads, things that break
+bench-team: setup ## measure concurrent users, jobs and uploads, also during failures
 	$(BIN)/python -m benchmarks.team --page benchmarks/README.md
 
-bench-uploads: setup ## measure a trace of 1 GB that comes in by a browser and by jarvis push
+bench-uploads: setup ## measure the upload of 1 GB by a browser and by jarvis push
 	$(BIN)/python -m benchmarks.uploads --page benchmarks/README.md
 
-bench-growth: setup ## measure how an analysis grows with each kind of input
+bench-growth: setup ## measure how the costs of an analysis grow with each kind of input
 	$(BIN)/python -m benchmarks.growth --page benchmarks/README.md
 
-fuzz: setup ## give broken input of every kind, every index checked (at most 40 minutes on 2 cores)
+fuzz: setup ## fuzz every kind of input, with array bounds checked (at most 40 minutes on 2 cores)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzz
 
 clean: ## remove the environment and caches

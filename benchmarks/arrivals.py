@@ -1,4 +1,4 @@
-"""Many uploads at once, as programs send them: a file each, in pieces, by the tus protocol."""
+"""Concurrent uploads by the tus protocol."""
 
 import base64
 import time
@@ -20,7 +20,7 @@ _PATIENCE_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What became of the uploads; each time is that of one file, ``elapsed_s`` of all."""
+    """Result of the uploads: seconds per file, and ``elapsed_s`` for all."""
 
     asked: Asked
     times_s: list[float]
@@ -29,12 +29,12 @@ class Arrived:
 
     @property
     def mb_per_s(self) -> float:
-        """Of all together."""
+        """Throughput of all uploads together."""
         return self.megabytes / self.elapsed_s
 
 
 def upload_all(server: Server, traces: Sequence[Path]) -> Arrived:
-    """Upload all at the same time, and have each analyzed."""
+    """Upload all files concurrently and queue an analysis of each."""
     begin = time.perf_counter()
     with ThreadPoolExecutor(len(traces)) as pool:
         sent = list(pool.map(lambda trace: _uploaded(server, trace), traces))
@@ -44,7 +44,7 @@ def upload_all(server: Server, traces: Sequence[Path]) -> Arrived:
 
 
 def _uploaded(server: Server, trace: Path) -> tuple[str, float]:
-    """The job that analyses a trace, and how long its upload took."""
+    """Upload a trace and queue its analysis; return the job id and the seconds of the upload."""
     begin = time.perf_counter()
     size = trace.stat().st_size
     name = base64.b64encode(trace.name.encode()).decode()

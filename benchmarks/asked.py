@@ -1,4 +1,4 @@
-"""Jobs that a benchmark asks for, and what becomes of each."""
+"""Analysis jobs of a benchmark, with retries."""
 
 import time
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ LOOK_S = 0.2
 
 @dataclass
 class Asked:
-    """Analyses that were asked for; what fails is retried as its page offers, and counted."""
+    """Submitted analyses; failed jobs are retried and counted."""
 
     ids: list[str]
     retried: int = 0
     reasons: set[str] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
-    """Jobs that did not end well in time, or whose analysis cannot be read."""
+    """Jobs that did not succeed in time, or whose analysis cannot be read."""
 
     def running(self) -> int:
-        """How many have begun and not ended."""
+        """Return the number of running jobs."""
         return sum(job.state is JobState.RUNNING for job in self._jobs())
 
     def settle(self) -> list[float]:
-        """Wait until all are done, retrying; how long each took, in seconds."""
+        """Wait until all are done, retrying failures; return the seconds of each."""
         deadline = time.monotonic() + SETTLED_S
         while time.monotonic() < deadline:
             found = self._jobs()
@@ -50,12 +50,12 @@ class Asked:
         try:
             queue.retry(database(), job.id)
         except DatabaseError:
-            return  # it is gone for now
+            return  # unavailable; tried again at the next poll
         self.retried += 1
         self.reasons.add(job.error or "without a reason")
 
     def _jobs(self) -> list[Job]:
-        """As the database has them now; none while it does not answer."""
+        """Return the jobs from the database; an empty list if it is unavailable."""
         try:
             return [queue.find(database(), job_id) for job_id in self.ids]
         except DatabaseError:
@@ -63,13 +63,13 @@ class Asked:
 
 
 def ask(traces: Sequence[Path]) -> Asked:
-    """Put an analysis of each into the queue, also of one that is kept."""
+    """Queue an analysis of each trace, also of traces with a stored analysis."""
     requests = [Analyze(Submission(trace), is_again=True) for trace in traces]
     return Asked([queue.submit(database(), request.new_job()).id for request in requests])
 
 
 def _is_kept(job: Job) -> bool:
-    """Whether a job is done and what it made can be opened."""
+    """Return whether a job is done and its analysis can be opened."""
     if job.state is not JobState.DONE or job.analysis_id is None:
         return False
     read_manifest(analysis_root(job.analysis_id))

@@ -1,4 +1,4 @@
-"""People who browse while something else happens: they come back when their server has gone."""
+"""Users who browse during a benchmark and reconnect when their server restarts."""
 
 import asyncio
 import random
@@ -14,18 +14,18 @@ from benchmarks.servers import Server
 from benchmarks.visitors import TARGETS_PCT, NotFollowedError, Visitor, visit
 
 _BACK_S = 0.5
-"""A browser that has lost its server tries again after so long."""
+"""Reconnect interval of a browser."""
 
 _OPENED_S = 180
 
 
 @dataclass
 class Seen:
-    """What they saw: milliseconds of each rerun that showed its figure, and what else happened."""
+    """Milliseconds of each successful rerun, and counts of failures."""
 
     times_ms: list[float] = field(default_factory=list)
     refused: int = 0
-    """Reruns that showed a sentence in place of the figure, or did not end."""
+    """Reruns that showed an error message instead of the metric, or did not end."""
 
     came_back: int = 0
     stack_traces: int = 0
@@ -33,7 +33,7 @@ class Seen:
 
 @contextmanager
 def crowd(servers: Sequence[Server], page: str, users: int, think_s: float) -> Iterator[Seen]:
-    """Users who move the slider of a page while the block runs; all have opened it before."""
+    """Let users, who have opened the page, move its slider while the block runs."""
     seen, stop, opened = Seen(), Event(), Event()
     body = _browse_all(servers, page, users, think_s, seen, stop, opened)
     thread = Thread(target=asyncio.run, args=(body,))

@@ -1,13 +1,12 @@
-"""How fast the dashboard answers: through a real browser, and by many websocket sessions at once.
+"""Measure dashboard latency with a browser and with many websocket sessions.
 
 python -m benchmarks.dashboard [--rows 20000] [--users 50] [--views 1000] [--home DIR] [--page FILE]
 
-An analysis with ``--rows`` operations of one category is made first (kept under ``--home``, where a
-second run finds it again), then ``jarvis serve`` is started on it. Chromium moves the target slider
-and opens warm pages; plain websocket clients browse with ``--think`` seconds between two moves of
-the slider, and open one page after the other while the server's memory is read. An empty page of
-Streamlit is measured in the same way: it is the base line. The load average stands beside the
-figures, because server, browser and clients share the machine.
+The analysis has ``--rows`` operations of one category (stored under ``--home`` for later runs).
+Chromium moves the target slider and opens warm pages of ``jarvis serve``; websocket clients browse
+with ``--think`` seconds between two moves, and open page after page while the server's memory is
+measured. The baseline is an empty Streamlit page. Server, browser and clients share the machine, so
+the load average is reported, too.
 """
 
 import argparse
@@ -28,7 +27,7 @@ from benchmarks.visitors import browsing, memory_over_views
 PAGES = ("overview", "gemm", "timeline", "call_tree", "report")
 CATEGORY = "gemm"
 SLIDER_TO_SCREEN_MS, FIRST_TEXT_MS, RERUN_MS, GROWTH_MB = 300, 1000, 100, 50
-"""What is required of the medians, and of the memory per 1,000 views after the first fifth."""
+"""Limits of the medians, and of the memory growth per 1,000 views after the first fifth."""
 
 SAMPLES = 20
 WORDS = ("case", "median ms", "p95 ms", "server CPU ms", "runs", "load", "required")
@@ -37,7 +36,7 @@ WORDS = ("case", "median ms", "p95 ms", "server CPU ms", "runs", "load", "requir
 def row(
     what: str, times_ms: Sequence[float], allowed_ms: float | None = None, cpu_ms: float = 0
 ) -> tuple[str, ...]:
-    """A case: median and 95th percentile, and what is required of the median."""
+    """One case: median, 95th percentile, and the limit of the median."""
     middle, high = median(times_ms), quantiles(times_ms, n=20)[-1]
     required = ""
     if allowed_ms is not None:
@@ -56,7 +55,7 @@ def row(
 def measured(
     home: Path, analysis: str, options: argparse.Namespace
 ) -> Iterator[tuple[str, ...] | str]:
-    """A row for each case, and sentences below them."""
+    """Yield a row for each case, and the notes below the table."""
     with empty_page() as empty:
         yield from _in_browser(empty, [], options, "empty page")
         yield _with_users([empty], "", options, "an empty page", None)
@@ -98,7 +97,7 @@ def _with_users(
 
 
 def _memory(server: Server, views: int) -> str:
-    """The memory at the start and the end, and how steeply it grows after the first fifth."""
+    """Return a sentence with start and end memory and its growth after the first fifth."""
     sizes = asyncio.run(memory_over_views(server, PAGES, views, SAMPLES))
     settled = sizes[len(sizes) // 5 :]
     per_sample = linear_regression(range(len(settled)), settled).slope
@@ -113,7 +112,7 @@ def _memory(server: Server, views: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the analysis, serve it and measure."""
+    """Create the analysis, serve it and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000, help="operations of the category")
     parser.add_argument("--moves", type=int, default=30, help="moves of the slider in the browser")
@@ -123,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--user-moves", type=int, default=6, help="moves of each user")
     parser.add_argument("--processes", type=int, default=2, help="servers that share the users")
     parser.add_argument("--views", type=int, default=1000, help="page views for the memory")
-    parser.add_argument("--home", type=Path, help="keep the analysis here for another run")
+    parser.add_argument("--home", type=Path, help="store the analysis here for later runs")
     parser.add_argument("--page", type=Path, help="write the results into this page")
     options = parser.parse_args(arguments)
     rows: list[tuple[str, ...]] = []

@@ -1,9 +1,9 @@
-"""How time, memory and output of `jarvis analyze` grow with each kind of input.
+"""Measure how time, memory and output of `jarvis analyze` grow with each kind of input.
 
 python -m benchmarks.growth [--page FILE] [--kinds arguments,depth]
 
-Each trace is analyzed in a process of its own; a ratio is that of the CPU seconds, memory and bytes
-beyond those of a trace of nearly nothing.
+Each trace is analyzed in a separate process. Ratios compare CPU seconds, memory and bytes after
+subtracting those of a trace with one operator.
 """
 
 import argparse
@@ -61,12 +61,12 @@ ATTACKS: dict[str, tuple[Callable[[], TraceBuilder], str]] = {
         "stopped after 58 s at 5.6 GB",
     ),
 }
-"""Files that were found by attack, and what they cost before their growth was bounded."""
+"""Files that were designed to be expensive, and their costs before growth was bounded."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an analysis took."""
+    """Costs of one analysis."""
 
     cpu_s: float
     peak_mb: float
@@ -102,14 +102,14 @@ def grown(kind: str, size: int, empty: Cost) -> list[str]:
 
 
 def attacked(title: str, build: Callable[[], TraceBuilder], before: str) -> list[str]:
-    """Return one row: what a file costs that was made to cost much."""
+    """Return one row: the costs of a file that was designed to be expensive."""
     cost, packed_kb = measure(build())
     now = [f"{packed_kb:.0f}", f"{cost.cpu_s:.1f}", f"{cost.peak_mb:.0f}", f"{cost.written_mb:.1f}"]
     return [title, *now, before]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print, and write the tables into a page."""
+    """Measure, print the tables and write them to a page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--page", type=Path, help="also write the results into this page")
     parser.add_argument("--kinds", default=",".join(SIZES), help="some of the kinds, by name")

@@ -1,4 +1,4 @@
-"""What a user of a real browser waits for."""
+"""Latencies measured in Chromium."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ VIEWPORT = {"width": 1440, "height": 900}
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 _PAUSE_MS = 300
 _TURN = 10
-"""After so many moves of the slider to one side it goes back."""
+"""Moves of the slider in one direction before it turns back."""
 
 WATCH = """(beginning) => {
   const app = document.querySelector('[data-testid=stApp]');
@@ -45,12 +45,12 @@ WATCH = """(beginning) => {
     }, {once: true, capture: true});
   });
 }"""
-"""From the key press to the frame with the new figure, and to the frame with the whole page."""
+"""Measures from the key press to the frames with the new metric and with the complete page."""
 
 
 @contextmanager
 def browser_page() -> Iterator[Page]:
-    """An empty tab of a browser of its own."""
+    """Yield an empty page of a new browser."""
     chromium = optional.program("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
@@ -61,15 +61,15 @@ def browser_page() -> Iterator[Page]:
 
 
 def settled(page: Page) -> None:
-    """Wait until the page has drawn what it will draw."""
+    """Wait until the page has finished rendering."""
     page.wait_for_selector(IDLE, timeout=START_SECONDS * 1000)
     page.locator("[data-testid=stSkeleton]").first.wait_for(state="detached")
 
 
 def slider_to_screen(page: Page, address: str, moves: int) -> tuple[list[float], list[float]]:
-    """Milliseconds from a key press to the new figure, and to the whole page.
+    """Return milliseconds from a key press to the new metric, and to the complete page.
 
-    The first moves are not counted: the browser compiles what it runs for the first time.
+    The first moves are not counted, because the browser still compiles its scripts.
     """
     page.goto(address)
     slider = page.get_by_role("slider", name=SLIDER)
@@ -88,7 +88,7 @@ def slider_to_screen(page: Page, address: str, moves: int) -> tuple[list[float],
 
 
 def first_texts(page: Page, server: Server, names: Sequence[str], repeats: int) -> list[float]:
-    """Milliseconds until the title of a page that was open before stands there again."""
+    """Return the milliseconds until the title of a warm page appears."""
     taken = []
     for number in range((repeats + 1) * len(names)):
         address = server.page(names[number % len(names)])

@@ -1,17 +1,20 @@
-"""The parts of benchmarks/README.md that programs write."""
+"""Write the generated parts of benchmarks/README.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 
 def table(words: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, the first and the last column on the left, the numbers on the right."""
+    """Return a Markdown table: first and last column left-aligned, the others right-aligned."""
     aligned = ("---", *["---:"] * (len(words) - 2), "---")
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (words, aligned, *rows))
 
 
 def write_part(page: Path, name: str, part: str) -> None:
-    """Put a text between the marks of this name; ValueError where the page has none."""
+    """Replace the text between the marks of this name.
+
+    Raises ValueError if the page has no such marks.
+    """
     begin_mark, end_mark = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
     before, begin, rest = page.read_text(encoding="utf-8").partition(begin_mark)
     _, end, after = rest.partition(end_mark)

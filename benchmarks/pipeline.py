@@ -1,11 +1,11 @@
-"""Time and memory of each stage beside what merely loading the JSON costs, in one run.
+"""Measure time and memory of each stage relative to loading the JSON.
 
 python benchmarks/pipeline.py [--sizes 100,500,1500] [--repeats 3] [--trace PATH] [--page FILE]
 
-Traces of about these sizes (MB of JSON) are made from the simulated sample, or from the events of
-``--trace`` repeated. Every case runs in a process of its own that has imported everything and
-loaded the compiled kernels before the clock starts; CPU seconds are the least of the repeats, peak
-memory the largest. Machines differ and are noisy; the ratios, measured side by side, hold.
+Traces of about these sizes (MB of JSON) repeat the events of the simulated sample or of
+``--trace``. Each case runs in a separate process, timed after imports and the loading of compiled
+kernels. The minimum of CPU seconds and the maximum of peak memory are reported. Compare ratios of
+one run: absolute times depend on the machine.
 """
 
 import argparse
@@ -57,7 +57,7 @@ RUN = {
     ANALYSIS: "analyze(trace, output_dir=out / 'run')",
 }
 RARELY = "from jarvis.core.gc_tuning import raise_thresholds; raise_thresholds();"
-"""As the command line and the jobs do; the baseline searches for no garbage at all."""
+"""The setting of the command line and jobs; the baseline disables garbage collection."""
 
 MEASURED = """
 import json, re, sys, time
@@ -73,7 +73,7 @@ print(json.dumps([*imports, time.process_time() - begin, time.perf_counter() - w
 """
 
 UNKEPT = os.environ | {"JARVIS_TRACE_CACHE_MB": "0"}
-"""Every case reads its trace; only the one opened again has a copy kept."""
+"""Only the case "tables opened again" uses the cache."""
 
 # Largest ratio to the baseline's CPU time, by size; memory as MB fixed and per MB of JSON.
 ALLOWED_RATIO = {TABLES: {95: 0.6, 400: 0.5}, REPORT: {95: 1.0}}
@@ -82,7 +82,7 @@ ALLOWED_MEMORY = {TABLES: (250, 0.8), REPORT: (250, 1.0)}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one case took: imports, then the work itself."""
+    """Costs of one case: imports, then the work."""
 
     import_cpu_s: float
     import_mb: float
@@ -92,7 +92,7 @@ class Cost:
 
 
 def measure(case: str, trace: Path, repeats: int) -> Cost:
-    """Run a case in fresh processes: the least times, the largest memory."""
+    """Run a case in new processes; return minimum times and maximum memory."""
     rarely = "" if case in (BASELINE, JSON_LOAD) else RARELY
     code = MEASURED.format(prepare=rarely + PREPARE[case], run=RUN[case])
     costs = []
@@ -113,7 +113,7 @@ def measure(case: str, trace: Path, repeats: int) -> Cost:
 
 
 def simulated(folder: Path, megabytes: int) -> Path:
-    """A trace of about this size from the simulated sample."""
+    """Write a trace of about this size from the simulated sample."""
     from jarvis.sample import write_sample
 
     path = folder / f"simulated-{megabytes}.json.gz"
@@ -126,7 +126,7 @@ MB_PER_STEP = 4.66
 
 
 def repeated(folder: Path, original: Path, megabytes: int) -> Path:
-    """A trace of about this size: the events of a real one over and over, later each time."""
+    """Write a trace of about this size that repeats the events of a recorded one."""
     raw = original.read_bytes()
     document = orjson.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     events = document.pop("traceEvents")
@@ -145,7 +145,7 @@ def repeated(folder: Path, original: Path, megabytes: int) -> Path:
 
 
 def _copies(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The events, then again with later times and ids of their own."""
+    """Yield the events repeatedly, with shifted times and new ids."""
     timed = [e for e in events if isinstance(e.get("ts"), int | float)]
     starts = [e["ts"] for e in timed]
     span = max(e["ts"] + e.get("dur", 0) for e in timed) - min(starts)
@@ -173,13 +173,13 @@ def _copies(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def json_megabytes(trace: Path) -> float:
-    """Uncompressed size of a trace."""
+    """Return the uncompressed size of a trace."""
     with gzip.open(trace) if trace.suffix == ".gz" else trace.open("rb") as stream:
         return sum(len(block) for block in iter(lambda: stream.read(1 << 20), b"")) / 1e6
 
 
 def verdict(case: str, ratio: float, peak_mb: float, size_mb: float) -> str:
-    """Whether a case keeps to what is required of it."""
+    """Return the limits of a case and whether it meets them."""
     limits = [limit for size, limit in ALLOWED_RATIO.get(case, {}).items() if size_mb >= size]
     if not limits:
         return ""
@@ -191,7 +191,7 @@ def verdict(case: str, ratio: float, peak_mb: float, size_mb: float) -> str:
 
 
 def compare(trace: Path, cases: Sequence[str], repeats: int) -> Iterator[str]:
-    """One line for each case."""
+    """Yield one line for each case."""
     size_mb = json_megabytes(trace)
     stored_mb = trace.stat().st_size / 1e6
     yield f"\n{trace.name}: {size_mb:.0f} MB of JSON, {stored_mb:.1f} MB stored"
@@ -212,9 +212,9 @@ def compare(trace: Path, cases: Sequence[str], repeats: int) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the traces and compare the cases."""
+    """Create the traces and measure the cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", default="100,500,1500", help="MB of JSON, with commas between")
+    parser.add_argument("--sizes", default="100,500,1500", help="MB of JSON, separated by commas")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--trace", type=Path, help="a .json or .json.gz trace to repeat instead")
     parser.add_argument("--page", type=Path, help="also write the results as a page")
@@ -241,9 +241,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 PAGE = """# Benchmarks
 
-`make bench` wrote this page; it compares, side by side in one run, what the reader and the report
-cost with what merely loading the JSON costs. Imports and the loading of compiled kernels stand
-apart; *peak MB* is the whole process. What is required of a case stands behind it.
+`make bench` wrote this page. It compares the costs of the reader and the report with those of
+loading the JSON, measured in one run. Imports and the loading of compiled kernels are listed
+separately; *peak MB* is the whole process. The last column has the limits of a case.
 
 ```
 {table}
@@ -254,14 +254,14 @@ apart; *peak MB* is the whole process. What is required of a case stands behind 
 
 
 def other_parts(page: Path) -> str:
-    """What other benchmarks wrote below their headings on the page."""
+    """Return the sections of the page that other benchmarks wrote."""
     text = page.read_text() if page.is_file() else ""
     _, found, rest = text.partition("\n## ")
     return found + rest
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """Return the cores and versions that the results were measured with."""
     packages = ", ".join(
         f"{name} {version(name)}" for name in ("polars", "numba", "orjson", "isal")
     )

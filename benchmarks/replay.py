@@ -1,8 +1,8 @@
-"""Package every operator of recorded traces, replay all on the CPU, and say what became of it.
+"""Package every operator of recorded traces, replay all on the CPU, and report the outcomes.
 
     python benchmarks/replay.py TRACES --python .venv-replay/bin/python [--page docs/replay.md]
 
-TRACES is a folder; the Python has torch. Exit code 1 where a packaged call fails.
+TRACES is a folder; the Python needs torch. Exit code 1 if a packaged call fails.
 """
 
 import argparse
@@ -32,28 +32,28 @@ PAGE = """\
 
 <!-- Written by `make replays TRACES=folder`; do not edit. -->
 
-A replay package holds the recorded calls of operators and a program that times them elsewhere, with
-torch and the standard library alone. `jarvis replay RUN` lists what can be packaged, `jarvis replay
-RUN --op NAME -o FILE` packages it, the Replay page does both. Building one needs no torch: what
-arguments {operators} operators take stands in `jarvis/replay/operators.txt`, which a test holds
-against torch's own registry.
+A replay package contains the recorded calls of operators and a program that times them on another
+machine; it needs only torch and the standard library. `jarvis replay RUN` lists what can be
+packaged, `jarvis replay RUN --op NAME -o FILE` packages it; the page *Replay* does both. Building a
+package needs no torch: the arguments of {operators} operators are in `jarvis/replay/operators.txt`,
+which a test compares with torch's registry.
 
-## What is packaged, and what runs
+## Packaged calls
 
 Every call of the recorded traces that can be packaged, replayed once on a CPU with torch {torch}.
 A call is one operator with one set of arguments. Shares are of the kernel time of the framework's
-own operators (`aten::`); what else a trace holds is refused below.
+own operators (`aten::`); other operators are listed under Rejected.
 
 {traces}
 
-## By an equivalent
+## Replayed by an equivalent
 
-The CPU has no kernel for these. The program calls what computes the same, says so, and gives no
+The CPU has no kernel for these. The program calls an equivalent operator, reports it, and prints no
 times.
 
 {equivalents}
 
-## Refused
+## Rejected
 
 {refused}
 """
@@ -73,7 +73,7 @@ REFUSED_HEAD = ("Trace", "Operators", "Rows", "Share of all kernel time", "Reaso
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the operators of one trace; times in µs, ``calls`` as the program said it."""
+    """Outcome of one trace: times in µs, ``calls`` as the replay program reported them."""
 
     trace: str
     total_us: float
@@ -84,12 +84,12 @@ class Outcome:
     torch: str
 
     def count(self, status: str) -> int:
-        """Calls with this status."""
+        """Return the calls with this status."""
         return sum(call["status"] == status for call in self.calls)
 
 
 def main() -> int:
-    """Replay all traces of a folder; the exit code."""
+    """Replay all traces of a folder and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("traces", type=Path, help="folder with traces")
     parser.add_argument("--python", required=True, help="a Python with torch")
@@ -109,7 +109,7 @@ def main() -> int:
 
 
 def replayed(path: Path, python: str) -> Outcome:
-    """Package all that a trace holds, and run the package on the CPU."""
+    """Package all operators of a trace and run the package on the CPU."""
     rows = generate_report(path).operations.to_dicts()
     entries, refusals = replay_entries(rows)
     refused = {refusal.uid for refusal in refusals}
@@ -127,12 +127,12 @@ def replayed(path: Path, python: str) -> Outcome:
 
 
 def time_us(rows: Iterable[dict[str, Any]]) -> float:
-    """Kernel time of operations."""
+    """Return the kernel time of operations in µs."""
     return sum(float(row["kernel_time_us"]) for row in rows)
 
 
 def run(entries: list[dict[str, Any]], python: str) -> dict[str, Any]:
-    """What the program of a package says about these calls."""
+    """Run the program of a package and return its results for these calls."""
     with TemporaryDirectory() as folder:
         packed = io.BytesIO(package_bytes("a trace", entries))
         zipfile.ZipFile(packed).extractall(folder)
@@ -145,7 +145,7 @@ def run(entries: list[dict[str, Any]], python: str) -> dict[str, Any]:
 
 
 def page(outcomes: list[Outcome]) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     named: Counter[tuple[str, str]] = Counter()
     for outcome in outcomes:
         for call in outcome.calls:
@@ -164,7 +164,7 @@ def page(outcomes: list[Outcome]) -> str:
 
 
 def trace_cells(outcome: Outcome) -> tuple[str, ...]:
-    """A line of the first table."""
+    """Return a row of the first table."""
     share = 100 * outcome.packaged_us / outcome.operators_us if outcome.operators_us else None
     return (
         outcome.trace,
@@ -179,7 +179,7 @@ def trace_cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def refused_cells(outcome: Outcome) -> Iterator[tuple[Markdown, ...]]:
-    """Lines of the last table: by reason, most time first."""
+    """Return the rows of the last table: by reason, most time first."""
     by_reason: dict[str, list[Refusal]] = {}
     for refusal in outcome.refusals:
         by_reason.setdefault(refusal.reason, []).append(refusal)

@@ -1,4 +1,4 @@
-"""Servers to measure: the dashboard with an analysis of many rows, and an empty page."""
+"""Servers under test: the dashboard with an analysis of many rows, and an empty page."""
 
 import os
 import random
@@ -22,7 +22,7 @@ SLIDER = "Target efficiency"
 """The label of the slider that is moved."""
 
 FIGURE = "Saving at"
-"""How the label of the figure begins that follows the slider; the target stands behind it."""
+"""Prefix of the label of the metric that follows the slider, before the target."""
 
 EMPTY_PAGE = f"""
 import streamlit as st
@@ -35,7 +35,7 @@ st.metric(f"{FIGURE} {{target}}%", target)
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server process; ``analysis`` is the id of what it shows, empty where it shows none."""
+    """A server process; ``analysis`` is the id of the open analysis, or empty."""
 
     url: str
     pid: int
@@ -43,23 +43,23 @@ class Server:
 
     @property
     def query(self) -> str:
-        """The query string of its pages."""
+        """Return the query string of its pages."""
         return f"analysis={self.analysis}" if self.analysis else ""
 
     def page(self, name: str) -> str:
-        """The address of a page."""
+        """Return the URL of a page."""
         return f"{self.url}/{name}?{self.query}"
 
     def memory_mb(self) -> float:
-        """Resident memory of the process."""
+        """Return the resident memory of the process."""
         return self._status_mb("VmRSS:")
 
     def peak_memory_mb(self) -> float:
-        """The most resident memory that the process has had."""
+        """Return the peak resident memory of the process."""
         return self._status_mb("VmHWM:")
 
     def cpu_s(self) -> float:
-        """CPU time that the process has used."""
+        """Return the CPU time of the process."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
         user, system = fields.split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -71,7 +71,7 @@ class Server:
 
 
 def analyzed(home: Path, rows: int) -> str:
-    """The id of an analysis with this many products of matrices, no two of the same shapes."""
+    """Create an analysis with this many matrix products of different shapes; return its id."""
     built, chance = trace(device="AMD Instinct MI300X"), random.Random(7)
     for number in range(rows):
         m, k, n = 16 * chance.randint(1, 512), 16 * chance.randint(1, 512), 16 + number
@@ -90,7 +90,7 @@ def analyzed(home: Path, rows: int) -> str:
 def dashboards(
     home: Path, analysis: str, count: int = 1, **settings: str
 ) -> Iterator[list[Server]]:
-    """So many processes that serve the dashboard from one home; ``settings`` are variables."""
+    """Start processes that serve the dashboard from one home; ``settings`` are variables."""
     command = (sys.executable, "-m", "jarvis.cli", "serve")
     environment = os.environ | {"JARVIS_HOME": str(home)} | settings
     with ExitStack() as stack:
@@ -101,7 +101,7 @@ def dashboards(
 
 @contextmanager
 def empty_page() -> Iterator[Server]:
-    """What Streamlit itself costs: a page with a slider and a figure, under our settings."""
+    """Serve the baseline: a page with a slider and a metric, with the dashboard's settings."""
     with tempfile.TemporaryDirectory() as folder:
         script, settings = Path(folder) / "empty.py", Path(folder) / ".streamlit"
         script.write_text(EMPTY_PAGE, encoding="utf-8")
@@ -120,7 +120,7 @@ def _started(
     environment: dict[str, str],
     folder: str | None = None,
 ) -> Iterator[tuple[str, int]]:
-    """The address and process id of a server that answers, on a free port."""
+    """Start a server on a free port; yield its URL and process id once it answers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

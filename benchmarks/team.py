@@ -1,13 +1,13 @@
-"""A team at work on one server: many who browse while jobs run, and things that break.
+"""Measure a server with concurrent users and jobs, and during failures.
 
 python -m benchmarks.team [--users 50] [--megabytes 100] [--uploads 20] [--page FILE]
 
 One server with four job slots and an analysis of 20,000 rows. Traces of ``--megabytes`` of JSON are
-analyzed while users move the slider of the GEMM page, and others are uploaded all at once. Then,
-each time with four jobs and ten users: the worker is killed again and again, the web process is
-killed and started, the database is locked for ten seconds, and a PostgreSQL is gone for as long.
-Each job that fails is retried once its page says so. A job is lost when it does not end well, or
-when what it made cannot be opened; *half-written* counts folders in between.
+analyzed while users move the slider of the GEMM page, and others are uploaded concurrently. Then,
+each time with four jobs and ten users, the worker is killed repeatedly, the web process is killed
+and restarted, the database is locked for ten seconds, and PostgreSQL is stopped for ten seconds.
+Failed jobs are retried. A job is lost if it does not succeed or its analysis cannot be opened;
+*half-written* counts incomplete folders.
 """
 
 import argparse
@@ -67,7 +67,7 @@ WORDS = (
 
 @dataclass
 class Case:
-    """What is seen in one case."""
+    """Results of one case."""
 
     name: str
     seen: Seen
@@ -78,7 +78,7 @@ class Case:
     remarks: str = ""
 
     def row(self) -> tuple[str, ...]:
-        """As a row of the table."""
+        """Return the row of the table."""
         times, asked = self.seen.times_ms, self.asked
         high = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
         left = len(read_catalog().broken) + sum(
@@ -102,7 +102,7 @@ class Case:
 
 
 class Memory:
-    """The most that the web process, and all that it started together, held at a time."""
+    """Sample the peak memory of the web process, and of its descendants together."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -128,7 +128,7 @@ class Memory:
 
 
 def below(pid: int) -> Iterator[int]:
-    """The processes that one has started, and those that they have."""
+    """Return all descendants of a process."""
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             text = children.read_text()
@@ -140,7 +140,7 @@ def below(pid: int) -> Iterator[int]:
 
 
 def own_mb(pid: int) -> float:
-    """Memory that a process shares with no file."""
+    """Return the anonymous memory of a process."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -150,20 +150,20 @@ def own_mb(pid: int) -> float:
 
 @contextmanager
 def serving(home: Path, analysis: str, **settings: str) -> Iterator[Server]:
-    """One server with its worker."""
+    """Start one server with its worker."""
     with dashboards(home, analysis, 1, JARVIS_JOB_SLOTS=str(SLOTS), **settings) as servers:
         yield servers[0]
 
 
 def alone(server: Server, users: int, seconds: float) -> Case:
-    """Users, and no job."""
+    """Measure users without jobs."""
     with Memory(server) as memory, crowd([server], PAGE, users, THINK_S) as seen:
         time.sleep(seconds)
     return Case(f"{users} users, no job", seen, web_mb=memory.web_mb)
 
 
 def with_jobs(server: Server, users: int, traces: Sequence[Path]) -> Case:
-    """Users while jobs run, all slots busy until the last."""
+    """Measure users while jobs use all slots."""
     with Memory(server) as memory, crowd([server], PAGE, users, THINK_S) as seen:
         asked = ask(traces)
         took_s = asked.settle()
@@ -172,7 +172,7 @@ def with_jobs(server: Server, users: int, traces: Sequence[Path]) -> Case:
 
 
 def broken(name: str, server: Server, traces: Sequence[Path], fault: Callable[[], str]) -> Case:
-    """A few users and four jobs; then the fault, which gives a remark."""
+    """Measure a few users and four jobs while ``fault`` runs; it returns a remark."""
     with Memory(server) as memory, crowd([server], PAGE, FEW_USERS, THINK_S) as seen:
         asked = ask(traces)
         while not asked.running():
@@ -186,7 +186,7 @@ def broken(name: str, server: Server, traces: Sequence[Path], fault: Callable[[]
 
 
 def many_uploads(server: Server, traces: Sequence[Path]) -> Case:
-    """A few users, and uploads that all begin at once; each is analyzed."""
+    """Measure a few users and concurrent uploads; analyze each."""
     with crowd([server], PAGE, FEW_USERS, THINK_S) as seen, Memory(server) as memory:
         before_mb = server.memory_mb()
         arrived = upload_all(server, traces)
@@ -208,7 +208,7 @@ def many_uploads(server: Server, traces: Sequence[Path]) -> Case:
 
 
 def kill_workers(server: Server) -> Callable[[], str]:
-    """SIGKILL of the worker, with its jobs, at chance moments."""
+    """Kill the worker and its jobs at random times."""
 
     def fault() -> str:
         chance, killed = random.Random(3), 0
@@ -223,12 +223,12 @@ def kill_workers(server: Server) -> Callable[[], str]:
 
 
 def worker_pids(web: int) -> list[int]:
-    """The worker that a web process has started."""
+    """Return the worker of a web process."""
     return [pid for pid in below(web) if "jarvis.server.jobs.workers.worker" in command_line(pid)]
 
 
 def command_line(pid: int) -> str:
-    """How a process was started; empty where it has gone."""
+    """Return the command line of a process; empty if it has exited."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -236,7 +236,7 @@ def command_line(pid: int) -> str:
 
 
 def lock_database() -> str:
-    """Another program holds the SQLite database for ten seconds."""
+    """Lock the SQLite database for ten seconds."""
     with closing(sqlite3.connect(database_file(), isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         time.sleep(LOCKED_S)
@@ -245,7 +245,7 @@ def lock_database() -> str:
 
 
 def gone_database(home: Path, analysis: str, traces: Sequence[Path]) -> Case:
-    """PostgreSQL dies while jobs run and people browse, and is back after ten seconds."""
+    """Stop PostgreSQL for ten seconds while jobs run and users browse."""
     programs = optional.postgres_programs()[-1]
     with tempfile.TemporaryDirectory(prefix="jarvis-postgres-") as folder:
         postgres = Postgres(programs, Path(folder))
@@ -270,7 +270,7 @@ def gone_database(home: Path, analysis: str, traces: Sequence[Path]) -> Case:
 
 @contextmanager
 def database_at(url: str) -> Iterator[None]:
-    """This process looks into that database while the block runs."""
+    """Let this process use the given database within the block."""
     os.environ[URL_VARIABLE] = url
     try:
         yield
@@ -280,7 +280,7 @@ def database_at(url: str) -> Iterator[None]:
 
 
 def killed_web_process(home: Path, analysis: str, traces: Sequence[Path]) -> Case:
-    """The web process is killed while jobs run, and another one is started in its place."""
+    """Kill the web process while jobs run, and start another one."""
     with serving(home, analysis) as server, crowd([server], PAGE, FEW_USERS, THINK_S) as before:
         asked = ask(traces)
         while not asked.running():
@@ -298,7 +298,7 @@ def killed_web_process(home: Path, analysis: str, traces: Sequence[Path]) -> Cas
 
 
 def traces_of(folder: Path, count: int, megabytes: float, ending: str = ".json.gz") -> list[Path]:
-    """Traces of about this size: the same events, and bytes of which no two are the same."""
+    """Write traces of about this size with the same events and different bytes."""
     steps = max(1, round(megabytes / MB_PER_STEP))
     text = write_sample(folder / "simulated.json", steps, scale="large").read_bytes()
     traces = []
@@ -311,7 +311,7 @@ def traces_of(folder: Path, count: int, megabytes: float, ending: str = ".json.g
 
 
 def measured(home: Path, folder: Path, options: argparse.Namespace) -> Iterator[Case]:
-    """Each case in turn."""
+    """Run the cases one after the other."""
     analysis = analyzed(home, options.rows)
     traces = traces_of(folder, options.jobs, options.megabytes)
     with serving(home, analysis) as server:
@@ -325,7 +325,7 @@ def measured(home: Path, folder: Path, options: argparse.Namespace) -> Iterator[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve, and let things happen."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--rows", type=int, default=20_000, help="operations of the page")

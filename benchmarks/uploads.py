@@ -1,12 +1,11 @@
-"""A large trace comes in: how fast, and how much the memory of the web server grows.
+"""Measure the speed of a large upload and the memory growth of the web server.
 
 python -m benchmarks.uploads [--megabytes 1000] [--page FILE]
 
-A trace of so many megabytes of JSON, two simulated steps again and again, goes to a server of its
-own, from a real browser and by ``jarvis push``. Jobs are left to workers elsewhere, so that nothing
-but the upload is measured:
-from the choice of the file until the server has stored it under its digest. *Peak* is the
-high-water mark of the server's resident memory, counted anew when the upload begins.
+A trace that repeats two simulated steps is uploaded to a new server by Chromium and by ``jarvis
+push``. The server runs no jobs, so only the upload is measured: from the choice of the file until
+it is stored under its digest. *Peak* is the peak resident memory of the server, reset when the
+upload starts.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from jarvis.sample import write_sample
 
 MAX_GROWTH_MB = 200
 EVENTS = b'"traceEvents":[\n'
-"""What the events of a trace stand behind."""
+"""Start of a trace, before its events."""
 
 MAX_MS_LENGTH = 600_000
 RESET_PEAK = "5"
@@ -36,7 +35,7 @@ WORDS = ("case", "MB sent", "s", "MB/s", "before MB", "peak MB", "growth MB", "r
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One upload, measured."""
+    """Measurements of one upload."""
 
     name: str
     sent_mb: float
@@ -45,7 +44,7 @@ class Case:
     peak_mb: float
 
     def cells(self) -> list[str]:
-        """A row of the table."""
+        """Return the row of the table."""
         growth = self.peak_mb - self.before_mb
         verdict = "ok" if growth < MAX_GROWTH_MB else "too much"
         figures = (self.sent_mb, self.took_s, self.sent_mb / self.took_s)
@@ -55,7 +54,7 @@ class Case:
 
 
 def main() -> int:
-    """Measure, print the table, and write it where ``--page`` says; 1 where memory grows more."""
+    """Measure and write the table; return 1 if memory grows above the limit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--megabytes", type=int, default=1000, help="JSON of the trace")
     parser.add_argument("--page", type=Path, help="page to write the table into")
@@ -74,7 +73,7 @@ def main() -> int:
 
 
 def _simulated(folder: Path, megabytes: int) -> Path:
-    """A trace of at least this size: the events of a small one again and again."""
+    """Write a trace of at least this size that repeats the events of a small one."""
     text = write_sample(folder / "small.json", scale="large").read_bytes()
     head, mark, rest = text.partition(EVENTS)
     events, end, tail = rest.rpartition(b"\n]")
@@ -90,7 +89,7 @@ def _simulated(folder: Path, megabytes: int) -> Path:
 def _measured(
     name: str, send: Callable[[Server, Path, Callable[[], None]], None], trace: Path, home: Path
 ) -> Case:
-    """One way of sending to a server of its own, which has drawn its page before."""
+    """Measure one client with a new server that has rendered its page before."""
     begin = before_mb = 0.0
     with dashboards(home, "", JARVIS_JOB_SLOTS="0") as (server,):
 

@@ -1,4 +1,4 @@
-"""Visitors without a browser: they speak the websocket as a browser does, and draw nothing."""
+"""Simulated users: websocket sessions without a browser."""
 
 import asyncio
 import random
@@ -15,18 +15,18 @@ from websockets.typing import Subprotocol
 from benchmarks.servers import FIGURE, SLIDER, Server
 
 TARGETS_PCT = (40, 95)
-"""The visitors move the slider to a chance place between these."""
+"""Users move the slider to a random value in this range."""
 
 _LOST_SECONDS = 120
 
 
 class NotFollowedError(RuntimeError):
-    """The page has no figure for the place of its slider, as when it shows a sentence instead."""
+    """The page shows no metric for the value of its slider, for instance an error message."""
 
 
 @dataclass
 class Visitor:
-    """One session."""
+    """One websocket session."""
 
     connection: ClientConnection
     query: str
@@ -34,13 +34,13 @@ class Visitor:
     page_hash: str = ""
     slider: str = ""
     stack_traces: int = 0
-    """How often a page showed an error of the program in place of a sentence."""
+    """Number of pages with an exception instead of an error message."""
 
     async def rerun(self, target_pct: int | None = None) -> float:
-        """Run the page, with the target slider moved; milliseconds until it has ended.
+        """Rerun the page with a new target; return the milliseconds until it has ended.
 
-        Raises NotFollowedError where the moved slider does not change the page's figure, and
-        TimeoutError where the run does not end.
+        Raises NotFollowedError if the metric does not change, and TimeoutError if the run does not
+        end.
         """
         message = BackMsg()
         message.rerun_script.query_string = self.query
@@ -71,7 +71,7 @@ class Visitor:
         return 1000 * (perf_counter() - begin)
 
     def _sees(self, answer: ForwardMsg, target_pct: int | None) -> bool:
-        """Take a new element in; whether it is the figure for this target."""
+        """Store a new element; return whether it is the metric for this target."""
         element = answer.delta.new_element
         kind = element.WhichOneof("type")
         self.stack_traces += kind == "exception"
@@ -82,7 +82,7 @@ class Visitor:
 
 @asynccontextmanager
 async def visit(server: Server, name: str) -> AsyncIterator[Visitor]:
-    """Open a page, as another browser would."""
+    """Open a page in a new session."""
     address = f"{server.url.replace('http', 'ws', 1)}/_stcore/stream"
     protocol = Subprotocol("streamlit")
     async with connect(address, subprotocols=[protocol], max_size=None, proxy=None) as connection:
@@ -93,7 +93,7 @@ async def visit(server: Server, name: str) -> AsyncIterator[Visitor]:
 
 @dataclass(frozen=True, slots=True)
 class Browsing:
-    """What many users saw: milliseconds of each rerun, and CPU time of the servers for it."""
+    """Milliseconds of each rerun, and CPU time of the servers per rerun."""
 
     times_ms: list[float]
     cpu_ms: float
@@ -102,9 +102,9 @@ class Browsing:
 async def browsing(
     servers: Sequence[Server], page: str, users: int, think_s: float, moves: int
 ) -> Browsing:
-    """Users spread over the servers, each moving the slider with pauses of ``think_s`` on average.
+    """Distribute users over the servers; each moves the slider about every ``think_s`` seconds.
 
-    All have opened the page before the first one begins; a user begins at a moment of its own.
+    All open the page first, then start at different times.
     """
     opened = asyncio.Barrier(users + 1)
     tasks = [
@@ -145,9 +145,9 @@ async def _browse(
 async def memory_over_views(
     server: Server, pages: Sequence[str], views: int, samples: int
 ) -> list[float]:
-    """MB of the server at the start and after each of ``samples`` equal parts of the views.
+    """Return the server's memory in MB at the start and after each of ``samples`` parts.
 
-    Each view is a session of its own.
+    Each view is a new session.
     """
     taken = [server.memory_mb()]
     part = max(1, views // samples)

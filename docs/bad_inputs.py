@@ -1,6 +1,6 @@
-"""Hostile input, one of each kind: what ``bad-inputs.md`` shows and a test compares.
+"""Examples of hostile input and the resulting messages, for ``bad-inputs.md`` and a test.
 
-Names that attack are in ``tests/hostile.py``; here is what a user is told.
+Hostile names are in ``tests/hostile.py``.
 """
 
 import gzip
@@ -51,89 +51,87 @@ _SECRETS = ("secret.json", "secret.csv")
 _LISTED = "traces.example.org"
 _METADATA = "169.254.169.254"
 _CREDENTIALS = "me:secret"
-_TAKEN = "Taken in: nothing of it is run, written elsewhere or fetched."
+_ACCEPTED = "Accepted: nothing of it is executed, written elsewhere or fetched."
 
 
 class BadInput(NamedTuple):
-    """An input, and how it is given to Jarvis in an empty folder."""
+    """An input; ``give`` passes it to Jarvis in an empty folder."""
 
     name: str
     give: Callable[[Path], object]
 
 
 def inputs() -> list[BadInput]:
-    """Every kind."""
+    """Return one input of each kind."""
     return [
-        BadInput("A gzip file of white space", lambda at: _read(at, "t.json.gz", _bomb(80))),
+        BadInput("A gzip file of whitespace", lambda at: _read(at, "t.json.gz", _bomb(80))),
         BadInput("A gzip file inside a zip, packed twice", _packed_twice),
         BadInput("A zip that lists a million files", _many_names),
         BadInput("A zip whose trace is named `../../outside.json`", _traversal),
-        BadInput("A zip with a password mark", _encrypted),
+        BadInput("A zip marked as encrypted", _encrypted),
         BadInput("A trace nested 200,000 levels deep", lambda at: _read(at, "t.json", _deep())),
         BadInput("A trace with a name of 15 MB", lambda at: _read(at, "t.json", _long_name())),
-        BadInput("A trace with NaN, infinite and endless numbers", _odd_numbers),
-        BadInput("A workbook with one cell in its last corner", _far_cell),
+        BadInput("A trace with NaN, infinite and very long numbers", _odd_numbers),
+        BadInput("A workbook with one cell in its last corner", _last_cell),
         BadInput("A sheet with a million columns", _many_columns),
-        BadInput("A workbook with 2,500 cells that do not say their place", _placeless_cells),
-        BadInput("A report whose parts are longer than their whole", _long_part),
+        BadInput("A workbook with 2,500 cells without a position", _cells_without_position),
+        BadInput("A report whose parts exceed their total", _long_part),
         BadInput("A trace whose kernels are of another phase than X", _other_phase),
         BadInput("A sheet named `../../outside`", _sheet_elsewhere),
-        BadInput("A path above the allowed folders", lambda _: server_trace("../secret.json")),
-        BadInput("A link that leads out of them", _linked),
+        BadInput("A path outside the allowed folders", lambda _: server_trace("../secret.json")),
+        BadInput("A link to a file outside the allowed folders", _linked),
         BadInput("A folder whose sheet is such a link", _linked_sheet),
         BadInput("A path with a zero byte", lambda _: server_trace("a\0b.json")),
-        BadInput("A path of 5,000 letters", lambda _: server_trace("x" * 5_000 + ".json")),
+        BadInput("A path of 5,000 characters", lambda _: server_trace("x" * 5_000 + ".json")),
         BadInput("An upload named `../../t.json`", lambda _: _upload("../../t.json")),
         BadInput("An upload of a Python file", lambda _: _upload("extension.py")),
         BadInput("A GPU whose bandwidth is infinite", lambda _: _gpu(b'{"mem_bw_gbps": 1e999}')),
         BadInput("A GPU nested 100,000 levels deep", lambda _: _gpu(b"[" * 100_000)),
         BadInput("Operators named as script, formula, link and path", _attacking_names),
-        BadInput("A request under another name that points here", lambda _: _ask(host="evil.test")),
+        BadInput("A request with another host name", lambda _: _ask(host="evil.test")),
         BadInput(
-            "A request that a page of another site sends",
+            "A request from a page of another site",
             lambda _: _ask(origin="http://evil.test"),
         ),
-        BadInput("A request of 2 MB that is no upload", lambda _: _ask(content=b" " * 2 * MB)),
-        BadInput("The id `../../etc` of an analysis", lambda _: analysis_root("../../etc")),
-        *_arriving(),
-        *_elsewhere(),
+        BadInput("A request of 2 MB that is not an upload", lambda _: _ask(content=b" " * 2 * MB)),
+        BadInput("The analysis id `../../etc`", lambda _: analysis_root("../../etc")),
+        *_uploads(),
+        *_remote(),
     ]
 
 
-def what_is_said(given: BadInput) -> str:
-    """What a user is told about an input, with folders left out."""
+def message_for(given: BadInput) -> str:
+    """Return the message for an input, without temporary folders."""
     with tempfile.TemporaryDirectory() as folder, _working_in(Path(folder)) as roots:
         try:
             given.give(roots)
         except JarvisError as error:
-            return f"Refused: {error}".replace(f"{roots}/", "").replace(str(roots), "traces")
+            return f"Rejected: {error}".replace(f"{roots}/", "").replace(str(roots), "traces")
         written = {p.relative_to(folder).parts[0] for p in Path(folder).rglob("*") if p.is_file()}
         assert written <= {"traces", "home", *_SECRETS}
-        return _TAKEN
+        return _ACCEPTED
 
 
 def bad_inputs_markdown() -> str:
-    """The page ``bad-inputs.md``."""
+    """Return the page ``bad-inputs.md``."""
     lines = [
-        "# What Jarvis makes of hostile input",
+        "# Hostile input",
         "",
-        "Whoever records or passes on a trace decides what stands in it. Each line was made by",
-        "giving Jarvis such an input (`make docs`). What is trusted and what is not stands in",
-        "[SECURITY.md](../SECURITY.md); traces that are merely broken in",
-        "[broken-traces.md](broken-traces.md).",
+        "Each row passes such an input to Jarvis (`make docs`). See also the",
+        "[threat model](../SECURITY.md) and [broken traces](broken-traces.md).",
         "",
-        "| the input | what you are told |",
+        "| input | message |",
         "|---|---|",
     ]
     for given in inputs():
-        text = what_is_said(given).replace("|", "\\|")
+        text = message_for(given).replace("|", "\\|")
         lines.append(f"| {given.name} | {text} |")
     return "\n".join(lines) + "\n"
 
 
 @contextmanager
 def _working_in(folder: Path) -> Iterator[Path]:
-    """A folder whose ``traces`` are the only ones that may be named, with a secret beside it."""
+    """Set up a folder where only ``traces`` is allowed, beside a secret file."""
     roots = folder / "traces"
     roots.mkdir()
     for name in _SECRETS:
@@ -215,7 +213,7 @@ def _odd_numbers(folder: Path) -> None:
     _read(folder, "t.json", b'{"traceEvents": [%s]}' % b",".join(events))
 
 
-def _far_cell(folder: Path) -> None:
+def _last_cell(folder: Path) -> None:
     book = openpyxl.Workbook()
     book.active.cell(1_048_576, 16_384).value = 1
     book.save(folder / "r.xlsx")
@@ -227,7 +225,7 @@ def _many_columns(folder: Path) -> None:
     read_report(folder)
 
 
-def _placeless_cells(folder: Path) -> None:
+def _cells_without_position(folder: Path) -> None:
     sheet = b"<sheetData><row>" + b"<c/>" * 2_500 + b"</row></sheetData>"
     _zip(folder, "xl/worksheets/sheet1.xml", sheet).rename(folder / "r.xlsx")
     read_report(folder / "r.xlsx")
@@ -277,7 +275,7 @@ def _attacking_names(folder: Path) -> None:
 
 
 def _ask(content: bytes = b"", **headers: str) -> None:
-    """Ask a server for a change; its answer, where that is a refusal."""
+    """Send a POST request to a server; raise JarvisError with the response if it is an error."""
     served = Starlette(
         routes=[Route("/", lambda _: Response(), methods=["POST"])],
         middleware=middleware(),
@@ -292,40 +290,38 @@ def _gpu(content: bytes) -> None:
     HardwareSpec.parse_arch_json(content, "gpu.json")
 
 
-def _arriving() -> list[BadInput]:
-    """Uploads in pieces, and what programs send to the API."""
+def _uploads() -> list[BadInput]:
+    """Return the inputs of uploads and the API."""
     large = 5 * 10**12
     return [
-        BadInput("An upload that is said to have 5 TB", lambda _: create("t.json", large, None)),
-        BadInput("More bytes than an upload was said to have", lambda _: _piece(_TRACE, size=9)),
-        BadInput("Bytes for the middle of an upload", lambda _: _piece(_TRACE, offset=5)),
-        BadInput("An upload whose id is `../../etc`", lambda _: find("../../etc")),
+        BadInput("An upload that declares 5 TB", lambda _: create("t.json", large, None)),
+        BadInput("More bytes than an upload declared", lambda _: _piece(_TRACE, size=9)),
+        BadInput("Bytes at the wrong offset of an upload", lambda _: _piece(_TRACE, offset=5)),
+        BadInput("The upload id `../../etc`", lambda _: find("../../etc")),
         BadInput(
-            "A ticket to upload that was made up",
+            "A forged upload ticket",
             lambda _: ticket_holder("eyJyb2xlIjoiYWRtaW4ifQ.00", UPLOAD),
         ),
+        BadInput("An API request nested 100,000 levels deep", lambda _: _json(b"[" * 100_000)),
         BadInput(
-            "A question to the API nested 100,000 levels deep", lambda _: _json(b"[" * 100_000)
-        ),
-        BadInput(
-            "A question that names a field there is not",
+            "An API request with an unknown field",
             lambda _: _json(b'{"path": "t.json", "copy_to": "/etc"}'),
         ),
         BadInput(
-            "A question with a path outside the folders",
+            "An API request with a path outside the allowed folders",
             lambda _: _json(b'{"path": "/etc/passwd"}'),
         ),
     ]
 
 
 def _piece(content: bytes, size: int = len(_TRACE), offset: int = 0) -> None:
-    """Send a piece of an upload that was said to have so many bytes."""
+    """Send a piece of an upload that declared ``size`` bytes."""
     with arriving(create("t.json", size, None).id, offset) as arrival:
         arrival.write(content)
 
 
 def _json(content: bytes) -> None:
-    """Ask the API for an analysis; its answer, where that is a refusal."""
+    """Request an analysis from the API; raise JarvisError with the response if it is an error."""
     with TestClient(Starlette(routes=[Mount(API, app=api())])) as client:
         sent = {"Content-Type": "application/json"}
         answer = client.post(f"{API}/analyses", content=content, headers=sent)
@@ -333,22 +329,18 @@ def _json(content: bytes) -> None:
         raise JarvisError(answer.json()["error"])
 
 
-def _elsewhere() -> list[BadInput]:
-    """Addresses, as where somebody has allowed the host, and paths of other machines."""
+def _remote() -> list[BadInput]:
+    """Return URLs, also of allowed hosts, and paths on other machines."""
     return [
-        BadInput("An address that is no web or sftp address", _fetch("file:///etc/passwd")),
+        BadInput("A URL that is neither http(s) nor sftp", _fetch("file:///etc/passwd")),
         BadInput(
-            "An address of a host that is not allowed",
+            "A URL of a host that is not allowed",
             _fetch(f"http://{_METADATA}/latest/meta-data/"),
         ),
         BadInput("Another port of an allowed host", _fetch(f"http://{_LISTED}:6379/t.json")),
-        BadInput("An address with a password", _fetch(f"https://{_CREDENTIALS}@{_LISTED}/t.json")),
-        BadInput(
-            "An address whose real host stands behind an @", _fetch(f"https://{_LISTED}@evil.test/")
-        ),
-        BadInput(
-            "An address with a line break", _fetch(f"http://{_LISTED}/t.json\r\nHost: evil.test")
-        ),
+        BadInput("A URL with a password", _fetch(f"https://{_CREDENTIALS}@{_LISTED}/t.json")),
+        BadInput("A URL whose host follows an @", _fetch(f"https://{_LISTED}@evil.test/")),
+        BadInput("A URL with a line break", _fetch(f"http://{_LISTED}/t.json\r\nHost: evil.test")),
         BadInput(
             "An allowed host that is this machine", _fetch("http://127.0.0.1/t.json", "127.0.0.1")
         ),
@@ -358,18 +350,20 @@ def _elsewhere() -> list[BadInput]:
         BadInput("The same, as `0x7f.1`", _fetch("http://0x7f.1/t.json", "0x7f.1")),
         BadInput("The same, as `0177.0.0.1`", _fetch("http://0177.0.0.1/t.json", "0177.0.0.1")),
         BadInput(
-            "A private address inside an IPv6 one",
+            "A private address inside an IPv6 address",
             _fetch("http://[::ffff:10.0.0.1]/t.json", "::ffff:10.0.0.1"),
         ),
         BadInput(
-            "Where clouds hand out keys, though it is allowed",
+            "The metadata address of clouds, although it is allowed",
             _fetch(f"http://{_METADATA}/t.json", _METADATA, is_private=True),
         ),
         BadInput(
-            "A path on another machine that is an option", lambda _: check_path("-oProxyCommand=x")
+            "A path on another machine that is a command option",
+            lambda _: check_path("-oProxyCommand=x"),
         ),
         BadInput(
-            "A path there with a line break", lambda _: check_path("/traces/t.json\nrm -rf /")
+            "A path on another machine with a line break",
+            lambda _: check_path("/traces/t.json\nrm -rf /"),
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Broken and odd traces, one of each kind: what ``broken-traces.md`` shows and a test analyses."""
+"""Examples of broken traces, for ``broken-traces.md`` and a test."""
 
 import gzip
 import json
@@ -15,11 +15,11 @@ from jarvis.trace_health import Severity, facts_of, trace_health
 Document = dict[str, Any]
 Change = Callable[[Document], None]
 
-WHOLE = "A whole trace"
+WHOLE = "A valid trace"
 
 
 def inputs() -> dict[str, bytes]:
-    """The files, by what is wrong with them."""
+    """Return the files by their fault."""
     text = json.dumps(_document()).encode()
     packed = gzip.compress(text, mtime=0)
     return {
@@ -29,65 +29,64 @@ def inputs() -> dict[str, bytes]:
         "Cut before the first event": text[:200],
         "Quotes in names that are not escaped": text.replace(b'"aten::mm"', b'"aten::mm<"T">"'),
         "Control characters in names": text.replace(b'"aten::mm"', b'"aten::\nmm"'),
-        "Bytes that are no text": text.replace(b'"aten::mm"', b'"aten::\xffmm"'),
+        "Invalid UTF-8": text.replace(b'"aten::mm"', b'"aten::\xffmm"'),
         "NaN": text.replace(b'"cat": "kernel"', b'"cat": "kernel", "share": NaN', 3),
-        "Commas after a last entry": text.replace(b"}}, {", b",}}, {", 3),
-        "Text that is no JSON between events": text.replace(b"}}, {", b"}}, {oops}, {", 2),
-        "Entries that are no events": _changed(lambda d: d["traceEvents"].extend([None, 7, "x"])),
-        "Events that overlap": _changed(_overlap),
+        "Trailing commas": text.replace(b"}}, {", b",}}, {", 3),
+        "Invalid JSON between events": text.replace(b"}}, {", b"}}, {oops}, {", 2),
+        "Entries that are not events": _changed(lambda d: d["traceEvents"].extend([None, 7, "x"])),
+        "Overlapping events": _changed(_overlap),
         "Negative durations": _changed(_on("kernel", lambda e: e.update(dur=-1.0))),
         "Missing durations": _changed(_on("kernel", lambda e: e.pop("dur"))),
         "Missing args": _changed(_on("kernel", lambda e: e.pop("args"))),
-        "Correlation ids used twice": _changed(_same_ids),
-        "Metadata of unknown kinds": _changed(_unknown_metadata),
+        "Duplicate correlation ids": _changed(_same_ids),
+        "Unknown metadata": _changed(_unknown_metadata),
         "No GPU events": _changed(_without("kernel", "gpu_memcpy", "gpu_memset", "ac2g")),
         "GPU events only": _changed(_without("cpu_op", "cuda_runtime", "ac2g", "user_annotation")),
         "No flow arrows": _changed(_without("ac2g")),
-        "No shapes": _changed(_on("cpu_op", _forget_arguments)),
+        "No shapes": _changed(_on("cpu_op", _remove_arguments)),
         "No Python stack": _changed(_without("python_function")),
         "No device properties": _changed(lambda d: d.pop("deviceProperties")),
         "Two ranks merged into one file": _changed(_merged),
         "A list of events without a header": json.dumps(_document()["traceEvents"]).encode(),
-        "An error page in place of the trace": b"<!DOCTYPE html><title>404 Not Found</title>",
+        "An HTML error page": b"<!DOCTYPE html><title>404 Not Found</title>",
         "A CPU profile of a browser": b'{"nodes": [], "startTime": 0, "samples": []}',
         "A database of another profiler": b"SQLite format 3\x00" + bytes(84),
         "A memory snapshot": b"\x80\x04\x95\x10\x00\x00\x00",
         "An empty file": b"",
-        "A trace without work": b'{"traceEvents": []}',
+        "A trace without events": b'{"traceEvents": []}',
     }
 
 
-def what_is_said(content: bytes) -> list[str]:
-    """What a user is told about a file: the refusal, or the facts that are not all right."""
+def messages_for(content: bytes) -> list[str]:
+    """Return the messages for a file: its rejection, or its warnings and notes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_bytes(content)
         try:
             trace = read_trace(path)
         except TraceError as error:
-            return [f"Refused: {error}".replace(f"{folder}/", "")]
+            return [f"Rejected: {error}".replace(f"{folder}/", "")]
         facts = facts_of(trace_health(trace))
     return [f"{f.severity.capitalize()}: {f.summary}" for f in facts if f.severity != Severity.OK]
 
 
 def broken_inputs_markdown() -> str:
-    """The page ``broken-traces.md``."""
-    rows = {name: what_is_said(content) for name, content in inputs().items()}
+    """Return the page ``broken-traces.md``."""
+    rows = {name: messages_for(content) for name, content in inputs().items()}
     usual = set(rows[WHOLE])
     lines = [
-        "# What Jarvis makes of broken traces",
+        "# Broken traces",
         "",
-        "A trace is read as far as it makes sense; what was mended or lost is counted and shown",
-        "on the overview, in both reports and on the command line. Only a file that is no trace",
-        "at all is refused, with a sentence. Each line was made by reading such a file",
-        "(`make docs`).",
+        "Damaged traces are parsed as far as possible. Repairs and losses are counted and reported",
+        "on the overview, in both reports and on the command line. Only a file that is not a trace",
+        "is rejected. Each row reads such a file (`make docs`).",
         "",
-        "| the file | what you are told |",
+        "| file | messages |",
         "|---|---|",
     ]
-    for name, said in rows.items():
-        told = [line for line in said if name == WHOLE or line not in usual]
-        text = "<br>".join(line.replace("|", "\\|") for line in told) or "nothing: all is well"
+    for name, messages in rows.items():
+        new = [line for line in messages if name == WHOLE or line not in usual]
+        text = "<br>".join(line.replace("|", "\\|") for line in new) or "none"
         lines.append(f"| {name} | {text} |")
     return "\n".join(lines) + "\n"
 
@@ -102,12 +101,12 @@ def _changed(change: Change) -> bytes:
     return json.dumps(document).encode()
 
 
-def _on(category: str, change: Callable[[Document], Any], most: int = 5) -> Change:
-    """Change the first events of a category."""
+def _on(category: str, change: Callable[[Document], Any], count: int = 5) -> Change:
+    """Return a change of the first ``count`` events of a category."""
 
     def apply(document: Document) -> None:
         found = [e for e in document["traceEvents"] if e.get("cat") == category]
-        for event in found if category == "cpu_op" else found[:most]:
+        for event in found if category == "cpu_op" else found[:count]:
             change(event)
 
     return apply
@@ -137,7 +136,7 @@ def _unknown_metadata(document: Document) -> None:
     document["somethingNew"] = {"a": [1, 2]}
 
 
-def _forget_arguments(event: Document) -> None:
+def _remove_arguments(event: Document) -> None:
     for key in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs"):
         event["args"].pop(key, None)
 

@@ -1,9 +1,9 @@
-"""Photograph every page of the dashboard, light and dark, and lay the pictures out on one sheet.
+"""Take screenshots of every page of the dashboard, light and dark, and arrange them on sheets.
 
 python docs/contact_sheet.py [TRACE ...]
 
-The simulated sample comes first, then each TRACE. The sheets go to docs/_build/, one for each trace
-and theme. The pictures of the README are taken by docs/newcomer.py. Needs Chromium.
+Writes a sheet for each theme, of the simulated sample and each TRACE, to docs/_build/. The
+screenshots of the README are taken by docs/newcomer.py. Needs Chromium.
 """
 
 import argparse
@@ -27,13 +27,13 @@ HERE = Path(__file__).parent
 SHEETS = HERE / "_build"
 THEMES = ("light", "dark")
 WIDTH, HEIGHT = 1440, 900
-TALLEST = 3000
+MAX_HEIGHT = 3000
 THUMBNAIL_WIDTH, COLUMNS, LABEL_HEIGHT, GAP = 720, 4, 34, 12
 
 
 @dataclass(frozen=True)
 class Shot:
-    """A picture of one page."""
+    """A screenshot of one page."""
 
     page: str
     theme: str
@@ -41,13 +41,13 @@ class Shot:
 
 
 def page_paths() -> list[str]:
-    """URL paths of all pages: those of pages/ and one for each analysis; the first is at ``/``."""
+    """Return the URL paths of all pages: files of pages/ and analyses; *Ingest* is at ``/``."""
     files = sorted(path.stem for path in (HERE.parent / "pages").glob("*.py"))
     return ["", *(name for name in files if name != "ingest"), *load_analyses()]
 
 
-def photograph(browser: Browser, server: Server, analysis: str, out: Path) -> Iterator[Shot]:
-    """Every page of an analysis in both themes, as long as the page is."""
+def take_screenshots(browser: Browser, server: Server, analysis: str, out: Path) -> Iterator[Shot]:
+    """Take full-length screenshots of every page of an analysis in both themes."""
     for theme in THEMES:
         view = browser.new_page(
             viewport={"width": WIDTH, "height": HEIGHT},
@@ -58,7 +58,7 @@ def photograph(browser: Browser, server: Server, analysis: str, out: Path) -> It
             view.goto(f"{server.url}/{path}?analysis={analysis}")
             settled(view)
             length = view.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
-            view.set_viewport_size({"width": WIDTH, "height": min(max(length, HEIGHT), TALLEST)})
+            view.set_viewport_size({"width": WIDTH, "height": min(max(length, HEIGHT), MAX_HEIGHT)})
             settled(view)
             view.wait_for_timeout(400)  # charts fade in after the script has ended
             name = path or "ingest"
@@ -69,7 +69,7 @@ def photograph(browser: Browser, server: Server, analysis: str, out: Path) -> It
 
 
 def contact_sheet(shots: list[Shot], out: Path) -> None:
-    """The pictures in rows of COLUMNS, each under the name of its page."""
+    """Arrange the screenshots in rows of COLUMNS, labelled with their pages."""
     cells = []
     for shot in shots:
         picture = Image.open(shot.image).convert("RGB")
@@ -90,7 +90,7 @@ def contact_sheet(shots: list[Shot], out: Path) -> None:
 
 
 def analyze(home: Path, trace: Path) -> str:
-    """Analyze a trace into a home; the id of the analysis."""
+    """Analyze a trace into a home; return the id of the analysis."""
     command = [sys.executable, "-m", "jarvis.cli", "analyze", str(trace), "--id"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     newest = max((home / "analyses").iterdir(), key=lambda folder: folder.stat().st_mtime)
@@ -98,13 +98,13 @@ def analyze(home: Path, trace: Path) -> str:
 
 
 def main() -> int:
-    """Photograph the pages for each trace that is asked for."""
+    """Take the screenshots of the sample and the given traces."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("traces", nargs="*", type=Path, help="traces beside the sample")
+    parser.add_argument("traces", nargs="*", type=Path, help="traces in addition to the sample")
     traces = [None, *parser.parse_args().traces]
     chromium = optional.program("chromium")
     if chromium is None:
-        sys.stderr.write("No pictures were taken: there is no chromium.\n")
+        sys.stderr.write("No screenshots were taken: chromium is not installed.\n")
         return 0
     SHEETS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -118,7 +118,7 @@ def main() -> int:
             name = (
                 "sample" if trace is None else trace.name.removesuffix(".gz").removesuffix(".json")
             )
-            shots = list(photograph(browser, server, analysis, home))
+            shots = list(take_screenshots(browser, server, analysis, home))
             for theme in THEMES:
                 out = SHEETS / f"{name}-{theme}.png"
                 contact_sheet([shot for shot in shots if shot.theme == theme], out)

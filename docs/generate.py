@@ -1,4 +1,4 @@
-"""Write the pages of docs/ that are made from the code, or check that they are up to date.
+"""Write the generated pages of docs/, or check that they are up to date.
 
 python docs/generate.py [--check] [PAGE ...]
 """
@@ -33,7 +33,7 @@ PAGES = {
 
 
 def main() -> int:
-    """Exit code 1 where ``--check`` finds a page that is not what the code says."""
+    """Return exit code 1 if ``--check`` finds a page that is out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
     parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as checks.md (default: all)")

@@ -1,9 +1,8 @@
-"""The way of a newcomer through the dashboard, which takes the pictures of the README.
+"""Walk through the dashboard as a new user and take the screenshots of the README.
 
 python docs/newcomer.py
 
-Every step is done as a user does it and has to show what the README says; the pictures go to
-docs/pictures/. Needs Chromium.
+Each step must show what the README says. Writes to docs/pictures/. Needs Chromium.
 """
 
 import re
@@ -22,7 +21,7 @@ from tests.browser.conftest import FLAGS, Server, settled
 PICTURES = Path(__file__).parent / "pictures"
 VIEWPORT = {"width": 1280, "height": 800}
 WORST = "GEMM"
-"""The category in which the sample loses most."""
+"""The category of the sample with the largest saving."""
 
 STEPS_OF_THE_SLIDER = 15
 
@@ -32,7 +31,10 @@ Take = Callable[[Page, str], None]
 
 
 def walk(browser: Browser, server: Server, take: Take) -> None:
-    """Drop a trace, read on, and leave with a report; ``take`` photographs a page under a name."""
+    """Upload a trace, open its pages and download the report.
+
+    ``take`` takes a screenshot of a page under a name.
+    """
     page = browser.new_page(viewport=VIEWPORT)
     page.goto(server.url)
     settled(page)
@@ -70,17 +72,17 @@ def _open_the_worst_category(page: Page) -> None:
 
 
 def _slide_the_target(page: Page) -> list[str]:
-    """The figures after the target has been lowered."""
-    before = _figures(page)
+    """Lower the target; return the metrics afterwards."""
+    before = _metrics(page)
     slider = page.get_by_role("slider", name="Target efficiency")
     for _ in range(STEPS_OF_THE_SLIDER):
         slider.press("ArrowLeft")
     page.wait_for_url(re.compile(r"gemm_target=65"))
     expect(page.get_by_test_id("stMetricLabel").get_by_text("Saving at 65%")).to_be_visible()
     settled(page)
-    after = _figures(page)
+    after = _metrics(page)
     if before == after:
-        raise AssertionError("the figures do not follow the target")
+        raise AssertionError("the metrics do not follow the target")
     return after
 
 
@@ -97,8 +99,8 @@ def _open_elsewhere(browser: Browser, link: str, shown: list[str]) -> None:
     page = context.new_page()
     page.goto(link)
     settled(page)
-    if _figures(page) != shown:
-        raise AssertionError("the link shows other figures")
+    if _metrics(page) != shown:
+        raise AssertionError("the link shows other metrics")
     context.close()
 
 
@@ -119,28 +121,28 @@ def _download_the_report(page: Page) -> None:
     settled(page)
 
 
-def _figures(page: Page) -> list[str]:
+def _metrics(page: Page) -> list[str]:
     return page.get_by_test_id("stMetricValue").all_inner_texts()
 
 
-def _photograph(page: Page, name: str) -> None:
-    page.mouse.move(*_NOWHERE)  # else a chart shows its tools
+def _screenshot(page: Page, name: str) -> None:
+    page.mouse.move(*_NOWHERE)  # otherwise a chart shows its toolbar
     page.wait_for_timeout(500)  # charts fade in after the script has ended
     save_picture(page.screenshot(), PICTURES / f"{name}.png")
 
 
 def main() -> int:
-    """Walk, and write the pictures."""
+    """Walk through the dashboard and write the screenshots."""
     chromium = optional.program("chromium")
     if chromium is None:
-        sys.stderr.write("No pictures were taken: there is no chromium.\n")
+        sys.stderr.write("No screenshots were taken: chromium is not installed.\n")
         return 0
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         server = Server(Path(home))
         server.start()
         browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        walk(browser, server, _photograph)
+        walk(browser, server, _screenshot)
         browser.close()
         server.stop()
     return 0

@@ -1,4 +1,4 @@
-"""Pictures small enough for a repository, with the colors that a page has."""
+"""Compress screenshots for the repository."""
 
 import io
 from pathlib import Path
@@ -9,9 +9,9 @@ MAX_BYTES = 250_000
 
 
 def save_picture(screenshot: bytes, path: Path) -> None:
-    """Write a screenshot as PNG: in full color, or in 256 where that is too large.
+    """Write a screenshot as PNG: in full color, or with 256 colors if that is too large.
 
-    Raises ValueError where even that is; take less of the page then.
+    Raises ValueError if both are larger than ``MAX_BYTES``: capture less of the page then.
     """
     picture = Image.open(io.BytesIO(screenshot)).convert("RGB")
     # Maximum coverage keeps the few colors of marks; the median cut gives them to greys of text.

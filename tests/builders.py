@@ -1,4 +1,4 @@
-"""A tiny language for Kineto traces, so that a test shows its trace in three lines.
+"""Builder of Kineto traces for tests.
 
 trace().op("aten::mm", [[8, 4], [4, 2]]).launches("gemm_kernel", us=12).read()
 
@@ -23,12 +23,12 @@ _LAUNCH_US = 2.0
 
 
 def contiguous(dims: list[int]) -> list[int]:
-    """Strides of a dense row-major tensor."""
+    """Return the strides of a dense row-major tensor."""
     return [math.prod(dims[i + 1 :]) for i in range(len(dims))]
 
 
 class TraceBuilder:
-    """Collects events; ``read`` gives the Trace, ``write`` the file, ``document`` the JSON."""
+    """Collects events; ``read`` returns the Trace, ``write`` a file, ``document`` the JSON."""
 
     def __init__(self, device: str = "NVIDIA H200") -> None:
         self.events: list[dict[str, Any]] = []
@@ -40,7 +40,7 @@ class TraceBuilder:
         self._correlation = 0
 
     def thread(self, tid: int, name: str | None = None) -> Self:
-        """Go on with another host thread."""
+        """Continue with another host thread."""
         self._thread = tid
         if name is not None:
             self._metadata("thread_name", tid, {"name": name})
@@ -52,7 +52,7 @@ class TraceBuilder:
         return self._metadata("process_labels", 0, {"labels": label})
 
     def op(self, name: str, dims: list[Any] | None = None, **options: Any) -> Self:
-        """Start a top-level cpu op; ``dims`` None leaves the arguments out.
+        """Start a top-level CPU op; without ``dims`` it has no arguments.
 
         Options: ``types``, ``strides``, ``concrete`` (default: dense bfloat16 tensors), ``seq``
         (sequence number), ``us`` (least duration).
@@ -61,7 +61,7 @@ class TraceBuilder:
         return self.child(name, dims, **options)
 
     def child(self, name: str, dims: list[Any] | None = None, **options: Any) -> Self:
-        """Start a cpu op inside the open call."""
+        """Start a CPU op inside the open call."""
         args = {} if dims is None else self._arguments(dims, options)
         if (seq := options.get("seq")) is not None:
             args["Sequence number"] = seq
@@ -89,7 +89,7 @@ class TraceBuilder:
         at_us: float | None = None,
         **args: Any,
     ) -> Self:
-        """A runtime call and the GPU event that it starts, behind the last one of its stream.
+        """Add a runtime call and its GPU event, after the last one of its stream.
 
         ``at_us`` places the GPU event at a time of its own; ``args`` are added to the event.
         """
@@ -105,7 +105,7 @@ class TraceBuilder:
     def graph(
         self, *kernels: tuple[str, float], stream: int = 7, call: str = "cudaGraphLaunch"
     ) -> Self:
-        """A graph launch and its kernels, given as (name, µs)."""
+        """Add a graph launch and its kernels, given as (name, µs)."""
         self._correlation += 1
         self._call(call, "cuda_runtime", {"correlation": self._correlation})
         for name, us in kernels:
@@ -113,23 +113,23 @@ class TraceBuilder:
         return self
 
     def unlinked(self, kernel: str, us: float = 10.0, *, stream: int = 7, **args: Any) -> Self:
-        """A GPU event whose launch was not recorded."""
+        """Add a GPU event whose launch was not recorded."""
         self._correlation += 1
         self._gpu(kernel, us, stream, "kernel", None, {"correlation": self._correlation, **args})
         return self
 
     def runtime(self, call: str, us: float = _LAUNCH_US) -> Self:
-        """A runtime call that starts no GPU work."""
+        """Add a runtime call that starts no GPU work."""
         self._call(call, "cuda_runtime", {}, us)
         return self
 
     def waits(self, us: float) -> Self:
-        """Let host time pass."""
+        """Advance the host time."""
         self._now[self._thread] = self._time + us
         return self
 
     def document(self) -> dict[str, Any]:
-        """The trace as JSON; every open call is closed."""
+        """Return the trace as JSON; closes every open call."""
         for tid in list(self._open):
             self.thread(tid)._close_all()
         return {**self.header, "traceEvents": self.events}
@@ -140,7 +140,7 @@ class TraceBuilder:
         return path
 
     def read(self) -> Trace:
-        """The trace as Jarvis reads it."""
+        """Return the trace as Jarvis reads it."""
         with tempfile.TemporaryDirectory() as folder:
             return read_trace(self.write(Path(folder) / "trace.json"))
 
@@ -199,5 +199,5 @@ class TraceBuilder:
 
 
 def trace(device: str = "NVIDIA H200") -> TraceBuilder:
-    """An empty trace to build on."""
+    """Return a builder of an empty trace."""
     return TraceBuilder(device)

@@ -1,4 +1,4 @@
-"""Fixtures that every part of the suite shares."""
+"""Fixtures of the whole suite."""
 
 import os
 from collections.abc import Iterator
@@ -21,19 +21,19 @@ pytest_plugins = (
     "tests.services.sshd",
 )
 
-LONGEST = ("server", "faults", "browser", "dashboard")
-"""Folders whose files take longest; begun last, one of them would run while other cores idle."""
+SLOWEST = ("server", "faults", "browser", "dashboard")
+"""Folders with the slowest files, which start first so that no core idles at the end."""
 
 REQUIRE_ALL = os.environ.get("JARVIS_TEST_REQUIRE_ALL") == "1"
 
-# CI judges one commit the same way each time; laptops search further with every run.
+# CI tests one commit with the same examples each time; other machines try new ones.
 settings.register_profile("search", deadline=None)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable" if REQUIRE_ALL else "search")
 
 
 def skip_or_fail(reason: str) -> None:
-    """Skip a test for want of something; in CI, where everything is installed, fail instead."""
+    """Skip a test that lacks a requirement; fail in CI, where everything is installed."""
     if REQUIRE_ALL:
         pytest.fail(f"{reason} (JARVIS_TEST_REQUIRE_ALL is set)")
     pytest.skip(reason)
@@ -41,7 +41,7 @@ def skip_or_fail(reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def reference_root() -> Path:
-    """The folder with real traces and the reports that TraceLens gives for them."""
+    """Return the folder with recorded traces and their TraceLens reports."""
     from tests import optional  # not before pytest takes it in as a plugin
 
     root = optional.reference_root()
@@ -52,7 +52,7 @@ def reference_root() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def every_run_is_valid() -> Iterator[None]:
-    """Every run directory that a test makes must pass ``jarvis validate`` and have its layout."""
+    """Check every run directory of a test with ``jarvis validate`` and the layout checks."""
 
     def write_valid_run(run: Run, root: Path) -> None:
         write_run(run, root)
@@ -68,7 +68,7 @@ def every_run_is_valid() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def components_found_once() -> Iterator[None]:
-    """Streamlit looks through all installed packages for components once, not for every AppTest."""
+    """Let Streamlit search installed packages for components once, not for every AppTest."""
     from streamlit.components.v2 import manifest_scanner
 
     found = manifest_scanner.scan_component_manifests()
@@ -78,18 +78,18 @@ def components_found_once() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; leave out what a list does not name."""
+    """Run the slowest files first; deselect tests that ``--listed`` does not name."""
     if (file := config.getoption("--listed")) is not None:
         listed = set(Path(file).read_text(encoding="utf-8").splitlines())
         if unknown := sorted(listed - {item.nodeid for item in items}):
             raise pytest.UsageError(f"not collected, though listed: {', '.join(unknown[:5])}")
         items[:] = [item for item in items if item.nodeid in listed]
-    begun = {folder: rank for rank, folder in enumerate(LONGEST)}
-    items.sort(key=lambda item: begun.get(item.nodeid.split("/")[1], len(LONGEST)))
+    order = {folder: rank for rank, folder in enumerate(SLOWEST)}
+    items.sort(key=lambda item: order.get(item.nodeid.split("/")[1], len(SLOWEST)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options that write what tests compare with."""
+    """Add options that update reference data."""
     parser.addoption("--listed", metavar="FILE", help="collect all, run the tests listed in FILE")
     parser.addoption("--update-golden", action="store_true", help="re-make tests/golden")
     parser.addoption(

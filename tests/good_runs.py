@@ -1,4 +1,4 @@
-"""A good run, made once: findings, copies, communication, an efficiency above the peak."""
+"""A valid run, made once: findings, copies, communication, an efficiency above the peak."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ BF16 = ["c10::BFloat16", "c10::BFloat16"]
 
 
 def eventful_trace() -> TraceBuilder:
-    """Two steps that have something to say in every file of a run."""
+    """Return two steps with data for every file of a run."""
     built = trace(device="AMD Instinct MI300X")
     for _ in range(2):
         built.op("aten::mm", [[4096, 4096], [4096, 4096]], types=BF16).launches("gemm_a", us=900)
@@ -30,7 +30,7 @@ def eventful_trace() -> TraceBuilder:
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good run directory that nobody may change."""
+    """Return a valid run directory; do not change it."""
     folder = tmp_path_factory.mktemp("good")
     path = eventful_trace().write(folder / "trace.json")
     analyze(path, model_name="Tiny", output_dir=folder / "run")
@@ -39,13 +39,13 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def good_run(made_once: Path, tmp_path: Path) -> Path:
-    """A copy of the good run, to plant a fault in."""
+    """Return a copy of the valid run, to plant a fault in."""
     unread = shutil.ignore_patterns("*.xlsx", "*.zip")
     return Path(shutil.copytree(made_once, tmp_path / "run", ignore=unread))
 
 
 def compared_trace(*, attention_us: float, norms: int) -> TraceBuilder:
-    """Work of which one product scales as the GPUs do, and the attention does not."""
+    """Return a trace in which a product scales with the GPUs, and the attention does not."""
     built = trace(device="AMD Instinct MI300X" if norms else "NVIDIA H100 80GB HBM3")
     for _ in range(2):
         built.op("aten::mm", [[4096, 4096], [4096, 4096]], types=BF16).launches("gemm_a", us=250)
@@ -60,7 +60,7 @@ def compared_trace(*, attention_us: float, norms: int) -> TraceBuilder:
 
 @pytest.fixture(scope="session")
 def compared_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good run directory with a reference that nobody may change."""
+    """Return a valid run directory with a reference; do not change it."""
     folder = tmp_path_factory.mktemp("compared")
     for name, attention_us, norms in (("reference", 60, 0), ("target", 900, 2)):
         built = compared_trace(attention_us=attention_us, norms=norms)
@@ -72,6 +72,6 @@ def compared_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def compared_run(compared_once: Path, tmp_path: Path) -> Path:
-    """A copy of it, to plant a fault in."""
+    """Return a copy of it, to plant a fault in."""
     unread = shutil.ignore_patterns("*.xlsx", "*.zip")
     return Path(shutil.copytree(compared_once, tmp_path / "run", ignore=unread))

@@ -1,4 +1,4 @@
-"""Traces that grow in one way each: what an analysis costs may grow no faster.
+"""Traces that grow in one dimension each; the costs of an analysis must grow no faster.
 
 ``GROWING`` maps a kind of growth to a builder of the trace of a given size.
 """
@@ -31,19 +31,19 @@ def rank(count: int) -> TraceBuilder:
 
 
 def fused_names(tokens: int) -> TraceBuilder:
-    """A kernel of a compiler whose name is a long list of fused operators."""
+    """A compiled kernel whose name is a long list of fused operators."""
     name = "triton_poi_fused_" + "add_" * tokens + "0"
     return trace().op(name, [[64, 64], []], concrete=["", "4096"]).launches(name)
 
 
 def unknown_fused_names(tokens: int) -> TraceBuilder:
-    """The same, where the last token is no operator."""
+    """The same, with a last token that is not an operator."""
     name = "triton_poi_fused_" + "add_" * tokens + "nothing_0"
     return trace().op(name, [[64, 64], []], concrete=["", "4096"]).launches(name)
 
 
 def kernel_names(repeats: int) -> TraceBuilder:
-    """A kernel whose name repeats what name patterns look for."""
+    """A kernel whose name repeats the text of name patterns."""
     built = trace()
     for part in ("CatArrayBatchedCopy", "multi_tensor_apply_kernel<", "Functor<A, ", "_1_"):
         dims = [[[64, 64]] * 3, []]
@@ -83,7 +83,7 @@ def nested_operations(levels: int) -> TraceBuilder:
 
 
 def chained_operators(levels: int) -> TraceBuilder:
-    """Operators inside of operators, each of which launches."""
+    """Nested operators, each with a launch."""
     built = trace()
     for number in range(levels):
         built.child("aten::mm", [[64, 64 + number], [64 + number, 64]]).launches("gemm_kernel")
@@ -96,7 +96,7 @@ def long_names(letters: int) -> TraceBuilder:
 
 
 def nested(levels: int, operations: int, letters: int = FRAME_LETTERS) -> TraceBuilder:
-    """Operators below a chain of modules and Python frames with names of so many letters."""
+    """Operators below a chain of modules and Python frames with names of this length."""
     built = trace()
     for level in range(levels):
         name = f"nn.Module: Block_{level}" if level % 2 else f"m/f.py({level}): f{level}"
@@ -117,7 +117,7 @@ def operations(count: int) -> TraceBuilder:
 
 
 def shapes(count: int) -> TraceBuilder:
-    """Operators of kinds that have analyses, each call with a shape of its own."""
+    """Operators of analyzed categories, each call with a different shape."""
     built = trace()
     for number in range(count):
         rows = 64 + number
@@ -129,7 +129,7 @@ def shapes(count: int) -> TraceBuilder:
 
 
 def names(count: int) -> TraceBuilder:
-    """Operators and kernels with a name of their own."""
+    """Operators and kernels with distinct names."""
     built = trace()
     for number in range(count):
         built.op(f"aten::op_{number}", GEMM_DIMS).launches(f"kernel_{number}")
@@ -150,7 +150,7 @@ def graph_kernels(count: int) -> TraceBuilder:
 
 
 def streams(count: int) -> TraceBuilder:
-    """Each kernel on a stream of its own, beside all others."""
+    """Each kernel on a separate stream, concurrent with all others."""
     built = trace().op("aten::mm", GEMM_DIMS)
     for number in range(count):
         built.launches("gemm_kernel", 10_000, stream=7 + number)
@@ -158,7 +158,7 @@ def streams(count: int) -> TraceBuilder:
 
 
 def threads(count: int) -> TraceBuilder:
-    """Each operator on a host thread of its own."""
+    """Each operator on a separate host thread."""
     built = trace()
     for number in range(count):
         built.thread(1 + number, f"thread {number}").op("aten::mm", GEMM_DIMS)
@@ -167,7 +167,7 @@ def threads(count: int) -> TraceBuilder:
 
 
 def processes(count: int) -> TraceBuilder:
-    """Each operator and kernel in a process and on a GPU of its own."""
+    """Each operator and kernel in a separate process and on a separate GPU."""
     built = trace()
     for number in range(count):
         begin = len(built.events)
@@ -178,7 +178,7 @@ def processes(count: int) -> TraceBuilder:
 
 
 def modules(count: int) -> TraceBuilder:
-    """Modules beside each other, each with an operator."""
+    """Sibling modules, each with an operator."""
     built = trace().python("m/train.py(1): main").python("nn.Module: Model_0")
     for number in range(count):
         built.python(f"nn.Module: Block_{number}").python(f"m/f.py({number}): forward{number}")
@@ -187,7 +187,7 @@ def modules(count: int) -> TraceBuilder:
 
 
 def collectives(count: int) -> TraceBuilder:
-    """Collectives, each in a process group of its own."""
+    """Collectives, each in a separate process group."""
     built = trace()
     for number in range(count):
         built.op("record_param_comms", [[1024]]).launches(
@@ -234,7 +234,7 @@ def overlapping_annotations(count: int) -> TraceBuilder:
 
 
 def overlapping_calls(count: int) -> TraceBuilder:
-    """Host calls that overlap without one being inside of the other."""
+    """Host calls that overlap without nesting."""
     built = operations(count)
     for number in range(count):
         event = {"ph": "X", "cat": "cpu_op", "name": f"aten::op{number}", "pid": 100, "tid": 1}
@@ -274,7 +274,7 @@ def unlinked(count: int) -> TraceBuilder:
 
 
 def chains(count: int) -> TraceBuilder:
-    """A long chain of elementwise operators, each on what the last one made."""
+    """A long chain of elementwise operators, each on the last result."""
     built = trace().python("nn.Module: Block_0")
     for number in range(count):
         name = ("aten::add", "aten::mul", "aten::relu", "aten::copy_")[number % 4]

@@ -1,4 +1,4 @@
-"""A trace whose every text tries to become something else, and marks that say whether one did.
+"""A trace in which every text is an injection attempt, and markers of success.
 
 ``NASTY`` are texts for one destination each; ``nasty`` puts one into a name without hiding the
 name from the patterns of the analyses.
@@ -11,10 +11,10 @@ from pathlib import Path
 from tests.builders import TraceBuilder, trace
 
 CALLED = "jarvisWasHere"
-"""The function of a page that is called where a text was taken for a program."""
+"""The page function that an injected script calls."""
 
 HOST = "evil.example"
-"""The host that is asked for something where a text was taken for an address."""
+"""The host that an injected URL requests."""
 
 NASTY = (
     f"<img src=x onerror={CALLED}(1)>",
@@ -46,7 +46,7 @@ NASTY = (
 
 
 def hostile_trace() -> TraceBuilder:
-    """The trace: host calls, frames, kernels, copies, collectives, threads, header, all nasty."""
+    """Return a trace with hostile calls, frames, kernels, copies, collectives, threads, header."""
     texts = cycle(NASTY)
     built = trace(device=f"NVIDIA H200 {NASTY[0]}")
     built.header |= {
@@ -89,14 +89,14 @@ def hostile_trace() -> TraceBuilder:
 
 
 def write_hostile(folder: Path) -> Path:
-    """The trace as a file whose own name is nasty, as far as a file system allows."""
+    """Write the trace to a file with a hostile name, as far as a file system allows."""
     path = folder / f"=a`b|<img src=x onerror={CALLED}(8)>.json"
     path.write_text(json.dumps(hostile_trace().document()), encoding="utf-8")
     return path
 
 
 def _operators(text: str) -> tuple[str, ...]:
-    """A text alone, and in the names that each analysis claims."""
+    """Return a text alone, and inside names that each analysis claims."""
     return (
         text,
         f"aten::mm{text}",
@@ -108,7 +108,7 @@ def _operators(text: str) -> tuple[str, ...]:
 
 
 def _add_odd_events(built: TraceBuilder) -> None:
-    """Streams, devices, correlations and times that are texts, or no numbers."""
+    """Streams, devices, correlations and times that are texts or not numbers."""
     end_us = max(e["ts"] + e.get("dur", 0) for e in built.events if "ts" in e) + 10
     for number, text in enumerate(NASTY):
         built.events += [

@@ -1,4 +1,4 @@
-"""What a machine may lack: programs, the reference folder, a Python with torch.
+"""Optional requirements of tests: programs, the reference folder, a Python with torch.
 
 Everything optional is found here and nowhere else, so that one variable hides all of it, and a run
 of the suite can list the tests that asked for any of it. `.ci/bare` then runs those without it.
@@ -12,29 +12,29 @@ from pathlib import Path
 import pytest
 
 WITHOUT = "JARVIS_TEST_WITHOUT_OPTIONAL"
-"""Set to 1: nothing optional is found, whatever is installed."""
+"""If 1, nothing optional is found, even if installed."""
 
 ASKED = "JARVIS_TEST_ASKED"
-"""A folder for the ids of tests that asked, in a file for each process."""
+"""A folder for the ids of tests that use something optional, in a file for each process."""
 
 PROGRAMS = ("chromium", "haproxy", "setpriv", "ssh", "ssh-keygen", "sshd")
-"""Looked for on PATH and where Debian has the programs of servers."""
+"""Searched on PATH and in the folders of Debian's server programs."""
 
 _SERVERS = "/usr/sbin"
 _POSTGRES = Path("/usr/lib/postgresql")
-"""Where Debian has PostgreSQL's programs, by version; they are on no path."""
+"""Folders of PostgreSQL's programs on Debian, by version; they are not on PATH."""
 
 _REPLAY = Path(__file__).parents[1] / ".venv-replay" / "bin" / "python"
 
 asking_tests: set[str] = set()
-"""Ids of the tests of this process that have asked for anything."""
+"""Ids of the tests of this process that use something optional."""
 
 _current_fixtures: list[str] = []
 _asking_fixtures: set[str] = set()
 
 
 def program(name: str) -> str | None:
-    """Return where one of ``PROGRAMS`` is."""
+    """Return the path of one of ``PROGRAMS``, or None."""
     if name not in PROGRAMS:
         raise ValueError(f"{name} is not among the optional programs of {__name__}")
     if _is_hidden():
@@ -43,7 +43,7 @@ def program(name: str) -> str | None:
 
 
 def tied(signal: str = "KILL") -> tuple[str, ...]:
-    """Return the start of a command that ends with the process that starts it, however that ends.
+    """Return the prefix of a command that ends with its parent process, even if that is killed.
 
     Skips the test where there is no setpriv.
     """
@@ -63,7 +63,7 @@ def postgres_programs() -> list[Path]:
 
 
 def reference_root() -> Path | None:
-    """Return the folder with real traces, and the reports that TraceLens makes of them."""
+    """Return the folder with recorded traces and their TraceLens reports."""
     root = "" if _is_hidden() else os.environ.get("JARVIS_REFERENCE", "")
     return Path(root).resolve() if root and (Path(root) / "traces").is_dir() else None
 
@@ -78,7 +78,7 @@ def torch_python() -> str | None:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[object],
 ) -> Generator[None, object, object]:
-    """Note which fixtures are being set up that several tests share."""
+    """Record which shared fixtures are being set up."""
     if fixturedef.scope == "function":
         return (yield)
     _current_fixtures.append(fixturedef.argname)
@@ -90,7 +90,7 @@ def pytest_fixture_setup(
 
 @pytest.fixture(autouse=True)
 def _asking_is_noted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Write down each test that uses a shared fixture which has asked, for an earlier test."""
+    """Record each test that uses a shared fixture with something optional."""
     yield
     if not _asking_fixtures.isdisjoint(request.fixturenames):
         _write_down()

@@ -13,7 +13,7 @@ Fault = Callable[[RunPaths], object]
 
 
 def substitute(path: Path, pattern: str, replacement: str, count: int = 1) -> None:
-    """Replace the first matches; a fault that changes nothing is no fault."""
+    """Replace the first matches; raise if nothing changes."""
     text = path.read_text(encoding="utf-8")
     changed, found = re.subn(pattern, replacement, text, count=count, flags=re.MULTILINE)
     assert found, f"{pattern} is not in {path.name}"

@@ -14,7 +14,7 @@ RecordedRun = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def recorded_run(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
-    """The run directory of a recorded trace by its name, analyzed without options.
+    """Return a function from the name of a recorded trace to its run directory, without options.
 
     Other tests read it too: copy it before changing it.
     """

@@ -99,7 +99,7 @@ LOOK_UPS = re.compile(
     """,
     re.VERBOSE,
 )
-"""How a script would look for something optional itself."""
+"""Ways in which a script could search for something optional itself."""
 
 
 def looks_up(text: str) -> list[str]:

@@ -1,36 +1,36 @@
-"""Every kind of broken input, from the file to the report: a sentence, never a stack trace."""
+"""Every kind of broken trace gives a report or an error message, never a stack trace."""
 
 from pathlib import Path
 
 import pytest
 
-from docs.broken_inputs import WHOLE, inputs, what_is_said
+from docs.broken_inputs import WHOLE, inputs, messages_for
 from jarvis.cli import main
 
 INPUTS = inputs()
-REFUSED = {
+REJECTED = {
     "Cut before the first event",
-    "An error page in place of the trace",
+    "An HTML error page",
     "A CPU profile of a browser",
     "A database of another profiler",
     "A memory snapshot",
     "An empty file",
-    "A trace without work",
+    "A trace without events",
 }
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_an_analysis_of_it_ends_well(
+def test_no_analysis_ends_in_a_traceback(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(INPUTS[name])
     code = main(["analyze", str(path), "--output-dir", str(tmp_path / "run")])
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    if name in REFUSED:
+    stderr = capsys.readouterr().err
+    assert "Traceback" not in stderr
+    if name in REJECTED:
         assert code == 1
-        assert said.splitlines()[-1].startswith("jarvis: ")
+        assert stderr.splitlines()[-1].startswith("jarvis: ")
         assert not (tmp_path / "run").exists()
     else:
         assert code == 0
@@ -38,8 +38,6 @@ def test_an_analysis_of_it_ends_well(
     assert main(["report", str(path), "--output_csvs_dir", str(tmp_path / "csv")]) == code
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(INPUTS) - REFUSED - {WHOLE, "Metadata of unknown kinds"})
-)
-def test_what_is_wrong_is_said(name: str) -> None:
-    assert set(what_is_said(INPUTS[name])) - set(what_is_said(INPUTS[WHOLE]))
+@pytest.mark.parametrize("name", sorted(set(INPUTS) - REJECTED - {WHOLE, "Unknown metadata"}))
+def test_faults_are_reported(name: str) -> None:
+    assert set(messages_for(INPUTS[name])) - set(messages_for(INPUTS[WHOLE]))

@@ -17,7 +17,7 @@ BELOW, MISSED, REACHED, ABOVE, UNKNOWN = charts.STATES
 
 
 def rows(**changes: list[Any]) -> pl.DataFrame:
-    """Two GEMMs under a peak of 100 TFLOPS/s and 2 TB/s, one of them poor."""
+    """Return two GEMMs below a peak of 100 TFLOPS/s and 2 TB/s, one with a low efficiency."""
     data: dict[str, list[Any]] = {
         "uid": [7, 9],
         "name": ["aten::mm", "aten::addmm"],
@@ -46,7 +46,7 @@ def test_the_largest_of_no_numbers_is_0(numbers: list[float | None], top: float)
 
 
 def drawn(chart: Any) -> dict[str, Any]:
-    """The chart as Vega-Lite, found valid."""
+    """Validate the chart; return it as Vega-Lite."""
     spec: dict[str, Any] = chart.to_dict()
     if isinstance(chart, charts.Drawing):
         alt.Chart.from_dict(spec)
@@ -59,7 +59,7 @@ def values(spec: dict[str, Any], layer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lines(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """The corners of each ceiling and of its target, one after the other."""
+    """Return the corners of each ceiling and of its target."""
     corners = [p for la in spec["layer"] if la["mark"]["type"] == "line" for p in values(spec, la)]
     found: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for corner in corners:
@@ -100,7 +100,7 @@ def test_the_target_line_moves_with_the_slider() -> None:
 
 
 def test_a_slider_changes_only_the_data_of_a_chart() -> None:
-    """What the browser got before it need not draw anew."""
+    """The browser reuses the specification."""
     seen = []
     for target, saved in ((50, [68.0, 30.0]), (80, [30.0, 68.0])):
         moved = rows(saved_us=saved, state=[BELOW, MISSED])
@@ -253,7 +253,7 @@ def test_the_bar_of_gpu_time_keeps_its_order() -> None:
     assert spec["encoding"]["color"]["scale"]["domain"] == ["compute", "idle"]
 
 
-def test_hidden_and_exposed_time_are_told_apart() -> None:
+def test_hidden_and_exposed_time_are_separate() -> None:
     parts = pl.DataFrame(
         {"kind": ["Communication"] * 2, "part": ["hidden", "exposed"], "time_ms": [1.0, 2.0]}
     )
@@ -265,12 +265,12 @@ def test_hidden_and_exposed_time_are_told_apart() -> None:
     ("key", "words"),
     [("matrix_bf16", "bf16 matrix"), ("vector_fp32", "fp32 vector"), (None, "")],
 )
-def test_peaks_are_said_in_words(key: str | None, words: str) -> None:
+def test_peaks_have_names(key: str | None, words: str) -> None:
     assert charts.peak_label(key) == words
 
 
 def tree_nodes(**changes: list[Any]) -> pl.DataFrame:
-    """A module of 4 ms with an operator of 3 ms and a rest too narrow for a label."""
+    """Return a module of 4 ms with an operator of 3 ms and a rest too narrow for a label."""
     data: dict[str, list[Any]] = {
         "node": [1, 2, 3],
         "level": [0, 1, 1],
@@ -292,7 +292,7 @@ ICICLE_COLORS = {
 }
 
 
-def test_an_icicle_is_as_wide_as_its_root_and_names_what_has_room() -> None:
+def test_an_icicle_is_as_wide_as_its_root_and_labels_wide_nodes() -> None:
     chart = charts.icicle(tree_nodes(), ICICLE_COLORS, charts.LIGHT).to_dict()
     boxes, names = chart["layer"]
     assert boxes["encoding"]["x"]["scale"]["domain"] == [0, 4.0]
@@ -303,7 +303,7 @@ def test_an_icicle_is_as_wide_as_its_root_and_names_what_has_room() -> None:
     assert names["mark"]["type"] == "text"
 
 
-def test_an_icicle_frames_what_is_searched_for() -> None:
+def test_an_icicle_highlights_search_results() -> None:
     chart = charts.icicle(tree_nodes(), ICICLE_COLORS, charts.LIGHT, "MM")
     boxes, names = chart.layer
     assert boxes.data["is_found"].to_list() == [False, True, False]
@@ -311,7 +311,7 @@ def test_an_icicle_frames_what_is_searched_for() -> None:
     assert names.data["ink"].to_list() == ["#FFFFFF", "#000000"]
 
 
-def test_a_specification_is_the_same_while_another_session_has_the_theme_off() -> None:
+def test_a_specification_does_not_depend_on_the_theme_of_another_session() -> None:
     chart = alt.Chart(alt.NamedData("rows")).mark_bar()
     before = specification(chart)
     with alt.theme.enable("none"):

@@ -1,4 +1,4 @@
-"""Charts as SVG: what is drawn is where the numbers say, and no text of a trace harms a reader."""
+"""Charts as SVG: marks have the positions of their numbers, and text is escaped."""
 
 import re
 import subprocess
@@ -29,7 +29,7 @@ def image(chart: Chart, label: str = "a chart") -> ElementTree.Element:
 
 
 def marks(root: ElementTree.Element, tag: str = "path") -> dict[tuple[str, str], dict[str, str]]:
-    """Attributes of each mark by its color and its title."""
+    """Return the attributes of each mark by color and title."""
     titled = ((mark, mark.find("title")) for mark in root.iter(tag))
     return {
         (mark.get("fill", ""), title.text or ""): mark.attrib
@@ -39,7 +39,7 @@ def marks(root: ElementTree.Element, tag: str = "path") -> dict[tuple[str, str],
 
 
 def bars(root: ElementTree.Element, color: str) -> dict[str, tuple[float, float]]:
-    """Left edge and width of the bars of a color, by the first line of their titles."""
+    """Return left edge and width of the bars of a color, by the first line of their titles."""
     found = {}
     for (fill, title), attributes in marks(root).items():
         if fill == color and (at := BAR.fullmatch(attributes["d"])):
@@ -78,7 +78,7 @@ def test_the_saving_of_a_category_covers_its_share_of_the_bar() -> None:
     assert saved["Category: A"][0] == whole["Category: A"][0]
 
 
-def test_a_text_of_its_own_stands_behind_the_bar_of_a_category() -> None:
+def test_a_separate_text_follows_the_bar_of_a_category() -> None:
     texts = ["8 ms, saving 2 ms", "4 ms"]
     root = image(charts.categories(category_rows(text=texts), COLUMNS, CSS))
     assert set(texts) <= {words for text in root.iter("text") for words in text.itertext()}
@@ -154,7 +154,7 @@ HOSTILE = (
 )
 
 
-def test_any_text_is_drawn_and_is_no_markup() -> None:
+def test_text_is_escaped() -> None:
     drawn = [
         (charts.categories(category_rows(title=[text, "B"], text=[text, "b"]), COLUMNS, CSS), text)
         for text in HOSTILE
@@ -169,7 +169,7 @@ def test_any_text_is_drawn_and_is_no_markup() -> None:
         assert not UNPRINTABLE.search(markup)
 
 
-def test_numbers_that_are_none_leave_no_bar() -> None:
+def test_missing_numbers_have_no_bar() -> None:
     rows = category_rows(gpu_time_ms=[8.0, float("nan")], saved_ms=[float("inf"), None])
     root = image(charts.categories(rows, COLUMNS, CSS))
     assert [name for name, (_, width) in bars(root, CSS.pale).items() if width] == ["Category: A"]
@@ -196,7 +196,7 @@ def test_no_chart_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ("program", "said"),
     [("import os; os.abort()", "exit status -6"), ("raise ValueError('no such mark')", "no such")],
 )
-def test_a_renderer_that_fails_is_a_sentence(
+def test_a_failing_renderer_gives_a_message(
     monkeypatch: pytest.MonkeyPatch, program: str, said: str
 ) -> None:
     monkeypatch.setattr(svg, "_PROGRAM", program)
@@ -204,14 +204,14 @@ def test_a_renderer_that_fails_is_a_sentence(
         to_svg([(charts.categories(category_rows(), COLUMNS, CSS), "a")])
 
 
-def test_a_renderer_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_renderer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svg, "_PROGRAM", "import time; time.sleep(3600)")
     monkeypatch.setattr(svg, "TIMEOUT_S", 0.01)
     with pytest.raises(ChartError, match="nothing came"):
         to_svg([(charts.categories(category_rows(), COLUMNS, CSS), "a")])
 
 
-def test_a_chart_that_cannot_be_drawn_is_a_sentence() -> None:
+def test_a_chart_that_cannot_be_rendered_gives_a_message() -> None:
     chart = alt.Chart(category_rows()).mark_bar().transform_calculate(x="no_function()")
     with pytest.raises(ChartError, match="could not be drawn"):
         to_svg([(chart, "a")])

@@ -1,4 +1,4 @@
-"""The command line: what it writes, what it says, and its exit codes."""
+"""The command line: files, messages and exit codes."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_report_writes_a_workbook_beside_the_trace(
 
 
 @pytest.mark.parametrize("dash", ["_", "-"])
-def test_report_takes_both_spellings(small: Path, tmp_path: Path, dash: str) -> None:
+def test_report_accepts_dashes_and_underscores(small: Path, tmp_path: Path, dash: str) -> None:
     csvs = f"--output{dash}csvs{dash}dir"
     named = f"--profile{dash}json{dash}path"
     platform = f"--gpu{dash}arch{dash}platform"
@@ -102,7 +102,7 @@ def test_two_traces_are_compared(
     assert found.rows() == [("trace1", "gemm_kernel", 900.0), ("trace2", "other_gemm", 450.0)]
 
 
-def test_a_trace_that_cannot_be_compared_is_said(
+def test_a_trace_that_cannot_be_compared_is_reported(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = trace().unlinked("gemm").write(tmp_path / "other.json")
@@ -134,7 +134,7 @@ def test_options_add_sheets(small: Path, tmp_path: Path) -> None:
     assert len((csvs / "short_kernel_histogram.csv").read_text().splitlines()) == 5
 
 
-def test_report_judges_against_a_gpu_described_in_a_file(small: Path, tmp_path: Path) -> None:
+def test_report_uses_a_gpu_described_in_a_file(small: Path, tmp_path: Path) -> None:
     peaks = {"matrix_bf16": 100.0}
     arch = {"name": "X1", "mem_bw_gbps": 1000, "memory_gb": 8, "max_achievable_tflops": peaks}
     file = tmp_path / "x1.json"
@@ -158,7 +158,7 @@ def test_report_judges_against_a_gpu_described_in_a_file(small: Path, tmp_path: 
         ),
     ],
 )
-def test_a_bad_description_of_a_gpu_is_said(
+def test_an_invalid_gpu_description_is_reported(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str
 ) -> None:
     file = tmp_path / "x1.json"
@@ -175,7 +175,7 @@ def test_a_bad_description_of_a_gpu_is_said(
         ["--inductor_cache_dir", "x"],
     ],
 )
-def test_options_that_are_not_offered_are_answered_by_a_sentence(
+def test_unsupported_options_give_a_message(
     small: Path, capsys: pytest.CaptureFixture[str], option: list[str]
 ) -> None:
     assert run("report", small, *option) == 1
@@ -196,7 +196,7 @@ def test_options_that_are_not_offered_are_answered_by_a_sentence(
         ["--gpu_arch_json_path", "x.json", "--preset", "reference"],
     ],
 )
-def test_report_options_that_make_no_sense_exit_with_2(small: Path, options: list[str]) -> None:
+def test_invalid_report_options_exit_with_2(small: Path, options: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         run("report", small, *options)
     assert stopped.value.code == 2
@@ -216,13 +216,13 @@ def test_report_with_the_models_of_tracelens_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["report"], ["report", "--models", "x"], ["fly"]])
-def test_a_command_that_is_not_understood_exits_with_2(arguments: list[str]) -> None:
+def test_an_invalid_command_exits_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         run(*arguments)
     assert stopped.value.code == 2
 
 
-def test_analyze_writes_beside_the_trace_and_says_where(
+def test_analyze_writes_beside_the_trace_and_prints_the_folder(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("analyze", small, "--model", "Llama") == 0
@@ -239,14 +239,12 @@ def test_analyze_writes_beside_the_trace_and_says_where(
     )
 
 
-def test_analyze_warns_where_the_platforms_disagree(
-    small: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_analyze_warns_if_platforms_differ(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("analyze", small, "--platform", "h200 sxm") == 0
     assert "warning: The trace was recorded on" in capsys.readouterr().err
 
 
-def test_another_run_in_the_folder_is_refused(
+def test_another_run_in_the_folder_is_rejected(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = write_sample(tmp_path / "other.json", scale="tiny", steps=1)
@@ -257,7 +255,7 @@ def test_another_run_in_the_folder_is_refused(
     assert "--output-dir" in capsys.readouterr().err
 
 
-def test_analyze_keeps_under_an_id(
+def test_analyze_stores_under_an_id(
     small: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -285,7 +283,7 @@ def test_analyze_keeps_under_an_id(
         (["sample", "--scale", "vast"], "vast"),
     ],
 )
-def test_errors_are_one_sentence_and_exit_code_1(
+def test_errors_give_one_message_and_exit_code_1(
     small: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -345,7 +343,7 @@ def test_serve_runs_the_app_in_its_folder(
 
 
 @pytest.mark.parametrize("command", ["analyze", "report", "export", "serve", "sample", "hardware"])
-def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         run(command, "--help")
     assert stopped.value.code == 0
@@ -354,7 +352,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert len(text.split()) > 15
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_heavy_module() -> None:
     code = (
         "import sys, contextlib, jarvis.cli\n"
         "with contextlib.suppress(SystemExit): jarvis.cli.main(['--help'])\n"
@@ -386,14 +384,14 @@ def test_a_closed_pipe_is_no_error(small: Path) -> None:
     ("arguments", "code", "said"),
     [(["hardware"], 0, "MI300X"), (["report", "nowhere.json"], 1, "No such file"), (["x"], 2, "x")],
 )
-def test_the_program_ends_with_all_that_it_said(arguments: list[str], code: int, said: str) -> None:
+def test_a_subprocess_prints_its_whole_output(arguments: list[str], code: int, said: str) -> None:
     command = [sys.executable, "-m", "jarvis.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert said in done.stdout + done.stderr
 
 
-def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+def test_an_early_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m jarvis.cli hardware | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -121,7 +121,7 @@ def test_the_version_names_the_layout_too(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["analyze", "--help"], ["tree"]])
-def test_version_help_and_usage_errors_import_nothing_heavy(words: list[str]) -> None:
+def test_version_help_and_usage_errors_import_no_heavy_module(words: list[str]) -> None:
     code = (
         "import sys, jarvis.cli\n"
         "try:\n    jarvis.cli.main(sys.argv[1:])\n"
@@ -141,7 +141,7 @@ def test_every_command_that_prints_results_takes_json() -> None:
     assert without == WITHOUT_JSON
 
 
-def test_json_of_an_analysis_says_what_to_know(
+def test_json_of_an_analysis_contains_its_warnings(
     places: dict[str, Path], tmp_path: Path, capsys: Capture
 ) -> None:
     words = ["analyze", str(places["trace"]), "--output-dir", str(tmp_path / "run"), "--json"]
@@ -169,7 +169,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_what_cannot_be_read_is_one_sentence(
+def test_unreadable_inputs_give_one_message(
     places: dict[str, Path], tmp_path: Path, capsys: Capture, what: str, kind: str
 ) -> None:
     bad = tmp_path / "bad.json"
@@ -185,29 +185,27 @@ def test_what_cannot_be_read_is_one_sentence(
     assert out == ""
 
 
-def test_ids_that_nobody_has_are_one_sentence(capsys: Capture) -> None:
+def test_unknown_ids_give_one_message(capsys: Capture) -> None:
     for words in (["validate"], ["export", "--output", "x"], ["tree", "--uid", "1"]):
         assert cli.main([words[0], "nobody", *words[1:]]) == ExitCode.FAILED
         assert "There is no analysis 'nobody'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["hardware"], ["tree", "{trace}", "--name", "*"]])
-def test_a_reader_that_goes_is_no_error(places: dict[str, Path], arguments: list[str]) -> None:
+def test_a_closed_output_pipe_is_no_error(places: dict[str, Path], arguments: list[str]) -> None:
     with started(*(argument.format(**places) for argument in arguments)) as process:
         process.stdout.close()
         assert process.wait(60) == ExitCode.OK
         assert process.stderr.read() == ""
 
 
-def test_a_reader_of_the_steps_that_goes_is_no_error(
-    places: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_closed_progress_pipe_is_no_error(places: dict[str, Path], tmp_path: Path) -> None:
     with started("report", places["trace"], "--output_csvs_dir", tmp_path / "csvs") as process:
         process.stderr.close()
         assert process.wait(60) == ExitCode.OK
 
 
-def test_ctrl_c_ends_with_130_and_leaves_nothing(places: dict[str, Path], tmp_path: Path) -> None:
+def test_ctrl_c_exits_with_130_without_output(places: dict[str, Path], tmp_path: Path) -> None:
     extension = tmp_path / "slow.py"
     begun = tmp_path / "begun"
     extension.write_text(
@@ -229,7 +227,7 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(places: dict[str, Path], tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "slow.py"]
 
 
-def test_ctrl_c_while_the_run_is_written_leaves_nothing(
+def test_ctrl_c_during_a_run_leaves_no_output(
     places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def stop(step: Step) -> None:
@@ -248,7 +246,7 @@ def test_ctrl_c_while_the_run_is_written_leaves_nothing(
     ("writer", "flag"),
     [("csv.write_csvs", "--output_csvs_dir"), ("xlsx.write_workbook", "--output_xlsx_path")],
 )
-def test_ctrl_c_while_a_report_is_written_leaves_what_was_there(
+def test_ctrl_c_during_a_report_leaves_the_old_file(
     places: dict[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -333,7 +331,7 @@ def test_bash_accepts_its_completion(capsys: Capture) -> None:
     assert "_python_argcomplete" in done.stdout
 
 
-def test_completing_loads_nothing_heavy() -> None:
+def test_completion_imports_no_heavy_module() -> None:
     code = (
         "import sys, jarvis.cli, jarvis.cli.completion\n"
         "jarvis.cli.parser()\n"
@@ -344,7 +342,7 @@ def test_completing_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_ids_are_completed_where_nothing_is_kept(
+def test_ids_are_completed_without_stored_analyses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "none"))

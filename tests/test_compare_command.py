@@ -123,14 +123,14 @@ def test_traces_and_reports_are_analyzed_on_the_way(
     assert "Compute time: " in capsys.readouterr().out
 
 
-def test_a_run_can_be_judged_against_another_gpu(
+def test_a_run_can_be_reprojected_onto_another_gpu(
     runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(compared(runs, "--platform", "MI325X", "--json", "-o", tmp_path / "c.xlsx")) == 0
     assert json.loads(capsys.readouterr().out)["sides"]["target"]["label"] == "MI325X"
 
 
-def test_a_side_beside_itself_has_no_change(
+def test_a_side_compared_with_itself_has_no_change(
     runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = str(runs["mi300"].root)
@@ -143,7 +143,7 @@ def test_a_side_beside_itself_has_no_change(
     assert [side["name"] for side in told["sides"].values()] == ["reference", "target"]
 
 
-def test_several_reports_stand_in_one_workbook(
+def test_several_reports_are_in_one_workbook(
     reports: dict[str, Path], runs: dict[str, Run], tmp_path: Path
 ) -> None:
     csvs = tmp_path / "csvs"
@@ -183,7 +183,7 @@ def test_misused_options_are_usage_errors(
         ("op:aten::nothing > 5%", "op:aten::addmm"),
     ],
 )
-def test_a_rule_that_is_none_is_refused_in_a_sentence(
+def test_an_invalid_rule_is_rejected_with_a_message(
     runs: dict[str, Run],
     tmp_path: Path,
     rule: str,
@@ -219,7 +219,7 @@ def test_rules_are_about_the_change(
     assert ("does not apply" in str(verdict)) is not applies
 
 
-def test_names_of_operators_may_hold_what_rules_are_made_of() -> None:
+def test_names_of_operators_may_contain_rule_syntax() -> None:
     name = "op:hipLaunchKernel->void k<4, 2> > (int) (Synthetic Op)"
     assert Rule.parse(f"{name} > +5%").metric == name
     with pytest.raises(RuleError, match="write a metric"):

@@ -75,7 +75,7 @@ def test_bars_go_to_both_sides_of_zero_most_time_first(palette: charts.Palette) 
     assert high > 3.0
 
 
-def test_a_percentage_of_nothing_has_no_bar_and_stands_last() -> None:
+def test_a_percentage_of_zero_has_no_bar_and_comes_last() -> None:
     drawing = category_differences(categories(), CATEGORIES, charts.LIGHT, "difference_pct")
     last = drawing.datasets["bars"].row(-1, named=True)
     assert (last["title"], last["value"], last["is_known"]) == ("Reduce", 0.0, False)
@@ -94,7 +94,7 @@ def test_both_axes_have_one_range_so_that_equal_times_lie_on_the_diagonal() -> N
     assert lines["reference_us_per_call"].max() > 300.0
 
 
-def test_against_the_expected_time_the_nearest_of_a_range_counts() -> None:
+def test_the_nearest_bound_of_an_expected_range_counts() -> None:
     drawing = calls_against_expected(operations(), 1.2, OPERATIONS, charts.DARK)
     drawn(drawing)
     points = drawing.datasets["points"]

@@ -1,4 +1,4 @@
-"""The documentation names what there is, and its links lead somewhere."""
+"""Commands, options, variables, paths, numbers and links of the documentation exist."""
 
 import argparse
 import re
@@ -32,12 +32,12 @@ STATED = {
     ],
     "operate.md": [
         f"comes within {health.ANSWER_S:g} s",
-        f"workers heard of in the last {claims.HEARTBEAT_TIMEOUT_S} s",
-        f"gone at the latest {stopping.AFTER_REQUESTS_S:g} s after that",
+        f"workers with a heartbeat in the last {claims.HEARTBEAT_TIMEOUT_S} s",
+        f"exits at the latest {stopping.AFTER_REQUESTS_S:g} s after that",
     ],
     "how-it-works.md": [f"An efficiency above {impact.FULL_PCT:g} % means"],
 }
-"""Sentences of pages written by hand, by constant of the code."""
+"""Phrases of hand-written pages, with constants of the code."""
 
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)")
 
@@ -46,6 +46,21 @@ LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)")
 def test_links_lead_to_files(page: Path) -> None:
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+PATH = re.compile(r"`([\w@.-]+(?:/[\w@.-]+)+\.(?:py|js|toml))`")
+EXAMPLES = ("rope.py", "mylib.py", "test_rope.py", "test_mylib_models.py", "titles.py")
+"""Files that a how-to page tells a reader to create."""
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "SECURITY.md", *PAGES[2:]], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_paths_of_code_exist(page: Path) -> None:
+    folders = (ROOT, ROOT / "jarvis", page.parent)
+    for path in PATH.findall(page.read_text(encoding="utf-8")):
+        if Path(path).name not in EXAMPLES and "VERSION" not in path:
+            assert any((folder / path).is_file() for folder in folders), path
 
 
 def test_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +101,7 @@ def test_numbers_of_pages_are_those_of_the_code(name: str) -> None:
 
 
 def commands(script: str) -> Iterator[list[str]]:
-    """The arguments of each `jarvis` command of a shell script."""
+    """Yield the arguments of each `jarvis` command of a shell script."""
     for match in COMMAND.finditer(script.replace("\\\n", " ")):
         lexer = shlex.shlex(match[1], posix=True, punctuation_chars=";&|<>()")
         lexer.whitespace_split = True
@@ -94,7 +109,7 @@ def commands(script: str) -> Iterator[list[str]]:
 
 
 def unknown_options(words: list[str]) -> list[str]:
-    """What of a command no subcommand or option is called."""
+    """Return the words of a command that are not subcommands or options."""
     of = jarvis.cli.parser()
     for word in words:
         below = [a for a in of._actions if isinstance(a, argparse._SubParsersAction)]

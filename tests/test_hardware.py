@@ -75,7 +75,7 @@ def test_mi300x_is_the_platform_that_tracelens_bundles(hardware: Hardware) -> No
     }
 
 
-def test_every_figure_has_a_source_and_every_default_preset_comes_first(hardware: Hardware) -> None:
+def test_every_figure_has_a_source_and_default_presets_come_first(hardware: Hardware) -> None:
     for spec in hardware:
         assert set(spec.max_achievable_tflops) <= COMPUTE_KEYS
         for figure in spec.figures:
@@ -86,7 +86,7 @@ def test_every_figure_has_a_source_and_every_default_preset_comes_first(hardware
 
 
 def test_each_matrix_precision_is_a_multiple_of_the_wider_one(hardware: Hardware) -> None:
-    """Catches sparse figures, swapped digits and rows of another GPU."""
+    """Detects sparse figures, swapped digits and rows of another GPU."""
     for spec in hardware:
         if spec.preset not in ("datasheet", DEFAULT_PRESET) or "MI3" in spec.name:
             continue
@@ -194,7 +194,7 @@ def test_arch_json_round_trip(hardware: Hardware) -> None:
     assert spec.source_of("mem_bw_gbps")
 
 
-def test_a_bad_arch_json_is_refused() -> None:
+def test_an_invalid_arch_json_is_rejected() -> None:
     with pytest.raises(HardwareFileError, match="mem_bw_gbps"):
         HardwareSpec.from_arch_json({"name": "X1", "memory_gb": 1, "max_achievable_tflops": {}})
 
@@ -222,7 +222,7 @@ def test_a_gpu_may_lack_peaks(tmp_path: Path) -> None:
         ("not toml", "gpus.toml"),
     ],
 )
-def test_a_bad_file_is_refused_with_the_name_of_the_entry(
+def test_an_invalid_file_is_rejected_with_the_name_of_the_entry(
     tmp_path: Path, text: str, reason: str
 ) -> None:
     with pytest.raises(HardwareFileError, match=reason):
@@ -235,7 +235,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["name", "preset", "aliases", "sources"])
-def test_half_a_character_is_refused(key: str) -> None:
+def test_an_unpaired_surrogate_is_rejected(key: str) -> None:
     half = {"aliases": ["\ud800"], "sources": {"default": "\ud800"}}.get(key, "\ud800")
     entry = {"name": "X100", "mem_bw_gbps": 3900.0, "memory_gb": 96, "max_achievable_tflops": {}}
     with pytest.raises(HardwareFileError):

@@ -1,4 +1,4 @@
-"""``jarvis hardware``, ``jarvis reproject``, and ``jarvis analyze`` with a described GPU."""
+"""``jarvis hardware``, ``jarvis reproject``, and ``jarvis analyze`` with a GPU description."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def run(*arguments: object) -> int:
 
 @pytest.fixture(autouse=True)
 def arch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A description in a file, and a home of its own."""
+    """Return a file with a GPU description; sets an empty home."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     path = tmp_path / "x100.json"
     path.write_text(json.dumps(ARCH))
@@ -62,7 +62,7 @@ def test_a_description_is_checked_added_used_and_removed(
     assert "X100" not in load_hardware().names()
 
 
-def test_what_jarvis_describes_is_neither_replaced_nor_removed(
+def test_builtin_gpus_are_neither_replaced_nor_removed(
     arch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arch.write_text(json.dumps({**ARCH, "name": "MI300X", "preset": "reference"}))
@@ -73,14 +73,14 @@ def test_what_jarvis_describes_is_neither_replaced_nor_removed(
     assert load_hardware().get("MI300X").mem_bw_gbps == 5300
 
 
-def test_a_preset_of_ones_own_comes_after_those_of_the_gpu(arch: Path) -> None:
+def test_user_presets_come_after_those_of_the_gpu(arch: Path) -> None:
     arch.write_text(json.dumps({**ARCH, "name": "MI300X", "preset": "measured"}))
     assert run("hardware", "add", arch) == 0
     assert load_hardware().presets("MI300X") == ["reference", "datasheet", "measured"]
     assert load_hardware().match("AMD Instinct MI300X").preset == "reference"
 
 
-def test_what_is_kept_is_read_back_as_it_was(arch: Path, tmp_path: Path) -> None:
+def test_a_stored_gpu_is_read_back_unchanged(arch: Path, tmp_path: Path) -> None:
     sources = {"default": 'a "measured" figure\twith µ and \\', "matrix_bf16": "𝄞"}
     spec = HardwareSpec.parse({**ARCH, "sources": sources, "aliases": ["Acme X100", "Acme X1"]})
     path = tmp_path / "kept.toml"
@@ -88,7 +88,7 @@ def test_what_is_kept_is_read_back_as_it_was(arch: Path, tmp_path: Path) -> None
     assert load_hardware(path).get("X100") == spec
 
 
-def test_analyze_takes_a_description(arch: Path, mm: Path, tmp_path: Path) -> None:
+def test_analyze_accepts_a_gpu_description(arch: Path, mm: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run("analyze", mm, "--gpu_arch_json_path", arch, "--output-dir", out) == 0
     manifest = Run.load(out).manifest
@@ -114,7 +114,7 @@ def test_two_descriptions_are_two_analyses(
 
 @pytest.mark.parametrize("command", ["analyze", "reproject"])
 @pytest.mark.parametrize("other", ["--preset", "--platform"])
-def test_a_description_leaves_nothing_to_choose(
+def test_a_gpu_description_excludes_other_gpu_options(
     arch: Path, mm: Path, command: str, other: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -122,7 +122,7 @@ def test_a_description_leaves_nothing_to_choose(
     assert ended.value.code == 2
 
 
-def test_a_run_is_judged_anew(mm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_reprojected(mm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("analyze", mm, "--output-dir", tmp_path / "base") == 0
     out = tmp_path / "again"
     assert run("reproject", tmp_path / "base", "--platform", "MI355X", "--output-dir", out) == 0

@@ -1,4 +1,4 @@
-"""What is kept in the home can be read by its owner, and by no other user of the machine."""
+"""The home is accessible to its owner only."""
 
 import os
 import stat
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 
 
 def readable_by_others(home: Path) -> list[Path]:
-    """Files that another user reaches: all folders down to them have to let others pass."""
+    """Return the files that another user can read: all folders above must be accessible."""
     found: list[Path] = []
     for folder, folders, files in os.walk(home):
         place = Path(folder)
@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "below" / "home"
 
 
-def test_a_home_is_made_for_its_owner_alone(home: Path, tmp_path: Path) -> None:
+def test_a_new_home_is_accessible_to_its_owner_only(home: Path, tmp_path: Path) -> None:
     built = trace().op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=50)
     assert main(["analyze", str(built.write(tmp_path / "t.json")), "--id"]) == 0
     assert mode(home) == 0o700
@@ -49,7 +49,9 @@ def test_a_home_is_made_for_its_owner_alone(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [0o755, 0o777, 0o750, 0o700])
-def test_a_home_that_is_there_is_closed_and_its_group_stays(home: Path, before: int) -> None:
+def test_an_existing_home_is_closed_but_keeps_its_group_permissions(
+    home: Path, before: int
+) -> None:
     (home / "analyses" / "a").mkdir(parents=True)
     (home / "jarvis.db").touch()
     (home / "jarvis.db-wal").touch()
@@ -59,7 +61,7 @@ def test_a_home_that_is_there_is_closed_and_its_group_stays(home: Path, before: 
     assert not readable_by_others(home)
 
 
-def test_a_folder_with_other_things_stays_open_and_what_is_ours_is_closed(home: Path) -> None:
+def test_a_folder_with_other_files_stays_open_and_files_of_jarvis_are_closed(home: Path) -> None:
     (home / "analyses").mkdir(parents=True)
     (home / "secret-santa.txt").touch()
     (home / "public").mkdir()
@@ -78,14 +80,14 @@ def test_a_sticky_folder_is_never_closed(home: Path) -> None:
     assert mode(home) == 0o1777
 
 
-def test_a_server_closes_its_home_too(home: Path) -> None:
+def test_a_server_closes_its_home(home: Path) -> None:
     (home / "traces").mkdir(parents=True)
     home.chmod(0o755)
     database()
     assert not readable_by_others(home)
 
 
-def test_a_folder_that_cannot_be_made_ends_no_command(
+def test_a_folder_that_cannot_be_created_ends_no_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""The pages in docs/how-to that add something to Jarvis, followed word for word.
+"""The pages in docs/how-to that add something to Jarvis, run as written.
 
 Each test applies the code blocks of a page to a copy of the checkout, runs the page's commands in
 it, and looks at the result.
@@ -27,14 +27,14 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The code blocks of a how-to in one language."""
+    """Return the code blocks of a how-to in one language."""
     text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
     return [code for found, code in BLOCK.findall(text) if found == language]
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the checkout with the programs that a maintainer has."""
+    """A copy of the checkout with the programs of a maintainer."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""The formulas and rules of impact: the numbers are worked out by hand."""
+"""The formulas and rules of impact, with numbers computed by hand."""
 
 import polars as pl
 import pytest
@@ -161,7 +161,7 @@ def test_final_priority(
     assert found is expected
 
 
-def test_hardly_any_saving_is_not_urgent() -> None:
+def test_a_tiny_saving_is_not_urgent() -> None:
     facts = {"is_top_operation": True, "compute_pct": 20.0, "category_pct": 50.0}
     found = impact.final_priority(**facts, efficiency_pct=79.0, saved_compute_pct=0.4)
     assert found is Priority.LOW
@@ -208,7 +208,7 @@ def test_ranking_is_by_priority_then_by_saving() -> None:
     assert impact.ranked([low, unknown, small, large]) == [large, small, unknown, low]
 
 
-def test_what_another_finding_saves_already_comes_last_within_its_priority() -> None:
+def test_findings_whose_saving_is_shared_come_last_within_their_priority() -> None:
     chain = finding(5.0, title="chain").model_copy(update={"shared_uids": (1, 2)})
     inside, partly, other = (
         finding(4.0, 1, title="inside"),
@@ -220,7 +220,7 @@ def test_what_another_finding_saves_already_comes_last_within_its_priority() -> 
     assert order == [chain, partly, other, inside, medium]
 
 
-def test_the_parts_of_a_pool_of_time_follow_their_whole() -> None:
+def test_findings_of_a_time_pool_follow_the_whole() -> None:
     idle, cause = finding(5.0, pool="idle", title="idle"), finding(3.0, pool="idle", title="cause")
     kernel = finding(1.0, 1, title="kernel")
     assert impact.ranked([kernel, cause, idle]) == [idle, cause, kernel]
@@ -246,7 +246,7 @@ def test_savings_of_copies_and_of_the_operators_that_copy_are_not_added_up() -> 
     assert impact.disjoint_saving_ms([copies, finding(5.0, 1), finding(1.0, 2)]) == 6.0
 
 
-def test_findings_without_a_saving_are_ranked_by_the_time_that_they_concern() -> None:
+def test_findings_without_a_saving_are_ranked_by_affected_time() -> None:
     short, long = (
         finding(None, title=title).model_copy(update={"evidence": {"gpu_time_ms": time_ms}})
         for title, time_ms in (("a", 1.0), ("b", 5.0))
@@ -255,7 +255,7 @@ def test_findings_without_a_saving_are_ranked_by_the_time_that_they_concern() ->
 
 
 def from_default(found: Impact, target_pct: float) -> Impact:
-    """An impact of a run with the default target at another target."""
+    """Return an impact at another target than that of its run."""
     return impact.at_target(found, target_pct, found_at_pct=impact.TARGET_PCT, **BASES)
 
 

@@ -1,4 +1,4 @@
-"""Reports in place of a trace: the same numbers, and words for what a report cannot tell."""
+"""Reports in place of a trace: the same numbers, and notes on missing data."""
 
 import csv
 import shutil
@@ -42,15 +42,15 @@ NUMBERS = (
     "row_count",
     "invocation_count",
 )
-"""What an analysis of operators says in numbers."""
+"""Numbers of an analysis of operators."""
 
 MIXED_KERNELS = ("sglang-qwen3-8b-decode", "elementwise")
 """A row of two calls, of which one is a copy to the host: the sheet names the kernels of the first,
-so the read report takes both for copies, and the row is not judged."""
+so the imported report takes both for copies, and the row has no efficiency."""
 
 
 def variant_of(name: str) -> str:
-    """The reference report that tells most about a trace: kernels where there are no operators."""
+    """Return the most detailed reference report of a trace: kernels if it has no operators."""
     return "kernels_short" if name == "mi210-gpu-only" else "default"
 
 
@@ -138,7 +138,7 @@ def test_a_workbook_that_is_read_has_its_sheets_and_rooflines(
                 assert found == known or (expected == "" and found is None), (name, column)
 
 
-def test_operations_without_a_model_of_ours_take_what_the_report_states(tmp_path: Path) -> None:
+def test_operations_without_a_model_use_the_costs_of_the_report(tmp_path: Path) -> None:
     row = {
         "name": "mylib::scan",
         "op category": "Scan_fwd",
@@ -165,7 +165,7 @@ def test_operations_without_a_model_of_ours_take_what_the_report_states(tmp_path
     assert operation["pct_roofline"] == pytest.approx(100 * 2 * roofline_us / 20)
 
 
-def test_cut_or_missing_cells_are_not_known_and_said_so(tmp_path: Path) -> None:
+def test_cut_or_missing_cells_are_reported_as_unknown(tmp_path: Path) -> None:
     cut = {
         "name": "aten::add",
         "operation_count": 1,
@@ -183,7 +183,7 @@ def test_cut_or_missing_cells_are_not_known_and_said_so(tmp_path: Path) -> None:
 
 
 def write_report(place: Path, rows: list[dict[str, object]]) -> Path:
-    """A CSV folder with a timeline of 1 ms and these rows of ``unified_perf_summary``."""
+    """Write a CSV folder with a timeline of 1 ms and these rows of ``unified_perf_summary``."""
     parts = {"computation_time": 0.8, "exposed_comm_time": 0.0, "exposed_memcpy_time": 0.0}
     parts |= {"busy_time": 0.8, "idle_time": 0.2, "total_time": 1.0}
     timeline = pl.DataFrame({"type": list(parts), "time ms": list(parts.values())})
@@ -193,12 +193,12 @@ def write_report(place: Path, rows: list[dict[str, object]]) -> Path:
 
 @pytest.fixture(scope="module")
 def resnet(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The run of a report of TraceLens."""
+    """Return the run of a TraceLens report."""
     place = reference_root / "reference" / "mi300-resnet-ddp-checkpoint" / "default"
     return analyze(place, platform="MI300X", output_dir=tmp_path_factory.mktemp("run") / "r")
 
 
-def test_analyses_that_need_more_say_what_a_report_lacks(resnet: Run) -> None:
+def test_analyses_name_the_tables_that_a_report_lacks(resnet: Run) -> None:
     absent = {key: r.error for key, r in resnet.results.items() if r.status is Status.NO_DATA}
     for key, thing in (
         ("cpu_idle", "idle gaps"),
@@ -213,7 +213,7 @@ def test_analyses_that_need_more_say_what_a_report_lacks(resnet: Run) -> None:
     assert all(resnet.table(name).is_empty() for name in ABSENT)
 
 
-def test_the_reports_of_a_run_say_what_its_input_lacks(resnet: Run) -> None:
+def test_the_reports_of_a_run_name_missing_input(resnet: Run) -> None:
     assert resnet.root is not None
     for kind in ("fair", "rough"):
         text = (resnet.root / f"standalone_analysis_{kind}.md").read_text(encoding="utf-8")
@@ -224,7 +224,7 @@ def test_the_reports_of_a_run_say_what_its_input_lacks(resnet: Run) -> None:
     assert "idle gaps" in warnings["affects"][0]
 
 
-def test_kernels_alone_make_operations_where_a_report_has_no_operators(
+def test_a_report_without_operators_has_operations_by_kernel(
     reference_root: Path, tmp_path: Path
 ) -> None:
     place = reference_root / "reference" / "mi210-gpu-only" / "kernels_short"
@@ -241,14 +241,14 @@ def test_kernels_alone_make_operations_where_a_report_has_no_operators(
     assert anew.table("operations")["kernel_time_us"].equals(rows["kernel_time_us"])
 
 
-def test_launchers_are_told_by_their_kernels(resnet: Run) -> None:
+def test_launchers_are_identified_by_their_kernels(resnet: Run) -> None:
     rows = resnet.table("operations").filter(name="aten::convolution")
     assert set(rows["launcher_names"].explode()) == {"aten::miopen_convolution"}
     tops = {top.name: top.category for top in resnet.manifest.top_operations}
     assert tops["aten::miopen_convolution"] == "convolution"
 
 
-def test_a_report_is_judged_anew_as_if_it_were_analyzed_again(resnet: Run, tmp_path: Path) -> None:
+def test_reprojecting_a_report_equals_analyzing_it(resnet: Run, tmp_path: Path) -> None:
     assert resnet.root is not None
     anew = reproject(resnet.root, platform="H100 SXM", output_dir=tmp_path / "anew")
     trace = resnet.manifest.trace
@@ -311,7 +311,7 @@ def test_the_digest_of_a_folder_is_of_names_and_contents(
         ("gpu_timeline", "type,time ms\n", "it has no sheet gpu_timeline with rows"),
     ],
 )
-def test_a_foreign_table_is_refused_in_a_sentence(
+def test_a_foreign_table_is_rejected_with_a_message(
     tmp_path: Path, sheet: str, text: str, sentence: str
 ) -> None:
     (tmp_path / f"{sheet}.csv").write_text(text)
@@ -321,7 +321,7 @@ def test_a_foreign_table_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 damaged", b"hello"])
-def test_a_damaged_workbook_is_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_workbook_is_rejected_with_a_message(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "perf_report.xlsx"
     path.write_bytes(content)
     with pytest.raises(UnreadableReportError, match=r"perf_report\.xlsx is not a readable report"):
@@ -329,7 +329,7 @@ def test_a_damaged_workbook_is_refused_in_a_sentence(tmp_path: Path, content: by
 
 
 def timeline(**times: str) -> pl.DataFrame:
-    """A timeline with a total of 10 ms and other parts as given."""
+    """Return a timeline with a total of 10 ms and the given parts."""
     whole = {"busy_time": "4", "idle_time": "6", "total_time": "10"}
     parts = {"computation_time": "4", "exposed_comm_time": "0", "exposed_memcpy_time": "0"}
     rows = parts | whole | times
@@ -393,7 +393,7 @@ def test_a_timeline_without_a_part_is_refused(row: str) -> None:
         *("perf_params", "UID", "operation_count", "GFLOPS", "has_perf_model", "op category"),
     ],
 )
-def test_an_odd_cell_ends_no_report_with_a_traceback(tmp_path: Path, label: str, cell: str) -> None:
+def test_invalid_cells_give_no_traceback(tmp_path: Path, label: str, cell: str) -> None:
     built = trace()
     built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=20)
     built.op("aten::add", [[64, 64], [64, 64]]).launches("add", us=5)

@@ -20,7 +20,7 @@ Said = pytest.CaptureFixture[str]
 
 
 class Terminal(io.StringIO):
-    """Somebody who can be asked, and answers."""
+    """A terminal that answers prompts."""
 
     def isatty(self) -> bool:
         return True
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of an analysis that is kept for 40 days."""
+    """Return the id of an analysis stored 40 days ago."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
@@ -44,7 +44,7 @@ def run(*arguments: object) -> int:
 
 
 def printed(said: Said, *arguments: object) -> dict[str, Any]:
-    """The JSON that a command prints."""
+    """Return the JSON output of a command."""
     assert run(*arguments, "--json") == ExitCode.OK
     result: dict[str, Any] = json.loads(said.readouterr().out)
     return result
@@ -73,7 +73,7 @@ def run_and_err(said: Said, *arguments: object) -> str:
     return said.readouterr().err
 
 
-def test_a_file_that_is_no_archive_is_one_sentence(kept: str, capsys: Said) -> None:
+def test_an_invalid_archive_gives_one_message(kept: str, capsys: Said) -> None:
     assert run("archive", "load", "tiny.json") == ExitCode.FAILED
     said = capsys.readouterr().err
     assert said.startswith("jarvis: tiny.json is not loaded: ")
@@ -98,7 +98,7 @@ def test_the_list_names_every_analysis_with_its_size(kept: str, capsys: Said) ->
     assert row["is_pinned"]
 
 
-def test_nothing_kept_is_said(
+def test_an_empty_list_is_reported(
     capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
@@ -107,7 +107,7 @@ def test_nothing_kept_is_said(
 
 
 @pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])
-def test_where_nobody_can_be_asked_nothing_is_removed(
+def test_without_a_terminal_nothing_is_deleted(
     kept: str, capsys: Said, command: tuple[str, ...]
 ) -> None:
     given = (*command, kept) if command == ("remove",) else command
@@ -119,7 +119,7 @@ def test_where_nobody_can_be_asked_nothing_is_removed(
 @pytest.mark.parametrize(
     ("answer", "code", "left"), [("y\n", 0, 0), ("yes\n", 0, 0), ("n\n", 1, 1), ("", 1, 1)]
 )
-def test_a_terminal_is_asked(
+def test_a_terminal_gets_a_prompt(
     kept: str,
     capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
@@ -148,12 +148,12 @@ def test_all_are_removed_or_none(kept: str, capsys: Said) -> None:
     assert ids() == []
 
 
-def test_a_pin_on_nothing_is_refused_and_pins_nothing(kept: str) -> None:
+def test_pinning_an_unknown_analysis_is_rejected(kept: str) -> None:
     assert run("pin", kept, "nothing") == ExitCode.FAILED
     assert pinned() == frozenset()
 
 
-def test_a_dry_run_says_what_would_go_and_why(kept: str, capsys: Said) -> None:
+def test_a_dry_run_lists_what_would_be_deleted_and_why(kept: str, capsys: Said) -> None:
     run("prune", "--older-than", "30d", "--dry-run")
     out = capsys.readouterr().out
     assert kept in out
@@ -166,13 +166,15 @@ def test_a_dry_run_says_what_would_go_and_why(kept: str, capsys: Said) -> None:
 
 
 @pytest.mark.parametrize("limit", [("--older-than", "30d"), ("--keep-under", "1kB")])
-def test_what_is_beyond_a_limit_goes(kept: str, capsys: Said, limit: tuple[str, str]) -> None:
+def test_entries_beyond_a_limit_are_deleted(
+    kept: str, capsys: Said, limit: tuple[str, str]
+) -> None:
     result = printed(capsys, "prune", "--yes", *limit)
     assert [row["name"] for row in result["removed"]] == [kept]
     assert ids() == []
 
 
-def test_what_has_to_stay_above_the_limit_is_said(kept: str, capsys: Said) -> None:
+def test_a_limit_that_cannot_be_met_is_reported(kept: str, capsys: Said) -> None:
     run("pin", kept)
     capsys.readouterr()
     assert run("prune", "--yes", "--keep-under", "1kB") == ExitCode.OK
@@ -182,7 +184,7 @@ def test_what_has_to_stay_above_the_limit_is_said(kept: str, capsys: Said) -> No
     assert ids() == [kept]
 
 
-def test_the_environment_sets_limits_and_without_them_nothing_goes(
+def test_the_environment_sets_limits_and_without_them_nothing_is_deleted(
     kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert printed(capsys, "prune", "--yes")["removed"] == []
@@ -202,7 +204,7 @@ def test_the_file_of_settings_sets_limits(
     assert [row["name"] for row in planned] == [kept]
 
 
-def test_a_limit_of_the_environment_that_is_none_is_a_usage_error(
+def test_an_invalid_limit_in_the_environment_is_a_usage_error(
     kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_PRUNE_KEEP_UNDER", "much")
@@ -214,7 +216,7 @@ def test_a_limit_of_the_environment_that_is_none_is_a_usage_error(
 
 
 @pytest.mark.parametrize("given", ["30", "d", "-3d", "30y", "1e9d", "nan"])
-def test_an_age_that_is_none_is_a_usage_error(kept: str, capsys: Said, given: str) -> None:
+def test_an_invalid_age_is_a_usage_error(kept: str, capsys: Said, given: str) -> None:
     with pytest.raises(SystemExit) as end:
         run("prune", "--older-than", given)
     assert end.value.code == ExitCode.USAGE

@@ -1,6 +1,6 @@
-"""Our own words: vendor neutral, no claim that a trace cannot support, no tag of the specs.
+"""The wording of messages: vendor neutral, no unsupported claims, no tags of the specs.
 
-Names from a trace are quoted in backticks, which are left out here.
+Names of a trace are in backticks and excluded.
 """
 
 import ast
@@ -35,7 +35,7 @@ def own_words(text: str) -> str:
 
 
 def sentences(path: Path) -> Iterator[str]:
-    """String literals of several words, docstrings left out."""
+    """Yield string literals of several words, except docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     statements = {
         id(node.value)
@@ -62,7 +62,7 @@ def test_sentences_in_the_code(path: Path) -> None:
         assert_neutral(sentence, path.name)
 
 
-def test_there_is_something_to_read() -> None:
+def test_the_lists_are_not_empty() -> None:
     assert sum(len(list(sentences(path))) for path in SPEAKING) > 200
     assert len(TEMPLATES) >= 5
 
@@ -115,7 +115,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_generated_reports(reports: dict[str, str]) -> None:
     assert {"standalone_analysis_fair.md", "gemm_findings.md"} <= set(reports)
     for name, text in reports.items():
-        # Where a peak comes from is told as it is, and the device as the trace names it.
+        # Sources of peaks and device names are quoted unchanged.
         without_sources = re.sub(r"### Hardware Reference.*?\n### ", "", text, flags=re.DOTALL)
         without_device = without_sources.replace("AMD Instinct MI300X", "")
         assert_neutral(without_device, name)
@@ -125,7 +125,7 @@ def test_generated_reports(reports: dict[str, str]) -> None:
     "text",
     ["uses the CUDA runtime", "better occupancy", "see R12", "as C4 says", "an nsight run"],
 )
-def test_the_patterns_find_what_they_are_for(text: str) -> None:
+def test_the_patterns_find_forbidden_words(text: str) -> None:
     with pytest.raises(AssertionError):
         assert_neutral(text, "here")
 

@@ -1,4 +1,4 @@
-"""Messages that columns name by id, with the values in other columns."""
+"""Messages given by an id column, with values in other columns."""
 
 import pytest
 
@@ -33,12 +33,12 @@ def test_several_ids_give_sentences_in_their_order() -> None:
     assert to_text(made) == "2 rows Move `a` to `Layer`, please."
 
 
-def test_prose_in_the_place_of_an_id_is_printed_as_it_is() -> None:
+def test_a_sentence_in_place_of_a_message_is_printed_unchanged() -> None:
     prose = "The kernel is {slow}, e.g. it waits."
     assert to_text(resolve(prose, VALUES)) == prose
 
 
-def test_an_id_that_its_table_does_not_have_is_refused_when_it_is_named() -> None:
+def test_an_unknown_message_id_is_rejected() -> None:
     with pytest.raises(KeyError):
         TABLE.id("elsewhere")
 

@@ -1,4 +1,4 @@
-"""The prose of every message, once: values in their formats, units, nouns, nothing left over."""
+"""Every message template: formats, units, nouns, and no unused values."""
 
 import re
 import string
@@ -40,16 +40,16 @@ UNITS = {
     "mb_per_s": ("MB/s",),
     "tflops_per_s": ("TFLOPS/s",),
 }
-"""What must follow a number whose name ends like this."""
+"""The unit that must follow a number, by the end of its name."""
 
 INVARIABLE = ("is", "times")
 MANY = ("places.each_of", "elementwise.many", "attention.heads.shared", "gemm_shapes.last_round")
-"""Messages that are only made of several."""
+"""Messages that only combine others."""
 TEXT = "Text"
 
 
 def fields(template: str) -> Iterator[tuple[str, str, str]]:
-    """Name, spec and default of each placeholder."""
+    """Yield name, spec and default of each placeholder."""
     for _, field, spec, _ in string.Formatter().parse(template):
         if field:
             name, question, default = field.partition("?")
@@ -60,7 +60,7 @@ def fields(template: str) -> Iterator[tuple[str, str, str]]:
 
 
 def sample(name: str, spec: str, number: int) -> Any:
-    """A value for a placeholder."""
+    """Return a value for a placeholder."""
     kind = spec.partition(" ")[0]
     if kind == RESOLVED:
         return literal(TEXT)
@@ -79,7 +79,7 @@ def sample(name: str, spec: str, number: int) -> Any:
 
 
 def worded(message_id: str, number: int) -> str:
-    """The message with ``number`` for each of its numbers."""
+    """Return the message with ``number`` for each of its numbers."""
     template = TEMPLATES[message_id]
     values: dict[str, Any] = {}
     for name, spec, _ in fields(template):
@@ -141,6 +141,6 @@ def test_numbers_have_their_unit(message_id: str) -> None:
 
 
 def _values(template: str, number: str) -> dict[str, Any]:
-    """Sample values, 12.5 for one of them."""
+    """Return sample values, with 12.5 for one of them."""
     values = {name: sample(name, spec, 3) for name, spec, _ in fields(template)}
     return {**values, number: 12.5}

@@ -1,4 +1,4 @@
-"""Tests that ask for something optional are known, also through fixtures that they share."""
+"""Tests that use something optional are recorded, also through shared fixtures."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def above(request: pytest.FixtureRequest) -> Path | None:
 
 
 def names() -> set[str]:
-    """Return the names of the tests of this file that have asked."""
+    """Return the recorded tests of this file."""
     here = (test for test in optional.asking_tests if "/test_optional.py::" in test)
     return {test.rpartition("::")[2] for test in here}
 
@@ -45,12 +45,12 @@ def test_in_the_test_itself() -> None:
     assert "test_in_the_test_itself" in names()
 
 
-def test_those_that_asked_are_known_and_no_others() -> None:
+def test_tests_that_use_optional_programs_are_recorded() -> None:
     assert names() >= {"test_first", "test_second", "test_third", "test_fourth"}
-    assert "test_those_that_asked_are_known_and_no_others" not in names()
+    assert "test_tests_that_use_optional_programs_are_recorded" not in names()
 
 
-def test_nothing_is_found_where_everything_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_optional_is_found_if_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(optional.WITHOUT, "1")
     assert [optional.program(name) for name in optional.PROGRAMS] == [None] * len(optional.PROGRAMS)
     assert optional.postgres_programs() == []
@@ -69,7 +69,7 @@ def test_the_tests_of_a_run_are_written_into_a_folder(
     assert test.endswith("::test_the_tests_of_a_run_are_written_into_a_folder")
 
 
-def test_a_look_up_on_import_would_be_missed(
+def test_a_look_up_on_import_is_not_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(optional.ASKED, str(tmp_path))

@@ -1,4 +1,4 @@
-"""Output options that name no regular file: written through, never replaced."""
+"""Output options that name special files: written to, never replaced."""
 
 import json
 import os
@@ -141,7 +141,7 @@ def test_a_device_is_written_to(name: str, source: Path, tmp_path: Path) -> None
 
 
 def printed(source: Path, out: str, *more: str, **options: object) -> tuple[bytes, bytes]:
-    """Return stdout and stderr of an export of its own process; it must succeed."""
+    """Return stdout and stderr of an export in a separate process, which must succeed."""
     command = filled(COMMANDS["export json"][0], source, out)
     done = subprocess.run(
         [sys.executable, "-m", "jarvis.cli", *command, *more],
@@ -153,7 +153,7 @@ def printed(source: Path, out: str, *more: str, **options: object) -> tuple[byte
 
 
 @pytest.mark.parametrize("out", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_stdout_gets_the_file_and_nothing_else(source: Path, out: str) -> None:
+def test_stdout_gets_only_the_file(source: Path, out: str) -> None:
     written, said = printed(source, out)
     assert json_export(written)
     assert said.decode().strip() == out
@@ -237,7 +237,7 @@ def test_a_full_device_is_an_error(source: Path, capsys: pytest.CaptureFixture[s
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
 
-def test_nothing_is_left_or_replaced_where_a_command_fails(tmp_path: Path) -> None:
+def test_a_failed_command_leaves_and_replaces_nothing(tmp_path: Path) -> None:
     link, target = tmp_path / "link", tmp_path / "target"
     target.write_text("old")
     link.symlink_to(target)

@@ -1,4 +1,4 @@
-"""The pipeline: steps, hardware, and what a run of a small trace and of real ones holds."""
+"""The pipeline: steps, hardware, and runs of a small trace and of recorded ones."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_steps_are_reported_as_they_start_and_end(trace_path: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_callback_that_raises_stops_the_work_and_leaves_nothing(
+def test_an_exception_in_the_callback_stops_the_work_without_output(
     trace_path: Path, tmp_path: Path, name: str
 ) -> None:
     class CancelledError(Exception):
@@ -126,19 +126,19 @@ ODD_TRACES = {
 
 
 @pytest.mark.parametrize("kind", ODD_TRACES)
-def test_odd_traces_end_without_errors(tmp_path: Path, kind: str) -> None:
+def test_unusual_documents_end_without_errors(tmp_path: Path, kind: str) -> None:
     path = ODD_TRACES[kind]().write(tmp_path / "trace.json")
     run = analyze(path, output_dir=tmp_path / "run")
     assert Status.ERROR not in {result.status for result in run.results.values()}
     assert Run.load(tmp_path / "run").manifest.sheets
 
 
-def test_default_output_folder_stands_beside_the_trace(trace_path: Path) -> None:
+def test_the_default_output_folder_is_beside_the_trace(trace_path: Path) -> None:
     analyze(trace_path)
     assert RunPaths(trace_path.parent / "analysis_output").manifest.is_file()
 
 
-def test_a_bad_trace_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_invalid_trace_leaves_no_files(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": []}')
     with pytest.raises(EmptyTraceError):
@@ -146,7 +146,7 @@ def test_a_bad_trace_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_folder_is_refused_before_the_work_is_done(trace_path: Path, tmp_path: Path) -> None:
+def test_the_folder_is_rejected_before_the_analysis(trace_path: Path, tmp_path: Path) -> None:
     seen: list[Step] = []
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").touch()

@@ -1,4 +1,4 @@
-"""A stored run judged against other hardware is what the analysis of its trace gives."""
+"""Reprojecting a stored run equals analyzing its trace on the other hardware."""
 
 import json
 import re
@@ -26,7 +26,7 @@ ARCH = {"name": "X100", "mem_bw_gbps": 3900, "memory_gb": 96}
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Every file of a run without its time stamp."""
+    """Return every file of a run without its time stamp."""
     return {
         path.relative_to(root).as_posix(): CREATED.sub(b'"created":"..."', path.read_bytes())
         for path in sorted(root.rglob("*"))
@@ -42,7 +42,7 @@ def assert_equal(one: Path, other: Path) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace that moves and is gone: what is judged anew cannot read it."""
+    """Yield a trace that is moved away, so that a reprojection cannot read it."""
     return eventful_trace().write(tmp_path_factory.mktemp("built") / "built.json")
 
 
@@ -53,7 +53,7 @@ def base(built: Path) -> Path:
     return root
 
 
-def test_every_byte_is_that_of_the_analysis_of_the_trace(
+def test_reprojection_equals_the_analysis_byte_for_byte(
     built: Path, base: Path, tmp_path: Path
 ) -> None:
     analyze(built, model_name="Tiny", output_dir=tmp_path / "analyzed", **OTHER)
@@ -70,7 +70,7 @@ def test_every_byte_is_that_of_the_analysis_of_the_trace(
 @pytest.mark.parametrize(
     "name", ["mi300-bert-small", "h100-vit-nsfw", "mi210-gpu-only", "sglang-qwen3-8b-decode"]
 )
-def test_so_it_is_for_real_traces(
+def test_recorded_traces_reproject_as_analyzed(
     reference_root: Path, recorded_run: RecordedRun, tmp_path: Path, name: str
 ) -> None:
     source = reference_root / "traces" / f"{name}.json.gz"
@@ -79,13 +79,13 @@ def test_so_it_is_for_real_traces(
     assert_equal(tmp_path / "again", tmp_path / "analyzed")
 
 
-def test_there_and_back_is_where_it_began(base: Path, tmp_path: Path) -> None:
+def test_reprojecting_there_and_back_restores_the_run(base: Path, tmp_path: Path) -> None:
     reproject(base, output_dir=tmp_path / "there", **OTHER)
     reproject(tmp_path / "there", output_dir=tmp_path / "back")
     assert_equal(tmp_path / "back", base)
 
 
-def test_a_run_without_hardware_gets_one_and_loses_it(tmp_path: Path) -> None:
+def test_a_run_gets_and_loses_hardware(tmp_path: Path) -> None:
     mm = trace("Homebrew 9000").op("aten::mm", [[512, 512], [512, 512]])
     path = mm.launches("gemm", us=40.0).write(tmp_path / "trace.json")
     analyze(path, output_dir=tmp_path / "none")
@@ -97,7 +97,7 @@ def test_a_run_without_hardware_gets_one_and_loses_it(tmp_path: Path) -> None:
     assert_equal(tmp_path / "lost", tmp_path / "none")
 
 
-def test_a_described_gpu_without_peaks_leaves_what_it_lacks_unjudged(
+def test_a_gpu_description_without_peaks_gives_no_efficiency(
     built: Path, base: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "x100.json"
@@ -111,7 +111,7 @@ def test_a_described_gpu_without_peaks_leaves_what_it_lacks_unjudged(
     assert "pct_roofline_mean" not in run.table("unified_perf_summary").columns
 
 
-def test_the_reference_is_compared_with_anew(built: Path, base: Path, tmp_path: Path) -> None:
+def test_the_reference_is_compared_again(built: Path, base: Path, tmp_path: Path) -> None:
     options = {"model_name": "Tiny", "reference": str(base)}
     analyze(built, output_dir=tmp_path / "compared", **options)
     analyze(built, output_dir=tmp_path / "analyzed", **options, **OTHER)
@@ -126,7 +126,7 @@ def test_its_steps_are_reported(base: Path, tmp_path: Path) -> None:
     assert [step.name for step in seen if step.state == "done"] == list(REPROJECTION_STEPS)
 
 
-def test_what_cannot_be_judged_anew_is_refused(base: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_reprojected_is_rejected(base: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownHardwareError):
         reproject(base, platform="MI9999", output_dir=tmp_path / "again")
     with pytest.raises(NotARunError):
@@ -143,7 +143,7 @@ def test_what_cannot_be_judged_anew_is_refused(base: Path, tmp_path: Path) -> No
         (None, "older version"),
     ],
 )
-def test_a_run_that_lacks_something_says_so(
+def test_a_run_with_missing_data_is_rejected(
     base: Path, tmp_path: Path, change: dict[str, str] | None, words: str
 ) -> None:
     old = tmp_path / "old"

@@ -1,4 +1,4 @@
-"""Every option of a request is offered by each way in, and reaches the run."""
+"""Every option is offered by the command line, the API and pages, and reaches the run."""
 
 import shlex
 from dataclasses import Field, fields, replace
@@ -30,7 +30,7 @@ SAMPLES: dict[Any, Any] = {str: "some text", float: 62.5, int: 3, bool: True, Pa
 
 
 def sample(option: "Field[Any]") -> Any:
-    """A value that is not the default."""
+    """Return a value that is not the default."""
     return next(value for kind, value in SAMPLES.items() if kind.__name__ in str(option.type))
 
 
@@ -64,12 +64,12 @@ def test_push_asks_the_api_for_it(option: "Field[Any]") -> None:
     assert getattr(made, option.name) == sample(option)
 
 
-def test_a_command_without_options_asks_for_nothing_that_an_older_server_may_not_know() -> None:
+def test_a_command_without_options_sends_none_to_an_older_server() -> None:
     arguments = parser().parse_args(["push", "trace.json", "--server=http://server"])
     assert _asked(arguments, "a1b2") == {"upload": "a1b2", "visibility": "team"}
 
 
-def test_the_api_takes_no_file_of_the_server() -> None:
+def test_the_api_rejects_files_of_the_server() -> None:
     for option in set(fields(AnalysisRequest)) - set(OPTIONS):
         for name in (option.name, public_name(option.name)):
             with pytest.raises(ValueError, match=name):
@@ -92,7 +92,7 @@ def test_the_page_has_a_control_for_each() -> None:
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_a_job_brings_all_back_from_the_queue(request_: Request, tmp_path: Path) -> None:
+def test_a_job_restores_all_options_from_the_queue(request_: Request, tmp_path: Path) -> None:
     if isinstance(request_, Analyze):
         trace = tmp_path / "t.json"
         trace.touch()
@@ -101,12 +101,12 @@ def test_a_job_brings_all_back_from_the_queue(request_: Request, tmp_path: Path)
     assert request_of(new.kind, new.parameters) == request_
 
 
-def test_a_fetched_trace_is_analyzed_with_all(tmp_path: Path) -> None:
+def test_a_fetched_trace_is_analyzed_with_all_options(tmp_path: Path) -> None:
     analysis = Fetch("https://traces.example.org/t.json", EVERYTHING)._analysis(tmp_path)
     assert AnalysisOptions.of(analysis.submission) == EVERYTHING
 
 
-def test_another_machine_is_asked_for_all() -> None:
+def test_remote_requests_contain_all_options() -> None:
     asked = RemoteRun.of(replace(EVERYTHING, reference=None), target="lab", path="/t.json")
     check_asked(asked)
     script = _script(Target(host="lab.example.org"), asked)
@@ -117,12 +117,12 @@ def test_another_machine_is_asked_for_all() -> None:
     )
 
 
-def test_another_machine_has_no_analyses_of_this_one() -> None:
+def test_a_remote_request_with_a_local_reference_is_rejected() -> None:
     with pytest.raises(RemoteError, match="compare both when it is here"):
         check_asked(RemoteRun("lab", "/t.json", reference="abc"))
 
 
-def test_the_run_stores_all() -> None:
+def test_the_run_stores_all_options() -> None:
     stored = chosen_options(AnalysisRequest.of(EVERYTHING))
     assert AnalysisOptions.of(stored) == EVERYTHING
     adapter = TypeAdapter(Options)
@@ -190,18 +190,18 @@ QUEUED: dict[JobKind, tuple[dict[str, Any], Request]] = {
         Remote(RemoteRun("lab", "/t.json", model_name="Tiny", target_pct=62.5)),
     ),
 }
-"""Rows of the queue as the release before ``AnalysisRequest`` wrote them."""
+"""Rows of the queue as written by the release before ``AnalysisRequest``."""
 
 
 @pytest.mark.parametrize("kind", QUEUED)
-def test_jobs_of_the_last_release_are_read(kind: JobKind) -> None:
+def test_jobs_of_the_previous_release_are_read(kind: JobKind) -> None:
     parameters, request = QUEUED[kind]
     assert request_of(kind, parameters) == request
 
 
 @pytest.mark.parametrize("kind", QUEUED)
-def test_the_last_release_finds_what_it_reads_where_it_was(kind: JobKind) -> None:
-    """Two servers of a cluster are not upgraded in the same moment."""
+def test_the_previous_release_can_read_new_jobs(kind: JobKind) -> None:
+    """Servers of a cluster are not upgraded at the same time."""
     parameters, request = QUEUED[kind]
     written = TypeAdapter(type(request)).dump_python(request, mode="json")
 

@@ -1,4 +1,4 @@
-"""The matrix of requirements: each has a place and a test that exist, or says why not."""
+"""The requirements page: each row has an existing place and test, or a note."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True)
 class Row:
-    """One requirement; places and tests as they stand in backticks."""
+    """One requirement; places and tests as written in backticks."""
 
     label: str
     text: str
@@ -50,7 +50,7 @@ ROWS = read_rows()
 
 @cache
 def defined(path: Path) -> frozenset[str]:
-    """Names of a module, members of its classes as ``Class.member``."""
+    """Return the names of a module, with members of its classes as ``Class.member``."""
     return frozenset(names_of(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -77,13 +77,13 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_all_requirements_are_there_once_and_in_order() -> None:
+def test_all_requirements_are_listed_once_and_in_order() -> None:
     assert [row.label for row in ROWS] == [f"R{n}" for n in range(1, REQUIREMENTS + 1)]
     assert all(len(row.text) > 5 for row in ROWS)
     assert len({row.text for row in ROWS}) == REQUIREMENTS
 
 
-def test_what_has_no_place_or_no_test_says_why() -> None:
+def test_rows_without_a_place_or_a_test_have_a_note() -> None:
     for row in ROWS:
         if not (row.places and row.tests):
             assert re.match(r"(?:Not yet|Superseded|Measured|Document): .{5,}", row.note), row.label
@@ -111,7 +111,7 @@ def test_tests_exist(row: Row) -> None:
         assert exists(test), f"{test} does not exist"
 
 
-def test_a_name_that_is_not_there_is_noticed() -> None:
+def test_a_missing_name_is_detected() -> None:
     assert exists("jarvis/impact.py::project")
     assert exists("jarvis/core/workspace.py::RunPaths.findings")
     assert exists("jarvis/findings.py::Finding.kernel")

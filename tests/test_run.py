@@ -97,7 +97,7 @@ def test_sheets_are_those_of_the_report(root: Path) -> None:
     assert_frame_equal(written, sheets["gpu_timeline"])
 
 
-def test_nothing_foreign_stands_in_a_run(root: Path) -> None:
+def test_a_run_contains_no_foreign_file(root: Path) -> None:
     assert {entry.name for entry in root.iterdir()} <= RUN_ENTRIES
     assert not list(root.parent.glob(".*"))
 
@@ -124,7 +124,7 @@ def test_a_run_can_be_moved(root: Path, tmp_path: Path) -> None:
     ],
     ids=["no manifest", "no JSON", "a list", "half a manifest", "half the results"],
 )
-def test_what_is_no_run_is_refused(tmp_path: Path, spoil) -> None:
+def test_an_invalid_run_is_rejected(tmp_path: Path, spoil) -> None:
     folder = tmp_path / "run"
     analyze(write_trace(tmp_path / "trace.json"), output_dir=folder)
     spoil(RunPaths(folder))
@@ -132,7 +132,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, spoil) -> None:
         Run.load(folder)
 
 
-def test_a_run_that_is_removed_while_it_is_open_is_said(tmp_path: Path) -> None:
+def test_a_run_deleted_while_open_is_reported(tmp_path: Path) -> None:
     run = analyze(write_trace(tmp_path / "trace.json"), output_dir=tmp_path / "run")
     opened = Run.load(tmp_path / "run")
     assert run.table("operations").equals(opened.table("operations"))
@@ -142,7 +142,7 @@ def test_a_run_that_is_removed_while_it_is_open_is_said(tmp_path: Path) -> None:
         opened.table("gpu_timeline")
 
 
-def test_another_layout_is_refused_with_both_numbers(tmp_path: Path) -> None:
+def test_another_layout_is_rejected_with_both_versions(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema_version": 99}')
     with pytest.raises(RunVersionError, match="99"):
         read_manifest(tmp_path)
@@ -150,7 +150,7 @@ def test_another_layout_is_refused_with_both_numbers(tmp_path: Path) -> None:
         check_output_folder(tmp_path, "abc")
 
 
-def test_a_run_made_before_a_table_or_column_was_there_says_so(root: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_newer_table_or_column_is_reported(root: Path, tmp_path: Path) -> None:
     older = tmp_path / "older"
     shutil.copytree(root, older)
     paths = RunPaths(older)
@@ -171,7 +171,7 @@ def test_a_trace_of_the_gpu_alone_has_every_table_that_it_names(tmp_path: Path) 
     assert all(run.table(name) is not None for name in run.manifest.tables)
 
 
-def test_an_option_that_is_not_chosen_does_not_move_the_id_of_an_analysis() -> None:
+def test_default_options_do_not_change_the_id_of_an_analysis() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class LaterOptions(Options):
         precision: str | None = None
@@ -190,7 +190,7 @@ def test_the_same_trace_replaces_its_own_run(tmp_path: Path) -> None:
     assert {entry.name for entry in tmp_path.iterdir()} == {"trace.json", "run"}
 
 
-def test_another_trace_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_run_of_another_trace_is_not_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     analyze(write_trace(tmp_path / "first.json"), output_dir=folder)
     before = (folder / "manifest.json").read_bytes()
@@ -211,7 +211,7 @@ def test_files_of_others_are_never_overwritten(tmp_path: Path) -> None:
         analyze(path, output_dir=path)
 
 
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+def test_an_empty_folder_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     analyze(write_trace(tmp_path / "trace.json"), output_dir=tmp_path / "run")
     assert Run.load(tmp_path / "run").results["gemm"].status is Status.OK

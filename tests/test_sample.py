@@ -53,7 +53,7 @@ def collectives(events: list[Event]) -> list[Event]:
 
 
 def gpu_time_by_op(events: list[Event]) -> list[tuple[Event, float]]:
-    """Each op that launched something itself, with the time of its kernels in us."""
+    """Yield each op with launches of its own, with the time of its kernels in µs."""
     time_us: dict[int, float] = defaultdict(float)
     for event in of(events, *GPU):
         time_us[event["args"].get("External id", 0)] += event["dur"]
@@ -90,7 +90,7 @@ def test_nothing_of_this_machine_is_in_it(sample: Event) -> None:
         assert not re.search(rf"\b{re.escape(value)}\b", text)
 
 
-def test_it_says_that_it_is_simulated(sample: Event, tmp_path: Path) -> None:
+def test_it_is_marked_as_simulated(sample: Event, tmp_path: Path) -> None:
     assert sample["metadata"][SIMULATED_KEY] == "simulated"
     match = load_hardware().match(sample["deviceProperties"][0]["name"])
     assert match is not None
@@ -305,6 +305,6 @@ def test_steps_and_scale_set_the_size() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"rank": 2, "world_size": 2}, {"rank": -1}, {"scale": "huge"}])
-def test_wrong_arguments_are_refused_with_the_right_ones(wrong: Event) -> None:
+def test_wrong_arguments_are_rejected_with_the_valid_ones(wrong: Event) -> None:
     with pytest.raises(JarvisError, match=rf"ranks|{', '.join(SCALES)}"):
         simulate(**wrong)

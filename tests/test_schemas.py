@@ -1,4 +1,4 @@
-"""The schemas: what every table promises, and that reports keep it."""
+"""The schemas of tables, and reports against them."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_every_table_of_a_report_has_a_schema_and_the_other_way_round() -> None:
 
 
 @pytest.mark.parametrize("table", list(schemas.TABLES))
-def test_columns_are_described_once_with_labels_that_differ(table: str) -> None:
+def test_columns_have_one_description_and_unique_labels(table: str) -> None:
     columns = schemas.columns(table)
     assert len({c.name for c in columns}) == len({c.label for c in columns}) == len(columns)
     assert all(c.meaning for c in columns)
@@ -79,6 +79,6 @@ def test_a_trace_without_host_ops_has_the_timeline_only() -> None:
     assert only_gpu.operations["kernel_time_us"].to_list() == [10.0]
 
 
-def test_the_reference_page_says_what_the_schemas_say() -> None:
+def test_the_metrics_page_matches_the_schemas() -> None:
     page = Path(__file__).parent.parent / "docs" / "metrics.md"
     assert page.read_text(encoding="utf-8") == schemas.schemas_markdown()

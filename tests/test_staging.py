@@ -8,10 +8,10 @@ from jarvis.core.staging import LABEL_VARIABLE, clear_staged, staged_folder
 
 
 def no_objection() -> None:
-    """Nothing speaks against the folder."""
+    """Accept any folder."""
 
 
-def test_what_a_killed_process_half_wrote_is_cleared_by_its_label(
+def test_partial_output_of_a_killed_process_is_deleted_by_its_label(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "run"

@@ -23,16 +23,16 @@ from tests.test_reprojection import assert_equal, contents
 TARGET_PCT = 65.0
 BF16 = ["c10::BFloat16", "c10::BFloat16"]
 DEFAULT_IDS = {None: "98f50e6bf7b9", "m": "cfa87ba5afbc"}
-"""Ids that the release without a target gave to the trace ``abc``, by the name of the model."""
+"""Ids of the trace ``abc`` in the release without a target, by the name of the model."""
 
 CREATED = re.compile(rb'"created": *"[^"]*"|20\d\d-\d\d-\d\dT[\d:]+\+00:00')
 SCALE = re.compile(r"Scale: over .*")
 OTHER_TARGET = re.compile(r".*(?<![\d-])80 ?%.*")
-"""The default target; a range such as 70-80% is what is usual for a pattern."""
+"""The default target, but not in a range such as 70-80%, which is typical for a pattern."""
 
 
 def built_trace() -> TraceBuilder:
-    """Products far below the target, one between 65% and 80%, and one above both."""
+    """Return products far below the target, one between 65% and 80%, and one above both."""
     built = trace(device="AMD Instinct MI300X")
     for kernel, us in (("gemm_a", 900), ("gemm_b", 300), ("gemm_c", 210), ("gemm_d", 230)):
         size = 4096 + 256 * (ord(kernel[-1]) - ord("a"))
@@ -54,7 +54,7 @@ def default(source: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def lower(source: Path) -> Run:
-    """The run at 65%."""
+    """Return the run at 65%."""
     root = source.parent / "lower"
     return analyze(source, model_name="Tiny", output_dir=root, target_pct=TARGET_PCT)
 
@@ -101,7 +101,7 @@ def test_findings_are_those_of_the_formulas_at_the_target(default: Run, lower: R
     assert titles[0] != titles[1]  # the product between both targets is slow for one of them
 
 
-def test_every_file_says_the_target_of_the_run(lower: Run, tmp_path: Path) -> None:
+def test_every_file_contains_the_target_of_the_run(lower: Run, tmp_path: Path) -> None:
     root = root_of(lower)
     said = texts(root)
     for name in ("html", "fair", "rough", "analysis"):
@@ -139,7 +139,7 @@ def test_the_workbook_has_no_target(default: Run, lower: Run) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_json_says_the_target_where_it_is_not_the_default(
+def test_json_contains_a_target_that_is_not_the_default(
     default: Run, lower: Run, tmp_path: Path
 ) -> None:
     document = json.loads(exported(lower, "json", tmp_path).read_bytes())
@@ -168,14 +168,14 @@ def test_another_target_is_another_analysis(default: Run, lower: Run) -> None:
 
 
 @pytest.mark.parametrize("target_pct", [0.0, -5.0, 100.5, float("nan"), float("inf")])
-def test_a_target_that_is_no_percentage_is_refused(target_pct: float, default: Run) -> None:
+def test_an_invalid_target_is_rejected(target_pct: float, default: Run) -> None:
     with pytest.raises(ValueError, match="target_pct"):
         Options(target_pct=target_pct)
     with pytest.raises(ValueError, match="target_pct"), opened_at(root_of(default), target_pct):
         pass
 
 
-def test_what_is_judged_at_a_target_is_the_analysis_at_it(
+def test_reprojection_at_a_target_equals_an_analysis_at_it(
     default: Run, lower: Run, tmp_path: Path
 ) -> None:
     reproject(root_of(default), target_pct=TARGET_PCT, output_dir=tmp_path / "again")
@@ -220,7 +220,7 @@ def test_an_export_without_a_target_has_that_of_the_run(lower: Run, tmp_path: Pa
         assert run.root == lower.root
 
 
-def test_a_run_that_cannot_be_judged_again_says_so(default: Run, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_reprojected_is_rejected(default: Run, tmp_path: Path) -> None:
     options = replace(default.manifest.options, extension_file="mine.py")
     manifest = default.manifest.model_copy(update={"options": options})
     root = tmp_path / "extended"
@@ -240,7 +240,7 @@ def test_the_command_analyzes_at_the_target(source: Path, lower: Run, tmp_path: 
     assert_equal(root_of(lower), tmp_path / "run")
 
 
-def test_the_command_keeps_the_analysis_at_the_target_with_its_reference(
+def test_the_command_stores_the_analysis_at_the_target_with_its_reference(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
@@ -253,7 +253,9 @@ def test_the_command_keeps_the_analysis_at_the_target_with_its_reference(
     assert (tmp_path / "home" / "analyses" / run.manifest.analysis_id).is_dir()
 
 
-def test_the_command_judges_a_run_at_the_target(default: Run, lower: Run, tmp_path: Path) -> None:
+def test_the_command_reprojects_a_run_at_the_target(
+    default: Run, lower: Run, tmp_path: Path
+) -> None:
     words = ["reproject", str(root_of(default)), "--output-dir", str(tmp_path / "again")]
     assert cli.main([*words, "--target-pct", "65"]) == 0
     assert_equal(root_of(lower), tmp_path / "again")
@@ -261,7 +263,7 @@ def test_the_command_judges_a_run_at_the_target(default: Run, lower: Run, tmp_pa
 
 @pytest.mark.parametrize("text", ["0", "-1", "101", "nan", "inf", "much"])
 @pytest.mark.parametrize("command", ["analyze", "export", "reproject", "push"])
-def test_the_commands_refuse_what_is_no_percentage(
+def test_commands_reject_an_invalid_target(
     command: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -1,4 +1,4 @@
-"""No text of a trace, a report or a file name reaches a terminal as a control character."""
+"""No command prints control characters of a trace, a report or a file name."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def assert_plain(printed: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a hostile trace, its run, its report and a home."""
+    """Return a folder with a hostile trace, its run, its report and a home."""
     folder = tmp_path_factory.mktemp("terminal")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(folder / f"home{EVIL}"))
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def commands(folder: Path) -> list[list[str]]:
-    """Every command that prints what it was given or what it reads."""
+    """Return every command that prints its arguments or input."""
     trace, run, gpu = str(folder / f"t{EVIL}.json"), str(folder / "run"), f"gpu{EVIL}.json"
     missing, csvs = str(folder / f"none{EVIL}"), str(folder / "csvs")
     found = [

@@ -1,4 +1,4 @@
-"""The drawing of the timeline: where rows stand, what labels fit, which colors it uses."""
+"""The timeline chart: positions of rows, labels, colors."""
 
 import json
 from typing import Any
@@ -58,7 +58,7 @@ def data(of: dict[str, Any], layer: int) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_bin_is_as_high_as_its_share_and_stands_on_the_floor_of_its_row() -> None:
+def test_a_bin_is_as_high_as_its_share_from_the_bottom_of_its_row() -> None:
     full, quarter = data(spec(), 0)
     assert (full["y"], full["y2"]) == (1.0, 0.0)
     assert (quarter["y"], quarter["y2"]) == (1.0, 0.75)

@@ -47,7 +47,7 @@ def first_mm(source: Path, capsys: Capture) -> int:
     return int(as_json(capsys, source, "--name", "aten::mm")["calls"][0]["uid"])
 
 
-def test_a_call_is_shown_with_what_is_around_and_below(source: Path, capsys: Capture) -> None:
+def test_a_call_is_shown_with_its_callers_and_subtree(source: Path, capsys: Capture) -> None:
     uid = first_mm(source, capsys)
     assert tree(source, "--uid", uid) == 0
     out, err = capsys.readouterr()
@@ -102,7 +102,7 @@ def test_a_run_leads_to_its_trace(run: Run, source: Path, capsys: Capture) -> No
     assert as_json(capsys, moved / "run", "--uid", uid)["source"] == "trace"
 
 
-def test_a_kept_analysis_is_named_by_its_id(
+def test_a_stored_analysis_is_given_by_its_id(
     source: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
@@ -147,7 +147,7 @@ def test_a_run_without_its_trace_shows_what_it_stores(
         (["{trace}", "--uid", "1", "--depth", "-1"], 2, "-1 is below 0"),
     ],
 )
-def test_what_cannot_be_shown_is_said(
+def test_calls_that_cannot_be_shown_are_reported(
     source: Path, tmp_path: Path, capsys: Capture, arguments: list[str], code: int, sentence: str
 ) -> None:
     junk = tmp_path / "junk.json"

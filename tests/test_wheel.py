@@ -1,4 +1,4 @@
-"""The built wheel works outside the checkout: it analyses a trace and serves the dashboard."""
+"""The built wheel works outside the checkout: it analyzes a trace and serves the dashboard."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel in an environment of its own, which borrows the installed dependencies."""
+    """Return a virtual environment with the wheel and the installed dependencies."""
     root = tmp_path_factory.mktemp("installed")
     venv.create(root / "venv", with_pip=False)
     pip = [sys.executable, "-m", "pip", "--python", str(root / "venv" / "bin" / "python")]

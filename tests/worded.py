@@ -1,4 +1,4 @@
-"""Findings as their readers see them: messages as sentences, evidence by label."""
+"""Findings as readers see them: messages as sentences, evidence by label."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,14 +12,14 @@ from jarvis.text.quantities import title_of
 
 
 class Worded:
-    """A finding whose texts are strings (None where it has none); all else is the finding's own."""
+    """A finding with texts as strings, or None; other attributes are those of the finding."""
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
 
     @property
     def evidence(self) -> dict[str, float | int | str]:
-        """The values by label."""
+        """Return the values by label."""
         return {title_of(name): v for name, v in findings.shown_evidence(self.finding).items()}
 
     def __getattr__(self, name: str) -> Any:
@@ -28,16 +28,16 @@ class Worded:
 
 
 def worded(found: Iterable[Finding]) -> list[Worded]:
-    """Each finding as its readers see it."""
+    """Yield each finding as readers see it."""
     return [Worded(finding) for finding in found]
 
 
 def in_words(check: Check) -> Callable[[CategoryData], list[Worded]]:
-    """The check, with its findings as their readers see them."""
+    """Return the check, with its findings as readers see them."""
     return lambda data: worded(check(data))
 
 
 def with_words(stored: dict[str, Any]) -> dict[str, Any]:
-    """A finding of ``results.json`` with sentences in place of messages, evidence by label."""
+    """Return a finding of ``results.json`` with sentences and evidence by label."""
     load_analyses()  # the templates
     return findings.worded(Finding.model_validate(stored))

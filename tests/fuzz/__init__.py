@@ -9,7 +9,7 @@ from tests.fuzz import archives, hardware, reading, reports, traces
 
 
 class Kind(NamedTuple):
-    """A kind of input: its fuzzer, how many a long run takes, how many a test takes.
+    """A kind of input: its fuzzer, and the number of inputs of a long run and of a test.
 
     ``at_once`` inputs are one share of the work; a failure names the seed of its share.
     """

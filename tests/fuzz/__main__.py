@@ -1,4 +1,4 @@
-"""Give broken input of every kind to Jarvis, on all cores: no traceback, no hang, no wrong result.
+"""Fuzz every kind of input on all cores: no traceback, no hang, no wrong result.
 
 python -m tests.fuzz [--kind K] [--count N] [--seed S]
 
@@ -24,7 +24,7 @@ from tests.fuzz import KINDS
 
 
 class Share(NamedTuple):
-    """Inputs that one process takes in one go."""
+    """Inputs of one process."""
 
     kind: str
     count: int
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a share; ``failure`` is empty where all went well."""
+    """Outcome of a share; ``failure`` is empty on success."""
 
     share: Share
     outcomes: Counter[str]
@@ -64,7 +64,7 @@ def _shares(kind: str, count: int, seed: int) -> Iterator[Share]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line; 1 where an input failed."""
+    """Run from the command line; return 1 if an input failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

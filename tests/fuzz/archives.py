@@ -1,4 +1,4 @@
-"""Load forged archives: each is refused with a sentence, or can be used everywhere."""
+"""Load forged archives: each is rejected with a message, or works in all commands."""
 
 import hashlib
 import io
@@ -24,8 +24,8 @@ from jarvis.server.storage.pins import is_pinned
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 
-LONGEST = 600
-"""Letters of a refusal."""
+MAX_MESSAGE = 600
+"""Maximum length of an error message."""
 
 LIST = "jarvis-archive.json"
 Members = dict[str, bytes]
@@ -72,7 +72,7 @@ def _change_bytes(members: Members, draw: random.Random) -> None:
 
 
 def _change_json(members: Members, draw: random.Random) -> None:
-    """Change one value, somewhere in one document; equal copies of the document change alike."""
+    """Change one value of one document; equal copies of the document change alike."""
     important = [name for name in members if name.endswith(("/manifest.json", "/results.json"))]
     name = draw.choice((_some(members, draw, ".json"), *important))
     document = json.loads(members[name])
@@ -204,7 +204,7 @@ def mutated(members: Members, draw: random.Random) -> bytes:
 
 
 def seed_members(folder: Path) -> Members:
-    """Analyze a small trace, and give the files of its archive."""
+    """Analyze a small trace and return the files of its archive."""
     built = trace().op("aten::linear", [[64, 32], [32, 16]]).child("aten::mm", [[64, 32], [32, 16]])
     built.launches("gemm_kernel", us=12).op("aten::add", [[64, 16], [64, 16]])
     built.launches("vectorized_elementwise_kernel", us=40).launches("ncclDevKernel_AllReduce", us=5)
@@ -215,7 +215,7 @@ def seed_members(folder: Path) -> Members:
 
 
 def use(loaded: str, honest: Path, folder: Path) -> None:
-    """Use a loaded analysis as later commands do; raise where one of them does, or refuses it."""
+    """Use a loaded analysis as later commands do; raise if one of them fails."""
     (entry,) = read_catalog().entries
     assert (entry.id, entry.loaded_by, is_pinned(loaded)) == (loaded, "", False)
     run = Run.load(entry.root)
@@ -267,6 +267,6 @@ def fuzz(count: int, seed: int, folder: Path) -> Counter[str]:
                 raise
             shutil.rmtree(loaded.root)
             outcomes["loaded"] += 1
-    assert not [text for text in sentences if not text.isprintable() or len(text) > LONGEST]
+    assert not [text for text in sentences if not text.isprintable() or len(text) > MAX_MESSAGE]
     outcomes["refused"] = len(sentences)
     return outcomes

@@ -1,4 +1,4 @@
-"""Run a command as a user does, and refuse every outcome but success and a sentence."""
+"""Run commands and reject every outcome except success and an error message."""
 
 import io
 import json
@@ -14,11 +14,11 @@ SENTENCE = re.compile(r"^jarvis: .*[.!?)]$")
 RAW_PYTHON = re.compile(
     r"Traceback|\b[A-Z]\w+(Error|Exception)\b:|' object |polars|got an unexpected|NoneType"
 )
-"""Words of Python in place of a sentence."""
+"""Text of Python exceptions."""
 
 
 class Outcome(NamedTuple):
-    """What a command did: its exit code and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -26,7 +26,10 @@ class Outcome(NamedTuple):
 
 
 def run(*words: object) -> Outcome:
-    """Run one command. Raise AssertionError where it ends neither well nor with a sentence."""
+    """Run one command.
+
+    Raises AssertionError if it neither succeeds nor prints an error message.
+    """
     out, err = io.StringIO(), io.StringIO()
     argv = [str(word) for word in words]
     try:
@@ -47,14 +50,14 @@ def run(*words: object) -> Outcome:
 
 
 def run_well(*words: object) -> Outcome:
-    """Run one command that has to succeed."""
+    """Run one command that must succeed."""
     outcome = run(*words)
     assert outcome.code == 0, f"{[str(word) for word in words]}:\n{outcome.out}{outcome.err}"
     return outcome
 
 
 def assert_analyses_work(root: Path) -> None:
-    """Raise AssertionError where an analysis of a run failed."""
+    """Raise AssertionError if an analysis of a run failed."""
     content = json.loads((root / "results.json").read_text(encoding="utf-8"))
     results = content["analyses"].values()
     failed = [result["traceback"] for result in results if result["status"] == "ERROR"]

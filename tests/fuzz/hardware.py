@@ -1,4 +1,4 @@
-"""Mutated descriptions of GPUs: as JSON, as TOML in the home, and as the form gives them."""
+"""Mutated GPU descriptions: JSON, TOML in the home, and the form."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ from tests.fuzz.traces import seeds, write_trace
 from tests.fuzz.values import change
 
 TRACED_EVERY = 20
-"""One of so many usable descriptions also judges a trace."""
+"""Every n-th usable description also analyzes a trace."""
 
 ARCH = {
     "name": "X100",
@@ -31,7 +31,7 @@ ENTRY = {**ARCH, "preset": "custom", "aliases": ["X100 OAM"], "sources": {"defau
 
 
 def fuzz(count: int, seed: int, folder: Path) -> Counter[str]:
-    """Give ``count`` mutated descriptions by each way; what is taken has to be usable."""
+    """Pass ``count`` mutated descriptions by each way; accepted ones must be usable."""
     outcomes: Counter[str] = Counter()
     for number in range(seed, seed + count):
         draw, place = random.Random(number), folder / str(number)
@@ -70,7 +70,7 @@ def _by_file(draw: random.Random, folder: Path, *, is_traced: bool) -> str:
 
 
 def _check_kept(folder: Path) -> None:
-    """What was kept is read back without a warning, and can be shown and removed."""
+    """Check that a stored description is read without a warning, shown and removed."""
     hardware = load_hardware()
     assert not hardware.failures, hardware.failures
     (spec,) = [s for s in hardware if hardware.custom_file(s) is not None]
@@ -93,7 +93,7 @@ def _by_form(draw: random.Random, folder: Path) -> str:
 
 
 def _by_toml(draw: random.Random, folder: Path) -> None:
-    """A damaged file in the home is a warning of every command, and ends none."""
+    """Check that a damaged file in the home gives a warning and ends no command."""
     text = HardwareSpec.parse(ENTRY).to_toml().encode()
     (folder / "hardware" / "x.toml").write_bytes(mutated(text, draw))
     run_well("hardware", "list")

@@ -1,4 +1,4 @@
-"""Mutated traces for the reader: no crash, no hang, and what is JSON is read as JSON."""
+"""Mutated traces for the reader: no crash, no hang, and valid JSON is read correctly."""
 
 import json
 import random
@@ -18,10 +18,10 @@ from jarvis.trace.reader import read_raw
 from tests.builders import trace
 from tests.trace import oracle
 
-__all__ = ["compiled", "fuzz"]  # loaded here, and not while the time is taken
+__all__ = ["compiled", "fuzz"]  # imported here to exclude it from the timing
 
 SLOW_S = 5.0
-"""A reading of a few kB that takes longer hangs."""
+"""Reading a few kB must not take longer."""
 
 TABLES = (
     ((tables.CPU_OP,), tables.CPU_OPS),
@@ -57,7 +57,7 @@ _SCALAR = re.compile(rb'(?<=[:,\[ ])(?:"[^"\\]*"(?!\s*:)|-?\d+(?:\.\d+)?|null)(?
 
 
 def seeds() -> list[bytes]:
-    """Small whole traces, written in several ways."""
+    """Return small valid traces in several layouts."""
     built = trace().process("python").thread(1, "main")
     built.op("aten::linear", [[8, 4], [4, 2]], seq=3).child("aten::mm", [[8, 4], [4, 2]])
     built.launches('gemm<"T", 3>', us=12.345).launches("ncclDevKernel", us=3, stream="2000")
@@ -77,7 +77,7 @@ def seeds() -> list[bytes]:
 
 
 def mutated(text: bytes, draw: random.Random) -> bytes:
-    """A text with a few random changes."""
+    """Return a text with a few random changes."""
     for _ in range(draw.choice((1, 1, 1, 2, 3, 8))):
         at = draw.randrange(len(text) + 1)
         to = min(len(text), at + draw.choice((1, 1, 2, 5, 40)))
@@ -104,7 +104,7 @@ def mutated(text: bytes, draw: random.Random) -> bytes:
 
 
 def oracle_events(text: bytes) -> list[Any] | None:
-    """The events as orjson has them; None where it is no trace.
+    """Return the events as parsed by orjson, or None if the text is not a trace.
 
     Nor is one compared that has two lists of events: orjson keeps the last one, we keep both.
     """
@@ -124,7 +124,7 @@ def oracle_events(text: bytes) -> list[Any] | None:
 
 
 def differs(raw: RawTrace, events: list[Any]) -> bool:
-    """Whether a table is another one than the plain reading gives."""
+    """Return whether a table differs from the reference reader."""
     if raw.event_count != len(events):
         return True
     return any(
@@ -136,7 +136,7 @@ def differs(raw: RawTrace, events: list[Any]) -> bool:
 
 
 def fuzz(count: int, seed: int, folder: Path) -> Counter[str]:
-    """Read ``count`` mutated traces; raises AssertionError where one is read wrongly."""
+    """Read ``count`` mutated traces; raise AssertionError if one is read wrongly."""
     draw = random.Random(seed)
     originals = seeds()
     path = folder / "trace.json"

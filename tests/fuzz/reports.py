@@ -19,7 +19,7 @@ from tests.fuzz.traces import FORMATS, PLATFORMS, seeds, write_trace
 from tests.fuzz.values import TEXTS, odd
 
 Sheets = dict[str, list[list[str]]]
-"""Rows of each sheet, the first of which is the header."""
+"""Rows of each sheet, including the header."""
 
 LITERALS = (
     *("1", "[1]", "[(1, 2)]", "[{}]", "[{'name': 1}]", "[{'name': 'k', 'count': 'x'}]", "{1: 2}"),
@@ -103,7 +103,7 @@ def _csv(rows: list[list[str]]) -> bytes:
 
 
 def _file_name(sheet: str) -> str:
-    """Return a name that a file system takes."""
+    """Return a name that a file system accepts."""
     text = sheet.encode(errors="replace").decode()
     return f"{text.replace('/', '_').replace(chr(0), '')[:60]}.csv"
 
@@ -167,7 +167,7 @@ def _with_broken_part(workbook: Path, draw: random.Random) -> Path:
 
 @cache
 def _seeds() -> tuple[Sheets, ...]:
-    """The reports of the traces that traces are mutated from, with every sheet."""
+    """Return the reports of the unmutated traces, with every sheet."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for number, document in enumerate(seeds()):

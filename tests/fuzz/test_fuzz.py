@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz import KINDS
 
 SEED = 20_000
-"""Another one than that of the long run."""
+"""A different seed than the long run."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,21 +34,21 @@ REGRESSIONS = {
     "workbooks": [0, 1, 5],
     "hardware": [2],
 }
-"""Inputs that once failed, by their seed."""
+"""Seeds of inputs that failed before."""
 
 
 @pytest.mark.parametrize(
     ("kind", "seed"), [(kind, seed) for kind, seeds in REGRESSIONS.items() for seed in seeds]
 )
-def test_what_once_failed_does_not(
+def test_inputs_that_failed_before_do_not_fail(
     kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     assert KINDS[kind].fuzz(1, seed, tmp_path).total() >= 1
 
 
-def test_the_runner_says_how_to_see_a_failure_again(tmp_path: Path) -> None:
-    """With a fuzzer that always fails, in a program of its own."""
+def test_the_runner_prints_how_to_reproduce_a_failure(tmp_path: Path) -> None:
+    """Uses a fuzzer that always fails, in a separate process."""
     program = (
         "import sys\nfrom tests import fuzz\nfrom tests.fuzz import __main__ as runner\n"
         "def fails(count, seed, folder):\n    raise AssertionError(f'broken by {seed}')\n"

@@ -1,4 +1,4 @@
-"""Mutated traces from the file to the reports, as the command line makes them."""
+"""Mutated traces, analyzed by the command line."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ BF16 = ["c10::BFloat16"] * 5
 
 
 def fuzz(count: int, seed: int, folder: Path) -> Counter[str]:
-    """Analyze ``count`` mutated traces; what is analyzed has to pass all that follows."""
+    """Analyze ``count`` mutated traces; the runs must pass all later commands."""
     outcomes: Counter[str] = Counter()
     for number in range(seed, seed + count):
         outcomes[_outcome(random.Random(number), folder / str(number))] += 1
@@ -53,7 +53,7 @@ def _text(draw: random.Random) -> bytes:
 
 
 def _change(document: dict[str, Any], draw: random.Random) -> None:
-    """Change an event, or anything."""
+    """Change an event or any other value."""
     events = document.get("traceEvents")
     events = [e for e in events if isinstance(e, dict)] if isinstance(events, list) else []
     if not events or draw.random() < 0.2:
@@ -89,14 +89,14 @@ def _change_event(  # noqa: C901 - one action each
 
 
 def write_trace(document: dict[str, Any], path: Path) -> Path:
-    """Write a trace as it stands."""
+    """Write a trace unchanged."""
     path.write_text(json.dumps(document), encoding="utf-8")
     return path
 
 
 @cache
 def seeds() -> tuple[dict[str, Any], ...]:
-    """Small whole traces that every analysis has something to say about."""
+    """Return small valid traces with data for every analysis."""
     return _products().document(), _training().document(), _without_operators().document()
 
 

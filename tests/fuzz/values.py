@@ -1,4 +1,4 @@
-"""Values that nobody expects, and changes of JSON documents with them."""
+"""Unexpected values, and mutations of JSON documents with them."""
 
 import copy
 import random
@@ -17,12 +17,12 @@ ODD: tuple[Any, ...] = (
 
 
 def odd(draw: random.Random) -> Any:
-    """One odd value."""
+    """Return an unexpected value."""
     return draw.choice(TEXTS) if draw.random() < 0.4 else copy.deepcopy(draw.choice(ODD))
 
 
 def places(document: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container of a document with each of its keys."""
+    """Yield every container of a document with each of its keys."""
     pairs = document.items() if isinstance(document, dict) else enumerate(document)
     for key, value in list(pairs):
         yield document, key

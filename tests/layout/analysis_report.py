@@ -30,7 +30,7 @@ FUSION_IMPACT = re.compile(
     r"impact_score: \d+(?:\.\d+)?(?: \(perf-model coverage \d+/\d+ kernels\))|Not quantifiable"
 )
 SCORES = {"low": "impact_score_low", "mid": "impact_score", "high": "impact_score_high"}
-"""Figures of a marker, and their names in the priority data."""
+"""Fields of a marker, and their names in the priority data."""
 
 SCORE_TOLERANCE = 0.005
 
@@ -57,7 +57,7 @@ def analysis_report_has_its_metrics(run: Rendered) -> Iterator[Problem]:
 
 
 def analysis_items_have_their_labels(run: Rendered) -> Iterator[Problem]:
-    """Each of its recommendations says insight, action and impact."""
+    """Each of its recommendations has insight, action and impact."""
     for title in (COMPUTE, FUSION, SYSTEM):
         for part in _parts(run, title):
             for item in part.parts(3):
@@ -76,7 +76,7 @@ def analysis_items_are_numbered_without_gaps(run: Rendered) -> Iterator[Problem]
 
 
 def analysis_quotes_the_metrics(run: Rendered) -> Iterator[Problem]:
-    """Arguments, kernel paths and kernel names of its tables stand in the metrics like that."""
+    """Arguments, kernel paths and kernel names of its tables are values of the metrics."""
     operations = [o for c in run.categories for o in run.metrics(c).get("operations", ())]
     for part in _parts(run, DETAILS):
         yield from findings_files.unknown_cells(part, operations)
@@ -161,7 +161,7 @@ def analysis_details_are_marked(run: Rendered) -> Iterator[Problem]:
 
 
 def appendix_has_the_model(run: Rendered) -> Iterator[Problem]:
-    """The appendix says what the trace says of the model."""
+    """The appendix has the model information of the trace."""
     facts = run.json(run.paths.model_info) or {}
     for part in _parts(run, APPENDIX):
         words = _words(" ".join(plain(line.text) for line in part.lines))
@@ -172,7 +172,7 @@ def appendix_has_the_model(run: Rendered) -> Iterator[Problem]:
 
 
 def _words(text: str) -> str:
-    """The letters and digits of ``text``: signs may be escaped or left out where it is printed."""
+    """Return the letters and digits of ``text``; printing may escape or drop other signs."""
     return " ".join(re.findall(r"\w+", text))
 
 

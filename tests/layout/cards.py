@@ -1,4 +1,4 @@
-"""What every report for readers keeps to: a short summary, and cards that are short and whole."""
+"""Checks shared by reports: a short summary, and short, complete cards."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,21 +10,21 @@ MAX_CARD_LINES = 10
 
 
 def long_summary(part: Part) -> Iterator[Problem]:
-    """The problem of a summary of more than MOST_SUMMARY_LINES lines."""
+    """Yield a problem if a summary has more than MAX_SUMMARY_LINES lines."""
     if (size := len(_filled(part)) - 1) > MAX_SUMMARY_LINES:
         text = f"The summary has {size} lines; at most {MAX_SUMMARY_LINES} expected."
         yield Problem(part.file, text, part.number)
 
 
 def long_card(card: Part) -> Iterator[Problem]:
-    """The problem of a card of more than MOST_CARD_LINES lines."""
+    """Yield a problem if a card has more than MAX_CARD_LINES lines."""
     if (size := len(_filled(card))) > MAX_CARD_LINES:
         text = f"The recommendation has {size} lines; at most {MAX_CARD_LINES} expected."
         yield Problem(card.file, text, card.number)
 
 
 def missing_lines(card: Part, labels: Sequence[str]) -> Iterator[Problem]:
-    """The problems of a card without a line for each label, or without a link."""
+    """Yield a problem for each missing label, and for a missing link."""
     starts = [plain(line.text).lstrip("- *") for line in card.lines]
     for label in labels:
         if not any(start.startswith(label) for start in starts):

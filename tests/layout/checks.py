@@ -1,4 +1,4 @@
-"""Every check of the layout and the words of the documents of a run."""
+"""All checks of the layout and wording of the documents of a run."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def problems(root: Path) -> dict[Check, list[Problem]]:
-    """Return what is wrong with the documents of a run or of a comparison, by check."""
+    """Return the problems of the documents of a run or comparison, by check."""
     run = Rendered(root)
     found = {check: list(check.find(run)) for check in CHECKS}
     return {check: problems for check, problems in found.items() if problems}

@@ -1,4 +1,4 @@
-"""Checks of the comparative reports: their layout, and that they say what their data say."""
+"""Checks of the comparative reports: their layout, and that they agree with their data."""
 
 import re
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ METRICS = {
     "GPU Idle": "idle_time",
     "Total GPU Wall Time": "total_time",
 }
-"""Rows of the summary's table, and the part of the GPU timeline that they are of."""
+"""Rows of the summary table, and the row of the GPU timeline that each shows."""
 
 TIME = re.compile(r"(\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?) (ms|µs)")
 RATIO = re.compile(r"= (\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?) per call")
 ROUNDING = 0.006
-"""Part by which a number of three digits may be off."""
+"""Relative tolerance of a number with three digits."""
 
 EXACT = 1e-6
 
@@ -67,7 +67,7 @@ def comparative_parts_are_in_order(run: Rendered) -> Iterator[Problem]:
 
 def comparative_summary_is_short(run: Rendered) -> Iterator[Problem]:
     """The executive summary of the comparative report takes at most
-    {jarvis.validation.cards.MAX_SUMMARY_LINES} lines.
+    MAX_SUMMARY_LINES lines.
     """
     report = run.comparative("fair")
     part = report.part(PARTS[0]) if report else None
@@ -77,7 +77,7 @@ def comparative_summary_is_short(run: Rendered) -> Iterator[Problem]:
 
 def comparative_cards_are_complete(run: Rendered) -> Iterator[Problem]:
     """Each recommendation has gap, action on both paths, impact and link, in at most
-    {jarvis.validation.cards.MAX_CARD_LINES} lines.
+    MAX_CARD_LINES lines.
     """
     for card in _cards(run):
         yield from missing_lines(card, CARD_LABELS)

@@ -18,10 +18,10 @@ MARKS = ("⚠", "anomaly", "above the peak")
 PARTS = ("Executive Summary", "Recommendations", "Detailed Analysis", "Appendix")
 OPTIONAL_PART = "Warnings"
 QUANTITY = re.compile(r"\d ?(?:ms|µs|s|TB/s|TFLOPS/s|[kMG]B)\b")
-"""A figure with its unit: a sentence that holds one is a fact."""
+"""A number with its unit; sentences with one are facts."""
 
 ADVICE = re.compile(r"- \*\*(?:Action|Capture|Caveat|Verify)")
-"""Lines that say what to do; two findings may ask for the same."""
+"""Labels of actions, which two findings may share."""
 
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?)%")
 _LABEL = re.compile(r"^(?:[-*] |\d+\. )?(?:\*\*[^*]+\*\*:? ?)?")
@@ -39,13 +39,13 @@ def parts_are_in_order(run: Rendered) -> Iterator[Problem]:
 
 
 def summary_is_short(run: Rendered) -> Iterator[Problem]:
-    """The executive summary takes at most {jarvis.validation.cards.MAX_SUMMARY_LINES} lines."""
+    """The executive summary takes at most MAX_SUMMARY_LINES lines."""
     for _, part in _parts(run, "Executive Summary"):
         yield from long_summary(part)
 
 
 def cards_are_short(run: Rendered) -> Iterator[Problem]:
-    """Each recommendation takes at most {jarvis.validation.cards.MAX_CARD_LINES} lines."""
+    """Each recommendation takes at most MAX_CARD_LINES lines."""
     for card in cards_of(run):
         yield from long_card(card)
 
@@ -83,8 +83,8 @@ def links_lead_somewhere(run: Rendered) -> Iterator[Problem]:
 
 
 def facts_are_told_once(run: Rendered) -> Iterator[Problem]:
-    """No table of named things and no sentence with a name and a measurement stands twice; those
-    under headings that only their number tells apart may be alike."""
+    """No table with names and no sentence with a name and a measurement occurs twice, except
+    under headings that differ only in their number."""
     report = run.fair
     if report is None:
         return
@@ -106,7 +106,7 @@ def facts_are_told_once(run: Rendered) -> Iterator[Problem]:
 
 
 def _namesakes(report: Part) -> dict[int, str]:
-    """Return, for lines under a heading that others equal but for its number, that number."""
+    """Return, for lines under a heading that equals others except for its number, that number."""
     headings: dict[int, tuple[str, str]] = {}
     heading = label = ""
     for line in report.prose:
@@ -120,7 +120,7 @@ def _namesakes(report: Part) -> dict[int, str]:
 
 
 def efficiencies_above_the_peak_are_marked(run: Rendered) -> Iterator[Problem]:
-    """An efficiency above 100% carries a mark, for it says that a figure is in doubt."""
+    """An efficiency above 100% is marked, because a figure is doubtful."""
     for report in run.reports:
         for table in report.tables:
             for row in table.rows:
@@ -132,7 +132,7 @@ def efficiencies_above_the_peak_are_marked(run: Rendered) -> Iterator[Problem]:
 
 
 def cards_of(run: Rendered) -> Iterator[Part]:
-    """The recommendations of the fair report, each with its heading."""
+    """Return the recommendations of the fair report, each with its heading."""
     for _, part in _parts(run, "Recommendations"):
         yield from (card for card in part.parts(3) if _number(card.title))
 
@@ -151,7 +151,7 @@ def _parts(run: Rendered, title: str) -> Iterator[tuple[Part, Part]]:
 
 
 def _efficiencies(row: Row) -> Iterator[str]:
-    """The cells that are efficiencies, by their column or, of evidence, by their row."""
+    """Yield the cells that are efficiencies, by their column or, in evidence, by their row."""
     for header, cell in row.cells.items():
         is_one = header.startswith("Efficiency")
         if header == "Value":

@@ -1,4 +1,4 @@
-"""Checks of figures and images: the shares of the timeline, the hardware, the drawings."""
+"""Checks of numbers and images: shares of the timeline, hardware, charts."""
 
 import re
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ TOLD_SHARES = (
     (re.compile(rf"^Compute % {_SHARE}"), "computation_time"),
     (re.compile(rf"^Idle % {_SHARE}"), "idle_time"),
 )
-"""How a summary gives a share, and the row of the GPU timeline that it is of."""
+"""Pattern of a share in a summary, and the row of the GPU timeline that it shows."""
 
 
 def reports_give_the_shares_of_the_timeline(run: Rendered) -> Iterator[Problem]:
-    """The shares of compute and idle time that a summary gives are the GPU timeline's."""
+    """The shares of compute and idle time in a summary equal those of the GPU timeline."""
     for document in (run.fair, run.document(run.paths.analysis_report)):
         summary = document.part(SUMMARY) if document else None
         for table in summary.tables if summary else ():
@@ -38,7 +38,7 @@ def reports_give_the_shares_of_the_timeline(run: Rendered) -> Iterator[Problem]:
 
 
 def hardware_is_told(run: Rendered) -> Iterator[Problem]:
-    """The appendices name the GPU, its bandwidth and its compute peaks, as the run used them."""
+    """The appendices name the GPU, its bandwidth and its compute peaks as used by the run."""
     for document in (run.fair, run.document(run.paths.analysis_report)):
         appendix = document.part(APPENDIX) if document else None
         part = appendix.part(HARDWARE, level=3) if appendix else None

@@ -13,7 +13,7 @@ RECOMMENDATIONS, DETAILS = "Recommendations", "Detailed Analysis"
 NOT_QUANTIFIED = re.compile("not quantifiable from trace data", re.IGNORECASE)
 
 ITEM_LABELS = (("Insight", "Issue"), ("Action",), ("Impact", "Expected Impact"))
-"""Labels of a recommendation; any of a group will do."""
+"""Labels of a recommendation; one of each group is required."""
 
 DETAIL_LABELS = (
     "Identification",
@@ -39,7 +39,7 @@ QUOTED_COLUMNS = {
     "Kernel Path": "launcher_path",
     "Kernel Name": "kernel_name_trunc",
 }
-"""Columns of a data table whose cells are values of the metrics, letter by letter."""
+"""Columns of a data table whose cells are exact values of the metrics."""
 
 MISSING = "—"
 
@@ -55,7 +55,7 @@ def recommendations_come_before_details(run: Rendered) -> Iterator[Problem]:
 
 
 def findings_are_recommendations(run: Rendered) -> Iterator[Problem]:
-    """A findings file has a recommendation wherever the metrics have a finding."""
+    """A findings file has a recommendation for each finding of the metrics."""
     for category, document in run.findings_files():
         findings = run.metrics(category)["category_findings"]
         if findings and not markers.items(document):
@@ -64,7 +64,7 @@ def findings_are_recommendations(run: Rendered) -> Iterator[Problem]:
 
 
 def recommendations_have_their_labels(run: Rendered) -> Iterator[Problem]:
-    """Each recommendation of a findings file says insight, action and impact."""
+    """Each recommendation of a findings file has insight, action and impact."""
     for _, document in run.findings_files():
         for item in _items(document):
             yield from missing_labels(item)
@@ -97,7 +97,7 @@ def details_have_their_table(run: Rendered) -> Iterator[Problem]:
 
 
 def tables_quote_the_metrics(run: Rendered) -> Iterator[Problem]:
-    """Arguments, kernel path and kernel name of a data table stand in the metrics like that."""
+    """Arguments, kernel path and kernel name of a data table are values of the metrics."""
     for category, document in run.findings_files():
         operations = run.metrics(category).get("operations", [])
         if category["tier"] == "compute_kernel":
@@ -106,7 +106,7 @@ def tables_quote_the_metrics(run: Rendered) -> Iterator[Problem]:
 
 
 def impacts_are_marked(run: Rendered) -> Iterator[Problem]:
-    """Impact markers come in pairs, with all figures or none; each recommendation has one."""
+    """Impact markers come in pairs, with all fields or none; each recommendation has one."""
     for _, document in run.findings_files():
         yield from markers.malformed(document)
         items, marked = markers.items(document), markers.impacts(document, "p_item")
@@ -116,7 +116,7 @@ def impacts_are_marked(run: Rendered) -> Iterator[Problem]:
 
 
 def details_estimate_their_impact(run: Rendered) -> Iterator[Problem]:
-    """The details of each recommendation estimate the impact, or say that a trace cannot."""
+    """The details of each recommendation estimate the impact, or state that a trace cannot."""
     for _, document in run.findings_files():
         for detail in details_of(document):
             is_told = NOT_QUANTIFIED.search(detail.text)
@@ -137,7 +137,7 @@ def details_repeat_the_impact(run: Rendered) -> Iterator[Problem]:
 
 
 def details_have_their_labels(run: Rendered) -> Iterator[Problem]:
-    """The details of each recommendation have their five labels, each on a line of its own."""
+    """The details of each recommendation have their five labels, each on its own line."""
     for _, document in run.findings_files():
         for detail in details_of(document):
             for label in DETAIL_LABELS:
@@ -157,20 +157,20 @@ def failed_analyses_recommend_nothing(run: Rendered) -> Iterator[Problem]:
 
 
 def missing_labels(item: Part) -> Iterator[Problem]:
-    """Labels that a recommendation lacks."""
+    """Return the labels that a recommendation lacks."""
     for names in ITEM_LABELS:
         if not any(_has_label(item, name) for name in names):
             yield Problem(item.file, f"The recommendation has no label {names[0]!r}.", item.number)
 
 
 def details_of(document: Part) -> list[Part]:
-    """The details of each recommendation, from their heading on."""
+    """Yield the details of each recommendation, from their heading."""
     part = document.part(DETAILS)
     return part.parts(4) if part else []
 
 
 def unknown_cells(part: Part, operations: list[Json]) -> Iterator[Problem]:
-    """Cells of data tables that are no values of ``operations`` (``metrics.json``)."""
+    """Yield cells of data tables that are not values of ``operations`` (``metrics.json``)."""
     for table in part.tables:
         if table.headers[: len(DATA_COLUMNS)] != DATA_COLUMNS:
             continue

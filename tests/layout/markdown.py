@@ -1,4 +1,4 @@
-"""Markdown read line by line: headings, parts, tables, links, and the words that are our own."""
+"""Line-based Markdown parser: headings, parts, tables, links, and text without quoted names."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
 
 
 def plain(text: str) -> str:
-    """``text`` as a reader sees it: code marks and escapes undone, comments gone."""
+    """Return ``text`` without code marks, escapes and comments."""
     pieces, end = [], 0
     text = _COMMENT.sub("", text)
     for span in _CODE_MARKS.finditer(text):
@@ -28,12 +28,12 @@ def plain(text: str) -> str:
 
 
 def own_words(text: str) -> str:
-    """``text`` without what is quoted as code, and without comments; escapes undone."""
+    """Return ``text`` without code, comments and escapes."""
     return _ESCAPE.sub(r"\1", _CODE_SPAN.sub("", _COMMENT.sub("", text)))
 
 
 def anchor_of(heading: str) -> str:
-    """The name under which a heading can be linked to."""
+    """Return the anchor of a heading."""
     kept = "".join(c for c in plain(heading).lower() if c.isalnum() or c in " -_")
     return kept.replace(" ", "-")
 
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table: the cells as they are written, by the header of their column."""
+    """A row of a table: cells by column header."""
 
     number: int
     cells: dict[str, str]
@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Part:
-    """Lines of a Markdown file, a whole file or what stands under one heading.
+    """Lines of a Markdown file: the whole file or the part under one heading.
 
     ``title`` is the text of that heading as it is written, empty for a file; the heading's own
     line is the first of ``lines``.
@@ -82,27 +82,27 @@ class Part:
 
     @classmethod
     def of_file(cls, file: str, text: str) -> "Part":
-        """A whole file; ``file`` names it in what checks say."""
+        """Parse a whole file; ``file`` names it in problems."""
         return cls(file, "", tuple(_lines(text)))
 
     @property
     def number(self) -> int:
-        """The line that it starts at."""
+        """Return its first line number."""
         return self.lines[0].number if self.lines else 1
 
     @cached_property
     def text(self) -> str:
-        """Its lines, joined."""
+        """Return its lines, joined."""
         return "\n".join(line.text for line in self.lines)
 
     @property
     def prose(self) -> Iterator[Line]:
-        """Its lines outside code blocks."""
+        """Return its lines outside code blocks."""
         return (line for line in self.lines if not line.is_code)
 
     @cached_property
     def own_words(self) -> tuple[tuple[int, str], ...]:
-        """Line number and words of its lines, without code and what a table quotes."""
+        """Yield line number and words of its lines, without code and quoted columns."""
         rows = {row.number: row.cells for table in self.tables for row in table.rows}
         own = []
         for line in self.prose:
@@ -112,7 +112,7 @@ class Part:
         return tuple(own)
 
     def headings(self, level: int) -> list[tuple[int, str]]:
-        """Line number and text of the headings of a level, as they are written."""
+        """Yield line number and text of the headings of a level."""
         return [
             (line.number, found[2].strip())
             for line in self.prose
@@ -120,7 +120,7 @@ class Part:
         ]
 
     def parts(self, level: int) -> list["Part"]:
-        """What stands under each heading of a level, up to the next one of this level or above."""
+        """Yield the part under each heading of a level, up to the next of this level or above."""
         starts = [
             (i, len(found[1]), found[2].strip())
             for i, line in enumerate(self.lines)
@@ -135,12 +135,12 @@ class Part:
         return parts
 
     def part(self, title: str, level: int = 2) -> "Part | None":
-        """What stands under the heading ``title``, if there is one."""
+        """Return the part under the heading ``title``, or None."""
         return next((part for part in self.parts(level) if plain(part.title) == title), None)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
-        """Its tables."""
+        """Return its tables."""
         found, block = [], list[Line]()
         for line in [*self.lines, Line(0, "", False)]:
             if not line.is_code and line.text.startswith("|"):
@@ -152,11 +152,11 @@ class Part:
         return tuple(found)
 
     def table(self, *headers: str) -> Table | None:
-        """The first table that has all these columns."""
+        """Return the first table that has all these columns."""
         return next((t for t in self.tables if set(headers) <= set(t.headers)), None)
 
     def value(self, *labels: str) -> tuple[int, str] | None:
-        """Line and second cell of the first table row whose first cell is one of ``labels``."""
+        """Return line and second cell of the first table row that starts with one of ``labels``."""
         for table in self.tables:
             for row in table.rows:
                 first, *rest = row.cells.values()
@@ -166,7 +166,7 @@ class Part:
 
     @property
     def links(self) -> Iterator[tuple[int, str]]:
-        """Line and target of its links."""
+        """Yield line and target of its links."""
         return (
             (line.number, link[2])
             for line in self.prose
@@ -176,7 +176,7 @@ class Part:
 
     @property
     def images(self) -> Iterator[tuple[int, str]]:
-        """Line and target of its images."""
+        """Yield line and target of its images."""
         return (
             (line.number, link[2])
             for line in self.prose
@@ -186,7 +186,7 @@ class Part:
 
     @cached_property
     def anchors(self) -> frozenset[str]:
-        """What its links may lead to."""
+        """Return the possible targets of its links."""
         headings = (anchor_of(text) for level in range(1, 7) for _, text in self.headings(level))
         return frozenset([*headings, *_ANCHOR.findall(self.text)])
 

@@ -1,4 +1,4 @@
-"""The comments that mark items and impacts for tools that read a report by machine."""
+"""Comments that mark items and impacts for programs."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "detail_estimate": ("low", "high"),
     "top_ops": (),
 }
-"""The figures of each kind of impact marker; those of ``top_ops`` stand in its rows."""
+"""The fields of each kind of impact marker; those of ``top_ops`` are in its rows."""
 
 _ITEM = re.compile(r"^### .*?\bP(\d+):")
 _CANDIDATE = re.compile(r"<!-- reasoning-candidate tier=(\w+) rank=(\d+) -->")
@@ -23,29 +23,32 @@ _TOP_ROW = re.compile(r"<!-- top-ops-row (.*?) ?-->")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The fields of a marker and its line."""
+    """Fields and line of a marker."""
 
     number: int
     fields: dict[str, str]
 
     @property
     def kind(self) -> str:
-        """What the impact belongs to."""
+        """Return the kind of item of the impact."""
         return self.fields.get("kind", "")
 
     def figure(self, name: str) -> float | None:
-        """A number of the marker; None where it is null. KeyError, ValueError where it is none."""
+        """Return a number of the marker, None for null.
+
+        Raises KeyError or ValueError if it is missing or not a number.
+        """
         text = self.fields[name]
         return None if text == "null" else float(text)
 
 
 def items(part: Part) -> list[tuple[int, int]]:
-    """Line and number of the headings ``P1:``, ``P2:`` ..."""
+    """Yield line and number of the headings ``P1:``, ``P2:`` ..."""
     return [(line.number, int(f[1])) for line in part.prose if (f := _ITEM.match(line.text))]
 
 
 def candidates(part: Part) -> list[tuple[int, str, int]]:
-    """Line, tier and rank of the markers of details."""
+    """Yield line, tier and rank of the markers of details."""
     return [
         (line.number, found[1], int(found[2]))
         for line in part.prose
@@ -54,7 +57,7 @@ def candidates(part: Part) -> list[tuple[int, str, int]]:
 
 
 def impacts(part: Part, kind: str | None = None) -> list[Marker]:
-    """The impact markers, all or those of a kind."""
+    """Yield the impact markers, all or those of a kind."""
     found = [
         Marker(line.number, _fields(marker[1]))
         for line in part.prose
@@ -64,7 +67,7 @@ def impacts(part: Part, kind: str | None = None) -> list[Marker]:
 
 
 def top_rows(part: Part) -> list[Marker]:
-    """The markers of the rows of the table of top operations."""
+    """Yield the markers of the rows of the table of top operations."""
     return [
         Marker(line.number, _fields(marker[1]))
         for line in part.prose
@@ -73,7 +76,7 @@ def top_rows(part: Part) -> list[Marker]:
 
 
 def malformed(part: Part) -> Iterator[Problem]:
-    """Impact markers without partner, of an unknown kind, or with a part of their figures."""
+    """Yield a problem for each unpaired, unknown or incomplete impact marker."""
     open_at: int | None = None
     for line in part.prose:
         for mark in re.finditer(f"{_BEGIN.pattern}|{_END.pattern}", line.text):

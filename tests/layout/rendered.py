@@ -1,4 +1,4 @@
-"""The documents of a run directory, each parsed once."""
+"""Documents of a run directory, each parsed once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Rendered(RunFiles):
     _documents: dict[Path, Part | None] = field(default_factory=dict)
 
     def document(self, path: Path) -> Part | None:
-        """A Markdown file; None where there is none."""
+        """Return a Markdown file, or None if it does not exist."""
         if path not in self._documents:
             text = path.read_text(encoding="utf-8") if path.is_file() else None
             self._documents[path] = None if text is None else Part.of_file(self.name(path), text)
@@ -27,19 +27,19 @@ class Rendered(RunFiles):
 
     @cached_property
     def hardware(self) -> Json | None:
-        """The GPU that the run was judged against, if one is known."""
+        """Return the GPU of the run, if known."""
         return self.manifest.get("hardware")
 
     def metrics(self, category: Json) -> Json:
-        """What one analysis measured."""
+        """Return the metrics of one analysis."""
         return self.json(self.paths.metrics(category["name"])) or {}
 
     def comparative(self, kind: str) -> Part | None:
-        """A report of the comparison."""
+        """Return a report of the comparison."""
         return self.document(self.paths.comparative_report(kind))
 
     def findings_files(self) -> Iterator[tuple[Json, Part]]:
-        """The analyses that succeeded with their findings files."""
+        """Return the successful analyses with their findings files."""
         for category in self.categories:
             document = self.document(self.findings_file(category))
             if category["status"] in SUCCEEDED and document is not None:
@@ -47,11 +47,11 @@ class Rendered(RunFiles):
 
     @property
     def fair(self) -> Part | None:
-        """The report for stakeholders."""
+        """Return the report for stakeholders."""
         return self.document(self.paths.standalone_report("fair"))
 
     @property
     def reports(self) -> list[Part]:
-        """Every Markdown file of the run."""
+        """Return every Markdown file of the run."""
         documents = (self.document(path) for path in sorted(self.root.rglob("*.md")))
         return [document for document in documents if document is not None]

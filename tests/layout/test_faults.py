@@ -1,4 +1,4 @@
-"""The reports of a good run have their layout; each planted fault fails its check, and no other."""
+"""The reports of a good run pass; each planted fault fails only its check."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def compared_of(paths: RunPaths) -> Path:
 
 
 def between(begin: str, end: str) -> str:
-    """What stands between two comments, with them."""
+    """Return the text between two comments, including them."""
     return rf"<!-- {begin}(?:.*\n)*?.*<!-- {end} -->"
 
 
@@ -48,7 +48,7 @@ def longer_summary(paths: RunPaths) -> None:
 
 
 def fused(paths: RunPaths, impact: str) -> None:
-    """A recommendation in the part about fusion, with its details."""
+    """Return a recommendation of the fusion part, with its details."""
     marks = "<!-- impact-begin kind=p_item category=kernel_fusion low=1.00 mid=2.00 high=3.00 -->"
     labels = f"**Insight**: i.\n\n**Action**: a.\n\n{marks}\n**Impact**: {impact}\n"
     item = f"### P1: Norm\n\n{labels}<!-- impact-end -->\n"

@@ -1,4 +1,4 @@
-"""Reading Markdown: what is a heading, a cell, a link, and what are our own words."""
+"""The Markdown parser: headings, cells, links, and own text."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_links_images_and_anchors(document: Part) -> None:
     assert document.anchors == {"title", "first-part", "inner", "second", "own-anchor"}
 
 
-def test_own_words_leave_names_out(document: Part) -> None:
+def test_own_text_excludes_names_of_the_trace(document: Part) -> None:
     words = dict(document.own_words)
     assert words[8] == "CUDA"
     assert "that" not in words[19]
@@ -77,5 +77,5 @@ def test_own_words_leave_names_out(document: Part) -> None:
         ("`a_b` \\*x\\*", "a_b-x"),
     ],
 )
-def test_anchors_are_those_of_the_usual_renderers(heading: str, anchor: str) -> None:
+def test_anchors_match_common_renderers(heading: str, anchor: str) -> None:
     assert anchor_of(heading) == anchor

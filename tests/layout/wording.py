@@ -1,4 +1,4 @@
-"""Checks of the words in every report: vendor neutral, no claim that a trace cannot support."""
+"""Checks of the wording of every report: vendor neutral, no unsupported claims."""
 
 import re
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ VENDOR_WORDS = re.compile(
     re.IGNORECASE,
 )
 CLAIMS = re.compile(r"bank conflict|coalesc|occupancy|cache hit|cache miss", re.IGNORECASE)
-"""What only hardware counters show."""
+"""Terms for properties that only hardware counters show."""
 
 FALLBACK = re.compile(r"hardware-counter", re.IGNORECASE)
-"""A sentence that points to them may name what they show."""
+"""Sentences that refer to hardware counters may use these terms."""
 
 RANKING = re.compile(
     r"\b(?:winner|loser|outperforms?|(?:better|worse|superior|inferior) vendor)\b", re.IGNORECASE
@@ -32,7 +32,7 @@ MAX_NON_ASCII_PCT = 50
 
 
 def words_are_vendor_neutral(run: Rendered) -> Iterator[Problem]:
-    """No product of a vendor is named outside quoted names, the device and its sources."""
+    """No vendor product is named outside quoted names, the device and its sources."""
     names = _given_names(run)
     for report in run.reports:
         for line, words in report.own_words:
@@ -44,7 +44,7 @@ def words_are_vendor_neutral(run: Rendered) -> Iterator[Problem]:
 
 
 def claims_are_what_a_trace_can_show(run: Rendered) -> Iterator[Problem]:
-    """Bank conflicts, coalescing, occupancy and cache hits are named only to say who shows them."""
+    """Bank conflicts, occupancy, cache hits and the like are named only with hardware counters."""
     for report in run.reports:
         for line, words in report.own_words:
             for sentence in SENTENCE_END.split(words):
@@ -79,7 +79,7 @@ def placeholders_are_filled(run: Rendered) -> Iterator[Problem]:
 
 
 def reports_are_text(run: Rendered) -> Iterator[Problem]:
-    """Every report is a text of some length: not empty, not raw JSON, mostly plain letters."""
+    """Every report is readable text: not empty, not raw JSON, mostly letters."""
     for report in run.reports:
         text = report.text.strip()
         size = len(text.encode())
@@ -97,7 +97,7 @@ def reports_are_text(run: Rendered) -> Iterator[Problem]:
 
 
 def _given_names(run: Rendered) -> list[str]:
-    """Names that stand in a report as the trace, the user or a source of figures gives them."""
+    """Return names that reports quote from the trace, the user or a source of figures."""
     names = [
         name for side in (run.comparison or {}).get("sides", {}).values() for name in _of(side)
     ]
@@ -107,7 +107,7 @@ def _given_names(run: Rendered) -> list[str]:
 
 
 def _of(side: Json) -> list[str | None]:
-    """The names that an input and the GPU that it is judged against bring with them."""
+    """Return the names of the input and its GPU."""
     hardware = side.get("hardware") or {}
     return [
         side.get("model_name"),
@@ -127,7 +127,7 @@ def _without(names: list[str], text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """``text`` without the angle brackets that Markdown shows as letters."""
+    """Return ``text`` without angle brackets that Markdown shows as characters."""
     return re.sub(r"\\[<>]", "", text)
 
 

@@ -102,7 +102,7 @@ def test_without_stacks_the_shapes_suffice() -> None:
 
 
 def classifier(built: TraceBuilder) -> None:
-    """A softmax behind a projection, then another product that does not read it."""
+    """A softmax after a projection, then a product that does not read it."""
     add(built, "addmm", [[10], [32, D], [D, 10]], 40, "Cijk_head")
     add(built, "_softmax", [[32, 10], [], []], 5, SOFTMAX)
     add(built, "mm", [[32, D], [D, 10]], 40, "Cijk_other")
@@ -122,7 +122,7 @@ def no_softmax(built: TraceBuilder) -> None:
 
 
 def another_product_between(built: TraceBuilder) -> None:
-    """A projection of the values after the softmax: no kernel holds it."""
+    """A projection of the values after the softmax, which cannot be fused."""
     add(built, "bmm", [Q, K_T], 100, "Cijk_scores")
     add(built, "_softmax", [SCORES, [], []], 30, SOFTMAX)
     add(built, "mm", [[B * N, D], [D, D]], 40, "Cijk_projection")
@@ -131,7 +131,7 @@ def another_product_between(built: TraceBuilder) -> None:
 
 
 def fused(built: TraceBuilder) -> None:
-    """One kernel does it all."""
+    """One kernel for the whole attention."""
     shape = [B, H, N, D]
     built.child(
         "aten::_scaled_dot_product_flash_attention",
@@ -144,7 +144,7 @@ def fused(built: TraceBuilder) -> None:
 @pytest.mark.parametrize(
     "near_miss", [classifier, no_product_after, no_softmax, another_product_between, fused]
 )
-def test_what_is_no_unfused_attention(near_miss: Any) -> None:
+def test_chains_that_are_not_unfused_attention(near_miss: Any) -> None:
     built = trace()
     built.python("run.py(1): main")
     near_miss(built)

@@ -99,7 +99,7 @@ def test_frames_that_end_together_all_stay() -> None:
     )
 
 
-def test_with_recompute_detection_stacks_stand_among_the_kernel_details() -> None:
+def test_with_recompute_detection_kernel_details_include_stacks() -> None:
     builder = trace().python("a/b.py(1): f").child("aten::mm", MM).launches("gemm", us=5)
     options = ReportOptions(detect_recompute=True)
     sheet = TraceLensReport(builder.read(), None, options=options).sheets()["unified_perf_summary"]

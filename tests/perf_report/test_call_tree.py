@@ -20,7 +20,7 @@ def nodes(report: PerfReport, view: str = "classes") -> pl.DataFrame:
 
 
 def paths(table: pl.DataFrame) -> dict[tuple[str, ...], int]:
-    """GPU time in µs by the names from below the root to each node."""
+    """Return GPU time in µs by the names from below the root to each node."""
     found: dict[int, tuple[str, ...]] = {}
     for node, parent, name in table.select("node", "parent", "name").iter_rows():
         found[node] = () if parent is None else (*found[parent], name)
@@ -29,7 +29,7 @@ def paths(table: pl.DataFrame) -> dict[tuple[str, ...], int]:
 
 
 def layer(builder: TraceBuilder, number: int, us: float) -> TraceBuilder:
-    """One module of a class `Layer` with a product inside; a frame of its code between."""
+    """Add a module of class `Layer` with a product, and a frame of its code between."""
     builder.python(f"{MODULE_PREFIX}Layer_{number}").python("net.py(7): forward")
     return builder.child("aten::linear").child("aten::mm", MM).launches("gemm", us=us).up(4)
 
@@ -94,7 +94,7 @@ def test_sums_are_exact_in_every_view(stacked: PerfReport) -> None:
     assert_preorder(stacked.call_tree)
 
 
-def test_time_with_a_perf_model_is_told_apart(stacked: PerfReport) -> None:
+def test_time_with_a_perf_model_is_separate(stacked: PerfReport) -> None:
     modelled = dict(nodes(stacked).select("name", "modelled_ns").iter_rows())
     assert modelled["aten::mm"] == 80_000
     assert modelled["aten::copy_"] == modelled["Launch not recorded"] == 0
@@ -120,7 +120,7 @@ def backward(builder: TraceBuilder, seq: int, us: float) -> TraceBuilder:
     return builder.child("aten::mm", MM).launches("gemm_bwd", us=us)
 
 
-def test_backward_work_stands_under_the_module_of_its_forward() -> None:
+def test_backward_work_is_under_the_module_of_its_forward() -> None:
     builder = trace().python(f"{MODULE_PREFIX}Net_0").python("net.py(7): forward")
     builder.child("aten::mm", MM, seq=3).launches("gemm", us=10).up(3)
     found = nodes(report_of(backward(builder, seq=3, us=25)))
@@ -131,7 +131,7 @@ def test_backward_work_stands_under_the_module_of_its_forward() -> None:
     assert_sums(found)
 
 
-def test_backward_work_stays_where_nothing_links_it() -> None:
+def test_unlinked_backward_work_is_not_moved() -> None:
     builder = trace().python(f"{MODULE_PREFIX}Net_0")
     builder.child("aten::mm", MM, seq=3).launches("gemm", us=10).up(2)
     found = paths(nodes(report_of(backward(builder, seq=4, us=25))))
@@ -161,7 +161,7 @@ def test_equal_calls_below_frames_of_any_number_are_one_node() -> None:
     assert found["calls"].to_list() == [2]
 
 
-def test_what_is_too_short_is_the_rest_of_its_parent() -> None:
+def test_short_nodes_are_merged_into_the_rest_of_their_parent() -> None:
     builder = trace().op("aten::mm", MM).launches("gemm", us=100_000)
     for number in range(3):
         builder.op("aten::outer").child(f"aten::tiny{number}").launches(f"k{number}", us=9)
@@ -177,7 +177,7 @@ def test_what_is_too_short_is_the_rest_of_its_parent() -> None:
     assert of_rest.height == 3
 
 
-def test_unlinked_work_stands_apart_however_short() -> None:
+def test_unlinked_work_is_separate_however_short() -> None:
     builder = trace().op("aten::mm", MM).launches("gemm", us=100_000).unlinked("lost", us=2)
     found = nodes(report_of(builder))
     assert found.filter(kind="unlinked")["gpu_ns"].to_list() == [2_000]

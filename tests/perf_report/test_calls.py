@@ -1,4 +1,4 @@
-"""Host calls and GPU work, looked up for some of them."""
+"""Lookup of host calls and GPU work."""
 
 import polars as pl
 import pytest
@@ -49,7 +49,7 @@ def test_rows_say_which_calls_run_again(read: Trace) -> None:
     }
 
 
-def test_work_below_nested_owners_stands_once_for_each(read: Trace) -> None:
+def test_work_below_nested_owners_is_listed_once_for_each(read: Trace) -> None:
     calls = host_calls(read)
     inner, outer = uid_of(calls, "inner"), uid_of(calls, "outer")
     below = gpu_work(read).below(pl.Series([inner, outer]), ("name",))

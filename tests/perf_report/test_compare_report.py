@@ -1,4 +1,4 @@
-"""Reports side by side: every row once, differences that add up, nothing asked for in vain."""
+"""Compared reports: every row once, consistent differences, all requested sheets."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,9 +54,7 @@ def test_rows_with_one_kernel_name_are_paired_not_multiplied() -> None:
 
 
 @pytest.mark.parametrize("name", ["mi300-resnet-ddp-checkpoint", "mi300-qwen1.5-0.5b"])
-def test_a_report_beside_itself_has_its_rows_and_no_difference(
-    reference_root: Path, name: str
-) -> None:
+def test_a_report_compared_with_itself_has_no_difference(reference_root: Path, name: str) -> None:
     report = read_report(reference_root / "reference" / name / "kernels_short")
     sheets = compare_reports(pair(report, report))
     assert sheets["kernel_summary"].height == report["kernel_summary"].height
@@ -68,7 +66,7 @@ def test_a_report_beside_itself_has_its_rows_and_no_difference(
             assert set(column.fill_null(0)) <= {0}, (sheet, column.name)
 
 
-def test_every_row_of_real_reports_stands_once(reference_root: Path) -> None:
+def test_every_row_of_recorded_reports_occurs_once(reference_root: Path) -> None:
     reports = [
         NamedReport(name, read_report(reference_root / "reference" / folder / "kernels_short"))
         for name, folder in (("h", "h100-qwen1.5-0.5b"), ("m", "mi300-qwen1.5-0.5b"))
@@ -154,7 +152,7 @@ def test_each_of_several_reports_is_compared_with_the_first() -> None:
         (["a", "b"], ["ops"], f"choose among {', '.join(GROUPS)}"),
     ],
 )
-def test_what_cannot_be_compared_is_said(
+def test_uncomparable_inputs_are_reported(
     labels: list[str], groups: list[str], sentence: str
 ) -> None:
     reports = [NamedReport(label, products((8, "NN", 2.0))) for label in labels]

@@ -56,7 +56,7 @@ def test_pairs_are_equal_ascend_and_are_as_many_as_can_be(
         assert len(found) == longest(a, b)
 
 
-def test_past_the_limit_of_differences_the_search_goes_on_from_where_it_came_furthest() -> None:
+def test_above_the_limit_the_search_continues_from_the_furthest_point() -> None:
     # Two differences at a time: 9 is passed over, then 8, and 1 2 3 4 are found all the same.
     assert pairs("991234", "881234", 2) == [(2, 2), (3, 3), (4, 4), (5, 5)]
 

@@ -94,10 +94,10 @@ def test_without_hardware_there_is_no_efficiency() -> None:
     assert found["roofline_note"] == "No hardware description is chosen, so no peak is known."
 
 
-def test_no_other_peak_stands_in_for_a_missing_one() -> None:
+def test_a_missing_peak_is_not_substituted() -> None:
     found = row("aten::mm", MM, 80, spec(vector_fp32=10.0, matrix_fp16=100.0))
     assert (found["bound"], found["peak_tflops"]) == ("memory only", None)
-    assert found["pct_roofline"] == pytest.approx(7.5)  # 6 of 80 us: the memory side stands alone
+    assert found["pct_roofline"] == pytest.approx(7.5)  # 6 of 80 us: only memory traffic counts
     assert found["roofline_note"] == (
         "Test GPU has no compute peak for matrix_bf16; the efficiency is that of the memory side "
         "alone, a lower limit."
@@ -121,7 +121,7 @@ def test_the_peak_of_a_wider_type_proves_nothing_about_compute() -> None:
     assert (found["pct_roofline"], found["bound"]) == (pytest.approx(7.5), "memory only")
 
 
-def test_an_op_without_a_model_says_so() -> None:
+def test_an_op_without_a_model_is_marked() -> None:
     found = row("custom::op", [[4, 4]], 5, spec(**PEAKS))
     assert (found["has_perf_model"], found["model_origin"], found["params"]) == (False, None, None)
     assert found["roofline_note"] == "No perf model covers this operator."

@@ -1,4 +1,4 @@
-"""Chains that one kernel could replace: found by frames or by shapes, and not where none is."""
+"""Chains that one kernel could replace, by frames or by shapes."""
 
 from typing import Any
 
@@ -53,13 +53,13 @@ def product(built: TraceBuilder) -> None:
 
 
 def chains(built: TraceBuilder) -> pl.DataFrame:
-    """The chains of steps that fuse with each other, without those that fuse into a product."""
+    """Return chains of steps that fuse with each other, without those that fuse into a product."""
     found = PerfReport(built.read(), None, strict=True).fusion_chains
     return found.filter(pl.col("product_name").is_null())
 
 
 def modules(count: int, us: tuple[float, ...] | None = None) -> TraceBuilder:
-    """Layers of a product and a normalization in a module of its own."""
+    """Add layers of a product and a normalization, each in its module."""
     built = trace()
     built.python("run.py(1): main")
     for layer in range(count):
@@ -200,7 +200,7 @@ def test_a_module_whose_operators_do_not_share_data_is_no_chain() -> None:
         ("aten::batch_norm", [X, [32], [32], [32], [32], [], [], [], []], "bn_fw_tr_1C11"),
     ],
 )
-def test_what_no_elementwise_kernel_can_hold_splits_a_chain(
+def test_operators_that_cannot_be_fused_split_a_chain(
     name: str, dims: list[Any], kernel: str
 ) -> None:
     built = trace()

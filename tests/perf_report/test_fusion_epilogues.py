@@ -1,4 +1,4 @@
-"""Epilogues of matrix products: elementwise work right behind one, and what is no such work."""
+"""Epilogues of matrix products: elementwise work directly after one, and other work."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_the_kernel_of_a_product_is_its_longest() -> None:
     assert row["product_kernel"] == "Cijk_product"
 
 
-def test_what_else_the_steps_read_is_still_read() -> None:
+def test_other_inputs_of_the_steps_are_still_read() -> None:
     built = layer()
     product(built)
     add(built, "silu", [RESULT])
@@ -141,7 +141,7 @@ def test_attention_keeps_its_scale() -> None:
     assert epilogues(built) == []
 
 
-def test_what_reads_operands_of_the_product_is_none() -> None:
+def test_an_operator_that_reads_operands_of_the_product_is_no_epilogue() -> None:
     built = layer()
     product(built)
     add(built, "mul", [INPUT, INPUT])

@@ -1,4 +1,4 @@
-"""Host threads over time: bins count every call exactly, slices keep the longest ones."""
+"""Host threads over time: bins count every call exactly, slices have the longest ones."""
 
 import random
 from collections import Counter
@@ -16,7 +16,7 @@ CATEGORIES = {"cuda_runtime": 0, "cpu_op": 1, "python_function": 2}
 
 
 WIDTH_NS = 700
-"""Width of the bins of ``random_calls``: the whole recording is made to be so long."""
+"""Width of the bins of ``random_calls`` in relation to the recording."""
 
 
 def built() -> TraceBuilder:
@@ -66,7 +66,7 @@ def random_calls(seed: int) -> TraceBuilder:
 
 
 def innermost_by_us(builder: TraceBuilder, tid: str) -> dict[int, int]:
-    """Which of STATES a thread is in, microsecond by microsecond."""
+    """Return the state of a thread, one of STATES, for each microsecond."""
     found: dict[int, int] = {}
     for event in builder.events:
         if str(event["tid"]) == tid:
@@ -104,7 +104,7 @@ def test_bins_count_each_nanosecond_once_for_the_innermost_kind(seed: int) -> No
     assert (bins["start_ns"] - first).max() < HOST_BINS * width_ns
 
 
-def test_of_many_calls_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_of_many_calls_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "MAX_SLICES", 3)
     builder = trace()
     for us in (5.0, 1.0, 9.0, 7.0, 5.0, 2.0):

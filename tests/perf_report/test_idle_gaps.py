@@ -1,4 +1,4 @@
-"""The gaps of the GPU timeline: they add up to idle time, and each has the cause that fits."""
+"""The gaps of the GPU timeline: they add up to idle time, and each has its cause."""
 
 from typing import Any
 
@@ -205,7 +205,7 @@ def unlinked_pair(builder: TraceBuilder) -> TraceBuilder:
     return builder.unlinked("early").waits(5000).unlinked("late")
 
 
-def test_before_the_hosts_record_nothing_is_known_of_the_host() -> None:
+def test_before_the_host_recording_the_cause_is_unknown() -> None:
     after = unlinked_pair(trace()).op("aten::mul")
     assert only(after)["cause"] == IdleCause.WINDOW_EDGE
     around = unlinked_pair(trace().op("aten::mul")).op("aten::add")

@@ -21,7 +21,7 @@ def test_an_overlap_counts_once_and_a_gap_not_at_all() -> None:
     assert covered_ns(frame([(0, 10), (5, 10), (6, 2), (20, 5)])) == 20
 
 
-def test_nothing_covers_nothing() -> None:
+def test_empty_intervals_cover_nothing() -> None:
     assert covered_ns(frame([])) == 0
 
 

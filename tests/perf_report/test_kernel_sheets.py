@@ -30,7 +30,7 @@ def mixed() -> TraceBuilder:
     return builder.op("aten::to").launches("Memcpy HtoD", us=9, cat="gpu_memcpy")
 
 
-def test_kernels_are_summed_up_by_what_launched_them() -> None:
+def test_kernels_are_grouped_by_launcher() -> None:
     summary = report(mixed()).kernel_summary
     assert summary.select(ROWS).rows() == [
         ("GEMM", "aten::mm", "gemm", 80.0, 2, 80.0),
@@ -99,7 +99,7 @@ def test_short_kernels_by_operator_and_arguments() -> None:
     ]
 
 
-def test_the_top_short_kernels_are_kept() -> None:
+def test_the_top_short_kernels_are_selected() -> None:
     builder = trace()
     for dims, us in (([[1]], 1.0), ([[2]], 3.0), ([[3]], 2.0)):
         builder.op("aten::neg", dims).launches("k", us=us)

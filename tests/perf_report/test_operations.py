@@ -39,7 +39,7 @@ def test_modules_and_entry_point_of_the_example_call() -> None:
         "<built-in function linear>",
     ],
 )
-def test_frames_that_are_nobodys_entry_point(frame: str) -> None:
+def test_frames_that_are_not_entry_points(frame: str) -> None:
     builder = trace().python(frame).child("aten::mm", MM).launches("gemm")
     assert report(builder).operations["entry_point"].to_list() == [None]
 

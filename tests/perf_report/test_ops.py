@@ -1,4 +1,4 @@
-"""Launchers and the sheets that sum them up."""
+"""Launchers and their summary sheets."""
 
 import polars as pl
 import pytest
@@ -42,7 +42,7 @@ def test_direct_time_is_the_ops_own_and_subtree_time_all_below() -> None:
     assert rows["inner"]["subtree_kernel_time_us"] == 7
 
 
-def test_communication_is_no_ones_direct_work() -> None:
+def test_communication_is_not_direct_work() -> None:
     builder = trace().op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=9)
     builder.op("aten::mul").launches(ELEMENTWISE, us=4).launches("ncclDevKernel_x", us=6)
     summary = report(builder).ops_summary

@@ -1,4 +1,4 @@
-"""What other tools say of the GPU's time, and why.
+"""GPU time by the definitions of other tools.
 
 The expected figures of recorded traces are what the tools themselves printed for them: HTA 0.5.0,
 torch-tb-profiler 0.4.3, gpu-idle 0.1.0.
@@ -21,7 +21,7 @@ COLLECTIVE = "ncclDevKernel_AllReduce"
 
 @dataclass(frozen=True)
 class Printed:
-    """What the tools printed of a trace, in ms and percent; None where they print nothing."""
+    """Output of the tools for a trace, in ms and percent; None if they print nothing."""
 
     hta: tuple[float, float, float, float] | None = None  # time, idle, compute, the rest
     hta_exact: tuple[float, float, float, float] | None = None
@@ -101,7 +101,7 @@ def test_unlinked_work_makes_the_time_longer(reference_root: Path) -> None:
 
 
 def _said(report: PerfReport, quantity: Quantity) -> dict[str, tuple[float | None, str]]:
-    """The value and the reason of each tool for one quantity."""
+    """Return value and reason of each tool for one quantity."""
     rows = report.other_definitions.filter(pl.col("quantity") == quantity)
     return {tool: (value, why) for tool, value, why in rows["tool", "value", "reason"].iter_rows()}
 
@@ -112,7 +112,7 @@ def _marked(builder: TraceBuilder, step: int, start_us: float, us: float) -> Tra
     return builder
 
 
-def test_ours_stands_beside_every_value() -> None:
+def test_every_definition_has_our_value() -> None:
     builder = trace().op("aten::mm").launches("gemm", us=10, at_us=2000.5)
     builder.launches("gemm", us=10.25, at_us=2020.5).launches("Memset (Device)", us=5, at_us=2040.5)
     report = PerfReport(builder.read(), None)
@@ -163,7 +163,7 @@ def test_with_two_steps_hta_leaves_out_what_the_last_one_launches() -> None:
 
 
 def test_steps_of_the_plugin_and_of_gpu_idle() -> None:
-    """Two steps of 100 and 300 µs; a kernel in each, a copy that is no kernel."""
+    """Two steps of 100 and 300 µs; a kernel in each, a copy, which is not a kernel."""
     builder = trace().op("aten::mm").launches("gemm", us=50, at_us=1040)
     builder.launches("gemm", us=100, at_us=1200)
     builder.launches("Memcpy HtoD", us=20, at_us=1310, cat="gpu_memcpy")

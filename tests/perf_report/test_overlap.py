@@ -1,4 +1,4 @@
-"""Work of other streams at the same time as the kernels of a call."""
+"""Work of other streams that overlaps the kernels of a call."""
 
 import polars as pl
 
@@ -72,7 +72,7 @@ def test_work_of_the_same_stream_is_no_partner() -> None:
     assert unique(report(builder))["aten::mm"]["overlapping_kernel_names"] is None
 
 
-def test_what_covers_a_kernel_twice_counts_once() -> None:
+def test_overlapping_launchers_count_a_kernel_once() -> None:
     builder = trace().op("aten::mm", MM).launches("gemm", us=100, at_us=2000)
     builder.op("aten::a").launches("a", us=40, at_us=2000, stream=8)
     builder.op("aten::b").launches("b", us=40, at_us=2020, stream=9)

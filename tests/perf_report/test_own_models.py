@@ -1,4 +1,4 @@
-"""Rows that are priced by models that TraceLens lacks."""
+"""Rows with costs of models that TraceLens lacks."""
 
 from jarvis.hardware import HardwareSpec
 from jarvis.tracelens.report import TraceLensReport

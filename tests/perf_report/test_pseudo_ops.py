@@ -1,4 +1,4 @@
-"""Pseudo ops: where they stand, what they are given, and what they make of the report."""
+"""Pseudo ops: position, arguments, and effects on the report."""
 
 import polars as pl
 import pytest
@@ -17,7 +17,7 @@ DECODE_FRAME = "aiter/mla.py(155): mla_decode_fwd"
 
 
 def added(builder: TraceBuilder) -> tuple[Trace, pl.DataFrame]:
-    """The trace with pseudo ops, and these alone."""
+    """Return the trace with pseudo ops, and the pseudo ops."""
     read = builder.read()
     result = with_pseudo_ops(read)
     known = read.cpu_ops["uid"].implode()
@@ -25,7 +25,7 @@ def added(builder: TraceBuilder) -> tuple[Trace, pl.DataFrame]:
 
 
 def names_above(result: Trace, kernel: str) -> list[str]:
-    """Cpu ops above the launch of a kernel, the nearest first."""
+    """Return the CPU ops above the launch of a kernel, nearest first."""
     gpu_uid = result.gpu_events.filter(pl.col("name") == kernel)["uid"].item()
     uid = result.launches.filter(pl.col("gpu_uid") == gpu_uid)["runtime_uid"].item()
     parents = dict(result.call_tree.select("uid", "op_uid").iter_rows())
@@ -192,7 +192,7 @@ def test_numbers_behind_profiler_ops_are_cut_off() -> None:
 
 
 @pytest.mark.parametrize("name", ["_rocm_C::paged_attention", "aiter::paged_attention_v1"])
-def test_paged_attention_does_not_hinder_the_others(name: str) -> None:
+def test_paged_attention_does_not_affect_other_models(name: str) -> None:
     builder = fused_experts(FUSED).up(2)
     builder.op(name, [[2, 4, 8]]).launches("paged")
     _, pseudo = added(builder)

@@ -1,4 +1,4 @@
-"""What the options of a report change."""
+"""Effects of the options of a report."""
 
 import polars as pl
 import pytest
@@ -103,7 +103,7 @@ def test_a_roofline_row_without_gpu_work_has_no_kernels() -> None:
     assert gemm.select("num_kernels", "name_count").rows() == [(1, 1), (0, 1)]
 
 
-def test_the_rows_with_most_time_are_kept() -> None:
+def test_the_rows_with_most_time_are_selected() -> None:
     builder = trace()
     for size, us in ((1, 5.0), (2, 30.0), (3, 20.0)):
         builder.op("aten::mm", [[size, 4], [4, 2]]).launches("gemm", us=us)
@@ -125,7 +125,7 @@ def checkpointed() -> TraceBuilder:
     return builder.child("aten::mm", MM).launches("gemm", us=40, at_us=2200).up(2)
 
 
-def test_recomputed_work_is_told_apart_in_every_sheet() -> None:
+def test_recomputed_work_is_marked_in_every_sheet() -> None:
     found = report(checkpointed(), detect_recompute=True)
     assert found.ops_summary.select("name", "is_recompute", "count").rows() == [
         ("aten::mm", False, 2),

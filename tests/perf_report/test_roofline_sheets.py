@@ -1,4 +1,4 @@
-"""The roofline sheets: which calls stand where, and by which time."""
+"""The roofline sheets: their calls and times."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ ATTENTION = ("aten::_scaled_dot_product_flash_attention", [[2, 4, 8, 16]] * 3)
         (*ATTENTION, ["", "", "", "-inf"], "the parameter dropout is -inf"),
     ],
 )
-def test_arguments_that_make_no_sense_leave_the_other_rows_alone(
+def test_invalid_arguments_do_not_affect_other_rows(
     op: str, dims: list[Any], concrete: list[str], reason: str
 ) -> None:
     builder = trace().op(op, dims, concrete=concrete).launches("odd", us=10)
@@ -115,7 +115,7 @@ def test_the_backward_sheet_takes_the_time_of_the_ops_own_autograd_nodes() -> No
     assert sorted(names) == ["div", "more"]
 
 
-def test_sheets_stand_in_the_order_of_their_families() -> None:
+def test_sheets_are_in_the_order_of_their_families() -> None:
     builder = trace().op("aten::neg", [[4]]).launches("k")
     builder.op("aten::mul", [[4], [4]]).launches("k").op("aten::mm", [[8, 4], [4, 2]]).launches("g")
     assert list(report(builder).roofline_sheets) == [

@@ -1,4 +1,4 @@
-"""Questions about ranges of the call tree."""
+"""Queries of ranges of the call tree."""
 
 import numpy as np
 from hypothesis import given
@@ -28,13 +28,13 @@ def test_a_range_ends_before_its_end() -> None:
     assert in_any(3, *bounds([[0, 1], [2, 3]])).tolist() == [True, False, True]
 
 
-def test_an_empty_range_holds_nothing() -> None:
+def test_an_empty_range_contains_nothing() -> None:
     assert has_any(np.array([1]), *bounds([[0, 0], [1, 1]])).tolist() == [False, False]
     assert in_any(1, *bounds([[1, 1]])).tolist() == [False]
 
 
 @given(st.lists(st.integers(0, 2), min_size=SIZE, max_size=SIZE), RANGES)
-def test_ranges_that_hold_something(counts: list[int], ranges: list[list[int]]) -> None:
+def test_ranges_that_contain_points(counts: list[int], ranges: list[list[int]]) -> None:
     expected = [sum(counts[first:end]) > 0 for first, end in ranges]
     assert has_any(np.array(counts), *bounds(ranges)).tolist() == expected
 

@@ -1,4 +1,4 @@
-"""The difference of two traces: what is common, what is not, and whose it is."""
+"""The difference of two traces: common and exclusive work."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def diff(first: TraceBuilder, second: TraceBuilder) -> TraceDiff:
 
 
 def rows(found: TraceDiff, *columns: str) -> list[tuple[Any, ...]]:
-    """``source``, ``name`` and columns of the differences."""
+    """Return ``source``, ``name`` and columns of the differences."""
     return found.diff_stats().select("source", "name", *columns).rows()
 
 
@@ -178,7 +178,7 @@ def layers(*kernels: str) -> TraceBuilder:
     return builder
 
 
-def test_of_repeated_calls_those_match_that_do_the_same() -> None:
+def test_repeated_calls_match_by_their_work() -> None:
     found = diff(layers("a", "b", "c"), layers("b", "c"))
     assert rows(found) == [
         (
@@ -264,7 +264,7 @@ def grown(trees: list[Any]) -> TraceBuilder:
 @settings(max_examples=30)
 @example([("f", ["k1"]), ("g", ["k1"])], [("g", ["k1"]), ("f", ["k1"])])
 @given(st.lists(TREES, max_size=4), st.lists(TREES, max_size=4))
-def test_every_event_stands_once_and_swapped_traces_mirror(
+def test_every_event_occurs_once_and_swapped_traces_mirror(
     first: list[Any], second: list[Any]
 ) -> None:
     one, other = grown(first).read(), grown(second).read()
@@ -367,7 +367,7 @@ def test_identical_traces_give_no_sheet_of_differences_but_compare_times() -> No
     assert report.unified_perf_summary["time_ratio"].to_list() == [1.0]
 
 
-def test_without_another_trace_a_report_says_nothing_about_one() -> None:
+def test_without_another_trace_a_report_has_no_comparison() -> None:
     report = TraceLensReport(model("a").read(), None)
     assert "diff_stats" not in report.sheets()
     assert report.table("diff_stats").is_empty()

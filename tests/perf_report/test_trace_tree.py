@@ -1,4 +1,4 @@
-"""Calls of a trace by name, what is around them, and what runs below."""
+"""Calls by name, their callers and subtrees."""
 
 from pathlib import Path
 
@@ -127,7 +127,7 @@ def vars_of(built: TraceBuilder) -> dict[str, object]:
     return {name: getattr(read, name) for name in TraceTree.__dataclass_fields__}
 
 
-def test_a_uid_without_a_call_is_said(read: TraceTree) -> None:
+def test_an_unknown_uid_is_reported(read: TraceTree) -> None:
     for uid in (-1, read.event_count, 10**9):
         with pytest.raises(UnknownCallError, match=rf"trace\.json has no call {uid}:"):
             read.subtree(uid)
@@ -135,7 +135,7 @@ def test_a_uid_without_a_call_is_said(read: TraceTree) -> None:
             read.parents(uid)
 
 
-def test_a_file_that_is_no_trace_is_said(tmp_path: Path) -> None:
+def test_an_invalid_trace_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"a": 1}')
     with pytest.raises(NotAProfilerTraceError, match="is not a trace"):
         read_trace_tree(tmp_path / "x.json")

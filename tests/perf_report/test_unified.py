@@ -1,4 +1,4 @@
-"""Which ops become rows, and what work each of them owns."""
+"""Rows of the unified summary, and the GPU work of each."""
 
 import polars as pl
 import pytest
@@ -116,7 +116,7 @@ def test_an_op_with_another_name_under_the_node_gets_no_model() -> None:
     assert found.filter(pl.col("kernel_time_us") == 40.0)["flops"].to_list() == [None]
 
 
-def test_a_model_that_tracelens_lacks_prices_a_row_without_moving_it() -> None:
+def test_a_model_that_tracelens_lacks_prices_a_row_in_place() -> None:
     softmax = {"types": ["c10::BFloat16", "Scalar", "Scalar"], "concrete": ["", "-1", "False"]}
     builder = trace().op("aten::softmax").child("aten::_softmax", [[4, 8], [], []], **softmax)
     ours = report(builder.launches("softmax", us=3))
@@ -143,7 +143,7 @@ def test_a_formula_that_fails_leaves_the_row_with_its_time_and_is_reported() -> 
     assert failures["reason"]
 
 
-def test_dtypes_that_are_no_text_count_as_not_recorded() -> None:
+def test_invalid_dtypes_count_as_not_recorded() -> None:
     rows = []
     for types in ([1, 2], ["", ""]):
         builder = trace().op("aten::mul", [[4], [4]], types=types).launches("k", us=2)

@@ -1,4 +1,4 @@
-"""The home, database and API of the server's tests, for attacks on them."""
+"""Fixtures for attacks: home, database and API of the server's tests."""
 
 from tests.server.api.conftest import asked_who, client
 from tests.server.conftest import engine, home

@@ -50,7 +50,7 @@ def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", SHEETS)
-def test_a_sheet_of_a_report_cannot_name_a_file_elsewhere(
+def test_a_sheet_name_cannot_be_a_path(
     tmp_path: Path, sheets: dict[str, pl.DataFrame], name: str
 ) -> None:
     """A workbook may hold tabs that no spreadsheet program would let anyone name."""
@@ -69,11 +69,11 @@ def test_a_sheet_of_a_report_cannot_name_a_file_elsewhere(
 
 
 @pytest.mark.parametrize("name", SHEETS)
-def test_what_no_file_can_be_named(name: str) -> None:
+def test_invalid_file_names(name: str) -> None:
     assert not is_file_name(name)
 
 
-def test_sheets_of_reports_can_be_file_names(sheets: dict[str, pl.DataFrame]) -> None:
+def test_sheet_names_of_reports_are_valid_file_names(sheets: dict[str, pl.DataFrame]) -> None:
     assert all(map(is_file_name, [*sheets, "My sheet (2)", "größe", "GEMM-1.5"]))
 
 
@@ -100,7 +100,7 @@ def test_every_text_becomes_the_name_of_a_visible_file(text: str) -> None:
         *NASTY,
     ],
 )
-def test_a_path_outside_the_roots_is_refused_with_a_sentence(roots: Path, text: str) -> None:
+def test_a_path_outside_the_roots_is_rejected(roots: Path, text: str) -> None:
     (roots / "link.json").symlink_to(roots.parent / "secret.json")
     (roots / "loop.json").symlink_to(roots / "loop.json")
     (roots / "folder").symlink_to(roots.parent)
@@ -121,7 +121,7 @@ def test_a_copy_is_not_written_outside_the_roots(roots: Path, text: str) -> None
         output_folder(text)
 
 
-def test_a_pipe_is_no_trace(roots: Path) -> None:
+def test_a_pipe_is_not_a_trace(roots: Path) -> None:
     os.mkfifo(roots / "pipe.json")
     with pytest.raises(IntakeError, match="There is no file"):
         server_trace("pipe.json")

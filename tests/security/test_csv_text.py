@@ -1,4 +1,4 @@
-"""What a spreadsheet program would run is guarded, and comes back as it was."""
+"""Formulas in CSV files are escaped, and reading restores the text."""
 
 import json
 import re
@@ -28,7 +28,7 @@ NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?|-inf", re.IGNORECASE)
 
 
 def spreadsheet_cells(text: str, separator: str) -> Iterator[str]:
-    """The cells as a spreadsheet program reads them.
+    """Return the cells as a spreadsheet program reads them.
 
     A quote at the start of a cell quotes up to the next single quote; elsewhere any line separator
     ends the record, and ``separator`` the cell.
@@ -51,7 +51,7 @@ def spreadsheet_cells(text: str, separator: str) -> Iterator[str]:
 
 
 def formulas(file: Path) -> list[str]:
-    """What a spreadsheet program would run, however it is set to split cells."""
+    """Return the cells that a spreadsheet program would run, with any separator."""
     text = file.read_bytes().decode()
     cells = (cell for separator in ",;\t" for cell in spreadsheet_cells(text, separator))
     return [cell for cell in cells if FORMULA.match(cell) and not NUMBER.fullmatch(cell)]
@@ -63,23 +63,23 @@ def test_formulas_get_an_apostrophe(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["aten::mm", "-1", "-1.5e-07", "+3", "(1, -2)", "<b>", "'a", ""])
-def test_other_texts_stay(text: str) -> None:
+def test_other_texts_are_unchanged(text: str) -> None:
     assert guarded(text) == text
 
 
 @pytest.mark.parametrize("end", RECORD_ENDS)
-def test_a_formula_behind_a_line_separator_gets_an_apostrophe(end: str) -> None:
+def test_a_formula_after_a_line_separator_gets_an_apostrophe(end: str) -> None:
     assert guarded(f"evil{end}=1+1") == f"evil{end}'=1+1"
     assert guarded(f"{end}\t=1{end}x{end}-2+3").count("'") == 4
 
 
 @given(TEXTS)
-def test_a_guarded_text_comes_back(text: str) -> None:
+def test_escaped_text_is_restored(text: str) -> None:
     assert unguarded(guarded(text)) == text
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5))
-def test_names_come_back_from_a_file_that_runs_nothing(texts: list[str]) -> None:
+def test_names_in_csv_files_are_restored(texts: list[str]) -> None:
     frame = pl.DataFrame({"name": texts, "dur": [1.0] * len(texts)})
     with tempfile.TemporaryDirectory() as folder:
         write_csvs({"ops_summary": frame}, Path(folder))
@@ -87,7 +87,7 @@ def test_names_come_back_from_a_file_that_runs_nothing(texts: list[str]) -> None
         assert formulas(Path(folder) / "ops_summary.csv") == []
 
 
-def test_labels_come_back(tmp_path: Path) -> None:
+def test_labels_are_restored(tmp_path: Path) -> None:
     write_csvs({"ops_summary": pl.DataFrame({"=a": ["x"], "b\r@c": ["y"]})}, tmp_path)
     assert formulas(tmp_path / "ops_summary.csv") == []
     assert read_report(tmp_path)["ops_summary"].columns == ["=a", "b\r@c"]

@@ -70,7 +70,7 @@ def table(root: Path, name: str) -> Path:
 
 
 def repeat(path: Path, times: int) -> None:
-    """Write the first row of a table many times over."""
+    """Write the first row of a table repeatedly."""
     row = pl.read_parquet(path).head(1)
     row.select(pl.all().repeat_by(times).explode()).write_parquet(path)
 
@@ -82,7 +82,7 @@ def total_ms(analysis: str) -> float:
 # What is refused
 
 
-def test_a_table_of_twenty_million_equal_rows_is_refused_before_it_is_read(
+def test_a_table_of_twenty_million_equal_rows_is_rejected_unread(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = table(run, "trace_health")
@@ -124,7 +124,7 @@ def test_one_long_text_in_every_row_counts_in_every_row(
         check_received_run(run)
 
 
-def test_the_bytes_of_texts_do_not_overflow() -> None:
+def test_the_byte_count_of_texts_does_not_overflow() -> None:
     column = pl.concat([pl.Series(["x" * (1 << 20)])] * 5_000)
     assert run_limits.memory_bytes(column, "any") > 5_000 << 20
 
@@ -176,7 +176,7 @@ def table_elsewhere(root: Path) -> None:
 
 
 def odd_rows(root: Path) -> None:
-    """What Polars says of it has many lines."""
+    """The error of Polars has many lines."""
     (root / "category_data" / "gemm_ops.csv").write_text("|||\n")
 
 
@@ -201,7 +201,7 @@ def no_report(root: Path) -> None:
         (no_report, "contradicts itself .reports are there: standalone_analysis_fair.md"),
     ],
 )
-def test_a_forged_run_is_refused_with_a_sentence(run: Path, change: Change, words: str) -> None:
+def test_a_forged_run_is_rejected_with_a_message(run: Path, change: Change, words: str) -> None:
     change(run)
     with pytest.raises(ArchiveError, match=words) as refusal:
         load_archive(packed_or_listed(run))
@@ -211,7 +211,7 @@ def test_a_forged_run_is_refused_with_a_sentence(run: Path, change: Change, word
 
 
 def packed_or_listed(root: Path) -> Path:
-    """An archive of a run, also where its manifest can no longer be read."""
+    """Write an archive of a run, also with an unreadable manifest."""
     honest = root / "manifest.json"
     kept = honest.read_bytes()
     if len(kept) < run_limits.MAX_MANIFEST_BYTES:
@@ -267,7 +267,7 @@ def test_a_loaded_analysis_never_answers_a_request(run: Path, small: Path) -> No
     assert submit(Submission(small)).is_reused
 
 
-def test_the_loaded_analysis_of_another_person_stays_and_the_new_one_has_its_own_id(
+def test_the_loaded_analysis_of_another_user_stays_and_the_new_one_gets_another_id(
     run: Path, small: Path
 ) -> None:
     with stored_for("eve"):
@@ -285,7 +285,7 @@ def test_the_loaded_analysis_of_another_person_stays_and_the_new_one_has_its_own
     assert (rows[honest.id].owner, rows[honest.id].loaded_by) == ("bob", None)
 
 
-def test_what_is_made_from_a_loaded_analysis_never_answers_either(run: Path, small: Path) -> None:
+def test_results_made_from_a_loaded_analysis_never_answer_a_request(run: Path, small: Path) -> None:
     with stored_for("eve"):
         loaded = load_archive(forge(run))
         judged = resubmit(loaded.id, "MI300X", None)
@@ -301,9 +301,7 @@ def test_what_is_made_from_a_loaded_analysis_never_answers_either(run: Path, sma
         assert resubmit(loaded.id, "MI300X", None).is_reused
 
 
-def test_the_result_of_another_machine_answers_for_that_machine_alone(
-    run: Path, small: Path
-) -> None:
+def test_a_remote_result_answers_only_for_its_machine(run: Path, small: Path) -> None:
     forge(run)
     with stored_for("eve"), made_on("lab"):
         far = import_run(run)
@@ -317,7 +315,7 @@ def test_the_result_of_another_machine_answers_for_that_machine_alone(
     assert stored_rows(database())[far.id].made_on == "other"
 
 
-def test_a_remote_result_gets_its_own_id_beside_a_loaded_one(run: Path) -> None:
+def test_a_remote_result_and_a_loaded_one_have_different_ids(run: Path) -> None:
     with stored_for("eve"):
         loaded = load_archive(forge(run))
     with stored_for("bob"), made_on("lab"):
@@ -326,8 +324,10 @@ def test_a_remote_result_gets_its_own_id_beside_a_loaded_one(run: Path) -> None:
     assert read_manifest(far.root).analysis_id == far.id
 
 
-def test_an_analysis_of_another_trace_under_the_id_does_not_answer(run: Path, small: Path) -> None:
-    """Two traces whose short ids are equal, as somebody can compute them."""
+def test_an_analysis_of_another_trace_with_the_same_id_is_not_reused(
+    run: Path, small: Path
+) -> None:
+    """Return two traces with the same short id, which an attacker can compute."""
     stored = shutil.copytree(run, analyses_dir() / run.name)
     manifest = json.loads((stored / "manifest.json").read_text())
     other = manifest["trace"] | {"sha256": "0" * 64}
@@ -344,9 +344,7 @@ def test_a_folder_that_changes_stays_loaded(run: Path, small: Path) -> None:
     assert stored_rows(database())[loaded.id].loaded_by == ""
 
 
-def test_it_is_marked_before_anybody_else_can_see_it(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_marked_before_other_users_see_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     record = analysis_rows.record
 
@@ -359,7 +357,7 @@ def test_it_is_marked_before_anybody_else_can_see_it(
     assert seen == [{""}]
 
 
-def test_the_list_says_where_an_analysis_comes_from(
+def test_the_list_shows_the_origin_of_an_analysis(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with stored_for("eve"):
@@ -371,8 +369,8 @@ def test_the_list_says_where_an_analysis_comes_from(
     assert (row["made_on"], row["loaded_by"]) == (None, "eve")
 
 
-def test_an_upgrade_marks_what_the_audit_log_says_was_loaded(run: Path) -> None:
-    """Run the last change of the tables again, on a database as the release before left it."""
+def test_an_upgrade_marks_loaded_analyses_from_the_audit_log(run: Path) -> None:
+    """Run the last migration on a database of the previous release."""
     command = [sys.executable, "-m", "jarvis.cli", "archive", "load", str(forge(run))]
     subprocess.run(command, check=True, capture_output=True)
     with writing(database()) as connection:
@@ -385,7 +383,7 @@ def test_an_upgrade_marks_what_the_audit_log_says_was_loaded(run: Path) -> None:
     assert ran.stdout == "['']\n"
 
 
-def test_the_job_says_what_it_loaded(run: Path) -> None:
+def test_the_job_names_the_loaded_analysis(run: Path) -> None:
     made = Load(forge(run)).run(lambda _: None, "a1b2")
     (entry,) = read_catalog().entries
     assert made == JobOutput(entry.id, {"is_reused": False, "was_pinned": False})

@@ -1,4 +1,4 @@
-"""What an analysis costs grows with its input, n log n at most: counted, not timed.
+"""The cost of an analysis grows at most with n log n: counted, not timed.
 
 A cost may have a part that is always there; so the growth from 2n to 4n is compared with that from
 n to 2n, which is twice as much where a cost is linear and four times where it is quadratic.
@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from jarvis.perf_models.aten_names import ATEN_NAMES
 
 from jarvis.cli import main
 from jarvis.core import literals
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.perf_models import OpCost, OpSignature, Registry, triton
-from jarvis.perf_models.aten_names import ATEN_NAMES
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.timeline.host import MAX_BINS, HostTimeline
 from jarvis.run import Run
@@ -37,11 +37,11 @@ from tests.builders import TraceBuilder
 from tests.dashboard.inline_jobs import work_off
 
 MOST = 2.3
-"""Times per doubling."""
+"""Maximum ratio of costs when the input doubles."""
 
 MB = 1_000_000
 SLACK = {"written": 0.05 * MB, "peak": 4.0 * MB, "calls": 20_000}
-"""Growth that is noise: tables of Python double their room at once."""
+"""Growth below which ratios are noise, because Python tables double their capacity."""
 
 SIZES = {
     growing.arguments: 250,
@@ -55,7 +55,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes in the run directory, most memory of Python objects, calls of functions."""
+    """Bytes in the run directory, peak memory of Python objects, function calls."""
 
     written: int
     peak: int
@@ -63,7 +63,7 @@ class Cost:
 
 
 def cost_of(work: Callable[[], object], folder: Path) -> Cost:
-    """Do some work, whose files are then in ``folder``."""
+    """Do some work that writes files to ``folder``."""
     profile = cProfile.Profile()
     tracemalloc.start()
     try:
@@ -94,7 +94,7 @@ def no_trace_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Import what an analysis needs before anything is counted."""
+    """Import everything that an analysis needs before counting."""
     folder = tmp_path_factory.mktemp("warm")
     path = growing.shapes(2).write(folder / "trace.json")
     assert main(["analyze", str(path), "--output-dir", str(folder / "run")]) == 0
@@ -171,13 +171,13 @@ def test_the_operators_in_a_fused_name_are_looked_up_in_linear_time(
     assert max(map(len, looked_up)) < 100
 
 
-def test_the_spans_of_host_threads_are_bounded_together() -> None:
+def test_the_total_number_of_host_spans_is_limited() -> None:
     timeline = HostTimeline(growing.threads(300).read())
     assert timeline.threads.height == 300
     assert 0 < timeline.bins.height <= MAX_BINS
 
 
-def test_operators_that_are_nested_too_deep_are_refused(
+def test_operators_nested_too_deep_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A row of a sheet lists all kernels below its call: n x n of them."""
@@ -189,7 +189,7 @@ def test_operators_that_are_nested_too_deep_are_refused(
     assert main(["analyze", str(path), "--output-dir", str(tmp_path / "run")]) == 0
 
 
-def test_more_overlaps_than_a_report_can_list_are_refused(
+def test_too_many_overlaps_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = growing.streams(120).write(tmp_path / "trace.json")
@@ -216,8 +216,8 @@ def test_perf_models_see_no_name_beyond_the_limit(tmp_path: Path) -> None:
     assert max(map(len, names)) == MAX_NAME_LENGTH
 
 
-def test_a_trace_that_gave_half_a_gigabyte_gives_some_megabytes(tmp_path: Path) -> None:
-    """300 operations below 1,000 calls with names of 1,900 letters, in a process of its own."""
+def test_a_trace_with_repeated_names_gives_a_small_output(tmp_path: Path) -> None:
+    """300 operations below 1,000 calls with names of 1,900 letters, in a separate process."""
     built = growing.nested(1_000, operations=300, letters=1_900)
     path = built.write(tmp_path / "trace.json")
     # The peak of the process itself: that of its rusage begins with the one that forked it.

@@ -1,4 +1,4 @@
-"""Loading an archive costs as much as it has rows: bytes read and written, and memory, counted."""
+"""The cost of loading an archive grows with its rows: bytes read and written, and memory."""
 
 import os
 import subprocess
@@ -20,12 +20,12 @@ from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 
 SIZES = (10, 3_000, 6_000, 12_000)
-"""Rows; what the first costs is what does not depend on rows, and is taken off the others."""
+"""Numbers of rows; the cost of the first is subtracted as the fixed cost."""
 
 MOST = 2.3
 GROWING = ("gpu_work", "host_slices", "roofline_calls")
 IO = Path("/proc/self/io")
-"""Of this process and of those that it has waited for."""
+"""Of this process and its waited-for children."""
 
 pytestmark = pytest.mark.skipif(not IO.exists(), reason="this system counts no bytes of a process")
 
@@ -82,7 +82,7 @@ def grows_as_its_input(counts: list[dict[str, int]]) -> None:
             assert after <= MOST * before, (name, costs)
 
 
-def test_a_job_costs_as_much_as_there_are_rows(archives: list[Path]) -> None:
+def test_the_cost_of_a_job_grows_with_its_rows(archives: list[Path]) -> None:
     counts = []
     for archive in (archives[0], *archives):  # the first imports what is imported late
         with counted() as cost:
@@ -101,7 +101,7 @@ raise SystemExit(code)
 """
 
 
-def test_the_command_costs_as_much_as_there_are_rows(archives: list[Path], tmp_path: Path) -> None:
+def test_the_cost_of_the_command_grows_with_its_rows(archives: list[Path], tmp_path: Path) -> None:
     counts = []
     for archive in archives:
         ended = subprocess.run(

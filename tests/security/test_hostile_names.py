@@ -71,7 +71,7 @@ def flat(tokens: list[Token]) -> Iterator[Token]:
         yield from flat(token.children or [])
 
 
-def test_nothing_stands_outside_the_run(folder: Path) -> None:
+def test_nothing_is_written_outside_the_run(folder: Path) -> None:
     files = [p.relative_to(folder) for p in folder.rglob("*") if p.is_file()]
     assert {path.parts[0] for path in files if len(path.parts) == 1} == {
         path.name for path in folder.glob("*.json")
@@ -135,7 +135,7 @@ def test_every_report_format_can_be_written(folder: Path, name: str, tmp_path: P
     assert list(tmp_path.iterdir()) == [out.parent]
 
 
-def test_the_html_report_fetches_nothing(folder: Path, tmp_path: Path) -> None:
+def test_the_html_report_loads_no_resource(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     load_reporters()["html"].render(Run.load(folder / "run"), out)
     text = out.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What one analysis may write: refused while it is written, with nothing left behind."""
+"""The output limit of an analysis: writing stops, and no files remain."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def test_the_limit_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
         max_output_mb(1)
 
 
-def test_the_command_line_says_so_and_leaves_nothing(
+def test_a_command_above_the_limit_fails_without_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = growing.shapes(5).write(tmp_path / "trace.json")
@@ -87,7 +87,9 @@ def test_the_command_line_says_so_and_leaves_nothing(
     assert json_bytes == trace.stat().st_size
 
 
-def test_a_job_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_above_the_limit_fails_without_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace = growing.shapes(5).write(tmp_path / "trace.json")
     monkeypatch.setenv(OUTPUT_VARIABLE, "0.2")
     engine = database()

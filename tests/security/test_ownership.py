@@ -62,7 +62,7 @@ def digest(root: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def test_a_description_is_deleted_by_who_added_it_or_an_admin(engine: Engine) -> None:
+def test_only_its_owner_or_an_admin_deletes_a_gpu_description(engine: Engine) -> None:
     for spec, remover in ((described(100.0), ADA), (described(100.0), ROOT)):
         actions.store_hardware(ADA, spec)
         with pytest.raises(ForbiddenError, match="belongs to ada"):
@@ -75,7 +75,7 @@ def test_a_description_is_deleted_by_who_added_it_or_an_admin(engine: Engine) ->
     actions.remove_hardware(BOB, described(200.0))
 
 
-def test_a_description_that_nobody_is_known_to_have_added_is_for_admins(engine: Engine) -> None:
+def test_only_admins_delete_a_gpu_description_without_owner(engine: Engine) -> None:
     spec = described(100.0)
     actions.store_hardware(ADA, spec)
     with writing(engine) as connection:  # as in the release before
@@ -85,13 +85,13 @@ def test_a_description_that_nobody_is_known_to_have_added_is_for_admins(engine: 
     actions.remove_hardware(ROOT, spec)
 
 
-def test_what_jarvis_describes_is_deleted_by_nobody(engine: Engine) -> None:
+def test_builtin_gpus_cannot_be_deleted(engine: Engine) -> None:
     for actor in (ADA, ROOT):
         with pytest.raises(HardwareError, match="belongs to Jarvis"):
             actions.remove_hardware(actor, load_hardware().get("MI300X", None))
 
 
-def test_with_other_figures_another_person_gets_an_analysis_of_their_own(
+def test_with_changed_figures_another_user_gets_a_separate_analysis(
     engine: Engine, file: Path, tmp_path: Path
 ) -> None:
     asked = Submission(file, platform="Ours")
@@ -114,14 +114,12 @@ def test_with_other_figures_another_person_gets_an_analysis_of_their_own(
     assert entry.manifest.hardware == described(200.0)
     save_archive(mine.root, tmp_path / "mine.zip")
     assert load_archive(tmp_path / "mine.zip").id == mine.id
-    again = kept_by(ADA, asked)  # her own may be made again, where links point at it
+    again = kept_by(ADA, asked)  # her own may be repeated, because links point to it
     assert (again.id, again.is_reused) == (theirs.id, False)
     assert digest(theirs.root) != before
 
 
-def test_judging_against_other_figures_leaves_somebody_elses_alone(
-    engine: Engine, file: Path
-) -> None:
+def test_reprojection_leaves_analyses_of_other_users_unchanged(engine: Engine, file: Path) -> None:
     base = kept_by(ADA, Submission(file))
     actions.store_hardware(ROOT, described(100.0))
     with stored_for("ada"):
@@ -135,7 +133,7 @@ def test_judging_against_other_figures_leaves_somebody_elses_alone(
     assert digest(theirs.root) == before
 
 
-def test_only_who_owns_an_analysis_has_it_made_again(engine: Engine, file: Path) -> None:
+def test_only_the_owner_repeats_an_analysis(engine: Engine, file: Path) -> None:
     theirs = kept_by(ADA, Submission(file))
     before = digest(theirs.root)
     job = actions.submit_job(engine, BOB, Analyze(Submission(file), is_again=True))
@@ -150,7 +148,7 @@ def test_only_who_owns_an_analysis_has_it_made_again(engine: Engine, file: Path)
     assert isinstance(outcome_of(assignment_of(job), lambda _: None), OutputMessage)
 
 
-def test_what_nobody_owns_is_made_again_by_admins(engine: Engine, file: Path) -> None:
+def test_only_admins_repeat_an_analysis_without_owner(engine: Engine, file: Path) -> None:
     kept = submit(Submission(file))
     with pytest.raises(OthersAnalysisError):
         kept_by(BOB, Submission(file), again=True)
@@ -158,9 +156,7 @@ def test_what_nobody_owns_is_made_again_by_admins(engine: Engine, file: Path) ->
     assert kept_by(BOB, Submission(file)) == StoredAnalysis(kept.id, kept.root, is_reused=True)
 
 
-def test_an_unreadable_analysis_of_somebody_else_is_not_replaced(
-    engine: Engine, file: Path
-) -> None:
+def test_an_unreadable_analysis_of_another_user_is_not_replaced(engine: Engine, file: Path) -> None:
     kept = kept_by(ADA, Submission(file))
     (kept.root / "manifest.json").write_text("{}")
     before = digest(kept.root)
@@ -170,7 +166,7 @@ def test_an_unreadable_analysis_of_somebody_else_is_not_replaced(
     assert not kept_by(ADA, Submission(file)).is_reused
 
 
-def test_what_another_machine_made_does_not_replace_somebody_elses(
+def test_a_remote_result_does_not_replace_an_analysis_of_another_user(
     engine: Engine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Submission(file, platform="Ours")

@@ -1,4 +1,4 @@
-"""A path that was checked when its job was submitted may lead elsewhere when the job begins."""
+"""Paths that change between the submission and the start of a job."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ ADA = Actor(Person("ada", Role.EDITOR), Channel.API)
 
 @pytest.fixture
 def root(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose traces may be named, on a server where people log in."""
+    """Return an allowed folder of traces, on a server with login."""
     folder = tmp_path / "root"
     (folder / "sub").mkdir(parents=True)
     monkeypatch.setenv(ROOTS_VARIABLE, str(folder))
@@ -46,12 +46,12 @@ def written(path: Path, kernel: str) -> Path:
 
 @pytest.fixture
 def secret(home: Path) -> Path:
-    """Somebody else's upload."""
+    """Return an upload of another user."""
     return written(uploads_dir() / "f1702aba" / "secret.json", "secret_kernel")
 
 
 def outcome(engine: Engine, request: Request, swap: Path, target: Path) -> FailedMessage:
-    """How a job ends whose path is replaced by a link after it was submitted."""
+    """Return the outcome of a job whose path is replaced by a link after the submission."""
     job = actions.submit_job(engine, ADA, request)
     swap.rename(swap.with_name("aside"))
     swap.symlink_to(target)
@@ -81,10 +81,10 @@ def test_a_path_that_has_become_a_link_is_not_read(
     assert list(analyses_dir().glob("*")) == []
 
 
-def test_what_was_opened_is_read_whatever_its_path_becomes(
+def test_an_opened_file_is_read_even_if_its_path_changes(
     engine: Engine, root: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The swap happens between two reads of the file, of the same size and moment as the target."""
+    """The swap happens between two reads, to a file with the same size and modification time."""
     file = written(root / "mine.json", "mine_kernel")
     stat = secret.stat()
     file.write_bytes(file.read_bytes().ljust(stat.st_size))
@@ -113,7 +113,7 @@ def test_a_report_in_a_folder_is_read_without_following_links(root: Path, secret
         pass
 
 
-def test_what_is_no_file_is_not_waited_for(root: Path) -> None:
+def test_special_files_do_not_block(root: Path) -> None:
     os.mkfifo(root / "pipe.json")
     with pytest.raises(IntakeError, match="is no file"), opened_input(root / "pipe.json"):
         pass
@@ -130,7 +130,7 @@ def test_a_worker_with_other_folders_reads_nothing_outside_them(
     assert f"same {ROOTS_VARIABLE}" in ended.error
 
 
-def test_an_untouched_path_is_analyzed_and_recorded_as_it_is(engine: Engine, root: Path) -> None:
+def test_an_unchanged_path_is_analyzed_and_recorded(engine: Engine, root: Path) -> None:
     file = written(root / "sub" / "mine.json", "mine_kernel")
     job = actions.submit_job(engine, ADA, Analyze(Submission(server_trace(str(file)))))
     made = outcome_of(assignment_of(job), lambda _: None)
@@ -143,7 +143,7 @@ def test_an_untouched_path_is_analyzed_and_recorded_as_it_is(engine: Engine, roo
     assert said.result["info"]["path"] == str(file)
 
 
-def test_what_cannot_be_read_is_said_without_places(engine: Engine, root: Path) -> None:
+def test_errors_of_unreadable_paths_reveal_no_folders(engine: Engine, root: Path) -> None:
     file = root / "broken.json"
     file.write_text("[")
     job = actions.submit_job(engine, ADA, Analyze(Submission(file)))

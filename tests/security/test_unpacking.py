@@ -1,4 +1,4 @@
-"""Files that unpack to more than they should: refused with a sentence, soon, in little memory."""
+"""Decompression bombs are rejected early, with a message and little memory."""
 
 import gzip
 import io
@@ -28,7 +28,7 @@ MB = 1 << 20
 
 
 def spaces(megabytes: int) -> bytes:
-    """A trace that is nearly nothing but white space, packed."""
+    """Return a compressed trace that is almost only whitespace."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as file:
         file.write(b'{"traceEvents": [' + EVENT)
@@ -63,7 +63,7 @@ def nothing_many_times(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("bomb", [bare, inside, twice, nothing_many_times])
-def test_a_trace_that_unpacks_to_too_many_times_its_size_is_refused(
+def test_a_trace_above_the_unpacking_ratio_is_rejected(
     tmp_path: Path, bomb: Callable[[Path], Path]
 ) -> None:
     path = bomb(tmp_path / "trace.zip")
@@ -82,7 +82,7 @@ def test_the_limits_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("given", ["much", "-1", "0", "nan", "inf"])
-def test_a_limit_that_is_no_number_is_said(
+def test_an_invalid_limit_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     path = tmp_path / "trace.json.gz"
@@ -92,7 +92,7 @@ def test_a_limit_that_is_no_number_is_said(
         read_trace(path)
 
 
-def test_a_zip_of_a_million_names_is_refused_before_they_take_memory(tmp_path: Path) -> None:
+def test_a_zip_of_a_million_names_is_rejected_unread(tmp_path: Path) -> None:
     path = zipped(tmp_path / "names.zip", **{"a.csv": b"x"})
     directory = path.read_bytes()
     start = directory.index(b"PK\x01\x02")
@@ -112,7 +112,7 @@ def test_a_zip_of_a_million_names_is_refused_before_they_take_memory(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["../../outside.json", "/outside.json", "C:\\outside.json"])
-def test_nothing_of_a_zip_is_written_where_its_names_say(tmp_path: Path, name: str) -> None:
+def test_names_in_a_zip_are_not_used_as_paths(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
     path = zipped(folder / "t.zip", **{name: b'{"traceEvents": [' + EVENT + b"]}"})
@@ -120,7 +120,7 @@ def test_nothing_of_a_zip_is_written_where_its_names_say(tmp_path: Path, name: s
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
 
 
-def test_a_zip_that_is_damaged_is_no_report(tmp_path: Path) -> None:
+def test_a_damaged_zip_is_not_a_report(tmp_path: Path) -> None:
     path = zipped(tmp_path / "t.zip", **{"gpu_timeline.csv": b"type,time ms\n"})
     content = bytearray(path.read_bytes())
     content[content.index(b"PK\x01\x02")] = 0
@@ -131,10 +131,10 @@ def test_a_zip_that_is_damaged_is_no_report(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_sheets_in_a_zip_are_measured_and_not_believed(
+def test_declared_sizes_of_zip_entries_are_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A zip may say that its files are short."""
+    """A zip may declare wrong sizes."""
     monkeypatch.setattr("jarvis.reports.reading.MAX_UNPACKED_BYTES", 10 * MB)
     path = zipped(tmp_path / "t.zip", **{"gpu_timeline.csv": b"a,b\n" + b"1,2\n" * (3 * MB)})
     content = bytearray(path.read_bytes())
@@ -145,7 +145,7 @@ def test_sheets_in_a_zip_are_measured_and_not_believed(
         read_report(path)
 
 
-def test_a_workbook_that_unpacks_to_too_much_is_refused(
+def test_a_workbook_above_the_unpacking_limit_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workbook_bounds, "MAX_UNPACKED_BYTES", 10 * MB)
@@ -166,10 +166,10 @@ def test_a_workbook_that_unpacks_to_too_much_is_refused(
         (1_048_576, 1_000, "row 1,048,576 and column 1,000"),
     ],
 )
-def test_a_sheet_that_spans_more_than_memory_holds_is_refused(
+def test_a_sheet_larger_than_memory_is_rejected(
     tmp_path: Path, row: int, column: int, said: str
 ) -> None:
-    """One cell far away makes a reader ask for room for all before it, and the program end."""
+    """One distant cell makes a reader allocate all cells before it, which exhausts memory."""
     book = openpyxl.Workbook()
     book.active.title = "gpu_timeline"
     book.active.cell(row, column).value = 1
@@ -178,7 +178,7 @@ def test_a_sheet_that_spans_more_than_memory_holds_is_refused(
         read_report(tmp_path / "r.xlsx")
 
 
-def test_a_place_between_two_pieces_counts(tmp_path: Path) -> None:
+def test_a_boundary_between_two_pieces_counts(tmp_path: Path) -> None:
     for shift in range(12):
         path = zipped(
             tmp_path / f"{shift}.xlsx",
@@ -189,7 +189,7 @@ def test_a_place_between_two_pieces_counts(tmp_path: Path) -> None:
 
 
 def sheet(rows: int, columns: int, row: str = "<row>", cell: str = "<c><v>1</v></c>") -> bytes:
-    """A sheet whose rows and cells do not say their place."""
+    """Return a sheet whose rows and cells have no position."""
     return f"<sheetData>{(row + cell * columns + '</row>') * rows}</sheetData>".encode()
 
 
@@ -203,7 +203,7 @@ def sheet(rows: int, columns: int, row: str = "<row>", cell: str = "<c><v>1</v><
         (sheet(250, 4) + sheet(1, 1_900), "row 251 and column 1,900"),
     ],
 )
-def test_cells_that_do_not_say_their_place_count(
+def test_cells_without_a_position_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
 ) -> None:
     monkeypatch.setattr(workbook_bounds, "MAX_CELLS", 400_000)
@@ -212,7 +212,7 @@ def test_cells_that_do_not_say_their_place_count(
         workbook_bounds.check_workbook(path, 2_000)
 
 
-def test_such_cells_are_counted_across_pieces(tmp_path: Path) -> None:
+def test_cells_without_a_position_are_counted_across_pieces(tmp_path: Path) -> None:
     for shift in range(30):
         text = b" " * (MB - 20 + shift) + sheet(1, 2_001, cell="<c a='b'/>")
         path = zipped(tmp_path / f"{shift}.xlsx", **{"xl/worksheets/s.xml": text})
@@ -223,7 +223,7 @@ def test_such_cells_are_counted_across_pieces(tmp_path: Path) -> None:
         workbook_bounds.check_workbook(path, 2_000)
 
 
-def test_a_list_of_cells_that_is_no_sheet_is_none(tmp_path: Path) -> None:
+def test_an_invalid_list_of_cells_is_not_a_sheet(tmp_path: Path) -> None:
     chain = b"<calcChain>" + b'<c r="A1"/>' * 10_000 + b"</calcChain>"
     workbook_bounds.check_workbook(
         zipped(tmp_path / "r.xlsx", **{"xl/calcChain.xml": chain}), 2_000

@@ -164,7 +164,7 @@ def test_a_job_is_as_private_as_the_analysis_that_it_makes(
 
 @on_both_databases
 @pytest.mark.parametrize("is_made_again", [False, True])
-def test_removing_a_private_analysis_publishes_nothing(
+def test_deleting_a_private_analysis_publishes_no_job(
     ids: dict[str, str], engine: Engine, is_made_again: bool
 ) -> None:
     before = actions.submit_job(engine, BOB, Export(ids["shared"], "json"))
@@ -185,7 +185,7 @@ def test_removing_a_private_analysis_publishes_nothing(
     assert sees(engine, ROOT, before)
 
 
-def test_a_job_about_an_analysis_that_nobody_knows_is_for_admins(engine: Engine) -> None:
+def test_only_admins_see_jobs_about_an_unknown_analysis(engine: Engine) -> None:
     new = NewJob(JobKind.EXPORT, "Export", {}, analyses=("never",))
     job = queue.submit(engine, new, "ada")
     assert not sees(engine, ADA, job)
@@ -193,7 +193,7 @@ def test_a_job_about_an_analysis_that_nobody_knows_is_for_admins(engine: Engine)
 
 
 @on_both_databases
-def test_pages_of_the_list_hold_what_is_counted(ids: dict[str, str], engine: Engine) -> None:
+def test_pages_of_the_list_match_the_count(ids: dict[str, str], engine: Engine) -> None:
     for number in range(12):
         named = ids["secret" if number % 3 == 0 else "bobs"]
         new = NewJob(JobKind.EXPORT, f"Export {number}", {"n": number}, analyses=(named,))
@@ -205,7 +205,7 @@ def test_pages_of_the_list_hold_what_is_counted(ids: dict[str, str], engine: Eng
     assert queue.counts(engine, ADA.person) == {JobState.QUEUED: 12}
 
 
-def test_a_file_is_handed_out_to_who_may_see_the_analysis_now(
+def test_a_download_checks_the_current_visibility(
     ids: dict[str, str], engine: Engine, client: TestClient, asked_who: None
 ) -> None:
     asked = actions.submit_job(engine, BOB, Export(ids["shared"], "json"))
@@ -221,7 +221,7 @@ def test_a_file_is_handed_out_to_who_may_see_the_analysis_now(
     assert client.get(file, headers=bearer("ada", Role.EDITOR)).status_code == 200
 
 
-def test_a_file_that_was_made_before_is_made_again_for_who_may_not_have_the_old_one(
+def test_an_existing_file_is_not_reused_for_users_who_may_not_see_it(
     ids: dict[str, str], engine: Engine
 ) -> None:
     asked = actions.submit_job(engine, ADA, Export(ids["secret"], "json"))
@@ -229,7 +229,7 @@ def test_a_file_that_was_made_before_is_made_again_for_who_may_not_have_the_old_
     root = analysis_root(ids["secret"])
     copy = shutil.copytree(root, root.parent / ".copy")
     actions.remove_analysis(ADA, ids["secret"])
-    copy.rename(root)  # the very same analysis, loaded by somebody else for the team
+    copy.rename(root)  # the same analysis, loaded by another user for the team
     assert actions.ask_for_file(engine, ADA, Export(ids["secret"], "json")).id == job.id
     assert actions.ask_for_file(engine, BOB, Export(ids["secret"], "json")).id != job.id
 
@@ -257,7 +257,7 @@ def test_a_job_cannot_be_retried_about_an_analysis_that_was_removed(
 
 
 @pytest.mark.parametrize("kind", ["export", "replay", "reproject", "compare"])
-def test_rights_are_checked_again_when_a_job_begins(
+def test_rights_are_checked_again_when_a_job_starts(
     ids: dict[str, str], engine: Engine, kind: str
 ) -> None:
     """Also where an admin has it retried: it is done with the rights of its owner."""
@@ -270,7 +270,7 @@ def test_rights_are_checked_again_when_a_job_begins(
 
 
 @pytest.mark.parametrize("actor", [ADA, ROOT], ids=["owner", "admin"])
-def test_who_may_see_a_private_analysis_has_jobs_about_it(
+def test_users_who_may_see_a_private_analysis_see_its_jobs(
     ids: dict[str, str], engine: Engine, actor: Actor
 ) -> None:
     job = actions.submit_job(engine, actor, Export(ids["secret"], "json"))
@@ -278,12 +278,12 @@ def test_who_may_see_a_private_analysis_has_jobs_about_it(
     assert isinstance(outcome, OutputMessage), outcome
 
 
-def test_with_access_off_everybody_may_have_every_job(ids: dict[str, str], engine: Engine) -> None:
+def test_with_access_off_every_job_is_visible(ids: dict[str, str], engine: Engine) -> None:
     job = actions.submit_job(engine, actions.OPERATOR, Export(ids["secret"], "json"))
     assert isinstance(outcome_of(assignment_of(job), lambda _: None), OutputMessage)
 
 
-def test_what_is_made_with_a_reference_is_private_where_that_has_become_so(
+def test_a_result_with_a_reference_that_became_private_is_private(
     made: Path, ids: dict[str, str], engine: Engine
 ) -> None:
     asked = Submission(made / "trace.json", model_name="new", reference=ids["shared"])
@@ -296,7 +296,7 @@ def test_what_is_made_with_a_reference_is_private_where_that_has_become_so(
 
 
 @on_both_databases
-def test_jobs_of_the_release_before_name_their_analyses(
+def test_jobs_of_the_previous_release_name_their_analyses(
     home: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with writing(engine) as connection:

@@ -1,4 +1,4 @@
-"""What the web server refuses or does not say: long headers, half requests, figures, ids."""
+"""Limits of the web server: headers, incomplete requests, metrics, logged ids."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ from tests.builders import trace
 
 
 def asked(*middleware: Middleware) -> TestClient:
-    """An application that answers every address and sets two cookies."""
+    """An application that answers every path and sets two cookies."""
 
     def answer(_: Request) -> Response:
         response = PlainTextResponse("here")
@@ -50,19 +50,19 @@ def asked(*middleware: Middleware) -> TestClient:
         ({"X-Long": "x" * 6000}, f"/?q={'x' * 60_000}"),
     ],
 )
-def test_long_headers_are_refused(headers: dict[str, str], path: str) -> None:
+def test_long_headers_are_rejected(headers: dict[str, str], path: str) -> None:
     answer = asked(Middleware(HeaderLimits)).get(path, headers=headers)
     assert answer.status_code == 431
     assert f"{MAX_HEADER_BYTES:,}" in answer.text
 
 
-def test_other_headers_are_not_refused() -> None:
+def test_short_headers_are_accepted() -> None:
     headers = {"Cookie": "x" * (MAX_HEADER_BYTES - 1000)}
     assert asked(Middleware(HeaderLimits)).get("/", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/_stcore/metrics", "/_stcore/metrics/", "/base/_stcore/metrics"])
-def test_the_figures_of_streamlit_are_not_shown(path: str) -> None:
+def test_streamlits_metrics_are_closed(path: str) -> None:
     client = asked(Middleware(ClosedPaths))
     assert client.get(path).status_code == 404
     assert client.get("/_stcore/health").status_code == 200
@@ -84,7 +84,7 @@ def test_behind_https_cookies_are_sent_by_https_alone(public_url: str | None, lo
     ]
 
 
-def test_the_log_has_the_beginning_of_an_upload_id(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_contains_only_the_start_of_an_upload_id(caplog: pytest.LogCaptureFixture) -> None:
     upload = "0123456789abcdef" * 2 + "-01234567-2a"
     with caplog.at_level(logging.INFO, "jarvis.server.http.web.requests"):
         asked(Middleware(Requests)).get(f"/api/uploads/{upload}")
@@ -94,7 +94,7 @@ def test_the_log_has_the_beginning_of_an_upload_id(caplog: pytest.LogCaptureFixt
 
 
 class _Loop:
-    """Takes down what is to be called later."""
+    """Event loop that records timers."""
 
     def __init__(self) -> None:
         self.timers: list[tuple[float, Callable[[], Any], Mock]] = []
@@ -110,7 +110,7 @@ class _Loop:
 
 
 def connected(ws: str = "none") -> tuple[TimedH11Protocol, _Loop, Mock]:
-    """A connection that has just been made."""
+    """Return a new connection."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0)
@@ -124,7 +124,7 @@ def connected(ws: str = "none") -> tuple[TimedH11Protocol, _Loop, Mock]:
     return protocol, loop, transport
 
 
-def test_a_half_request_is_closed_when_its_time_is_over() -> None:
+def test_an_incomplete_request_is_closed_after_the_timeout() -> None:
     protocol, loop, transport = connected()
     for piece in (b"GET / HTTP/1.1\r\n", b"Host: a\r\n", b"X-Slow: 1\r\n"):
         protocol.data_received(piece)
@@ -136,7 +136,7 @@ def test_a_half_request_is_closed_when_its_time_is_over() -> None:
     transport.close.assert_called_once()
 
 
-def test_a_whole_request_is_not_closed() -> None:
+def test_a_complete_request_is_not_closed() -> None:
     protocol, loop, _ = connected()
     protocol.data_received(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
     ((_, _, handle),) = loop.timers
@@ -145,14 +145,14 @@ def test_a_whole_request_is_not_closed() -> None:
     assert len(loop.timers) == 1, "a body that arrives slowly has limits of its own"
 
 
-def test_a_connection_that_ends_is_waited_for_no_longer() -> None:
+def test_a_closed_connection_stops_the_timer() -> None:
     protocol, loop, _ = connected()
     protocol.connection_lost(None)
     ((_, _, handle),) = loop.timers
     handle.cancel.assert_called_once()
 
 
-def test_the_server_is_started_with_it(home: object) -> None:
+def test_jarvis_serve_sets_the_header_limits(home: object) -> None:
     options = _options(Mock(host="127.0.0.1", port=1))
     assert options[options.index("--http") + 1] == (
         "jarvis.server.http.web.half_requests:TimedH11Protocol"
@@ -161,7 +161,7 @@ def test_the_server_is_started_with_it(home: object) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "/artifacts", "/artifacts/manifest.json"])
-def test_an_analysis_that_is_removed_while_it_is_read_is_not_found(
+def test_an_analysis_deleted_while_being_read_is_not_found(
     client: TestClient,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""A trace read the plain way, one dict per event: what the fast reader must equal."""
+"""Reference reader: one dict per event."""
 
 import json
 from decimal import ROUND_HALF_UP, Decimal
@@ -11,7 +11,7 @@ from jarvis.trace.tables import Field
 
 
 def events_of(text: bytes) -> list[Any]:
-    """The events, times in whole nanoseconds at ``ts_ns`` and ``dur_ns``."""
+    """Return the events, with ``ts_ns`` and ``dur_ns`` in integer nanoseconds."""
     events = _events(orjson.loads(text))
     exact = _events(json.loads(text, parse_float=Decimal))
     for event, precise in zip(events, exact, strict=True):
@@ -28,7 +28,7 @@ def _events(document: Any) -> list[Any]:
 
 
 def nanoseconds(value: Any) -> int | None:
-    """Microseconds as JSON has them in whole nanoseconds, halves away from zero."""
+    """Convert microseconds of JSON to integer nanoseconds, rounding halves away from zero."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     exact = Decimal(value)
@@ -41,7 +41,7 @@ def nanoseconds(value: Any) -> int | None:
 def table(
     events: list[Any], categories: tuple[str | None, ...], fields: tuple[Field, ...]
 ) -> pl.DataFrame:
-    """The rows of ``jarvis.trace.tables.table``, one event after the other."""
+    """Return the rows of ``jarvis.trace.tables.table``, event by event."""
     chosen = [
         (uid, event)
         for uid, event in enumerate(events)
@@ -59,6 +59,6 @@ def table(
 
 
 def category(event: dict[str, Any]) -> str | None:
-    """Anything but text is no category."""
+    """Return the category of an event; only text is a category."""
     value = event.get("cat")
     return value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""The call tree as plain Python: slow, and what the fast one is compared with."""
+"""Reference implementation of the call tree in plain Python."""
 
 from dataclasses import dataclass, field
 

@@ -27,7 +27,7 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
 def tree(
     *events: tuple[str, int, int], cats: dict[str, str] | None = None, tid: str = "1"
 ) -> dict[str, dict[str, object]]:
-    """Events (name, start µs, length µs) -> rows of the tree by name; uid is the position."""
+    """Return tree rows by name for events (name, start µs, length µs); uid is the position."""
     frame = host(*((name, ts * US, dur * US) for name, ts, dur in events), cats=cats, tid=tid)
     names = dict(frame.select("uid", "name").iter_rows())
     return {names[row["uid"]]: row for row in build_call_tree(frame).iter_rows(named=True)}
@@ -59,7 +59,7 @@ def test_calls_nest_by_time() -> None:
     assert [rows[n]["is_root"] for n in "abcde"] == [True, False, False, False, True]
 
 
-def test_at_equal_start_the_earlier_event_of_the_file_is_outside() -> None:
+def test_at_equal_start_the_first_event_of_the_file_is_the_parent() -> None:
     rows = tree(("outer", 0, 10), ("inner", 0, 10))
     assert rows["inner"]["parent_uid"] == 0
 
@@ -69,13 +69,13 @@ def test_a_child_may_start_when_its_sibling_ends() -> None:
     assert rows["c"]["parent_uid"] == 0
 
 
-def test_a_short_bleed_makes_a_sibling() -> None:
+def test_a_short_overlap_makes_a_sibling() -> None:
     events = host(("a", 0, 100 * US), ("b", US, 10 * US), ("c", 11 * US - BLEED_NS + 1, 5 * US))
     c = build_call_tree(events).row(by_predicate=pl.col("uid") == 2, named=True)
     assert (c["parent_uid"], c["is_dropped"]) == (0, False)
 
 
-def test_a_long_bleed_drops_the_event_and_its_children_go_to_the_stack() -> None:
+def test_a_long_overlap_drops_the_event_and_moves_its_children() -> None:
     events = host(
         ("a", 0, 100 * US),
         ("b", US, 10 * US),
@@ -88,7 +88,7 @@ def test_a_long_bleed_drops_the_event_and_its_children_go_to_the_stack() -> None
     assert rows[3]["parent_uid"] == 1
 
 
-def test_a_bleed_out_of_a_root_is_dropped_however_short() -> None:
+def test_an_overlap_with_a_root_is_dropped_however_short() -> None:
     events = host(("a", 0, 10 * US), ("b", 10 * US - 1, 5 * US))
     assert build_call_tree(events).filter("is_dropped")["uid"].to_list() == [1]
 
@@ -113,15 +113,15 @@ def test_the_nearest_op_and_the_launcher_above() -> None:
     assert rows["launch"]["op_uid"] == uid["execute"]
     assert rows["launch"]["launcher_uid"] == uid["op"]  # `execute` only passes on
     assert rows["nested"]["op_uid"] == uid["execute"]
-    assert rows["nested"]["launcher_uid"] is None  # another runtime call stands between
+    assert rows["nested"]["launcher_uid"] is None  # another runtime call is between
 
 
-def test_a_runtime_call_at_the_top_is_no_root() -> None:
+def test_a_top_level_runtime_call_is_not_a_root() -> None:
     rows = tree(("launch", 0, 5), cats={"launch": "cuda_runtime"})
     assert rows["launch"]["is_root"] is False
 
 
-def test_events_without_a_time_have_no_place() -> None:
+def test_events_without_a_time_are_not_in_the_tree() -> None:
     events = host(("a", 0, 10)).with_columns(dur_ns=pl.lit(None, pl.Int64))
     assert build_call_tree(events).is_empty()
 
@@ -163,7 +163,7 @@ def test_a_child_starts_after_its_parent_and_its_earlier_siblings(
         assert all(earlier <= later for earlier, later in pairwise(starts))
 
 
-def test_an_event_whose_end_overflows_lasts_to_the_end_of_time() -> None:
+def test_an_event_whose_end_overflows_is_clamped() -> None:
     latest = 2**63 - 1
     events = host(("a", latest - 100, latest), ("b", latest - 50, 10), ("c", latest - 40, latest))
     assert build_call_tree(events)["parent_uid"].to_list() == [None, 0, 0]
@@ -183,7 +183,7 @@ NAMES = ("cat", "name", "pid", "tid")
 
 @st.composite
 def host_events(draw: st.DrawFn) -> pl.DataFrame:
-    """Events of a few threads on a coarse clock, so that they tie, touch and overlap."""
+    """Generate events of a few threads on a coarse clock, so that they tie, touch and overlap."""
     rows = draw(st.lists(HOST_EVENT, max_size=30))
     uids = draw(st.permutations(range(len(rows))))
     spread = draw(st.sampled_from([1, 10**14]))  # too wide for thread and time in one number
@@ -196,12 +196,14 @@ def host_events(draw: st.DrawFn) -> pl.DataFrame:
 
 
 @given(host_events())
-def test_the_tree_equals_the_plain_one(events: pl.DataFrame) -> None:
+def test_the_compiled_tree_equals_the_reference(events: pl.DataFrame) -> None:
     assert_frame_equal(build_call_tree(events), plain_call_tree(events))
 
 
 @pytest.mark.parametrize("with_python", [False, True], ids=["ops", "python"])
-def test_trees_of_real_traces_equal_the_plain_ones(reference_root: Path, with_python: bool) -> None:
+def test_compiled_trees_of_recorded_traces_equal_the_reference(
+    reference_root: Path, with_python: bool
+) -> None:
     for path in sorted((reference_root / "traces").rglob("*.json*")):
         read = read_trace(path)
         frames = [read.cpu_ops, read.runtime, *[read.python_functions] * with_python]

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and that they run on Polars's arrays."""
+"""The cache of compiled kernels, and kernels on Polars arrays."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def test_a_kernel_reads_the_arrays_of_polars() -> None:
     assert total(pl.Series([1, 2, 3]).to_numpy()) == 6
 
 
-def test_a_read_only_installation_keeps_kernels_at_home(
+def test_a_read_only_installation_caches_kernels_in_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "file"
@@ -34,20 +34,24 @@ def test_a_read_only_installation_keeps_kernels_at_home(
     assert jit._cache_dir() == tmp_path / "home" / jit._LAYOUT
 
 
-def test_nowhere_to_write_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_folder_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setattr(jit, "compiled_dirs", lambda: (file / "below",))
     assert jit._cache_dir() is None
 
 
-def test_checked_kernels_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_with_bounds_checks_are_cached_separately(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jit, "compiled_dirs", lambda: (tmp_path,))
     monkeypatch.setattr(jit, "BOUNDS_CHECKED", True)
     assert jit._cache_dir() == tmp_path / f"{jit._LAYOUT}-checked"
 
 
-def test_the_users_own_folder_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_cache_folder_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", "kept/here")
     assert workspace.compiled_dirs() == (Path("kept/here"),)
 

@@ -1,4 +1,4 @@
-"""Which GPU event belongs to which runtime call, and which backward to which forward."""
+"""Links of GPU events to runtime calls, and of backward to forward operators."""
 
 import polars as pl
 
@@ -58,7 +58,7 @@ def test_external_id_links_where_launches_carry_no_correlation() -> None:
     assert links(read) == [("cudaLaunchKernel", "a")]
 
 
-def test_two_calls_with_one_id_both_claim_the_event() -> None:
+def test_two_calls_with_one_id_both_own_the_event() -> None:
     built = trace().op("x").launches("a").launches("b")
     for event in built.events:
         if event.get("cat") == "cuda_runtime":
@@ -127,7 +127,7 @@ def test_backward_belongs_to_the_last_op_with_its_number_on_another_thread() -> 
     assert backwards(built.read()) == [(BACKWARD_PREFIX + " AddmmBackward0", "aten::addmm")]
 
 
-def test_of_a_number_the_first_autograd_node_counts() -> None:
+def test_the_first_autograd_node_of_a_sequence_number_counts() -> None:
     built = trace().op("aten::mul", seq=3).up().thread(2)
     built.op(BACKWARD_PREFIX + " A", seq=3).op(BACKWARD_PREFIX + " B", seq=3)
     assert backwards(built.read()) == [(BACKWARD_PREFIX + " A", "aten::mul")]

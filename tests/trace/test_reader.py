@@ -1,4 +1,4 @@
-"""Reading trace files: what is accepted, what is mended, and what is refused with which words."""
+"""Reading trace files: accepted, repaired and rejected input."""
 
 import gzip
 import hashlib
@@ -72,7 +72,7 @@ def test_a_zip_archive_with_one_trace(tmp_path: Path, content: bytes, name: str)
 @pytest.mark.parametrize(
     ("members", "words"), [([], "no .json"), (["a.json", "b.json"], "holds 2 traces")]
 )
-def test_a_zip_archive_with_another_number_of_traces(
+def test_a_zip_archive_without_exactly_one_trace(
     tmp_path: Path, content: bytes, members: list[str], words: str
 ) -> None:
     path = tmp_path / "t.zip"
@@ -84,7 +84,7 @@ def test_a_zip_archive_with_another_number_of_traces(
         read_trace(path)
 
 
-def test_what_macos_adds_to_an_archive_does_not_count(tmp_path: Path, content: bytes) -> None:
+def test_macos_metadata_in_an_archive_is_ignored(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("trace.json", content)
@@ -169,12 +169,12 @@ def test_files_of_another_kind(tmp_path: Path, content: bytes, words: str) -> No
         b'{"traceEvents": [\xff]}',
     ],
 )
-def test_a_trace_without_work_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_trace_without_events_is_rejected(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(EmptyTraceError, match="ProfilerActivity"):
         read_trace(write(tmp_path, content))
 
 
-def test_a_trace_cut_before_the_first_event_says_so(tmp_path: Path) -> None:
+def test_a_trace_cut_before_the_first_event_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(EmptyTraceError, match="ends before the first event"):
         read_trace(write(tmp_path, b'{"traceEvents": ['))
 
@@ -247,7 +247,7 @@ B = event('"aten::b"')
         (f'{{"traceEvents": [{A}]}} {{"more"', ["aten::a"], (RepairKind.LOST_TEXT, 1, 0)),
     ],
 )
-def test_what_is_broken_is_mended_or_left_out(
+def test_broken_events_are_repaired_or_skipped(
     tmp_path: Path, text: str, found: list[str], repairs: tuple[RepairKind, int, int]
 ) -> None:
     read, made = mended(tmp_path, text)
@@ -263,14 +263,14 @@ def test_a_name_with_broken_utf8(tmp_path: Path) -> None:
     assert [r.kind for r in made] == [RepairKind.INVALID_UTF8]
 
 
-def test_half_a_surrogate_pair_becomes_a_question_mark(tmp_path: Path) -> None:
+def test_an_unpaired_surrogate_becomes_a_question_mark(tmp_path: Path) -> None:
     more = ', "args": {"Input type": ["\\ud83d", "\\ud83d\\ude00"]}'
     read, _ = mended(tmp_path, listed(event('"a\\ud800b"', more)))
     assert read.cpu_ops["name"].to_list() == ["a?b"]
     assert read.cpu_ops["input_types"].to_list() == ['["?","\U0001f600"]']
 
 
-def test_the_repair_shows_where_it_was(tmp_path: Path) -> None:
+def test_a_repair_reports_its_position(tmp_path: Path) -> None:
     _, made = mended(tmp_path, f"[{A}, {{]: oh dear}}, {B}]")
     assert made[0].example.startswith("{]: oh dear}")
 
@@ -281,7 +281,7 @@ def test_many_broken_names_are_counted(tmp_path: Path) -> None:
     assert [(r.kind, r.count) for r in made] == [(RepairKind.TEXT_IN_NAME, 20)]
 
 
-def test_a_cut_gzip_file_keeps_what_came_before(tmp_path: Path, content: bytes) -> None:
+def test_a_truncated_gzip_file_is_read_up_to_its_end(tmp_path: Path, content: bytes) -> None:
     events = [
         {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "ts": i, "dur": 1} for i in range(20_000)
     ]
@@ -297,7 +297,7 @@ def test_an_event_longer_than_a_block(tmp_path: Path) -> None:
     assert [len(name) for name in names(raw)] == [3_000_000, 7]
 
 
-def test_an_endless_string_costs_one_event(tmp_path: Path) -> None:
+def test_an_unterminated_string_loses_one_event(tmp_path: Path) -> None:
     broken = event().replace('"aten::a"', '"aten::a')
     read, _ = mended(tmp_path, f"[{broken}, {B}]")
     assert read.cpu_ops["name"].to_list()[-1] == "aten::b"
@@ -325,7 +325,7 @@ def test_many_distinct_texts_and_keys(tmp_path: Path) -> None:
     assert len(store.keys("cpu_op")) == 50
 
 
-def test_progress_goes_up_to_the_end_and_can_stop_the_reading(tmp_path: Path) -> None:
+def test_progress_increases_and_can_cancel_reading(tmp_path: Path) -> None:
     path = write(tmp_path, listed(*[A] * 2000).encode())
     seen: list[ReadProgress] = []
     read_raw(path, seen.append, block_bytes=10_000)
@@ -348,13 +348,13 @@ def test_progress_goes_up_to_the_end_and_can_stop_the_reading(tmp_path: Path) ->
         read_raw(path, stop)
 
 
-def test_a_rank_that_no_number_of_a_table_holds_is_none(tmp_path: Path) -> None:
+def test_a_rank_out_of_range_is_none(tmp_path: Path) -> None:
     header = '{"distributedInfo": {"rank": ' + "9" * 400 + ', "x": NaN},'
     read, _ = mended(tmp_path, f'{header} "traceEvents": [{A}]}}')
     assert read.info.rank is None
 
 
-def test_a_header_of_odd_types_is_taken_as_far_as_it_makes_sense(tmp_path: Path) -> None:
+def test_header_values_of_wrong_types_are_ignored(tmp_path: Path) -> None:
     header = (
         '{"deviceProperties": [3, {"name": ["x"], "numSms": "many"}, {"numSms": 7}],'
         ' "distributedInfo": {"rank": "first", "world_size": true}, "metadata": [1],'

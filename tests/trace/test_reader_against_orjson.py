@@ -1,4 +1,4 @@
-"""The fast reader against the plain one, cell by cell."""
+"""The reader against the reference reader, cell by cell."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ BLOCK_SIZES = (611, 4099, 65_536)
 
 
 def assert_same(raw: RawTrace, text: bytes) -> None:
-    """Every column that the tables have, and every key of every event."""
+    """Compare every column of the tables and every key of every event."""
     events = oracle.events_of(text)
     assert raw.event_count == len(events)
     for categories, fields in TABLES:
@@ -48,7 +48,7 @@ def assert_same(raw: RawTrace, text: bytes) -> None:
 
 
 def every_key(events: list[Any], category: str | None) -> tuple[Field, ...]:
-    """All keys of the events of a category, as JSON text."""
+    """Return all keys of the events of a category, as JSON text."""
     mine = [e for e in events if isinstance(e, dict) and oracle.category(e) == category]
     outer = {key for event in mine for key in event} - set(BASE_KEYS)
     inner = {key for e in mine if isinstance(e.get("args"), dict) for key in e["args"]}
@@ -60,7 +60,7 @@ def every_key(events: list[Any], category: str | None) -> tuple[Field, ...]:
 
 
 PLAIN = 1 << 27
-"""Not cut into blocks: the plain way, where the text is without a fault."""
+"""One block: the JSON library reads valid text."""
 
 
 def read(tmp_path: Path, text: bytes, block_bytes: int) -> RawTrace:
@@ -130,7 +130,7 @@ DOCUMENTS = {
 }
 
 
-def test_a_small_trace_needs_nothing_compiled(reference_root: Path) -> None:
+def test_a_small_trace_needs_no_compiled_code(reference_root: Path) -> None:
     code = (
         "import sys; from jarvis.trace import read_trace; "
         f"read_trace({str(reference_root / 'traces' / 'mi300-bert-small.json.gz')!r})"

@@ -1,4 +1,4 @@
-"""Traces opened again: the same tables, and nothing that can go wrong with the copy matters."""
+"""The cache of traces: the same tables, and faults of the cache are harmless."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ FRAMES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads",
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own that keeps small traces too."""
+    """Return an empty cache that also stores small traces."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv(sidecar.CACHE_VARIABLE, raising=False)
     monkeypatch.setattr(sidecar, "MIN_EVENTS", 1)
@@ -50,7 +50,7 @@ def same(one: Trace, other: Trace) -> None:
         assert one.store.keys(category) == other.store.keys(category)
 
 
-def test_a_trace_opened_again_is_the_same(
+def test_a_trace_from_the_cache_is_the_same(
     path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = read_trace(path)
@@ -59,7 +59,7 @@ def test_a_trace_opened_again_is_the_same(
     same(read_trace(path), first)
 
 
-def test_a_real_trace_opened_again_is_the_same(reference_root: Path) -> None:
+def test_a_recorded_trace_from_the_cache_is_the_same(reference_root: Path) -> None:
     path = reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz"
     first = read_trace(path)
     assert kept(path) is not None
@@ -75,7 +75,7 @@ def test_a_changed_file_is_read_again(path: Path, cache: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["header.json", "texts.arrow", "events-0.arrow"])
 @pytest.mark.parametrize("how", ["missing", "empty", "cut", "another", "zeros"])
-def test_a_damaged_copy_is_not_used(path: Path, cache: Path, damage: str, how: str) -> None:
+def test_a_damaged_cache_entry_is_ignored(path: Path, cache: Path, damage: str, how: str) -> None:
     first = read_trace(path)
     (folder,) = cache.iterdir()
     file = folder / damage
@@ -91,10 +91,10 @@ def test_a_damaged_copy_is_not_used(path: Path, cache: Path, damage: str, how: s
         file.write_bytes(damaged[how])
     assert kept(path) is None
     same(read_trace(path), first)
-    assert kept(path) is not None  # mended
+    assert kept(path) is not None  # repaired
 
 
-def test_a_single_wrong_byte_in_a_copy_is_noticed(path: Path, cache: Path) -> None:
+def test_a_single_wrong_byte_in_a_cache_entry_is_detected(path: Path, cache: Path) -> None:
     read_trace(path)
     (folder,) = cache.iterdir()
     for file in folder.glob("*.arrow"):
@@ -107,7 +107,7 @@ def test_a_single_wrong_byte_in_a_copy_is_noticed(path: Path, cache: Path) -> No
     assert kept(path) is not None
 
 
-def test_a_trace_goes_by_the_name_under_which_it_is_opened(tmp_path: Path, path: Path) -> None:
+def test_a_trace_has_the_name_of_the_opened_path(tmp_path: Path, path: Path) -> None:
     read_trace(path)
     link = tmp_path / "link.json"
     link.symlink_to(path)
@@ -116,7 +116,7 @@ def test_a_trace_goes_by_the_name_under_which_it_is_opened(tmp_path: Path, path:
     assert (opened.info.file_name, opened.info.path) == ("link.json", str(link))
 
 
-def test_a_trace_that_grows_while_it_is_read_is_read_again(
+def test_a_trace_that_grows_while_being_read_is_reread(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = path.read_bytes()
@@ -133,9 +133,7 @@ def test_a_trace_that_grows_while_it_is_read_is_read_again(
     assert read_trace(path).info.size_bytes == len(whole)
 
 
-def test_a_copy_that_is_not_ours_to_touch_is_used(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_entry_of_another_user_is_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_trace(path)
 
     def refused(*_: object) -> None:
@@ -145,7 +143,7 @@ def test_a_copy_that_is_not_ours_to_touch_is_used(
     assert kept(path) is not None
 
 
-def test_no_home_means_no_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_nothing_is_cached(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -153,7 +151,7 @@ def test_no_home_means_no_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert read_trace(path).event_count > 0
 
 
-def test_what_a_killed_process_left_is_dropped(path: Path, cache: Path) -> None:
+def test_partial_files_of_a_killed_process_are_deleted(path: Path, cache: Path) -> None:
     old, new = cache / ".old", cache / ".new"
     for folder in (old, new):
         folder.mkdir(parents=True)
@@ -162,14 +160,14 @@ def test_what_a_killed_process_left_is_dropped(path: Path, cache: Path) -> None:
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_a_cache_that_cannot_be_written_does_not_matter(path: Path, cache: Path) -> None:
+def test_an_unwritable_cache_is_ignored(path: Path, cache: Path) -> None:
     cache.parent.mkdir(parents=True)
     cache.write_text("a file where a folder should be")
     assert read_trace(path).event_count > 0
 
 
 @pytest.mark.parametrize("setting", ["0", "none"])
-def test_nothing_is_kept_where_nothing_may_be(
+def test_a_limit_of_zero_disables_the_cache(
     path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     monkeypatch.setenv(sidecar.CACHE_VARIABLE, setting)
@@ -177,7 +175,7 @@ def test_nothing_is_kept_where_nothing_may_be(
     assert not cache.exists()
 
 
-def test_small_traces_are_not_kept(
+def test_small_traces_are_not_cached(
     path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sidecar, "MIN_EVENTS", 100)
@@ -185,7 +183,7 @@ def test_small_traces_are_not_kept(
     assert not cache.exists()
 
 
-def test_those_not_used_for_longest_make_room(
+def test_the_least_recently_used_entries_are_deleted(
     tmp_path: Path, path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_trace(path)

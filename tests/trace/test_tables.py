@@ -87,7 +87,7 @@ def test_a_key_can_have_values_of_every_kind() -> None:
     assert read["text"].to_list() == ["1", "1", "[1]", "1.5", None, str(2**40)]
 
 
-def test_arguments_are_lists_or_nothing() -> None:
+def test_arguments_are_lists_or_null() -> None:
     built = trace()
     for dims in ([[2]], "x", {}, 3):
         built.op("aten::mm")
@@ -123,7 +123,7 @@ def test_names_of_processes_and_threads_last_one_wins() -> None:
     assert (threads["0"]["process_name"], threads["0"]["process_label"]) == ("python3", "CPU")
 
 
-def test_what_the_trace_says_about_itself() -> None:
+def test_metadata_of_the_trace() -> None:
     built = trace("AMD Instinct MI300X").op("ProfilerStep#1").launches("gemm", us=5)
     built.header |= {"distributedInfo": {"rank": 3, "world_size": 8}}
     built.header["deviceProperties"][0]["numSms"] = 304
@@ -139,7 +139,7 @@ def test_what_the_trace_says_about_itself() -> None:
     assert info.span_us == 20.0
 
 
-def test_a_simulated_sample_says_so() -> None:
+def test_a_simulated_sample_is_marked() -> None:
     built = trace().op("aten::mm")
     built.header["metadata"] = {"jarvis_sample": "simulated"}
     assert built.read().info.origin == "simulated"
@@ -153,7 +153,7 @@ def test_a_trace_without_device_names_has_none() -> None:
 
 
 @pytest.mark.parametrize("value", ["[" * 300 + "]" * 300, "[NaN, 18446744073709551617]"])
-def test_what_no_json_writer_takes_is_missing(tmp_path: Path, value: str) -> None:
+def test_values_that_json_cannot_hold_are_missing(tmp_path: Path, value: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(
         f'[{{"ph": "X", "cat": "cpu_op", "name": {value}, "pid": {value}, "ts": 0, "dur": 1, '
@@ -178,9 +178,7 @@ def test_what_no_json_writer_takes_is_missing(tmp_path: Path, value: str) -> Non
         ("Concrete Inputs", ["1", 2, None, [3], {}], '["1",2,null,"",""]'),
     ],
 )
-def test_arguments_that_no_operator_has_are_left_out_and_counted(
-    key: str, given: list[Any], taken: str
-) -> None:
+def test_invalid_arguments_are_skipped_and_counted(key: str, given: list[Any], taken: str) -> None:
     built = trace().op("aten::mm").launches("gemm")
     built.events[0]["args"] = {key: given}
     read = built.read()
@@ -191,7 +189,7 @@ def test_arguments_that_no_operator_has_are_left_out_and_counted(
 
 
 @pytest.mark.parametrize("phase", ["B", "E", "M", "0x10", "", "x", None, 1, "missing"])
-def test_calls_and_kernels_of_another_phase_are_left_out_and_counted(phase: object) -> None:
+def test_calls_and_kernels_of_another_phase_are_skipped_and_counted(phase: object) -> None:
     built = trace().op("aten::mm").launches("gemm").op("aten::add").launches("add")
     for event in built.events:
         if event["name"] in ("aten::mm", "gemm"):
@@ -211,7 +209,7 @@ def test_calls_and_kernels_of_another_phase_are_left_out_and_counted(phase: obje
     assert fact.severity is Severity.WARNING
 
 
-def test_a_trace_whose_operators_are_all_of_another_phase_has_none() -> None:
+def test_a_trace_with_operators_of_another_phase_only_has_no_host_calls() -> None:
     built = trace().op("aten::mm").launches("gemm")
     built.events[0]["ph"] = "B"
     assert built.read().info.gpu_only
