@@ -180,7 +180,7 @@ def _with_stated(rows: pl.DataFrame) -> pl.DataFrame:
         "failure": pl.lit(None, TEXT),
         "uncovered": pl.lit(None, TEXT),
         "is_extension": pl.lit(value=False),
-        "tracelens": pl.lit(value=True),
+        "makes_row": pl.lit(value=True),
     }
     marked = rows.with_columns(is_stated=~is_known & pl.col("gflops").is_not_null())
     return marked.with_columns(
