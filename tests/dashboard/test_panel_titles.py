@@ -1,4 +1,4 @@
-"""Titles of panels say what the rows on screen show."""
+"""Titles of panels state the main result of the rows shown."""
 
 import polars as pl
 import pytest
