@@ -57,5 +57,5 @@ def test_the_address_of_an_added_page_holds(
     expect(page.get_by_text("My products under the roofline")).to_be_visible()
     page.goto(f"{server.url}/products?analysis={plain}")
     settled(page)
-    expect(page.get_by_text("made without the extension")).to_be_visible()
+    expect(page.get_by_text("run without the extension")).to_be_visible()
     expect(in_menu).to_have_count(0)

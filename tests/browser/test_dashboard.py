@@ -98,11 +98,11 @@ def test_the_pages_of_a_finding_open_with_their_row(
     row = page.get_by_role("radio", name=re.compile(r"· \d+ calls")).first
     row.click()
     page.wait_for_url(re.compile(r"gemm_op=\d+"))
-    expect(page.get_by_text("What a higher efficiency would gain")).to_be_visible()
+    expect(page.get_by_text("Saving at higher efficiency")).to_be_visible()
     url = page.url
     page.goto(url)
     settled(page)
-    expect(page.get_by_text("What a higher efficiency would gain")).to_be_visible()
+    expect(page.get_by_text("Saving at higher efficiency")).to_be_visible()
     assert page.url == url
     page.close()
 

@@ -28,7 +28,7 @@ def test_an_upload_is_analyzed_across_refresh_restart_and_viewers(
     page.goto(server.url)
     settled(page)
     page.locator("input[type=file]").first.set_input_files(file)
-    page.get_by_text("Found in the trace").wait_for(**SLOW)
+    page.get_by_text("Detected in the trace").wait_for(**SLOW)
     settled(page)
     page.get_by_test_id("stBaseButton-primary").click()
     page.wait_for_url("**ingest_job=*", **SLOW)

@@ -147,6 +147,8 @@ def test_what_anybody_else_says_is_not_believed(
     forged = identity_proxy(tmp_path, behind_proxy.port, email_of("ada"), "platform", "127.0.0.1")
     with forged as url:
         tab.goto(f"{url}/overview?analysis={kept.private}")
-        told = tab.get_by_text("Who you are is told by a proxy, and this request came without that")
+        told = tab.get_by_text(
+            "A proxy identifies users of this server, and this request did not come through it"
+        )
         expect(told).to_be_visible(timeout=SLOW)
         assert "Secret model" not in tab.content()

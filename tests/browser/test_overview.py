@@ -25,7 +25,7 @@ def test_the_figure_of_another_tool_is_in_the_link(
     page = browser.new_page(viewport=VIEWPORT)
     page.goto(f"{server.url}/overview?analysis={sample_id}")
     settled(page)
-    page.get_by_text("Why other tools report other figures").click()
+    page.get_by_text("Why other tools report different values").click()
     page.get_by_role("radio", name="GPU busy").click()
     page.wait_for_url(re.compile(r"overview_definition=GPU(\+|%20)busy"))
     settled(page)

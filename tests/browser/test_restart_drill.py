@@ -41,7 +41,7 @@ def upload(page: Page, server: Server, folder: Path, name: str, m: int) -> Page:
     page.goto(server.url)
     settled(page)
     page.locator("input[type=file]").first.set_input_files(built.write(folder / name))
-    page.get_by_text("Found in the trace").wait_for(**SLOW)
+    page.get_by_text("Detected in the trace").wait_for(**SLOW)
     settled(page)
     return page
 

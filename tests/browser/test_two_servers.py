@@ -78,7 +78,7 @@ def test_two_browsers_on_two_processes_see_one_job(
         assert which(asks) != which(looks)
 
         asks.locator("input[type=file]").first.set_input_files(built.write(tmp_path / "one.json"))
-        asks.get_by_text("Found in the trace").wait_for(**SLOW)
+        asks.get_by_text("Detected in the trace").wait_for(**SLOW)
         settled(asks)
         asks.get_by_test_id("stBaseButton-primary").click()
         asks.wait_for_url("**ingest_job=*", **SLOW)

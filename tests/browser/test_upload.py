@@ -43,7 +43,7 @@ def choose(page: Page, file: Path) -> None:
 
 def lost(page: Page) -> Locator:
     """What is said while the connection is lost."""
-    return page.locator(".figures").filter(has_text="no connection, trying again")
+    return page.locator(".figures").filter(has_text="no connection, retrying")
 
 
 def lose_after(page: Page, pieces: int) -> None:
@@ -80,13 +80,13 @@ def test_an_upload_goes_on_after_a_lost_connection_and_a_reload(
 
     page.on("request", note)
     choose(page, file)
-    page.get_by_text("Found in the trace").wait_for(**SLOW)
+    page.get_by_text("Detected in the trace").wait_for(**SLOW)
     assert offsets[0] == FIRST_PIECE
     (stored,) = server.home.glob("traces/*/large.json")
     assert stored.read_bytes() == file.read_bytes()
     page.wait_for_url("**ingest_upload=*")
     page.reload()
-    page.get_by_text("Found in the trace").wait_for(**SLOW)
+    page.get_by_text("Detected in the trace").wait_for(**SLOW)
 
 
 def test_an_upload_goes_on_by_itself_and_a_cancelled_one_leaves_nothing(
@@ -97,7 +97,7 @@ def test_an_upload_goes_on_by_itself_and_a_cancelled_one_leaves_nothing(
     choose(opened, file)
     expect(lost(opened)).to_be_visible(**SLOW)
     opened.unroute(PIECES)
-    opened.get_by_text("Found in the trace").wait_for(**SLOW)
+    opened.get_by_text("Detected in the trace").wait_for(**SLOW)
     (stored,) = server.home.glob("traces/*/back.json")
     assert stored.read_bytes() == file.read_bytes()
     before = set(server.home.glob("arriving/*"))
@@ -133,5 +133,5 @@ def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well
         }""",
         content,
     )
-    opened.get_by_text("Found in the trace").wait_for(**SLOW)
+    opened.get_by_text("Detected in the trace").wait_for(**SLOW)
     expect(opened.get_by_text("dropped.json").first).to_be_visible()

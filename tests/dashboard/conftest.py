@@ -1,4 +1,4 @@
-"""One analyzed sample for all dashboard tests, and pages drawn without a browser."""
+"""Fixtures: an analyzed sample, and pages drawn without a browser."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def _uses_home(home: Path, components_found_once: None, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def expects_failures() -> None:
-    """Let parts of pages fail in a test, each logged as an error."""
+    """Allow parts of pages to fail in a test; each is logged as an error."""
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def sample_run(sample_id: str) -> Run:
 
 
 def _registered_page(key: str) -> None:
-    """What the menu does for a page that is no file, which AppTest cannot switch to."""
+    """Draw a page that is not a file, which AppTest cannot switch to."""
     from functools import partial
 
     from jarvis.analyses import load_analyses
@@ -89,7 +89,7 @@ def _registered_page(key: str) -> None:
 
 @pytest.fixture
 def registered(sample_id: str) -> Draw:
-    """Draws the page of an analysis of the registry, with URL parameters."""
+    """Return a function that draws the page of a registered analysis, with URL parameters."""
 
     def draw(key: str, analysis: str | None = None, **parameters: str) -> AppTest:
         page = AppTest.from_function(_registered_page, args=(key,), default_timeout=SECONDS)
@@ -103,7 +103,7 @@ def registered(sample_id: str) -> Draw:
 
 @pytest.fixture
 def filed() -> Draw:
-    """Draws a page of ``pages/`` inside the whole app, with URL parameters."""
+    """Return a function that draws a page of ``pages/`` in the app, with URL parameters."""
 
     def draw(name: str, **parameters: str) -> AppTest:
         page = AppTest.from_file(MAIN, default_timeout=SECONDS)

@@ -1,4 +1,4 @@
-"""Jobs that are done as soon as they are asked for: a page test has no worker beside it."""
+"""Run jobs synchronously, as page tests have no worker."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ WORKER = "inline"
 
 
 def work_off(engine: Engine) -> None:
-    """Do every job that waits, in this process, as a worker would."""
+    """Run every queued job in this process."""
     while job := claims.claim(engine, WORKER):
         headway = Headway(log=f"{datetime.now(UTC):%H:%M:%S} done inline\n")
 
@@ -31,7 +31,7 @@ def work_off(engine: Engine) -> None:
 
 
 def outdated(engine: Engine, job: Job) -> Job:
-    """A job as another version of Jarvis has asked for it."""
+    """Queue a job with the parameters of another version of Jarvis."""
     with writing(engine) as connection:
         asked = update(JOBS).where(JOBS.c.id == job.id)
         otherwise = {"parameters": {"asked": "otherwise"}, "fingerprint": job.id}
@@ -40,7 +40,7 @@ def outdated(engine: Engine, job: Job) -> Job:
 
 
 def do_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is queued from now on is done before the asker goes on."""
+    """Make the queue run each job as soon as it is submitted."""
     submit, retry = queue.submit, queue.retry
 
     def submit_and_do(engine: Engine, new: NewJob, *asked_by: Any) -> Job:

@@ -1,4 +1,4 @@
-"""The trace that the stored links of all releases are about: every category, and many rows.
+"""The trace of the stored links of all releases: every category, and many rows.
 
 It was written once and must not change, else links of earlier releases would lead nowhere.
 """
@@ -32,7 +32,7 @@ _OPERATORS = (
 
 
 def write_trace(path: Path = TRACE) -> None:
-    """Write the trace anew."""
+    """Regenerate the trace."""
     built = trace("AMD Instinct MI300X")
     for step in range(2):
         built.python("train.py(3): step").python(f"nn.Module: Block_{step}")
@@ -52,7 +52,7 @@ def write_trace(path: Path = TRACE) -> None:
 
 
 def keep_linked() -> tuple[str, str]:
-    """Keep what the links need: the analysis, one on another GPU to compare with, and a job.
+    """Store what the links need: the analysis, one on another GPU to compare with, and a job.
 
     The ids of both analyses.
     """

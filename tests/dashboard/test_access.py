@@ -1,4 +1,4 @@
-"""Pages for people with different roles: what is shown, what is disabled, and what is refused."""
+"""Pages for users with different roles: shown, disabled and denied controls."""
 
 import time
 from typing import Any
@@ -30,7 +30,7 @@ HOUR_S = 3600
 
 @pytest.fixture(scope="module")
 def ids(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A home of its own with a private and a shared analysis of Ada's."""
+    """Return a new home with a private and a shared analysis of Ada's."""
     home = tmp_path_factory.mktemp("home")
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12.0)
     file = built.write(home / "trace.json")
@@ -61,7 +61,7 @@ def claims(person: str, **more: Any) -> dict[str, Any]:
 
 
 def visit(name: str, user: dict[str, Any] | str, **parameters: str) -> AppTest:
-    """A page as somebody sees it who has logged in; ``user`` are their claims, or their name."""
+    """Return a function that draws a page for a logged-in user, given by claims or name."""
     page = AppTest.from_file(MAIN, default_timeout=SECONDS)
     page.user = claims(user) if isinstance(user, str) else user
     for parameter, value in parameters.items():
@@ -75,7 +75,7 @@ def _switched(page: AppTest, name: str) -> AppTest:
 
 
 def words(page: AppTest) -> str:
-    """All that a page sends to the browser, tables too."""
+    """Return everything that a page sends to the browser, including tables."""
     protos = (getattr(element, "proto", None) for element in page)
     sent = (MessageToString(proto, as_utf8=True) for proto in protos if proto is not None)
     return " ".join(sent).replace("\\'", "'")
@@ -92,7 +92,7 @@ def refusals(page: AppTest) -> list[str]:
         ({"is_logged_in": False}, "Log in to see"),
         (claims(ADA, iat=int(time.time()) - 13 * HOUR_S), "Log in to see"),
         ({"is_logged_in": True, "email": ADA}, "Log in to see"),
-        (claims(ADA, email_verified=False), "nobody has checked your email"),
+        (claims(ADA, email_verified=False), "not verified your email"),
         ({"is_logged_in": True, "sub": "7", "iat": int(time.time())}, "says no 'email'"),
         (claims("@root"), "cannot be told"),
     ],
@@ -114,7 +114,7 @@ def test_who_has_no_role_is_told_whom_to_ask(monkeypatch: pytest.MonkeyPatch) ->
     page = AppTest.from_file(MAIN, default_timeout=SECONDS)
     page.user = claims(VIC)
     page.run()
-    assert "has no role here yet. Ask an admin" in refusals(page)[0]
+    assert "has no role on this server yet. Ask an admin" in refusals(page)[0]
     assert not page.sidebar.selectbox
 
 
@@ -153,7 +153,7 @@ def test_viewers_look_and_are_told_why_they_cannot_do_more(ids: dict[str, Any]) 
 
 
 def _opened(name: str, person: str, analysis: str) -> AppTest:
-    """A page with the popover of the sidebar open."""
+    """Return a page with the sidebar's popover open."""
     page = AppTest.from_file(MAIN, default_timeout=SECONDS)
     page.user = claims(person)
     page.query_params["analysis"] = analysis
@@ -227,7 +227,7 @@ def test_a_token_is_made_shown_once_and_revoked() -> None:
 
 
 def _submit(page: AppTest) -> None:
-    (make,) = [button for button in page.button if button.label == "Make a token"]
+    (make,) = [button for button in page.button if button.label == "Create token"]
     make.click().run()
 
 
@@ -262,7 +262,7 @@ def test_without_access_the_page_says_so_and_everything_is_allowed(
 ) -> None:
     monkeypatch.setenv("JARVIS_ACCESS", "off")
     page = visit("access", {})
-    assert "Nobody is asked who they are here" in words(page)
+    assert "Access control is off" in words(page)
     assert not page.exception
     assert "Secret" in words(visit("overview", {}, analysis=ids["private"]))
 

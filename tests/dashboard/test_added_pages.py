@@ -1,4 +1,4 @@
-"""Pages of categories that an extension added: there for the runs that have them."""
+"""Pages of categories added by an extension, shown for the runs that have them."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ ANALYSES = {"scans": SCANS, "broken": BROKEN, "gemm": SCANS}
 
 
 def _added_page(key: str) -> None:
-    """What the menu does for a page of an extension."""
+    """Draw the page of an extension's category."""
     from functools import partial
 
     from jarvis.dashboard import plugin_pages, shell
@@ -75,7 +75,7 @@ def _added_page(key: str) -> None:
 
 
 def _menu() -> None:
-    """The titles of the pages that the menu shows, section by section."""
+    """Return the titles of the pages in the menu, by section."""
     import streamlit as st
 
     from jarvis.dashboard.menu import menu
@@ -90,7 +90,7 @@ def _menu() -> None:
 
 @pytest.fixture(scope="module")
 def added_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The id of a run with two categories of an extension, one of which fails."""
+    """Return the id of a run with two categories of an extension, one of which fails."""
     folder = tmp_path_factory.mktemp("added")
     built = trace(device="AMD Instinct MI300X")
     built.op("mylib::scan", [[4096, 4096]]).launches("scan_kernel", us=200)
@@ -172,7 +172,7 @@ def test_rows_of_other_pages_lead_to_the_page(added_id: str, home: Path) -> None
 def test_a_run_is_the_same_in_a_process_that_never_saw_the_file(
     added_id: str, sample_run: Run, tmp_path: Path
 ) -> None:
-    """The sample is analyzed after the extension was loaded: nothing of it is left."""
+    """The process loaded the extension before; the analysis must not contain it."""
     source = Path(sample_run.manifest.trace.path)
     again = analyze(source, model_name="Sample model", output_dir=tmp_path / "run")
     assert again.results == sample_run.results

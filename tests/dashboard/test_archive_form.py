@@ -1,4 +1,4 @@
-"""An analysis file is loaded on the ingest page: under its id, or refused with a sentence."""
+"""Loading an analysis file on the ingest page."""
 
 import io
 import shutil
@@ -20,7 +20,7 @@ from tests.dashboard.uploading import uploaded
 
 @pytest.fixture
 def archive(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """An analysis that is pinned elsewhere, as one file; nothing is kept here."""
+    """Return the file of an analysis pinned on another server; the home is empty."""
     there = tmp_path / "there"
     shutil.copytree(home / "analyses" / sample_id, there / "analyses" / sample_id)
     monkeypatch.setenv("JARVIS_HOME", str(there))
@@ -32,7 +32,7 @@ def archive(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def loaded(filed: Draw, content: bytes) -> AppTest:
-    """The page after the file was uploaded and the button clicked."""
+    """Return the page after uploading the file and clicking the button."""
     page = filed("ingest", **{PARAMETER: uploaded("a.jarvis.zip", content)})
     return page.button(key="archive_load").click().run()
 
@@ -47,14 +47,14 @@ def test_an_analysis_is_loaded_once_under_its_id(
 ) -> None:
     page = loaded(filed, archive)
     assert not page.exception
-    assert f"{sample_id} is loaded." in words(page)
+    assert f"{sample_id} was loaded." in words(page)
     assert "It was pinned on the other server." in words(page)
     (entry,) = read_catalog().entries
     assert (entry.id, entry.loaded_by) == (sample_id, "")
     assert not is_pinned(sample_id)
     assert page.dataframe[0].value["made_on"].to_list() == ["file"]
     page.button(key="archive_load").click().run()
-    assert f"{sample_id} is here already, with the same content." in words(page)
+    assert f"{sample_id} is already on this server, with the same content." in words(page)
 
 
 def test_a_page_says_that_its_analysis_was_loaded(
@@ -76,7 +76,7 @@ def test_a_job_for_another_upload_is_not_shown(filed: Draw, archive: bytes) -> N
 
 
 def changed(archive: bytes, member: str, mode: int = 0o100644) -> bytes:
-    """The archive with another member in it."""
+    """Return the archive with another member added."""
     info = zipfile.ZipInfo(member)
     info.external_attr = mode << 16
     out = io.BytesIO(archive)
@@ -118,4 +118,4 @@ def test_an_analysis_that_was_removed_can_be_loaded_again(
     page = loaded(filed, archive)
     remove_analysis(sample_id)
     page.button(key="archive_load").click().run()
-    assert f"{sample_id} is loaded." in words(page)
+    assert f"{sample_id} was loaded." in words(page)

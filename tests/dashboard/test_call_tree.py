@@ -1,4 +1,4 @@
-"""The page of the call tree: links to widgets, numbers, drill-down, one operation, empty states."""
+"""The call tree page: links, numbers, drill-down, single operations, empty states."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def metric(page: AppTest, label: str) -> str:
 
 
 def boxes(page: AppTest) -> int:
-    """How many boxes the icicle has."""
+    """Return the number of boxes in the icicle chart."""
     spec = json.loads(page.get("vega_lite_chart")[0].proto.spec)
     data = {d.name: len(d.data.data) for d in page.get("vega_lite_chart")[0].proto.datasets}
     assert spec["layer"][0]["mark"]["type"] == "rect"
@@ -45,7 +45,7 @@ def copied_link(page: AppTest) -> dict[str, str]:
 
 
 def module(tree: CallTree) -> int:
-    """A module that is not the root of all."""
+    """Return a module that is not the root."""
     found = tree.nodes.filter(pl.col("kind") == "module", pl.col("depth") == 3)
     return int(found["node"][0])
 
@@ -151,9 +151,9 @@ def test_search_finds_calls_by_name(filed: Draw, sample_id: str, classes: CallTr
     page = filed("call_tree", analysis=sample_id, call_tree_search="LINEAR")
     found = classes.matches(classes.root, "linear")
     assert page.dataframe[0].value["label"].to_list() == found["label"].to_list()
-    assert f"{found.height} places match" in said(page)
+    assert f"{found.height} matches for" in said(page)
     page = filed("call_tree", analysis=sample_id, call_tree_search="no such call")
-    assert "0 places match" in said(page)
+    assert "0 matches for" in said(page)
 
 
 def test_an_operation_is_shown_alone_and_its_page_leads_here(
@@ -186,7 +186,7 @@ def test_without_gpu_work_there_is_a_next_step(filed: Draw, home: Path, tmp_path
     builder = trace().op("aten::mm", [[64, 32], [32, 16]])
     page = filed("call_tree", analysis=analyzed(home, tmp_path, builder))
     assert not page.exception
-    assert any("No GPU work is recorded" in note.value for note in page.info)
+    assert any("The trace has no GPU work" in note.value for note in page.info)
 
 
 def test_an_analysis_from_before_this_page_says_so(
@@ -200,4 +200,4 @@ def test_an_analysis_from_before_this_page_says_so(
     manifest.write_text(json.dumps(content))
     page = filed("call_tree", analysis=analysis_id)
     assert not page.exception
-    assert any("older than the call tree" in note.value for note in page.info)
+    assert any("has no call tree yet" in note.value for note in page.info)

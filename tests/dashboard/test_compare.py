@@ -1,4 +1,4 @@
-"""The Compare page: two analyses in the link, and every number against Polars."""
+"""The Compare page: two analyses in the link, and numbers checked with Polars."""
 
 import zipfile
 from pathlib import Path
@@ -30,7 +30,7 @@ MEMORY_RATIO = 3350 / 5300
 
 
 def analyzed(path: Path, device: str, add: float, mul: float, mm: float, own: str) -> str:
-    """The id of a trace with three operations that both sides have, and one of its own."""
+    """Return the id of a trace with three operations of both sides, and one of its own."""
     built = trace(device=device)
     for name, dims, us in (
         ("aten::add", BIG, add),
@@ -74,7 +74,7 @@ def drawn(filed: Draw, pair: tuple[str, str], **parameters: str) -> AppTest:
 
 
 def link(page: AppTest) -> dict[str, str]:
-    """The parameters of the link that the sidebar offers."""
+    """Return the parameters of the sidebar's link."""
     return {k: v[0] for k, v in parse_qs(urlsplit(page.sidebar.code[0].value).query).items()}
 
 
@@ -83,7 +83,7 @@ def figures(page: AppTest) -> dict[str, str]:
 
 
 def table(page: AppTest, column: str = "outcome") -> pl.DataFrame:
-    """The table of differences as the browser gets it."""
+    """Return the table of differences as sent to the browser."""
     frame = next(d.value for d in page.dataframe if column in d.value.columns)
     return pl.from_pandas(frame)
 
@@ -205,7 +205,7 @@ def test_choosing_the_reference_in_the_sidebar_swaps_too(
 def test_an_analysis_beside_itself_has_no_differences(filed: Draw, pair: tuple[str, str]) -> None:
     page = drawn(filed, (pair[0], pair[0]))
     assert "so there are no differences" in said(page)
-    assert "No operation worth a finding" in said(page)
+    assert "No significant operation" in said(page)
     assert figures(page)["Not explained"] == milliseconds(0)
     assert set(table(page)["difference_ms"]) == {0.0}
 
@@ -215,7 +215,7 @@ def test_a_reference_that_is_gone_is_replaced_with_a_word(
 ) -> None:
     page = filed("compare", analysis=pair[0], reference="removed")
     assert not page.exception
-    assert any("'removed' is stored here to compare with" in w.value for w in page.warning)
+    assert any("has no analysis 'removed' to compare with" in w.value for w in page.warning)
     assert link(page)["reference"] == pair[1]
 
 
@@ -227,7 +227,7 @@ def test_a_server_with_one_analysis_says_how_to_add_another(
     for reference in ({}, {"reference": "removed"}):
         page = filed("compare", analysis=only, **reference)
         assert not page.exception
-        assert "No other analysis is stored here to compare with" in said(page)
+        assert "This server has no other analysis to compare with" in said(page)
         assert not page.metric
     page = filed("compare", analysis=only, reference=only)
     assert "so there are no differences" in said(page)
@@ -283,7 +283,7 @@ def test_every_view_has_its_rows(
     page = drawn(filed, pair, compare_view=key)
     assert link(page)["compare_view"] == key
     if rows.is_empty():
-        assert "This table is empty for these two analyses" in said(page)
+        assert "These two analyses have no such rows" in said(page)
         return
     shown = next(d.value for d in page.dataframe if view.names[0] in d.value.columns)
     assert len(shown) == rows.height

@@ -1,4 +1,4 @@
-"""Every number says what it is, and why another tool says otherwise."""
+"""Help texts of all numbers, and definitions of other tools."""
 
 import json
 
@@ -19,7 +19,7 @@ FILED = sorted(path.stem for path in resource("pages").glob("*.py"))
 
 
 def without_meaning(page: AppTest) -> list[str]:
-    """Metrics and shown columns of tables without a word on hover."""
+    """Return metrics and shown table columns without a help text."""
     metrics = [f"metric {metric.label}" for metric in page.metric if not metric.help]
     columns = []
     for table in page.dataframe:
@@ -62,7 +62,7 @@ def test_the_panel_sets_the_other_tools_beside_ours(
     filed: Draw, sample_id: str, sample_run: Run
 ) -> None:
     page = filed("overview", analysis=sample_id, overview_definition=Quantity.COMPUTE)
-    fold = next(e for e in page.expander if e.label == "Why other tools report other figures")
+    fold = next(e for e in page.expander if e.label == "Why other tools report different values")
     assert fold.proto.expanded
     (table,) = [m.value for m in fold.markdown if m.value.startswith("| Tool")]
     ours = milliseconds(sample_run.manifest.totals.compute_time_ms).replace(

@@ -1,4 +1,4 @@
-"""Every page of an analysis whose every name is an attack: it draws, and shows names as names."""
+"""Pages of an analysis whose names are injection attempts: they are shown as text."""
 
 from pathlib import Path
 

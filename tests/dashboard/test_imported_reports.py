@@ -1,4 +1,4 @@
-"""Every page on a run whose input was a performance report."""
+"""Every page for a run imported from a performance report."""
 
 import zipfile
 from pathlib import Path
@@ -20,7 +20,7 @@ FILE_PAGES = ("overview", "report", "timeline", "call_tree", "compare", "hardwar
 
 @pytest.fixture(scope="module")
 def report_id(reference_root: Path, home: Path) -> str:
-    """The id of the analysis of a report of TraceLens."""
+    """Return the id of the analysis of a TraceLens report."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
         place = reference_root / "reference" / "mi300-resnet-ddp-checkpoint" / "default"

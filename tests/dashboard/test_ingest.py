@@ -1,4 +1,4 @@
-"""The ingest page: what comes in, what is refused, and what becomes of it."""
+"""The ingest page: accepted and rejected inputs, and results."""
 
 from pathlib import Path
 

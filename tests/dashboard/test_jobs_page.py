@@ -1,4 +1,4 @@
-"""The jobs page: every state with what can be done about it, links to a job, and what is empty."""
+"""The jobs page: every state with its actions, links to a job, and empty states."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ def queue(engine: Engine) -> Queue:
 
 
 def run(engine: Engine, job: Job) -> Headway:
-    """Let a worker be in the middle of a job."""
+    """Put a job into the state of running in a worker."""
     taken = claims.claim(engine, "w")
     assert taken is not None
     assert taken.id == job.id
@@ -108,7 +108,7 @@ def test_a_running_job_shows_its_steps_and_can_be_cancelled(
     assert [s.label for s in page.get("status")] == ["Read · 0.50 s", "GPU timeline (3 of 8)"]
     next(b for b in page.button if b.label == "Cancel").click().run()
     assert claims.orders(engine, "w") == {job.id: True}
-    assert next(b for b in page.button if b.label == "Being cancelled").disabled
+    assert next(b for b in page.button if b.label == "Cancelling").disabled
 
 
 def test_the_page_looks_again_by_itself_only_while_something_runs(
@@ -144,7 +144,7 @@ def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
     claims.beat(engine, "w", 1, {})
     seen = filed("jobs", job=job.id)
     assert not seen.warning
-    assert "begins in a moment" in seen.main.caption[-1].value
+    assert "starting soon" in seen.main.caption[-1].value
 
 
 def test_a_waiting_job_says_its_place_in_the_queue(
@@ -176,7 +176,7 @@ def test_a_long_list_is_filtered_by_kind_and_owner(
         assert page.dataframe[0].value["id"].to_list() == [bobs.id]
         assert not page.warning
     both = filed("jobs", jobs_kind="export", jobs_owner="ann@example.com")
-    assert "No job is like this" in both.main.caption[1].value
+    assert "No job matches the filters" in both.main.caption[1].value
 
 
 def test_a_job_that_is_not_there_is_corrected_with_a_word(

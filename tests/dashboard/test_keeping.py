@@ -1,4 +1,4 @@
-"""What the sidebar does with an analysis: it is pinned, removed after a question, and then said."""
+"""The sidebar's analysis menu: pinning, and removal with confirmation."""
 
 import shutil
 from collections.abc import Callable
@@ -24,7 +24,7 @@ OTHER = "0ther"
 
 @pytest.fixture
 def keep(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
-    """Keeps a copy of the sample under an id, in a home of the test's own."""
+    """Return a function that stores a copy of the sample under an id, in a new home."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
 
     def kept(analysis_id: str, **changes: str) -> str:
@@ -40,7 +40,7 @@ def keep(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def managed(filed: Draw) -> Managed:
-    """Draws the overview of an analysis with the popover open."""
+    """Return a function that draws the overview of an analysis with the popover open."""
 
     def draw(analysis_id: str) -> AppTest:
         page = filed("overview", analysis=analysis_id)
@@ -73,19 +73,19 @@ def test_an_analysis_is_removed_after_a_question(keep: Keep, managed: Managed) -
     mine, other = keep("mine"), keep(OTHER, reference="mine")
     page = managed(mine)
     page.button(key="keeping_remove").click().run()
-    assert "for everyone and for good" in words(page)
+    assert "permanently for everyone" in words(page)
     assert f"compared with it: {other}" in words(page)
     page.button(key="keeping_cancel").click().run()
-    assert "for good" not in words(page)
+    assert "permanently" not in words(page)
     page.button(key="keeping_remove").click().run()
     page.button(key="keeping_sure").click().run()
     assert not page.exception
     assert [entry.id for entry in read_catalog().entries] == [other]
-    assert f"({mine}) is removed" in words(page)
+    assert f"({mine}): " in words(page)
     assert page.title[0].value.endswith("Ingest")
     assert page.selectbox(key="analysis_choice").value == other
     page.run()
-    assert "is removed" not in words(page)
+    assert "freed" not in words(page)
 
 
 def test_the_last_analysis_can_be_removed(keep: Keep, managed: Managed) -> None:
@@ -135,15 +135,15 @@ def test_the_overview_says_that_its_reference_was_removed(keep: Keep, filed: Dra
     keep(OTHER)
     mine = keep("mine", reference=OTHER)
     add_comparison(mine)
-    assert "The two cannot be compared anew" not in words(filed("overview", analysis=mine))
+    assert "the two cannot be compared again" not in words(filed("overview", analysis=mine))
     remove_analysis(OTHER)
     page = filed("overview", analysis=mine)
     assert not page.exception
-    assert "The two cannot be compared anew" in words(page)
+    assert "the two cannot be compared again" in words(page)
 
 
 def add_comparison(analysis_id: str) -> None:
-    """The tables that an analysis with a reference has."""
+    """Return the tables of an analysis with a reference."""
     from jarvis.pipeline import compare
     from jarvis.run import Run, write_run
 
@@ -160,9 +160,9 @@ def test_compare_goes_on_without_a_reference_that_was_removed(keep: Keep, filed:
     remove_analysis(other)
     page.run()
     assert not page.exception
-    assert f"No analysis '{other}' is stored here to compare with" in words(page)
+    assert f"This server has no analysis '{other}' to compare with" in words(page)
     assert page.selectbox(key="compare_reference").value == third
     remove_analysis(third)
     page.run()
     assert not page.exception
-    assert "No other analysis is stored here to compare with" in words(page)
+    assert "This server has no other analysis to compare with" in words(page)

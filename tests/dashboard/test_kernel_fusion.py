@@ -1,4 +1,4 @@
-"""The page on kernel fusion, and pages of categories that other operators stand in for."""
+"""The kernel fusion page, and pages of categories that other operators replace."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ Analyzed = Callable[[TraceBuilder], str]
 
 @pytest.fixture
 def analyzed(home: Path, tmp_path: Path) -> Analyzed:
-    """Analyses a built trace and gives its id."""
+    """Return a function that analyzes a built trace and returns its id."""
 
     def analyze(built: TraceBuilder) -> str:
         with pytest.MonkeyPatch.context() as patch:

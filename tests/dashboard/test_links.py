@@ -1,4 +1,4 @@
-"""The URL holds the analysis and every control; what it cannot hold is corrected with a word."""
+"""The URL has the analysis and every control; invalid values are corrected with a notice."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ CATEGORIES = [key for key, analysis in load_analyses().items() if analysis.tier 
 
 
 def copied_link(page: AppTest) -> dict[str, list[str]]:
-    """The parameters of the link that the sidebar offers."""
+    """Return the parameters of the sidebar's link."""
     return parse_qs(urlsplit(page.sidebar.code[0].value).query)
 
 
@@ -112,7 +112,7 @@ def test_choosing_another_analysis_wins_over_the_link(
 
 @pytest.fixture
 def older(sample_id: str) -> Iterator[Path]:
-    """A kept copy of the sample's run, to be made older."""
+    """Return a stored copy of the sample's run, to be modified."""
     root = analyses_dir() / "older"
     shutil.copytree(analyses_dir() / sample_id, root)
     yield root

@@ -1,4 +1,4 @@
-"""The table of operations: the server filters, sorts and pages all rows; a page is drawn."""
+"""The table of operations: the server filters, sorts and pages all rows."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ COPIES = 60
 
 @pytest.fixture(scope="module")
 def many(home: Path, sample_id: str) -> pl.DataFrame:
-    """A stored analysis with some hundreds of GEMM rows, most time first."""
+    """Return a stored analysis with hundreds of GEMM rows, longest first."""
     root = home / "analyses" / MANY
     shutil.copytree(home / "analyses" / sample_id, root)
     run = Run.load(root)
@@ -48,7 +48,7 @@ def key_of(page: AppTest) -> str:
 
 
 def select(page: AppTest, *, rows: list[int], columns: list[str] | None = None) -> AppTest:
-    """What the browser does when a row or a head is clicked."""
+    """Simulate a click on a row or a column header."""
     chosen = {"rows": rows, "columns": columns or [], "cells": []}
     page.session_state[key_of(page)] = {"selection": chosen}
     return page.run()
@@ -59,7 +59,7 @@ def selected_places(page: AppTest) -> list[int]:
 
 
 def linked(page: AppTest) -> str | None:
-    """The operation that the address of the page names."""
+    """Return the operation in the URL of the page."""
     given = page.query_params.get("gemm_op")
     return given[0] if isinstance(given, list) else given
 

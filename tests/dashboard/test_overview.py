@@ -1,4 +1,4 @@
-"""The overview: one saving in all places, links that carry controls, facts in words."""
+"""The overview: consistent savings, links with controls, and facts."""
 
 import json
 from pathlib import Path
@@ -123,4 +123,4 @@ def test_without_a_known_efficiency_no_saving_is_named(filed: Draw, tmp_path: Pa
     built = trace(device="Homebrew 9000").op("aten::mm", [[64, 64], [64, 64]])
     path = built.launches("gemm", us=10).write(tmp_path / "unknown.json")
     page = filed("overview", analysis=submit(Submission(path)).id)
-    assert any("no efficiency is known, so no saving" in m.value for m in page.markdown)
+    assert any("no efficiencies, so no saving" in m.value for m in page.markdown)

@@ -1,4 +1,4 @@
-"""Every page draws without an exception, shows its numbers, and turns errors into next steps."""
+"""Every page draws without an exception, shows its numbers, and handles errors."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ FILED = ["ingest", "overview", "timeline", "report"]
 
 @pytest.fixture(scope="module")
 def unknown_gpu_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A trace of one GEMM on a GPU that nobody described."""
+    """Return a trace of one GEMM on an unknown GPU."""
     built = trace(device="Homebrew 9000").op("aten::mm", [[64, 32], [32, 16]])
     path = built.launches("gemm_kernel", us=12).write(tmp_path_factory.mktemp("t") / "tiny.json")
     with pytest.MonkeyPatch.context() as patch:
@@ -35,12 +35,12 @@ def unknown_gpu_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def operations(page: AppTest) -> Dataframe:
-    """The metrics table of a category page."""
+    """Return the metrics table of a category page."""
     return next(d for d in page.dataframe if "state" in d.value.columns)
 
 
 def selected_places(page: AppTest) -> list[int]:
-    """The places of the rows that the metrics table shows as selected."""
+    """Return the indices of the selected rows of the metrics table."""
     state = page.session_state[operations(page).key]
     return list(state["selection"]["rows"])
 

@@ -1,4 +1,4 @@
-"""Panels over values that are missing, and panels that fail: the rest of the page stays."""
+"""Panels with missing values, and failing panels, which do not affect the rest of the page."""
 
 import logging
 from dataclasses import replace
@@ -94,7 +94,7 @@ def gaps_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def titles_of(page: AppTest) -> dict[str, str]:
-    """Return what the panels' titles say, by panel."""
+    """Return the results in the panels' titles, by panel."""
     titles = (block.value.split("** · ") for block in page.markdown if "** · " in block.value)
     return {name.removeprefix("**"): words for name, words in titles}
 

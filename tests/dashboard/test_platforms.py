@@ -1,4 +1,4 @@
-"""The platforms that the ingest page offers, and what it says about each."""
+"""The platforms on the ingest page and their peaks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pages on traces that lack what the sample has: host events, shapes, operators, efficiencies."""
+"""Pages for traces without host events, shapes, operators or efficiencies."""
 
 from pathlib import Path
 

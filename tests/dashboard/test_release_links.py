@@ -1,4 +1,4 @@
-"""Links of every release, as "Copy link" wrote them, still set the controls that they set then.
+"""Links copied in every earlier release still set the same controls.
 
 ``pytest tests/dashboard/test_release_links.py --write-links`` writes the file of this version:
 every page with every control off its default.
@@ -37,7 +37,7 @@ Parameters = dict[str, str]
 
 @pytest.fixture(scope="module")
 def kept(home: Path) -> tuple[str, str]:
-    """The analysis that the links name, and the one that it is compared with."""
+    """Return the ids of the analysis of the links and of its reference."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
         return keep_linked()
@@ -50,7 +50,7 @@ def analysis(kept: tuple[str, str]) -> str:
 
 @pytest.fixture
 def draw(kept: tuple[str, str], registered: Draw, filed: Draw) -> Draw:
-    """Draws any page with the parameters of a link; a comparison has its reference."""
+    """Return a function that draws any page with the parameters of a link."""
 
     def drawn(page: str, parameters: Parameters) -> AppTest:
         if page == "compare":
@@ -65,7 +65,7 @@ def parameters_of(link: str) -> Parameters:
 
 
 def copied(page: AppTest) -> Parameters:
-    """The parameters of the link that the sidebar offers."""
+    """Return the parameters of the sidebar's link."""
     return parameters_of(page.sidebar.code[0].value)
 
 
@@ -119,7 +119,7 @@ def _document(stored: Mapping[str, Parameters]) -> str:
 
 
 def _with_every_control(draw: Draw, page: str, analysis: str) -> Parameters:
-    """The link of a page after every control was moved, and everything clicked that can be."""
+    """Return the link of a page after changing every control and clicking everything."""
     drawn = draw(page, {ANALYSIS: analysis})
     defaults = copied(drawn)
     _move(drawn, defaults)
@@ -144,7 +144,7 @@ def _with_every_control(draw: Draw, page: str, analysis: str) -> Parameters:
 
 
 def _move(drawn: AppTest, controls: Container[str]) -> None:
-    """Set these controls of a page to something that is not their default."""
+    """Set controls of a page to values other than their defaults."""
     for slider in drawn.slider:
         if slider.key in controls:
             slider.set_value(slider.value - 7)
@@ -163,7 +163,7 @@ def _move(drawn: AppTest, controls: Container[str]) -> None:
 
 
 def _write(drawn: AppTest, letter: str) -> None:
-    """Write into every field for text that the link holds; an empty one is not in it yet."""
+    """Write into every text field of the page."""
     pages = tuple(f"{page}_" for page in (*FILES, *ANALYSES))
     for field in drawn.text_input:
         if (field.key or "").startswith(pages):
@@ -171,7 +171,7 @@ def _write(drawn: AppTest, letter: str) -> None:
 
 
 def _clicked(page: str, analysis: str) -> Iterable[tuple[str, list[str]]]:
-    """Parameters that no control sets but a click, with values that may be there."""
+    """Return parameters that are set by clicks, with possible values."""
     run = Run.load(analysis_root(analysis))
 
     def uids(table: pl.DataFrame, column: str = "uid") -> list[str]:

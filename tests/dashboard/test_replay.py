@@ -1,4 +1,4 @@
-"""The replay page, and the packages that category pages offer."""
+"""The replay page, and replay packages on category pages."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from tests.dashboard.inline_jobs import do_jobs_at_once
 
 
 def words(page: AppTest) -> str:
-    """All plain text of a page."""
+    """Return all plain text of a page."""
     elements = [*page.markdown, *page.warning, *page.info, *page.caption]
     return "\n".join(element.value for element in elements)
 
@@ -64,7 +64,7 @@ def test_a_link_selects_operators_and_a_job_packages_them(
     assert int(calls["count"].sum()) == product.calls
     shown = json.loads(page.json[0].value)
     assert shown == select(sample_run, product.uids).entries[0]
-    # The operator's first row stands for it in the link, whichever row the link came with.
+    # The link always has the operator's first row.
     assert page.query_params["replay_ops"] == f"{product.uids[0]}-{roots.uids[0]}"
 
 
@@ -99,7 +99,7 @@ def test_a_trace_without_arguments_says_how_to_record_them(
 
 @pytest.fixture
 def small_id(tmp_path: Path, home: Path) -> str:
-    """A product that can be replayed and one of an unknown dtype."""
+    """Return a product that can be replayed and one of an unknown dtype."""
     builder = trace(device="AMD Instinct MI300X")
     builder.op("aten::mm", [[4096, 1024], [1024, 4096]]).launches("slow", us=900.0)
     builder.op("aten::mm", [[64, 64], [64, 64]], types=["c10::Mystery"] * 2)

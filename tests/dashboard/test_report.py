@@ -1,4 +1,4 @@
-"""The report page: what its author chooses is in the link, the preview and the files."""
+"""The report page: edits are in the link, the preview and the files."""
 
 import io
 import json
@@ -27,7 +27,7 @@ PREVIEWS = ("fair", "rough", "analysis")
 
 @pytest.fixture(scope="module")
 def other_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The id of an analysis whose findings name an operator that tries to become markup."""
+    """Return the id of an analysis with an operator name that contains markup."""
     builder = trace().child("<img src=x>|`b`", [[4096, 4096]]).launches("k<b>", us=90_000.0)
     path = builder.write(tmp_path_factory.mktemp("other") / "other.json")
     with pytest.MonkeyPatch.context() as patch:
@@ -108,7 +108,7 @@ def test_a_short_summary_is_in_the_link_and_can_be_taken_back(filed: Draw, sampl
     assert "Fuse the norms first." in text
     assert "![" not in text
     assert "The author of this report wrote the summary." in text
-    next(b for b in page.button if b.label == "Restore ours").click().run()
+    next(b for b in page.button if b.label == "Restore generated summary").click().run()
     assert page.text_area[0].value == ours
     assert "report_summary" not in page.query_params
 

@@ -1,4 +1,4 @@
-"""Pages of a machine that has fetched nothing yet, of what another machine keeps."""
+"""Pages of analyses in shared storage that are not in the local home yet."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.dashboard.conftest import Draw
 
 @pytest.fixture
 def shared_id(sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An analysis that another machine has put into the shared folder."""
+    """Return the id of an analysis that another machine stored in the shared folder."""
     made = home / "analyses" / sample_id
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))

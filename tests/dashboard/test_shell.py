@@ -1,4 +1,4 @@
-"""What is loaded before the first page is drawn."""
+"""Modules loaded before the first page is drawn."""
 
 import subprocess
 import sys
@@ -11,6 +11,6 @@ print(hasattr(sys.modules.get("pandas"), "Timestamp"))
 
 
 def test_no_page_is_drawn_while_another_one_loads_pandas() -> None:
-    """Altair uses what is loaded of it, which failed for one of two visitors of a new server."""
+    """Altair used a partly imported pandas in concurrent first sessions of a server."""
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr

@@ -1,4 +1,4 @@
-"""The sliders of the system pages: what their targets recover, in figures and findings."""
+"""The sliders of the system pages: recovered time in metrics and findings."""
 
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -19,7 +19,7 @@ TARGETS = {key: a.target for key, a in load_analyses().items() if a.tier == "sys
 
 @pytest.fixture(scope="module")
 def stalling_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """40 µs of compute, 60 µs of exposed communication and a long idle gap."""
+    """Return a trace with 40 µs of compute, 60 µs of exposed communication and a long gap."""
     built = trace(device="AMD Instinct MI300X").op("aten::mm", MM).launches("gemm", us=40)
     built.op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=160, stream=9)
     built.waits(900).op("aten::mm", MM).launches("gemm", us=40)
@@ -54,7 +54,7 @@ def test_the_slider_moves_figure_and_finding(
 def test_the_slider_promises_no_more_than_the_finding_says_at_most(
     registered: Draw, tmp_path: Path
 ) -> None:
-    """A kernel queued at once that starts 900 ms later: the GPU may have been busy."""
+    """A kernel starts 900 ms after its launch: the GPU may have been busy."""
     built = trace().op("aten::mm", MM).launches("gemm", us=40)
     built.op("aten::mm", MM).launches("gemm", us=40, at_us=900_000).up()
     built.op("aten::item").runtime("cudaStreamSynchronize", us=900_000)
@@ -62,7 +62,7 @@ def test_the_slider_promises_no_more_than_the_finding_says_at_most(
     page = registered("cpu_idle", analysis=submitted.id)
     figures = {m.label: m.value for m in page.metric}
     assert figures["Recovered at 20%"] == milliseconds(0)
-    assert any("nothing at this target" in card.label for card in page.expander)
+    assert any("no saving at this target" in card.label for card in page.expander)
 
 
 def test_a_link_carries_the_target(registered: Draw, stalling_id: str) -> None:

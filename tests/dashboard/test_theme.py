@@ -1,4 +1,4 @@
-"""The theme file, and where the dashboard's modules lie."""
+"""The theme file, and the locations of the dashboard's modules."""
 
 import sys
 import tomllib
@@ -47,7 +47,7 @@ def test_colors_can_be_read_on_their_background(name: str) -> None:
 
 
 def test_the_badge_that_stands_out_can_be_read() -> None:
-    """Its text is white in both themes."""
+    """The badge has white text in both themes."""
     badge = LIGHT.below_threshold
     assert contrast("#FFFFFF", badge) > 4.5
     assert all(contrast(badge, palette.background) > 3 for palette in PALETTES.values())
@@ -67,7 +67,7 @@ def test_streamlit_knows_every_setting() -> None:
 
 
 def test_no_module_beside_the_main_script_hides_another_package() -> None:
-    """Streamlit puts that folder first on the path."""
+    """Streamlit puts the script's folder first on ``sys.path``."""
     mine = {path.stem for path in MAIN.parent.glob("*.py")} - {"__init__"}
     assert not mine & (set(sys.stdlib_module_names) | set(packages_distributions()))
     assert not (MAIN.parent / "pages").exists()

@@ -1,4 +1,4 @@
-"""The timeline page: its link, its numbers, its jumps, and what it says where there is nothing."""
+"""The timeline page: link, numbers, jumps and empty states."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit

@@ -1,4 +1,4 @@
-"""The overview tells how far the trace can be trusted."""
+"""Trace health on the overview."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The ingest page: traces from addresses, and traces that are analyzed on another machine."""
+"""The ingest page: traces from URLs, and traces analyzed on another machine."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.server.file_server import FileServer, file_server
 
 SSH = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nexec sh -c "$3"\n'
-"""Plays ssh: what another machine would do is done here. The real one has tests of its own."""
+"""Fake ssh that runs the command on this machine. Other tests use the real one."""
 
 JARVIS = f"""\
 #!/bin/sh
@@ -26,7 +26,7 @@ analyze) echo "$@" > "$0.asked" ;;
 archive) cp "$0.zip" "$5" ;;
 esac
 """
-"""Plays the Jarvis there: what it sends back is the analyzed sample."""
+"""Fake remote Jarvis that returns the analyzed sample."""
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def test_the_page_of_jobs_leads_on_from_a_fetched_trace(filed: Draw, server: Fil
     page = press(filed("ingest", ingest_source="address", ingest_url=address), "Fetch")
     page = filed("jobs", job=page.query_params["ingest_fetch_job"])
     assert not page.exception
-    assert "Go on with the trace" in [link.proto.label for link in page.get("page_link")]
+    assert "Analyze the trace" in [link.proto.label for link in page.get("page_link")]
 
 
 def test_an_address_that_is_not_allowed_is_refused_with_a_sentence(

@@ -1,11 +1,11 @@
-"""Uploads as a browser leaves them behind: a page test has no browser that could send them."""
+"""Create uploads directly, as page tests have no browser."""
 
 from jarvis.server.ingest.upload_writer import arriving
 from jarvis.server.ingest.uploads import create
 
 
 def uploaded(name: str, content: bytes, owner: str | None = None) -> str:
-    """The id of a whole upload."""
+    """Return the id of a complete upload."""
     upload = create(name, len(content), owner)
     with arriving(upload.id, 0) as arrival:
         arrival.write(content)
