@@ -170,7 +170,7 @@ def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
     assert shown[0]["uid"] == many.height - 1
 
 
-def test_savings_leave_out_what_saves_nothing_and_name_each_bar_once() -> None:
+def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
     same = pl.concat([rows(saved_us=[68.0, 1.0])] * 2)
     spec = vega_lite(charts.savings(same, COLUMNS, charts.LIGHT))
     assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"

@@ -153,7 +153,7 @@ def test_a_clock_of_whole_microseconds_is_not_rounded() -> None:
     assert "Rounds" not in said[Tool.HTA][1]
 
 
-def test_with_two_steps_hta_leaves_out_what_the_last_one_launches() -> None:
+def test_with_two_steps_hta_ignores_the_last_one() -> None:
     builder = trace().op("aten::mm").launches("gemm", us=10, at_us=2000)
     builder.waits(100).op("aten::mm").launches("gemm", us=10, at_us=2100)
     _marked(_marked(builder, 1, 900, 150), 2, 1060, 500)

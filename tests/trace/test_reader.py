@@ -93,7 +93,7 @@ def test_macos_metadata_in_an_archive_is_ignored(tmp_path: Path, content: bytes)
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_damaged_archive_is_refused_or_read_in_part(
+def test_a_damaged_archive_is_rejected_or_read_in_part(
     tmp_path: Path, content: bytes, packing: int
 ) -> None:
     path = tmp_path / "t.zip"
