@@ -79,7 +79,7 @@ def test_parents_are_ordered_from_the_outermost_call(read: TraceTree) -> None:
     assert read.parents(uid_of(read, "train*")).is_empty()
 
 
-def test_a_single_kernel_is_its_own_row(read: TraceTree) -> None:
+def test_the_subtree_of_a_kernel_is_one_row(read: TraceTree) -> None:
     (row,) = read.subtree(uid_of(read, "gemm")).iter_rows(named=True)
     assert (row["name"], row["depth"], row["dur_us"], row["module"]) == ("gemm", 0, 30.0, "Block_0")
 
