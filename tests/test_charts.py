@@ -45,7 +45,7 @@ def test_the_largest_of_no_numbers_is_0(numbers: list[float | None], top: float)
     assert charts.largest(pl.Series([None], dtype=pl.Int64)) == 0.0
 
 
-def drawn(chart: Any) -> dict[str, Any]:
+def vega_lite(chart: Any) -> dict[str, Any]:
     """Validate the chart; return it as Vega-Lite."""
     spec: dict[str, Any] = chart.to_dict()
     if isinstance(chart, charts.Drawing):
@@ -81,7 +81,7 @@ def test_a_ceiling_has_its_ridge_where_both_peaks_meet() -> None:
 
 def test_the_roofline_shows_the_peak_and_the_target_of_each_precision() -> None:
     mixed = rows(compute=["matrix_bf16", "vector_fp32"], peak_tflops=[100.0, 20.0])
-    spec = drawn(charts.compute_roofline(mixed, COLUMNS, 60, charts.LIGHT))
+    spec = vega_lite(charts.compute_roofline(mixed, COLUMNS, 60, charts.LIGHT))
     tops = [max(point["tflops_per_s"] for point in line) for line in lines(spec)]
     assert tops == pytest.approx([100.0, 60.0, 20.0, 12.0])
     assert texts(spec) == [
@@ -94,7 +94,7 @@ def test_the_roofline_shows_the_peak_and_the_target_of_each_precision() -> None:
 def test_the_target_line_moves_with_the_slider() -> None:
     heights = []
     for target in (50, 80):
-        spec = drawn(charts.compute_roofline(rows(), COLUMNS, target, charts.LIGHT))
+        spec = vega_lite(charts.compute_roofline(rows(), COLUMNS, target, charts.LIGHT))
         heights.append(lines(spec)[1][-1]["tflops_per_s"])
     assert heights == pytest.approx([50.0, 80.0])
 
@@ -120,7 +120,7 @@ def test_a_slider_changes_only_the_data_of_a_chart() -> None:
 
 
 def test_points_carry_state_in_color_and_shape_and_can_be_picked() -> None:
-    spec = drawn(charts.compute_roofline(rows(), COLUMNS, 80, charts.DARK))
+    spec = vega_lite(charts.compute_roofline(rows(), COLUMNS, 80, charts.DARK))
     points = next(la for la in spec["layer"] if la["mark"]["type"] == "point")
     color, shape = points["encoding"]["color"], points["encoding"]["shape"]
     assert color["scale"]["domain"] == shape["scale"]["domain"] == [BELOW, REACHED]
@@ -137,7 +137,7 @@ def test_rows_without_a_rate_or_a_peak_do_not_break_the_roofline() -> None:
         peak_tb_per_s=[None, None],
         state=[UNKNOWN, UNKNOWN],
     )
-    spec = drawn(charts.compute_roofline(unknown, COLUMNS, 80, charts.LIGHT))
+    spec = vega_lite(charts.compute_roofline(unknown, COLUMNS, 80, charts.LIGHT))
     assert not lines(spec)
     assert not texts(spec)
     points = next(la for la in spec["layer"] if la["mark"]["type"] == "point")
@@ -146,13 +146,13 @@ def test_rows_without_a_rate_or_a_peak_do_not_break_the_roofline() -> None:
 
 def test_only_the_memory_peak_known_leaves_the_slope() -> None:
     memory_only = rows(peak_tflops=[None, None])
-    spec = drawn(charts.compute_roofline(memory_only, COLUMNS, 80, charts.LIGHT))
+    spec = vega_lite(charts.compute_roofline(memory_only, COLUMNS, 80, charts.LIGHT))
     assert texts(spec) == ["2 TB/s memory"]
     assert len(lines(spec)[0]) == 2
 
 
 def test_the_bandwidth_roofline_is_level_at_the_memory_peak() -> None:
-    spec = drawn(charts.bandwidth_roofline(rows(), COLUMNS, 50, charts.LIGHT))
+    spec = vega_lite(charts.bandwidth_roofline(rows(), COLUMNS, 50, charts.LIGHT))
     peak, target = lines(spec)
     assert [point["tb_per_s"] for point in peak] == [2.0, 2.0]
     assert [point["tb_per_s"] for point in target] == [1.0, 1.0]
@@ -163,16 +163,16 @@ def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
     many = pl.concat([rows()] * (count // 2)).with_columns(
         uid=pl.int_range(pl.len()), kernel_time_us=pl.int_range(1, pl.len() + 1).cast(pl.Float64)
     )
-    spec = drawn(charts.compute_roofline(many, COLUMNS, 80, charts.LIGHT))
+    spec = vega_lite(charts.compute_roofline(many, COLUMNS, 80, charts.LIGHT))
     points = next(la for la in spec["layer"] if la["mark"]["type"] == "point")
     shown = values(spec, points)
     assert len(shown) == charts.MAX_POINTS
     assert shown[0]["uid"] == many.height - 1
 
 
-def test_savings_leave_out_what_saves_nothing_and_name_each_bar_once() -> None:
+def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
     same = pl.concat([rows(saved_us=[68.0, 1.0])] * 2)
-    spec = drawn(charts.savings(same, COLUMNS, charts.LIGHT))
+    spec = vega_lite(charts.savings(same, COLUMNS, charts.LIGHT))
     assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"
     assert [(row["rank"], row["label"]) for row in values(spec, spec)] == [
         (0, "mm [64,32] bf16"),
@@ -180,13 +180,13 @@ def test_savings_leave_out_what_saves_nothing_and_name_each_bar_once() -> None:
         (2, "addmm"),
         (3, "addmm #2"),
     ]
-    one = drawn(charts.savings(rows(), COLUMNS, charts.LIGHT))
+    one = vega_lite(charts.savings(rows(), COLUMNS, charts.LIGHT))
     assert [row["name"] for row in values(one, one)] == ["aten::mm"]
 
 
 def test_category_bars_put_the_saving_over_the_time() -> None:
     frame = pl.DataFrame({"title": ["GEMM"], "gpu_time_ms": [10.0], "saved_ms": [4.0]})
-    spec = drawn(charts.categories(frame, COLUMNS, charts.LIGHT))
+    spec = vega_lite(charts.categories(frame, COLUMNS, charts.LIGHT))
     pale, strong, value = spec["layer"]
     assert pale["mark"]["color"] == charts.LIGHT.pale
     assert strong["mark"]["color"] == charts.LIGHT.saving
@@ -202,7 +202,7 @@ def test_bars_add_up_and_keep_the_longest() -> None:
     )
     columns = charts.columns_of(TABLES["memory_copies"])
     chart = charts.bars(copies, columns, charts.LIGHT, x="total_time_us", y="direction", limit=2)
-    spec = drawn(chart)
+    spec = vega_lite(chart)
     assert spec["encoding"]["y"]["sort"]["field"] == "rank"
     assert {row["direction"]: row["rank"] for row in values(spec, spec)} == {"D2H": 0, "H2D": 1}
     sums = {row["direction"]: row["total_time_us"] for row in values(spec, spec)}
@@ -211,7 +211,7 @@ def test_bars_add_up_and_keep_the_longest() -> None:
 
 def test_a_scatter_names_rows_without_a_group() -> None:
     frame = rows().with_columns(op_category=pl.Series([None, "GEMM"], dtype=pl.String))
-    spec = drawn(
+    spec = vega_lite(
         charts.scatter(
             frame, COLUMNS, charts.LIGHT, x="bytes", y="pct_roofline", color="op_category"
         )
@@ -225,13 +225,13 @@ def test_a_group_that_no_row_has_makes_no_legend() -> None:
         frame, COLUMNS, charts.LIGHT, x="bytes", y="pct_roofline", color="op_category"
     )
     stack = charts.bars(frame, COLUMNS, charts.LIGHT, x="saved_us", y="name", color="op_category")
-    assert drawn(cloud)["encoding"]["color"] == {"value": charts.LIGHT.primary}
-    assert drawn(stack)["encoding"]["color"] == {"value": charts.LIGHT.primary}
+    assert vega_lite(cloud)["encoding"]["color"] == {"value": charts.LIGHT.primary}
+    assert vega_lite(stack)["encoding"]["color"] == {"value": charts.LIGHT.primary}
 
 
 def test_the_histogram_adds_up_to_all_times() -> None:
     lengths = pl.Series([1.0, 1.5, 12.0, 2000.0, 0.0])
-    spec = drawn(charts.log_histogram(lengths, charts.LIGHT, "Gap", "Idle"))
+    spec = vega_lite(charts.log_histogram(lengths, charts.LIGHT, "Gap", "Idle"))
     bins = values(spec, spec)
     assert sum(b["total_ms"] for b in bins) == pytest.approx(2.0145)
     assert sum(b["count"] for b in bins) == 4
@@ -249,7 +249,7 @@ def test_the_bar_of_gpu_time_keeps_its_order() -> None:
     parts = pl.DataFrame(
         {"part": ["compute", "idle"], "time_ms": [3.0, 1.0], "percent": [75.0, 25.0]}
     )
-    spec = drawn(charts.parts_of_time(parts, charts.DARK))
+    spec = vega_lite(charts.parts_of_time(parts, charts.DARK))
     assert spec["encoding"]["color"]["scale"]["domain"] == ["compute", "idle"]
 
 
@@ -257,7 +257,7 @@ def test_hidden_and_exposed_time_are_separate() -> None:
     parts = pl.DataFrame(
         {"kind": ["Communication"] * 2, "part": ["hidden", "exposed"], "time_ms": [1.0, 2.0]}
     )
-    spec = drawn(charts.exposure(parts, charts.LIGHT))
+    spec = vega_lite(charts.exposure(parts, charts.LIGHT))
     assert spec["encoding"]["color"]["scale"]["domain"] == ["hidden", "exposed"]
 
 
@@ -320,7 +320,7 @@ def test_a_specification_does_not_depend_on_the_theme_of_another_session() -> No
 
 def test_an_axis_of_very_short_times_has_different_labels() -> None:
     parts = pl.DataFrame({"kind": ["D2D"], "part": ["exposed"], "time_ms": [0.00076]})
-    drawn = vl_convert.vegalite_to_svg(charts.exposure(parts, charts.LIGHT).to_dict())
-    labels = re.findall(r">(0\.\d+)<", drawn)
+    svg = vl_convert.vegalite_to_svg(charts.exposure(parts, charts.LIGHT).to_dict())
+    labels = re.findall(r">(0\.\d+)<", svg)
     assert len(labels) > 2
     assert len(set(labels)) == len(labels)

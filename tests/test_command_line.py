@@ -368,7 +368,7 @@ def test_commands_return_exit_codes_alone() -> None:
         assert bare == [], module.name
 
 
-def test_both_kinds_of_dash_are_taken() -> None:
+def test_dashes_and_underscores_are_accepted() -> None:
     def options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

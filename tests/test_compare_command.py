@@ -96,7 +96,7 @@ def test_the_output_folder_has_workbook_and_both_reports(
     assert main(compared(runs, "--output_dir", out)) == ExitCode.OK  # again, in its place
 
 
-def test_a_folder_with_other_files_is_refused(
+def test_a_folder_with_other_files_is_rejected(
     runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")

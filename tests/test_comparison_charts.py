@@ -21,7 +21,7 @@ CATEGORIES = charts.columns_of(TABLES["comparison_categories"])
 OPERATIONS = charts.columns_of(DETAILS, TABLES["comparison_operations"])
 
 
-def drawn(drawing: charts.Drawing) -> dict[str, Any]:
+def vega_lite(drawing: charts.Drawing) -> dict[str, Any]:
     """The chart as Vega-Lite, found valid."""
     spec = drawing.to_dict()
     alt.Chart.from_dict(spec)
@@ -63,7 +63,7 @@ def operations(**changes: list[Any]) -> pl.DataFrame:
 
 @pytest.mark.parametrize("palette", charts.PALETTES.values())
 def test_bars_go_to_both_sides_of_zero_most_time_first(palette: charts.Palette) -> None:
-    spec = drawn(category_differences(categories(), CATEGORIES, palette, "difference_ms"))
+    spec = vega_lite(category_differences(categories(), CATEGORIES, palette, "difference_ms"))
     bars = spec["datasets"]["bars"]
     assert [(bar["title"], bar["value"], bar["side"]) for bar in bars] == [
         ("Attention", 3.0, LONGER),
@@ -83,7 +83,7 @@ def test_a_percentage_of_zero_has_no_bar_and_comes_last() -> None:
 
 def test_both_axes_have_one_range_so_that_equal_times_lie_on_the_diagonal() -> None:
     drawing = calls_on_both_sides(operations(), {"memory": 0.5}, OPERATIONS, charts.LIGHT)
-    drawn(drawing)
+    vega_lite(drawing)
     lines = drawing.datasets["lines"]
     ratios = lines.with_columns(
         ratio=pl.col("target_us_per_call") / pl.col("reference_us_per_call")
@@ -96,7 +96,7 @@ def test_both_axes_have_one_range_so_that_equal_times_lie_on_the_diagonal() -> N
 
 def test_the_nearest_bound_of_an_expected_range_counts() -> None:
     drawing = calls_against_expected(operations(), 1.2, OPERATIONS, charts.DARK)
-    drawn(drawing)
+    vega_lite(drawing)
     points = drawing.datasets["points"]
     assert points["expected_us_per_call"].to_list() == [150.0]
     factors = drawing.datasets["lines"].select(

@@ -25,7 +25,7 @@ def test_priorities_are_ordered_and_marked() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_json_cannot_hold_are_refused(value: float) -> None:
+def test_numbers_that_json_cannot_hold_are_rejected(value: float) -> None:
     with pytest.raises(ValidationError):
         Range(low=value, mid=0.0, high=0.0)
     with pytest.raises(ValidationError):

@@ -229,7 +229,7 @@ def test_an_invalid_file_is_rejected_with_the_name_of_the_entry(
         load_hardware(written(tmp_path, text))
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(HardwareError, match=r"none\.toml"):
         load_hardware(tmp_path / "none.toml")
 

@@ -347,12 +347,12 @@ def timeline(**times: str) -> pl.DataFrame:
         {"total_time": "1e-9"},
     ],
 )
-def test_a_timeline_whose_parts_are_no_parts_is_refused(times: dict[str, str]) -> None:
+def test_a_timeline_with_inconsistent_parts_is_rejected(times: dict[str, str]) -> None:
     with pytest.raises(NotAReportError, match=r"gpu_timeline.* ms of "):
         typed_sheets({"gpu_timeline": timeline(**times)}, Path("r"))
 
 
-def test_a_timeline_with_wrong_shares_is_refused() -> None:
+def test_a_timeline_with_wrong_shares_is_rejected() -> None:
     table = timeline().with_columns(percent=pl.Series(["40", "0", "0", "40", "60", "100"]))
     assert typed_sheets({"gpu_timeline": table}, Path("r"))
     wrong = table.with_columns(percent=pl.Series(["12", "0", "0", "40", "60", "100"]))
@@ -360,19 +360,19 @@ def test_a_timeline_with_wrong_shares_is_refused() -> None:
         typed_sheets({"gpu_timeline": wrong}, Path("r"))
 
 
-def test_a_timeline_whose_idle_time_does_not_fit_is_refused() -> None:
+def test_a_timeline_with_wrong_idle_time_is_rejected() -> None:
     with pytest.raises(NotAReportError, match=r"busy and idle time are 5 ms together.* 10 ms"):
         typed_sheets({"gpu_timeline": timeline(idle_time="1")}, Path("r"))
 
 
-def test_a_timeline_that_repeats_a_row_is_refused() -> None:
+def test_a_timeline_that_repeats_a_row_is_rejected() -> None:
     twice = pl.concat([timeline(), timeline().filter(type="busy_time")])
     with pytest.raises(NotAReportError, match="has busy_time once more than computation_time"):
         typed_sheets({"gpu_timeline": twice}, Path("r"))
 
 
 @pytest.mark.parametrize("row", ["computation_time", "exposed_comm_time", "idle_time"])
-def test_a_timeline_without_a_part_is_refused(row: str) -> None:
+def test_a_timeline_without_a_part_is_rejected(row: str) -> None:
     table = timeline().filter(pl.col("type") != row)
     with pytest.raises(NotAReportError, match=f"has no row {row}"):
         typed_sheets({"gpu_timeline": table}, Path("r"))

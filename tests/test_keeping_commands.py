@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def stored_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the id of an analysis stored 40 days ago."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
@@ -55,15 +55,15 @@ def ids() -> list[str]:
 
 
 def test_an_analysis_goes_to_another_server_and_keeps_its_id(
-    kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    stored_id: str, capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    saved = printed(capsys, "archive", "save", kept)
-    assert saved["output"] == f"{kept}.jarvis.zip"
+    saved = printed(capsys, "archive", "save", stored_id)
+    assert saved["output"] == f"{stored_id}.jarvis.zip"
     assert saved["size_bytes"] == Path(saved["output"]).stat().st_size
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "elsewhere"))
     assert run("archive", "load", saved["output"]) == ExitCode.OK
-    assert capsys.readouterr().out == f"{kept}\n"
-    assert ids() == [kept]
+    assert capsys.readouterr().out == f"{stored_id}\n"
+    assert ids() == [stored_id]
     assert printed(capsys, "archive", "load", saved["output"])["is_reused"]
     assert "with the same content" in run_and_err(capsys, "archive", "load", saved["output"])
 
@@ -73,25 +73,25 @@ def run_and_err(said: Said, *arguments: object) -> str:
     return said.readouterr().err
 
 
-def test_an_invalid_archive_gives_one_message(kept: str, capsys: Said) -> None:
+def test_an_invalid_archive_gives_one_message(stored_id: str, capsys: Said) -> None:
     assert run("archive", "load", "tiny.json") == ExitCode.FAILED
     said = capsys.readouterr().err
     assert said.startswith("jarvis: tiny.json is not loaded: ")
     assert said.count("\n") == 1
 
 
-def test_an_archive_that_cannot_be_written_leaves_nothing(kept: str, tmp_path: Path) -> None:
-    (analysis_root(kept) / "manifest.json").write_text("{")
-    assert run("archive", "save", kept, "-o", "out.zip") == ExitCode.FAILED
+def test_an_archive_that_cannot_be_written_leaves_nothing(stored_id: str, tmp_path: Path) -> None:
+    (analysis_root(stored_id) / "manifest.json").write_text("{")
+    assert run("archive", "save", stored_id, "-o", "out.zip") == ExitCode.FAILED
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "tiny.json"]
 
 
-def test_the_list_names_every_analysis_with_its_size(kept: str, capsys: Said) -> None:
-    run("pin", kept)
+def test_the_list_names_every_analysis_with_its_size(stored_id: str, capsys: Said) -> None:
+    run("pin", stored_id)
     capsys.readouterr()
     run("list")
     line = capsys.readouterr().out
-    assert line.startswith(kept)
+    assert line.startswith(stored_id)
     assert " pinned  Tiny" in line
     (row,) = printed(capsys, "list")["analyses"]
     assert row["size_bytes"] > 10_000
@@ -108,19 +108,19 @@ def test_an_empty_list_is_reported(
 
 @pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])
 def test_without_a_terminal_nothing_is_deleted(
-    kept: str, capsys: Said, command: tuple[str, ...]
+    stored_id: str, capsys: Said, command: tuple[str, ...]
 ) -> None:
-    given = (*command, kept) if command == ("remove",) else command
+    given = (*command, stored_id) if command == ("remove",) else command
     assert run(*given) == ExitCode.FAILED
     assert "--yes" in capsys.readouterr().err
-    assert ids() == [kept]
+    assert ids() == [stored_id]
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "left"), [("y\n", 0, 0), ("yes\n", 0, 0), ("n\n", 1, 1), ("", 1, 1)]
 )
 def test_a_terminal_gets_a_prompt(
-    kept: str,
+    stored_id: str,
     capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
     answer: str,
@@ -128,96 +128,98 @@ def test_a_terminal_gets_a_prompt(
     left: int,
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(answer))
-    assert run("remove", kept) == code
+    assert run("remove", stored_id) == code
     said = capsys.readouterr().err
-    assert kept in said
+    assert stored_id in said
     assert "[y/N]" in said
     assert len(ids()) == left
 
 
-def test_all_are_removed_or_none(kept: str, capsys: Said) -> None:
-    assert run("remove", "--yes", kept, "nothing") == ExitCode.FAILED
+def test_all_are_removed_or_none(stored_id: str, capsys: Said) -> None:
+    assert run("remove", "--yes", stored_id, "nothing") == ExitCode.FAILED
     assert "No analysis 'nothing'" in capsys.readouterr().err
-    assert ids() == [kept]
-    run("pin", kept)
-    assert run("remove", "--yes", kept) == ExitCode.FAILED
+    assert ids() == [stored_id]
+    run("pin", stored_id)
+    assert run("remove", "--yes", stored_id) == ExitCode.FAILED
     assert "it is pinned" in capsys.readouterr().err
-    run("pin", "--off", kept)
+    run("pin", "--off", stored_id)
     capsys.readouterr()
-    assert [one["id"] for one in printed(capsys, "remove", "--yes", kept)["removed"]] == [kept]
+    assert [one["id"] for one in printed(capsys, "remove", "--yes", stored_id)["removed"]] == [
+        stored_id
+    ]
     assert ids() == []
 
 
-def test_pinning_an_unknown_analysis_is_rejected(kept: str) -> None:
-    assert run("pin", kept, "nothing") == ExitCode.FAILED
+def test_pinning_an_unknown_analysis_is_rejected(stored_id: str) -> None:
+    assert run("pin", stored_id, "nothing") == ExitCode.FAILED
     assert pinned() == frozenset()
 
 
-def test_a_dry_run_lists_what_would_be_deleted_and_why(kept: str, capsys: Said) -> None:
+def test_a_dry_run_lists_what_would_be_deleted_and_why(stored_id: str, capsys: Said) -> None:
     run("prune", "--older-than", "30d", "--dry-run")
     out = capsys.readouterr().out
-    assert kept in out
+    assert stored_id in out
     assert "40 days old: older than 30 days" in out
     assert "would be removed" in out
     planned = printed(capsys, "prune", "--older-than", "30d", "--dry-run")
     assert planned["removed"] == []
-    assert [(row["kind"], row["name"]) for row in planned["planned"]] == [("analysis", kept)]
-    assert ids() == [kept]
+    assert [(row["kind"], row["name"]) for row in planned["planned"]] == [("analysis", stored_id)]
+    assert ids() == [stored_id]
 
 
 @pytest.mark.parametrize("limit", [("--older-than", "30d"), ("--keep-under", "1kB")])
 def test_entries_beyond_a_limit_are_deleted(
-    kept: str, capsys: Said, limit: tuple[str, str]
+    stored_id: str, capsys: Said, limit: tuple[str, str]
 ) -> None:
     result = printed(capsys, "prune", "--yes", *limit)
-    assert [row["name"] for row in result["removed"]] == [kept]
+    assert [row["name"] for row in result["removed"]] == [stored_id]
     assert ids() == []
 
 
-def test_a_limit_that_cannot_be_met_is_reported(kept: str, capsys: Said) -> None:
-    run("pin", kept)
+def test_a_limit_that_cannot_be_met_is_reported(stored_id: str, capsys: Said) -> None:
+    run("pin", stored_id)
     capsys.readouterr()
     assert run("prune", "--yes", "--keep-under", "1kB") == ExitCode.OK
     said = capsys.readouterr()
-    assert f"{kept} stays: pinned" in said.err
+    assert f"{stored_id} stays: pinned" in said.err
     assert "more than asked for" in said.err
-    assert ids() == [kept]
+    assert ids() == [stored_id]
 
 
 def test_the_environment_sets_limits_and_without_them_nothing_is_deleted(
-    kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    stored_id: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert printed(capsys, "prune", "--yes")["removed"] == []
     monkeypatch.setenv("JARVIS_PRUNE_OLDER_THAN", "6w")
     assert printed(capsys, "prune", "--yes")["removed"] == []
     monkeypatch.setenv("JARVIS_PRUNE_OLDER_THAN", "30d")
-    assert [row["name"] for row in printed(capsys, "prune", "--yes")["removed"]] == [kept]
+    assert [row["name"] for row in printed(capsys, "prune", "--yes")["removed"]] == [stored_id]
 
 
 def test_the_file_of_settings_sets_limits(
-    kept: str, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored_id: str, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "jarvis.toml"
     file.write_text('prune_older_than = "30d"\n')
     monkeypatch.setenv("JARVIS_CONFIG", str(file))
     planned = printed(capsys, "prune", "--dry-run")["planned"]
-    assert [row["name"] for row in planned] == [kept]
+    assert [row["name"] for row in planned] == [stored_id]
 
 
 def test_an_invalid_limit_in_the_environment_is_a_usage_error(
-    kept: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    stored_id: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_PRUNE_KEEP_UNDER", "much")
     with pytest.raises(SystemExit) as end:
         run("prune", "--yes")
     assert end.value.code == ExitCode.USAGE
     assert "JARVIS_PRUNE_KEEP_UNDER" in capsys.readouterr().err
-    assert ids() == [kept]
+    assert ids() == [stored_id]
 
 
 @pytest.mark.parametrize("given", ["30", "d", "-3d", "30y", "1e9d", "nan"])
-def test_an_invalid_age_is_a_usage_error(kept: str, capsys: Said, given: str) -> None:
+def test_an_invalid_age_is_a_usage_error(stored_id: str, capsys: Said, given: str) -> None:
     with pytest.raises(SystemExit) as end:
         run("prune", "--older-than", given)
     assert end.value.code == ExitCode.USAGE
-    assert ids() == [kept]
+    assert ids() == [stored_id]

@@ -99,7 +99,7 @@ def test_hardware_from_the_trace_or_as_given() -> None:
         choose_hardware(info, "MI9999", None)
 
 
-def test_unknown_device_runs_without_peaks_and_says_so(tmp_path: Path) -> None:
+def test_an_unknown_device_runs_without_peaks_and_is_reported(tmp_path: Path) -> None:
     path = small_trace("Mystery GPU 9000").write(tmp_path / "trace.json")
     run = analyze(path, output_dir=tmp_path / "run")
     assert run.manifest.hardware is None

@@ -62,7 +62,7 @@ def test_load_gives_manifest_results_and_tables(root: Path) -> None:
         run.table("../manifest")
 
 
-def test_tables_are_read_when_asked_for_and_once(root: Path) -> None:
+def test_tables_are_read_lazily_and_once(root: Path) -> None:
     run = Run.load(root)
     first = run.table("operations")
     assert run.table("operations") is first

@@ -51,7 +51,7 @@ def test_labels_of_parameters_are_made_for_their_name() -> None:
     assert schemas.labeled(frame, "roofline").columns == ["name", "param: M"]
 
 
-def test_unknown_tables_and_columns_are_errors_that_name_what_there_is() -> None:
+def test_unknown_tables_and_columns_are_errors_that_list_the_known_ones() -> None:
     with pytest.raises(MissingTableError, match="gpu_timeline"):
         schemas.columns("nothing")
     with pytest.raises(MissingTableError, match="no such column"):

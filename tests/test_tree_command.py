@@ -92,7 +92,7 @@ def test_json_is_the_table_of_the_api(source: Path, capsys: Capture) -> None:
     }
 
 
-def test_a_run_leads_to_its_trace(run: Run, source: Path, capsys: Capture) -> None:
+def test_a_run_finds_its_trace(run: Run, source: Path, capsys: Capture) -> None:
     (uid,) = run.table("operations").filter(name="aten::mm")["uid"]
     assert as_json(capsys, run.root, "--uid", uid) == as_json(capsys, source, "--uid", uid)
     moved = source.parent / "elsewhere"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# backup.sh FOLDER: a copy of the database, then of JARVIS_HOME, in a new folder below FOLDER; the
-# oldest beyond BACKUPS_KEPT (14) go. It may run while the server works. How to restore:
-# docs/how-to/keep-analyses.md. What an artifact root holds is backed up where it is.
+# backup.sh FOLDER: copy the database, then JARVIS_HOME, to a new folder below FOLDER, and delete the
+# oldest beyond BACKUPS_KEPT (14). It may run while the server runs. How to restore:
+# docs/how-to/keep-analyses.md. An artifact root is not included.
 # Tested by the suite with SQLite; the line for PostgreSQL is that of the guide.
 set -euo pipefail
 
@@ -35,7 +35,7 @@ PYTHON
     ;;
 esac
 
-# Exit code 1: something came or went meanwhile, which the guide explains.
+# Exit code 1: files changed during the copy, see the guide.
 tar -C "$JARVIS_HOME" --exclude='.*.new-*' --exclude='.*.old-*' --exclude='.*.removed-*' \
     --exclude='./jarvis.db*' --exclude=./cache --exclude=./compiled --exclude=./exports \
     -czf "$half/home.tar.gz" . || test $? -eq 1

@@ -59,7 +59,7 @@ def _by_file(draw: random.Random, folder: Path, *, is_traced: bool) -> str:
         return "file: refused with a sentence"
     if run("hardware", "add", file).code:
         return "file: refused with a sentence"
-    _check_kept(folder)
+    _check_stored(folder)
     if is_traced:
         trace, root = write_trace(seeds()[0], folder / "trace.json"), folder / "run"
         run_well("analyze", trace, "--gpu-arch-json-path", file, "--output-dir", root)
@@ -69,7 +69,7 @@ def _by_file(draw: random.Random, folder: Path, *, is_traced: bool) -> str:
     return "file: taken"
 
 
-def _check_kept(folder: Path) -> None:
+def _check_stored(folder: Path) -> None:
     """Check that a stored description is read without a warning, shown and removed."""
     hardware = load_hardware()
     assert not hardware.failures, hardware.failures

@@ -82,7 +82,7 @@ def links_lead_somewhere(run: Rendered) -> Iterator[Problem]:
                 yield Problem(report.file, f"The link {target} leads to no {what}.", line)
 
 
-def facts_are_told_once(run: Rendered) -> Iterator[Problem]:
+def facts_occur_once(run: Rendered) -> Iterator[Problem]:
     """No table with names and no sentence with a name and a measurement occurs twice, except
     under headings that differ only in their number."""
     report = run.fair
@@ -173,6 +173,6 @@ CHECKS = (
     Check(cards_are_complete),
     Check(recommendations_are_numbered_without_gaps),
     Check(links_lead_somewhere),
-    Check(facts_are_told_once),
+    Check(facts_occur_once),
     Check(efficiencies_above_the_peak_are_marked),
 )

@@ -37,7 +37,7 @@ def reports_give_the_shares_of_the_timeline(run: Rendered) -> Iterator[Problem]:
                         yield Problem(summary.file if summary else "", text, row.number)
 
 
-def hardware_is_told(run: Rendered) -> Iterator[Problem]:
+def hardware_is_named(run: Rendered) -> Iterator[Problem]:
     """The appendices name the GPU, its bandwidth and its compute peaks as used by the run."""
     for document in (run.fair, run.document(run.paths.analysis_report)):
         appendix = document.part(APPENDIX) if document else None
@@ -79,6 +79,6 @@ def _hardware(hardware: Json, part: Part) -> Iterator[Problem]:
 
 CHECKS = (
     Check(reports_give_the_shares_of_the_timeline),
-    Check(hardware_is_told),
+    Check(hardware_is_named),
     Check(images_are_there),
 )

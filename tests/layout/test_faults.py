@@ -89,12 +89,12 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
         lambda p: substitute(fair_of(p), r"\]\(#p1-", "](#p0-"),
     ),
     "an issue told twice": (
-        fair.facts_are_told_once,
+        fair.facts_occur_once,
         lambda p: substitute(
             fair_of(p), r"^- \*\*Issue\*\*: (.*)\n((?:.*\n)*?)(## Appendix)", r"\g<0>\n\n\1\n"
         ),
     ),
-    "a table twice": (fair.facts_are_told_once, lambda p: repeat_top_operations(fair_of(p))),
+    "a table twice": (fair.facts_occur_once, lambda p: repeat_top_operations(fair_of(p))),
     "an efficiency above the peak": (
         fair.efficiencies_above_the_peak_are_marked,
         lambda p: substitute(fair_of(p), r"194\.1% ⚠ anomaly", "194.1%"),
@@ -222,11 +222,11 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
         lambda p: substitute(fair_of(p), r"[\d.]+% idle", "99.0% idle"),
     ),
     "another bandwidth": (
-        figures.hardware_is_told,
+        figures.hardware_is_named,
         lambda p: substitute(analysis(p), r"5\.3 TB/s$", "5.4 TB/s"),
     ),
     "no compute peak": (
-        figures.hardware_is_told,
+        figures.hardware_is_named,
         lambda p: substitute(analysis(p), r"^.*Peak MAF.*\n", "", count=0),
     ),
     "a vendor's word": (

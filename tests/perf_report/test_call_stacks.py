@@ -15,7 +15,7 @@ def row(builder: TraceBuilder) -> dict[str, object]:
     return found.unified_perf_summary.row(0, named=True)
 
 
-def test_stacks_hold_operators_modules_and_files_without_their_numbers() -> None:
+def test_stacks_have_operators_modules_and_files_without_line_numbers() -> None:
     builder = trace().python("run/train.py(1): main").python("nn.Module: Linear_3")
     builder.python("<built-in method linear>").python("a/model.py(12): forward")
     builder.child("aten::linear").child("aten::mm", MM).launches("gemm_1", us=5)
@@ -44,7 +44,7 @@ def test_a_row_for_one_gpu_event_has_that_alone() -> None:
     assert (found["call_stack_full"], found["entry_point"]) == ("['k']", NOT_FOUND)
 
 
-def test_equal_stacks_are_one() -> None:
+def test_equal_stacks_are_merged() -> None:
     assert merged([("a", "k"), ("a", "k")]) == ["a", "k"]
     assert merged([("a", "k"), ("a", "b", "k"), ("a", "k")]) == ["a", ["k"], ["b", "k"]]
     assert merged([]) == []
@@ -67,7 +67,7 @@ def test_the_entry_point_is_the_nearest_frame_that_is_no_wrapper(
     assert entry_point("aten::mm", [(*frames, "aten::mm", "gemm")]) == expected
 
 
-def test_a_frame_below_that_bears_the_operators_name_goes_first() -> None:
+def test_a_frame_with_the_operators_name_comes_first() -> None:
     stack = ("a.py(1): main", "aten::Gelu", "kernels.py(3): run_gelu_tanh", "k")
     assert entry_point("aten::Gelu", [stack]) == "kernels.py(3): run_gelu_tanh"
 

@@ -21,7 +21,7 @@ def uid_of(calls: HostCalls, name: str) -> int:
     return int(found.item())
 
 
-def test_only_the_calls_asked_for_and_in_file_order(read: Trace) -> None:
+def test_selected_calls_are_in_file_order(read: Trace) -> None:
     calls = host_calls(read)
     inner, outer = uid_of(calls, "inner"), uid_of(calls, "outer")
     found = calls.select(pl.Series([inner, outer]), "name")

@@ -103,7 +103,7 @@ def test_all_means_what_every_report_has(reference_root: Path) -> None:
         compare_reports(pair(full, default), ["kernel_summary"])
 
 
-def test_a_family_that_one_report_lacks_stands_alone() -> None:
+def test_a_family_that_one_report_lacks_is_listed_without_comparison() -> None:
     ours = products((8, "NN", 2.0), (16, "NT", 5.0))
     for reports, part in ((pair(ours, {}), "only_baseline"), (pair({}, ours), "only_variant")):
         sheets = compare_reports(reports, ["roofline"])

@@ -90,7 +90,7 @@ def test_a_cast_writes_what_it_widens() -> None:
     assert row["fused_bytes"] == 2 * RESULT_BYTES - RESULT_BYTES
 
 
-def test_a_result_that_a_later_step_reads_too_is_written_beside() -> None:
+def test_a_result_that_a_later_step_reads_is_written_too() -> None:
     built = layer()
     product(built)
     add(built, "gelu", [RESULT, []])
@@ -100,7 +100,7 @@ def test_a_result_that_a_later_step_reads_too_is_written_beside() -> None:
 
 
 @pytest.mark.parametrize(("name", "kept"), [("gelu", 1), ("relu", 0)])
-def test_a_result_that_the_backward_pass_reads_is_written_beside(name: str, kept: int) -> None:
+def test_a_result_that_the_backward_pass_reads_is_written_too(name: str, kept: int) -> None:
     built = layer()
     product(built)
     add(built, name, [RESULT], seq=3)
@@ -148,21 +148,21 @@ def test_an_operator_that_reads_operands_of_the_product_is_no_epilogue() -> None
     assert epilogues(built) == []
 
 
-def test_another_view_of_the_result_is_none() -> None:
+def test_another_view_of_the_result_is_no_epilogue() -> None:
     built = layer()
     product(built)
     add(built, "mul", [[B, 16, S, N // 16], [B, 16, S, N // 16]])
     assert epilogues(built) == []
 
 
-def test_a_copy_to_another_layout_is_none() -> None:
+def test_a_copy_to_another_layout_is_no_epilogue() -> None:
     built = layer()
     product(built)
     add(built, "copy_", [RESULT, RESULT, []])
     assert epilogues(built) == []
 
 
-def test_a_reduction_or_normalization_is_none() -> None:
+def test_a_reduction_or_normalization_is_no_epilogue() -> None:
     built = layer()
     product(built)
     add(built, "mean", [RESULT, [], [], []])
@@ -171,7 +171,7 @@ def test_a_reduction_or_normalization_is_none() -> None:
     assert epilogues(built) == []
 
 
-def test_another_stream_thread_or_kernel_between_is_none() -> None:
+def test_another_stream_thread_or_kernel_between_prevents_an_epilogue() -> None:
     built = trace()
     built.op("aten::mm", [INPUT, WEIGHT]).launches("Cijk_product")
     built.op("aten::gelu", [RESULT, []]).launches(ELEMENTWISE, stream=8)

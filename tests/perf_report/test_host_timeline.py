@@ -41,7 +41,7 @@ def test_threads_are_named_counted_and_ordered_by_operator_time() -> None:
     assert (rows[1]["runtime_ns"], rows[1]["operator_ns"], rows[1]["python_ns"]) == (0, 5_000, 0)
 
 
-def test_slices_hold_what_a_hover_says() -> None:
+def test_slices_have_the_columns_of_the_tooltip() -> None:
     rows = PerfReport(built().read(), None).host_slices
     assert rows["kind"].to_list() == ["python", "operator", "runtime", "operator"]
     assert rows["name"].to_list()[1] == "aten::mm"

@@ -72,7 +72,7 @@ def test_a_host_that_works_through_operators_is_launch_bound(wait_us: float, cau
     assert only(kernel(one_kernel().waits(wait_us)))["cause"] == cause
 
 
-def test_a_gap_of_queued_work_is_the_gpus_own() -> None:
+def test_a_gap_of_queued_work_is_caused_by_the_gpu() -> None:
     builder = one_kernel(100)
     kernel(builder, at_us=1143)  # launched while the first one ran, starts 40 µs after its end
     assert only(builder)["cause"] == IdleCause.QUEUED

@@ -95,12 +95,12 @@ def test_unlinked_work_makes_the_time_longer(reference_root: Path) -> None:
         ("mi300-resnet-ddp-checkpoint", 56.5, 86.6),
     ):
         recorded = read_trace(reference_root / "traces" / f"{name}.json.gz")
-        said = _said(PerfReport(recorded, None), Quantity.TIME)
+        said = _values(PerfReport(recorded, None), Quantity.TIME)
         assert said[Tool.TRACELENS][0] == pytest.approx(linked, abs=0.05)
         assert said[Tool.TRACELENS_UNLINKED][0] == pytest.approx(everything, abs=0.05)
 
 
-def _said(report: PerfReport, quantity: Quantity) -> dict[str, tuple[float | None, str]]:
+def _values(report: PerfReport, quantity: Quantity) -> dict[str, tuple[float | None, str]]:
     """Return value and reason of each tool for one quantity."""
     rows = report.other_definitions.filter(pl.col("quantity") == quantity)
     return {tool: (value, why) for tool, value, why in rows["tool", "value", "reason"].iter_rows()}
@@ -129,7 +129,7 @@ def test_every_definition_has_our_value() -> None:
     for row in rows.iter_rows(named=True):
         assert row["ours"] == ours[Quantity(row["quantity"])]
         assert row["reason"]
-    said = _said(report, Quantity.COMPUTE)
+    said = _values(report, Quantity.COMPUTE)
     assert said[Tool.TRACELENS][0] == pytest.approx(0.02525)
     # 2000.5 to 2010.5 becomes 2001 to 2010, 2020.5 to 2030.75 becomes 2021 to 2030; no fill
     assert said[Tool.HTA][0] == pytest.approx(0.018)
@@ -140,20 +140,20 @@ def test_a_kernel_shorter_than_a_microsecond_stops_hta() -> None:
     builder = trace().op("aten::mm").launches("gemm", us=10, at_us=2000.5)
     builder.launches("Memset (Device)", us=0.25, at_us=2020.5)
     report = PerfReport(builder.read(), None)
-    value, reason = _said(report, Quantity.TIME)[Tool.HTA]
+    value, reason = _values(report, Quantity.TIME)[Tool.HTA]
     assert value is None
     assert reason.startswith("Not computable")
-    assert _said(report, Quantity.TIME)[Tool.HTA_EXACT][0] == pytest.approx(0.02025)
+    assert _values(report, Quantity.TIME)[Tool.HTA_EXACT][0] == pytest.approx(0.02025)
 
 
 def test_a_clock_of_whole_microseconds_is_not_rounded() -> None:
     report = PerfReport(trace().op("aten::mm").launches("gemm", us=10, at_us=2000).read(), None)
-    said = _said(report, Quantity.TIME)
+    said = _values(report, Quantity.TIME)
     assert Tool.HTA_EXACT not in said
     assert "Rounds" not in said[Tool.HTA][1]
 
 
-def test_with_two_steps_hta_leaves_out_what_the_last_one_launches() -> None:
+def test_with_two_steps_hta_ignores_the_last_one() -> None:
     builder = trace().op("aten::mm").launches("gemm", us=10, at_us=2000)
     builder.waits(100).op("aten::mm").launches("gemm", us=10, at_us=2100)
     _marked(_marked(builder, 1, 900, 150), 2, 1060, 500)
@@ -192,7 +192,7 @@ def test_the_plugin_knows_collectives_by_the_operator() -> None:
 
 def test_without_steps_or_without_gpu_work() -> None:
     report = PerfReport(trace().op("aten::mm").launches("gemm", us=10, at_us=2000).read(), None)
-    said = _said(report, Quantity.TIME)
+    said = _values(report, Quantity.TIME)
     assert said[Tool.GPU_IDLE][0] is None
     assert "no step is marked" in said[Tool.TENSORBOARD][1]
     assert PerfReport(trace().op("aten::mm").read(), None).other_definitions.is_empty()
@@ -200,6 +200,6 @@ def test_without_steps_or_without_gpu_work() -> None:
 
 def test_two_gpus_have_a_utilization_each() -> None:
     builder = trace().op("aten::mm").launches("gemm", us=10).launches("gemm", us=10, device=1)
-    value, reason = _said(PerfReport(builder.read(), None), Quantity.BUSY)[Tool.TENSORBOARD]
+    value, reason = _values(PerfReport(builder.read(), None), Quantity.BUSY)[Tool.TENSORBOARD]
     assert value is None
     assert "each GPU" in reason

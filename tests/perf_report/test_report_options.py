@@ -168,7 +168,7 @@ def test_calls_of_python_roots_come_first() -> None:
     assert stacked.unified_perf_summary["ex_uid"].to_list() == [second]
 
 
-def test_pseudo_ops_are_put_in_where_they_are_asked_for() -> None:
+def test_pseudo_ops_are_optional() -> None:
     builder = trace().op("vllm::moe_forward", [[2, 8], [2, 4]])
     tensors = [[2, 8], [4, 8, 8], [4, 8, 4], [2, 2]]
     types = ["c10::BFloat16", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "int"]

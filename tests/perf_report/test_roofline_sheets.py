@@ -79,7 +79,7 @@ def test_shapes_that_no_tensor_has_are_a_failure_of_the_call(dims: list[Any]) ->
     assert found.perf_model_failures["name"].to_list() == ["aten::mm"]
 
 
-def test_nested_ops_of_one_family_stand_side_by_side() -> None:
+def test_nested_ops_of_one_family_have_separate_rows() -> None:
     dims, concrete = [[4, 8], [], [8], [8]], ["", "[8]", "", ""]
     builder = trace().op("aten::layer_norm", dims, concrete=concrete)
     builder.child("aten::native_layer_norm", dims, concrete=concrete).launches("norm", us=5)

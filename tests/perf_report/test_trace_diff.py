@@ -326,7 +326,7 @@ def test_work_that_the_other_trace_lacks_takes_no_time_there() -> None:
     ).rows() == [(0.0, -4.0, 0, "root")]
 
 
-def test_sheets_have_the_comparison_under_its_usual_labels_and_in_its_place() -> None:
+def test_sheets_have_the_comparison_columns_with_their_labels() -> None:
     sheets = compared(model("a"), model("b"), include_overlap_info=True).sheets()
     names = list(sheets)
     assert names[names.index("unified_perf_summary") + 1] == "diff_stats"

@@ -67,7 +67,7 @@ def test_depth_limits_the_levels_below(read: TraceTree) -> None:
         assert read.subtree(uid, depth).equals(whole.filter(pl.col("depth") <= depth))
 
 
-def test_parents_lead_from_the_outermost_call_to_the_nearest(read: TraceTree) -> None:
+def test_parents_are_ordered_from_the_outermost_call(read: TraceTree) -> None:
     above = read.parents(uid_of(read, "gemm", 1))
     assert above.select("depth", "kind", "name").rows() == [
         (0, "python", "train.py(3): step"),
@@ -79,7 +79,7 @@ def test_parents_lead_from_the_outermost_call_to_the_nearest(read: TraceTree) ->
     assert read.parents(uid_of(read, "train*")).is_empty()
 
 
-def test_a_kernel_stands_alone(read: TraceTree) -> None:
+def test_the_subtree_of_a_kernel_is_one_row(read: TraceTree) -> None:
     (row,) = read.subtree(uid_of(read, "gemm")).iter_rows(named=True)
     assert (row["name"], row["depth"], row["dur_us"], row["module"]) == ("gemm", 0, 30.0, "Block_0")
 
@@ -110,7 +110,7 @@ def test_names_are_patterns_with_stars_alone(
     assert sorted(read.find(pattern)["name"]) == sorted(names)
 
 
-def test_a_row_of_a_sheet_is_the_call_it_stands_for(read: TraceTree) -> None:
+def test_the_uid_of_a_row_is_its_example_call(read: TraceTree) -> None:
     report = PerfReport(trace().op("mylib::x").launches("a").launches("b").read(), None)
     built = trace().unlinked("lost").op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=9)
     built.up().runtime("cudaDeviceSynchronize").launches("alone", us=3)

@@ -175,7 +175,7 @@ def test_the_example_call_is_the_one_that_starts_first_on_any_thread() -> None:
         "vllm::unified_attention_with_output",
     ],
 )
-def test_a_row_whose_model_gives_up_keeps_its_time(name: str) -> None:
+def test_a_row_whose_model_fails_has_its_time(name: str) -> None:
     builder = trace().op(name, [[4, 8, 16]] * 4).launches("a", us=5)
     read = builder.child("inner").launches("b", us=3).read()
     summary = TraceLensReport(read, None).unified_perf_summary

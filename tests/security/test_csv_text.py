@@ -93,7 +93,7 @@ def test_labels_are_restored(tmp_path: Path) -> None:
     assert read_report(tmp_path)["ops_summary"].columns == ["=a", "b\r@c"]
 
 
-def test_no_csv_file_of_any_command_holds_a_formula(tmp_path: Path) -> None:
+def test_no_csv_file_of_any_command_contains_a_formula(tmp_path: Path) -> None:
     evil = "evil\r=cmd|'/C calc'!A0\u2028@SUM(A1:A9)\x0b\t+1+1;=2+2"
     built = trace()
     for _ in range(3):

@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> Path:
     return built.write(tmp_path / "trace.json")
 
 
-def kept_by(actor: Actor, asked: Submission, *, again: bool = False) -> StoredAnalysis:
+def stored_by(actor: Actor, asked: Submission, *, again: bool = False) -> StoredAnalysis:
     """An analysis as a job of somebody makes it."""
     with stored_for(actor.person.name, role=actor.person.role):
         return submit(asked, again=again)
@@ -96,31 +96,31 @@ def test_with_changed_figures_another_user_gets_a_separate_analysis(
 ) -> None:
     asked = Submission(file, platform="Ours")
     actions.store_hardware(ROOT, described(100.0))
-    theirs = kept_by(ADA, asked)
+    theirs = stored_by(ADA, asked)
     pins.pin(theirs.id)
     before = digest(theirs.root)
-    assert kept_by(BOB, asked) == StoredAnalysis(theirs.id, theirs.root, is_reused=True)
+    assert stored_by(BOB, asked) == StoredAnalysis(theirs.id, theirs.root, is_reused=True)
     actions.remove_hardware(ROOT, described(100.0))
     actions.store_hardware(ROOT, described(200.0))
-    mine = kept_by(BOB, asked)
+    mine = stored_by(BOB, asked)
     assert mine.id != theirs.id
     assert digest(theirs.root) == before
     rows = stored_rows(engine)
     assert (rows[theirs.id].owner, rows[theirs.id].is_pinned) == ("ada", True)
     assert (rows[mine.id].owner, rows[mine.id].is_pinned) == ("bob", False)
-    assert kept_by(BOB, asked).is_reused
+    assert stored_by(BOB, asked).is_reused
     entry = read_catalog().find(mine.id)
     assert entry.manifest.analysis_id == mine.id
     assert entry.manifest.hardware == described(200.0)
     save_archive(mine.root, tmp_path / "mine.zip")
     assert load_archive(tmp_path / "mine.zip").id == mine.id
-    again = kept_by(ADA, asked)  # her own may be repeated, because links point to it
+    again = stored_by(ADA, asked)  # her own may be repeated, because links point to it
     assert (again.id, again.is_reused) == (theirs.id, False)
     assert digest(theirs.root) != before
 
 
 def test_reprojection_leaves_analyses_of_other_users_unchanged(engine: Engine, file: Path) -> None:
-    base = kept_by(ADA, Submission(file))
+    base = stored_by(ADA, Submission(file))
     actions.store_hardware(ROOT, described(100.0))
     with stored_for("ada"):
         theirs = resubmit(base.id, "Ours", None)
@@ -134,7 +134,7 @@ def test_reprojection_leaves_analyses_of_other_users_unchanged(engine: Engine, f
 
 
 def test_only_the_owner_repeats_an_analysis(engine: Engine, file: Path) -> None:
-    theirs = kept_by(ADA, Submission(file))
+    theirs = stored_by(ADA, Submission(file))
     before = digest(theirs.root)
     job = actions.submit_job(engine, BOB, Analyze(Submission(file), is_again=True))
     outcome = outcome_of(assignment_of(job), lambda _: None)
@@ -142,7 +142,7 @@ def test_only_the_owner_repeats_an_analysis(engine: Engine, file: Path) -> None:
     assert "belongs to somebody else" in outcome.error
     assert digest(theirs.root) == before
     for actor in (ADA, ROOT):
-        assert not kept_by(actor, Submission(file), again=True).is_reused
+        assert not stored_by(actor, Submission(file), again=True).is_reused
     assert stored_rows(engine)[theirs.id].owner == "ada"
     job = actions.submit_job(engine, ROOT, Analyze(Submission(file), is_again=True))
     assert isinstance(outcome_of(assignment_of(job), lambda _: None), OutputMessage)
@@ -151,19 +151,19 @@ def test_only_the_owner_repeats_an_analysis(engine: Engine, file: Path) -> None:
 def test_only_admins_repeat_an_analysis_without_owner(engine: Engine, file: Path) -> None:
     kept = submit(Submission(file))
     with pytest.raises(OthersAnalysisError):
-        kept_by(BOB, Submission(file), again=True)
+        stored_by(BOB, Submission(file), again=True)
     assert not submit(Submission(file), again=True).is_reused
-    assert kept_by(BOB, Submission(file)) == StoredAnalysis(kept.id, kept.root, is_reused=True)
+    assert stored_by(BOB, Submission(file)) == StoredAnalysis(kept.id, kept.root, is_reused=True)
 
 
 def test_an_unreadable_analysis_of_another_user_is_not_replaced(engine: Engine, file: Path) -> None:
-    kept = kept_by(ADA, Submission(file))
+    kept = stored_by(ADA, Submission(file))
     (kept.root / "manifest.json").write_text("{}")
     before = digest(kept.root)
     with pytest.raises(OthersAnalysisError):
-        kept_by(BOB, Submission(file))
+        stored_by(BOB, Submission(file))
     assert digest(kept.root) == before
-    assert not kept_by(ADA, Submission(file)).is_reused
+    assert not stored_by(ADA, Submission(file)).is_reused
 
 
 def test_a_remote_result_does_not_replace_an_analysis_of_another_user(
@@ -171,7 +171,7 @@ def test_a_remote_result_does_not_replace_an_analysis_of_another_user(
 ) -> None:
     asked = Submission(file, platform="Ours")
     actions.store_hardware(ROOT, described(100.0))
-    theirs = kept_by(ADA, asked)
+    theirs = stored_by(ADA, asked)
     before = digest(theirs.root)
     actions.remove_hardware(ROOT, described(100.0))
     actions.store_hardware(ROOT, described(200.0))

@@ -231,7 +231,7 @@ def test_an_invalid_list_of_cells_is_not_a_sheet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [1_999, 1_000_000])
-def test_a_sheet_of_a_million_columns_is_refused(tmp_path: Path, columns: int) -> None:
+def test_a_sheet_of_a_million_columns_is_rejected(tmp_path: Path, columns: int) -> None:
     heads = ",".join(f"c{number}" for number in range(columns))
     (tmp_path / "gpu_timeline.csv").write_text(f"type,{heads}\nbusy_time{',1' * columns}\n")
     if columns < 2_000:

@@ -29,7 +29,7 @@ from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 
 
-def asked(*middleware: Middleware) -> TestClient:
+def client_of(*middleware: Middleware) -> TestClient:
     """An application that answers every path and sets two cookies."""
 
     def answer(_: Request) -> Response:
@@ -51,19 +51,19 @@ def asked(*middleware: Middleware) -> TestClient:
     ],
 )
 def test_long_headers_are_rejected(headers: dict[str, str], path: str) -> None:
-    answer = asked(Middleware(HeaderLimits)).get(path, headers=headers)
+    answer = client_of(Middleware(HeaderLimits)).get(path, headers=headers)
     assert answer.status_code == 431
     assert f"{MAX_HEADER_BYTES:,}" in answer.text
 
 
 def test_short_headers_are_accepted() -> None:
     headers = {"Cookie": "x" * (MAX_HEADER_BYTES - 1000)}
-    assert asked(Middleware(HeaderLimits)).get("/", headers=headers).status_code == 200
+    assert client_of(Middleware(HeaderLimits)).get("/", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/_stcore/metrics", "/_stcore/metrics/", "/base/_stcore/metrics"])
 def test_streamlits_metrics_are_closed(path: str) -> None:
-    client = asked(Middleware(ClosedPaths))
+    client = client_of(Middleware(ClosedPaths))
     assert client.get(path).status_code == 404
     assert client.get("/_stcore/health").status_code == 200
 
@@ -77,7 +77,7 @@ def test_streamlits_metrics_are_closed(path: str) -> None:
     ],
 )
 def test_behind_https_cookies_are_sent_by_https_alone(public_url: str | None, login: str) -> None:
-    answer = asked(Middleware(SecureHeaders, public_url=public_url)).get("/")
+    answer = client_of(Middleware(SecureHeaders, public_url=public_url)).get("/")
     assert answer.headers.get_list("set-cookie") == [
         login,
         "strict=secure; Path=/; SameSite=lax; Secure",
@@ -87,8 +87,8 @@ def test_behind_https_cookies_are_sent_by_https_alone(public_url: str | None, lo
 def test_the_log_contains_only_the_start_of_an_upload_id(caplog: pytest.LogCaptureFixture) -> None:
     upload = "0123456789abcdef" * 2 + "-01234567-2a"
     with caplog.at_level(logging.INFO, "jarvis.server.http.web.requests"):
-        asked(Middleware(Requests)).get(f"/api/uploads/{upload}")
-        asked(Middleware(Requests)).get("/api/uploads")
+        client_of(Middleware(Requests)).get(f"/api/uploads/{upload}")
+        client_of(Middleware(Requests)).get("/api/uploads")
     paths = [vars(record)["path"] for record in caplog.records if record.message == "request"]
     assert paths == ["/api/uploads/01234567...", "/api/uploads"]
 

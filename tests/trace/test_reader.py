@@ -93,7 +93,7 @@ def test_macos_metadata_in_an_archive_is_ignored(tmp_path: Path, content: bytes)
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_damaged_archive_is_refused_or_read_in_part(
+def test_a_damaged_archive_is_rejected_or_read_in_part(
     tmp_path: Path, content: bytes, packing: int
 ) -> None:
     path = tmp_path / "t.zip"
@@ -195,7 +195,7 @@ def event(name: str = '"aten::a"', more: str = "") -> str:
     return f'{{"ph": "X", "cat": "cpu_op", "name": {name}, "ts": 1, "dur": 1{more}}}'
 
 
-def mended(tmp_path: Path, text: str | bytes) -> tuple[Trace, tuple[Repair, ...]]:
+def read_with_repairs(tmp_path: Path, text: str | bytes) -> tuple[Trace, tuple[Repair, ...]]:
     read = read_trace(write(tmp_path, text.encode() if isinstance(text, str) else text))
     return read, read.info.repairs
 
@@ -250,13 +250,13 @@ B = event('"aten::b"')
 def test_broken_events_are_repaired_or_skipped(
     tmp_path: Path, text: str, found: list[str], repairs: tuple[RepairKind, int, int]
 ) -> None:
-    read, made = mended(tmp_path, text)
+    read, made = read_with_repairs(tmp_path, text)
     assert read.cpu_ops["name"].to_list() == found
     assert [(r.kind, r.count, r.lost_events) for r in made] == [repairs]
 
 
 def test_a_name_with_broken_utf8(tmp_path: Path) -> None:
-    read, made = mended(
+    read, made = read_with_repairs(
         tmp_path, A.replace("aten::a", "caf\xe9").encode("latin-1").join([b"[", b"]"])
     )
     assert read.cpu_ops["name"].to_list() == ["caf\ufffd"]
@@ -265,19 +265,19 @@ def test_a_name_with_broken_utf8(tmp_path: Path) -> None:
 
 def test_an_unpaired_surrogate_becomes_a_question_mark(tmp_path: Path) -> None:
     more = ', "args": {"Input type": ["\\ud83d", "\\ud83d\\ude00"]}'
-    read, _ = mended(tmp_path, listed(event('"a\\ud800b"', more)))
+    read, _ = read_with_repairs(tmp_path, listed(event('"a\\ud800b"', more)))
     assert read.cpu_ops["name"].to_list() == ["a?b"]
     assert read.cpu_ops["input_types"].to_list() == ['["?","\U0001f600"]']
 
 
 def test_a_repair_reports_its_position(tmp_path: Path) -> None:
-    _, made = mended(tmp_path, f"[{A}, {{]: oh dear}}, {B}]")
+    _, made = read_with_repairs(tmp_path, f"[{A}, {{]: oh dear}}, {B}]")
     assert made[0].example.startswith("{]: oh dear}")
 
 
 def test_many_broken_names_are_counted(tmp_path: Path) -> None:
     broken = event('"a "quoted" word"')
-    _, made = mended(tmp_path, listed(*[broken, A] * 20))
+    _, made = read_with_repairs(tmp_path, listed(*[broken, A] * 20))
     assert [(r.kind, r.count) for r in made] == [(RepairKind.TEXT_IN_NAME, 20)]
 
 
@@ -286,7 +286,7 @@ def test_a_truncated_gzip_file_is_read_up_to_its_end(tmp_path: Path, content: by
         {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "ts": i, "dur": 1} for i in range(20_000)
     ]
     packed = gzip.compress(json.dumps({"traceEvents": events}).encode())
-    read, made = mended(tmp_path, packed[: len(packed) // 2])
+    read, made = read_with_repairs(tmp_path, packed[: len(packed) // 2])
     assert 5_000 < read.cpu_ops.height < 15_000
     assert {r.kind for r in made} == {RepairKind.TRUNCATED, RepairKind.DAMAGED_GZIP}
 
@@ -299,7 +299,7 @@ def test_an_event_longer_than_a_block(tmp_path: Path) -> None:
 
 def test_an_unterminated_string_loses_one_event(tmp_path: Path) -> None:
     broken = event().replace('"aten::a"', '"aten::a')
-    read, _ = mended(tmp_path, f"[{broken}, {B}]")
+    read, _ = read_with_repairs(tmp_path, f"[{broken}, {B}]")
     assert read.cpu_ops["name"].to_list()[-1] == "aten::b"
 
 
@@ -350,7 +350,7 @@ def test_progress_increases_and_can_cancel_reading(tmp_path: Path) -> None:
 
 def test_a_rank_out_of_range_is_none(tmp_path: Path) -> None:
     header = '{"distributedInfo": {"rank": ' + "9" * 400 + ', "x": NaN},'
-    read, _ = mended(tmp_path, f'{header} "traceEvents": [{A}]}}')
+    read, _ = read_with_repairs(tmp_path, f'{header} "traceEvents": [{A}]}}')
     assert read.info.rank is None
 
 
@@ -359,6 +359,6 @@ def test_header_values_of_wrong_types_are_ignored(tmp_path: Path) -> None:
         '{"deviceProperties": [3, {"name": ["x"], "numSms": "many"}, {"numSms": 7}],'
         ' "distributedInfo": {"rank": "first", "world_size": true}, "metadata": [1],'
     )
-    read, made = mended(tmp_path, f'{header} "traceEvents": [{A}]}}')
+    read, made = read_with_repairs(tmp_path, f'{header} "traceEvents": [{A}]}}')
     assert (read.info.rank, read.info.world_size, read.info.compute_units) == (None, None, 7)
     assert made == ()

@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
     return built.write(tmp_path / "t.json")
 
 
-def kept(path: Path) -> Trace | None:
+def cached(path: Path) -> Trace | None:
     place = sidecar.place_of(path)
     assert place is not None
     return sidecar.load(place, path)
@@ -62,7 +62,7 @@ def test_a_trace_from_the_cache_is_the_same(
 def test_a_recorded_trace_from_the_cache_is_the_same(reference_root: Path) -> None:
     path = reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz"
     first = read_trace(path)
-    assert kept(path) is not None
+    assert cached(path) is not None
     same(read_trace(path), first)
 
 
@@ -89,9 +89,9 @@ def test_a_damaged_cache_entry_is_ignored(path: Path, cache: Path, damage: str, 
     file.unlink()
     if how in damaged:
         file.write_bytes(damaged[how])
-    assert kept(path) is None
+    assert cached(path) is None
     same(read_trace(path), first)
-    assert kept(path) is not None  # repaired
+    assert cached(path) is not None  # repaired
 
 
 def test_a_single_wrong_byte_in_a_cache_entry_is_detected(path: Path, cache: Path) -> None:
@@ -102,16 +102,16 @@ def test_a_single_wrong_byte_in_a_cache_entry_is_detected(path: Path, cache: Pat
         for position in range(0, len(content), 97):
             changed = content[position] ^ 0x10
             file.write_bytes(content[:position] + bytes([changed]) + content[position + 1 :])
-            assert kept(path) is None
+            assert cached(path) is None
         file.write_bytes(content)
-    assert kept(path) is not None
+    assert cached(path) is not None
 
 
 def test_a_trace_has_the_name_of_the_opened_path(tmp_path: Path, path: Path) -> None:
     read_trace(path)
     link = tmp_path / "link.json"
     link.symlink_to(path)
-    opened = kept(link)
+    opened = cached(link)
     assert opened is not None
     assert (opened.info.file_name, opened.info.path) == ("link.json", str(link))
 
@@ -140,7 +140,7 @@ def test_a_cache_entry_of_another_user_is_used(path: Path, monkeypatch: pytest.M
         raise PermissionError
 
     monkeypatch.setattr(os, "utime", refused)
-    assert kept(path) is not None
+    assert cached(path) is not None
 
 
 def test_without_a_home_nothing_is_cached(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ CHECKED: dict[str, tuple[Find, ...]] = {
         comparative.comparative_summary_gives_the_timelines,
     ),
     "E11": (report.analysis_items_have_their_labels,),
-    "E12": (figures.hardware_is_told,),
+    "E12": (figures.hardware_is_named,),
     "E13": (report.appendix_has_the_model,),
     "M1": (report.top_operations_are_the_priorities,),
     "M2": (report.analysis_impacts_are_marked,),
@@ -66,7 +66,7 @@ CHECKED: dict[str, tuple[Find, ...]] = {
     "S3": (wording.words_are_vendor_neutral,),
     "S4": (wording.claims_are_what_a_trace_can_show,),
     "S5": (wording.nobody_wins,),
-    "S6": (files.reports_are_there, fair.facts_are_told_once),
+    "S6": (files.reports_are_there, fair.facts_occur_once),
     "S7": (fair.efficiencies_above_the_peak_are_marked,),
     "S8": (findings.impacts_stay_within_their_share,),
     "S9": (
