@@ -97,7 +97,7 @@ def test_a_saving_ends_where_the_bar_above_begins() -> None:
     )
     root = image(waterfall(rows, CSS))
     now, saved, left = (
-        bars(root, color)[f"What: {what}"]
+        bars(root, color)[f"Step: {what}"]
         for color, what in ((CSS.muted, "now"), (CSS.saving, "<i>"), (CSS.primary, "left"))
     )
     assert sum(saved) == pytest.approx(sum(now), abs=0.1)

@@ -22,7 +22,7 @@ def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
     base = alt.Chart(bars).encode(
         y=alt.Y("label:N", sort=bars["label"].to_list(), axis=name_axis()),
         tooltip=[
-            alt.Tooltip("finding:N", title="Finding"),
+            alt.Tooltip("finding:N", title="Step"),
             alt.Tooltip("length_ms:Q", title="Time (ms)", format=",.3~r"),
         ],
     )

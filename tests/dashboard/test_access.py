@@ -93,7 +93,7 @@ def refusals(page: AppTest) -> list[str]:
         (claims(ADA, iat=int(time.time()) - 13 * HOUR_S), "Log in to see"),
         ({"is_logged_in": True, "email": ADA}, "Log in to see"),
         (claims(ADA, email_verified=False), "not verified your email"),
-        ({"is_logged_in": True, "sub": "7", "iat": int(time.time())}, "says no 'email'"),
+        ({"is_logged_in": True, "sub": "7", "iat": int(time.time())}, "has no 'email' claim"),
         (claims("@root"), "cannot be told"),
     ],
 )

@@ -75,7 +75,7 @@ def test_the_panel_sets_the_other_tools_beside_ours(
 
 def test_a_figure_that_no_tool_has_is_corrected(filed: Draw, sample_id: str) -> None:
     page = filed("overview", analysis=sample_id, overview_definition="Happiness")
-    assert any("'Happiness', which is not possible here" in w.value for w in page.warning)
+    assert any("'Happiness', which is not valid here" in w.value for w in page.warning)
 
 
 @pytest.mark.parametrize(

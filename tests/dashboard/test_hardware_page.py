@@ -117,7 +117,7 @@ def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
     assert "X100" in ingest.selectbox(key="ingest_platform").options
     page.button(key="_hardware_delete_X100 (custom)").click().run()
     assert not page.exception
-    assert "Deleted" in page.success[0].value
+    assert "was deleted" in page.success[0].value
     assert "X100" not in load_hardware().names()
 
 

@@ -67,7 +67,7 @@ def test_the_same_bytes_again_are_said_to_be_stored_once(filed: Draw, fresh_home
     content = small_trace(fresh_home).read_bytes()
     uploaded("small.json", content)
     page = filed("ingest", ingest_upload=uploaded("other.json", content))
-    assert any("stored once" in c.value for c in page.main.caption)
+    assert any("already uploaded" in c.value for c in page.main.caption)
     assert any("other.json" in c.value for c in page.main.caption)
 
 
@@ -114,7 +114,7 @@ def test_an_unknown_gpu_is_asked_for_and_may_stay_unknown(filed: Draw, fresh_hom
     small_trace(fresh_home, device="Homebrew 9000")
     page = filed("ingest", ingest_source="server path", ingest_path="small.json")
     assert page.selectbox(key="ingest_platform").value is None
-    assert any("Homebrew 9000, which is not described" in c.value for c in page.main.caption)
+    assert any("Homebrew 9000, is unknown to this server" in c.value for c in page.main.caption)
     analyze(page)
     (entry,) = read_catalog().entries
     assert entry.manifest.hardware is None

@@ -156,7 +156,7 @@ def test_a_waiting_job_says_its_place_in_the_queue(
     steps = page.dataframe[0].value.set_index("id")["step"]
     assert [steps[job.id] for job in waiting] == [f"place {n} in the queue" for n in (1, 2, 3)]
     assert "place 3 of 3 in the queue" in page.main.caption[-1].value
-    assert "next in the queue; 1 job under way" in (
+    assert "next in the queue; 1 job running" in (
         filed("jobs", job=waiting[0].id).main.caption[-1].value
     )
 
@@ -213,7 +213,7 @@ def test_the_sidebar_counts_what_runs(filed: Draw, engine: Engine, queue: Queue)
     assert chips(filed("jobs")) == []
     queue("a.json")
     queue("b.json")
-    assert chips(filed("jobs")) == ["2 jobs under way"]
+    assert chips(filed("jobs")) == ["2 jobs in progress"]
 
 
 @pytest.mark.parametrize("name", ["overview", "jobs"])

@@ -127,7 +127,7 @@ def _matched(comparison: Comparison) -> None:
     metric_card(
         "Matched",
         percent(matched_pct(comparison)),
-        f"{milliseconds(alone)} unmatched" if alone else "all",
+        f"{milliseconds(alone)} unmatched" if alone else "all matched",
         help_text="Share of the target's operation time that has a counterpart on the reference. "
         "Below: the time without one.",
     )
