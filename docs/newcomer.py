@@ -55,7 +55,7 @@ def walk(browser: Browser, server: Server, take: Take) -> None:
 
 def _drop_the_trace(page: Page, take: Take) -> None:
     page.locator("input[type=file]").first.set_input_files(sample_trace())
-    expect(page.get_by_text("Detected in the trace").first).to_be_visible()
+    page.get_by_text("Detected in the trace").first.wait_for()  # a worker reads it
     settled(page)
     take(page, "ingest")
     page.get_by_role("button", name="Analyze", exact=True).click()

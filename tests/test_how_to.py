@@ -98,20 +98,20 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(root)
 
 
-def activations() -> TraceBuilder:
+def activations(operator: str = "mylib::swiglu") -> TraceBuilder:
     """A call of mylib's operator that runs two kernels in operators below it."""
     built = trace(device="AMD Instinct MI300X")
-    built.op("mylib::swiglu", [[64, 128], [64, 128]])
+    built.op(operator, [[64, 128], [64, 128]])
     built.child("aten::silu", [[64, 128]]).launches("silu_kernel", us=20).up()
     built.child("aten::mul", [[64, 128], [64, 128]]).launches("mul_kernel", us=10)
-    built.op("mylib::swiglu", [[4096, 4096], [4096, 4096]]).launches("swiglu_kernel", us=200)
-    return built.op("mylib::swiglu_backward", [[4096, 4096]]).launches("swiglu_back", us=50)
+    built.op(operator, [[4096, 4096], [4096, 4096]]).launches("swiglu_kernel", us=200)
+    return built.op(f"{operator}_backward", [[4096, 4096]]).launches("swiglu_back", us=50)
 
 
 def test_a_perf_model_prices_its_op_and_changes_no_row_of_tracelens(
     checkout: Checkout, tmp_path: Path
 ) -> None:
-    source = activations().write(tmp_path / "trace.json")
+    source = activations("mylib::reglu").write(tmp_path / "trace.json")
 
     def sheets(models: str) -> dict[str, str]:
         out = tmp_path / "csvs"
@@ -136,17 +136,17 @@ def test_a_gpu_of_the_file_passes_the_test_that_the_page_names(checkout: Checkou
     (entry,) = blocks("add-a-gpu.md", "toml")
     checkout.append("hardware.toml", entry)
     checkout.run(blocks("add-a-gpu.md", "sh")[0])
-    assert "X100" in checkout.run("jarvis hardware show X100")
+    assert "Z100" in checkout.run("jarvis hardware show Z100")
 
 
 def test_a_gpu_of_one_server_needs_no_entry(checkout: Checkout, tmp_path: Path) -> None:
     (description,) = blocks("add-a-gpu.md", "json")
-    (tmp_path / "x100.json").write_text(description, encoding="utf-8")
+    (tmp_path / "z100.json").write_text(description, encoding="utf-8")
     activations().write(tmp_path / "trace.json")
     checkout.run("gzip trace.json", tmp_path)
     checkout.run(blocks("add-a-gpu.md", "sh")[1], tmp_path)
     for run in ("out", "out2", "again"):
-        assert '"X100"' in (tmp_path / run / "manifest.json").read_text(encoding="utf-8")
+        assert '"Z100"' in (tmp_path / run / "manifest.json").read_text(encoding="utf-8")
 
 
 def test_a_category_is_one_file(checkout: Checkout) -> None:
