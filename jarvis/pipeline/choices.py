@@ -107,7 +107,7 @@ def reprojected_options(
     if missing := [name for name in NEEDED if name not in manifest.tables]:
         raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
     target = manifest.options.target_pct if target_pct is None else target_pct
-    if keeps_hardware(platform, preset, arch_json, target_pct):
+    if is_target_only(platform, preset, arch_json, target_pct):
         return replace(manifest.options, target_pct=target)
     request = AnalysisRequest.of(
         manifest.options,
@@ -119,7 +119,7 @@ def reprojected_options(
     return chosen_options(request, figures_sha256)
 
 
-def keeps_hardware(
+def is_target_only(
     platform: str | None, preset: str | None, arch_json: Path | None, target_pct: float | None
 ) -> bool:
     """Return whether only the target of a run changes, not its hardware."""

@@ -147,9 +147,7 @@ def _bound(index: Any, indexed: Any, along: Any) -> None:
         for dimension, one in enumerate(index):
             if one is not None and one["dtype"] != "bool":
                 one["high"] = _extent(indexed["shape"], dimension)
-    elif (
-        index is not None and index["init"] == INTEGERS
-    ):  # else probabilities
+    elif index is not None and index["init"] == INTEGERS:  # not probabilities
         shape = indexed["shape"] if isinstance(indexed, dict) else indexed
         index["high"] = shape if isinstance(shape, int) else _extent(shape, along)
 

@@ -51,8 +51,8 @@ class FindingsReporter(Reporter):
         for key, result in run.results.items():
             path = RunPaths(out).findings(key, result.tier)
             path.parent.mkdir(parents=True, exist_ok=True)
-            mine = [d for d in details if d.finding.category == key]
-            write_output(path, findings_markdown(chosen, result, mine))
+            own_details = [d for d in details if d.finding.category == key]
+            write_output(path, findings_markdown(chosen, result, own_details))
 
 
 def findings_markdown(chosen: Recommended, result: AnalysisResult, details: list[Details]) -> str:

@@ -65,16 +65,16 @@ def _order(finding: Entry) -> tuple[bool, float, str, int]:
 
 def _sums(category: str, findings: list[Entry]) -> dict[str, float]:
     """The scores of a category's findings added up; empty where none comes from numbers."""
-    mine = [
+    scored = [
         finding
         for finding in findings
         if finding["category"] == category
         and finding["impact_score"] is not None
         and finding["estimate_method"] != HEURISTIC
     ]
-    if not mine:
+    if not scored:
         return {}
-    return {name: round(sum(f[name] for f in mine), SCORE_DIGITS) for name in SCORES}
+    return {name: round(sum(f[name] for f in scored), SCORE_DIGITS) for name in SCORES}
 
 
 def _recommendations(

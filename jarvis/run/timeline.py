@@ -36,7 +36,7 @@ MAX_GPU_SLICES = 4000
 MAX_HOST_SLICES = 6000
 """Maximum number of events in one chart; browsers slow down with more."""
 
-_LEAST_BINS = 400
+_MIN_BINS = 400
 """Windows with fewer stored bins are drawn from single calls."""
 
 
@@ -236,7 +236,7 @@ class Timeline:
         if self._bins.is_empty() or not threads:
             return binned(pl.DataFrame(schema=_EVENT), window.edges(1))
         width = int(self._bins["dur_ns"][0])
-        if window.length_ns < _LEAST_BINS * width:
+        if window.length_ns < _MIN_BINS * width:
             parts = [self._narrow_bins(window, thread) for thread in threads]
         else:
             parts = [self._wide_bins(window, thread, width) for thread in threads]

@@ -103,7 +103,7 @@ def test_what_a_profiler_records_can_be_replayed(torch_python: str, tmp_path: Pa
     # Views launch nothing and are not in the table; the rest is what no profiler records.
     assert {refusal.reason for refusal in refusals} - {UNKNOWN} == {
         "the trace does not record its argument indices",
-        "neither the trace nor its kernels tell the dtype of its tensors",
+        "neither the trace nor its kernels show the dtype of its tensors",
     }
 
 

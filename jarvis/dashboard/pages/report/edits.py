@@ -137,7 +137,7 @@ def _set(keys: dict[int, str], left_out: set[int]) -> None:
 @st.cache_data(max_entries=_KEPT_PARAGRAPHS, show_spinner=False, hash_funcs=HASH_OPENED)
 def _paragraph(now: Opened, left_out: frozenset[int]) -> str:
     """The summary of the report with these findings left out, as Markdown."""
-    kept, _ = Edits(left_out).parted(details_of(now.run))
+    kept, _ = Edits(left_out).partition(details_of(now.run))
     return str(prose(paragraph(now.run, kept, is_whole=not left_out)))
 
 
