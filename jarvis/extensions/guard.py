@@ -84,7 +84,7 @@ def _quantity(what: str, value: object) -> float | None:
         raise TypeError(f"{what} are {value!r}, not a number")
     number = float(value)
     if not (number >= 0 and math.isfinite(number)):
-        raise ValueError(f"{what} are {number}; they must be at least 0")
+        raise ValueError(f"{what} are {number}, not a finite number of at least 0")
     return number
 
 

@@ -68,14 +68,13 @@ def choose_hardware(
                 if info.device_name
                 else f"The {info.form} does not name its GPU"
             )
-            return None, (
-                f"{device}, so there are no peaks to judge against. Name a GPU to get efficiencies."
-            )
+            return None, (f"{device}, so no peaks are available. Name a GPU to get efficiencies.")
         return hardware.get(found.name, preset), None
     chosen = given or hardware.get(platform or "", preset)
     if info.device_name and (found is None or found.name != chosen.name):
         return chosen, (
-            f"The trace was recorded on {info.device_name!r}, but is judged against {chosen.title}."
+            f"The trace was recorded on {info.device_name!r}, but the analysis uses the peaks of "
+            f"{chosen.title}."
         )
     return chosen, None
 

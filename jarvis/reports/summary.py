@@ -85,7 +85,7 @@ def top_operations(run: Run) -> Markdown:
 
 def _source(run: Run) -> str:
     hardware, trace = run.manifest.hardware, sections.trace_line(run)
-    judged = f", judged against {sections.preset_name(hardware)}" if hardware else ""
+    judged = f", with the peaks of {sections.preset_name(hardware)}" if hardware else ""
     named = "" if run.manifest.model_name else " The title is its file name: no model was named."
     missing = "" if hardware else f" {sections.hardware_line(None)}"
     return f"From the {trace}{judged}.{named}{missing}"
@@ -97,7 +97,7 @@ def _first(details: list[Details], is_whole: bool) -> str:
     first = details[0]
     label, title, gain = first.recommendation.label, first.finding.title, first.finding.impact
     if gain is None:
-        return f"{label} ({to_text(title)}) comes first."
+        return f"{label} ({to_text(title)}) is the top priority."
     values = {"saved_ms": gain.saved_ms.mid, "e2e_pct": gain.e2e_pct.mid}
     return to_text(MESSAGES("summary.first", label=label, title=title, **values))
 
