@@ -123,7 +123,7 @@ FAULTY = {
     "return OpCost('many', 1)": "TypeError: FLOPs are 'many', not a number",
     "return OpCost(True, 1)": "TypeError: FLOPs are True, not a number",
     "return OpCost(1, -1)": "ValueError: bytes are -1.0, not a finite number of at least 0",
-    "return OpCost(float('nan'), 1)": "ValueError: FLOPs are nan, not a finite number of at least 0",
+    "return OpCost(float('nan'), 1)": "ValueError: FLOPs are nan, not a finite number",
     "return OpCost(1, 1, exact_flops=10**400)": "OverflowError",
     "return OpCost(1, 1, compute=5)": "TypeError: compute is 5, not a text",
     "return OpCost(1, 1, params=[1])": "TypeError: the parameters are list, not a dict",
