@@ -92,8 +92,8 @@ def _cards_by_tier(chosen: Recommended) -> dict[Tier, list[FindingCard]]:
     details = details_of(run)
     found: dict[Tier, list[FindingCard]] = {"compute": [], "fusion": [], "system": []}
     for key, result in run.results.items():
-        mine = [d for d in details if d.finding.category == key]
-        found[result.tier] += cards_of(chosen, mine)
+        own_details = [d for d in details if d.finding.category == key]
+        found[result.tier] += cards_of(chosen, own_details)
     return found
 
 
@@ -128,8 +128,8 @@ def _fused(compute: list[FindingCard], fusion: list[FindingCard]) -> dict[int, s
     """Return the fusion cards that would save time of a compute card, by its number."""
     covering: dict[int, str] = {}
     for card in compute:
-        mine = time_sources(card.finding)
-        labels = [f"P{f.number}" for f in fusion if mine & time_sources(f.finding)]
+        sources = time_sources(card.finding)
+        labels = [f"P{f.number}" for f in fusion if sources & time_sources(f.finding)]
         if labels:
             covering[card.number] = " and ".join(labels)
     return covering
