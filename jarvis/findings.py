@@ -13,7 +13,7 @@ Tier = Literal["compute", "fusion", "system"]
 """Kinds of analyses: of the rows that they claim, of chains across them, of the whole GPU."""
 
 
-def _named(evidence: object) -> object:
+def _by_quantity_name(evidence: object) -> object:
     if not isinstance(evidence, Mapping):
         return evidence
     return {name_of(name): value for name, value in evidence.items() if value is not None}
@@ -22,7 +22,7 @@ def _named(evidence: object) -> object:
 EvidenceValue = float | int | str | Message
 """A number, a text, or a message: a text with numbers."""
 
-Evidence = Annotated[dict[str, EvidenceValue], BeforeValidator(_named)]
+Evidence = Annotated[dict[str, EvidenceValue], BeforeValidator(_by_quantity_name)]
 """Values by the names of ``jarvis.text.quantities``, in display order; None values are dropped.
 Plugins may use their own labels."""
 
@@ -232,7 +232,7 @@ def _as_json(value: EvidenceValue) -> JsonValue:
     return value.model_dump(mode="json") if isinstance(value, Message) else None
 
 
-def spelled_out(finding: Finding) -> Finding:
+def with_literal_messages(finding: Finding) -> Finding:
     """Return the finding with literal messages, which need no message table to be rendered."""
     texts = {name: to_text(getattr(finding, name)) for name in TEXTS}
     return finding.model_copy(
@@ -243,13 +243,13 @@ def spelled_out(finding: Finding) -> Finding:
     )
 
 
-def _noted(notes: object) -> object:
+def _as_messages(notes: object) -> object:
     if not isinstance(notes, list | tuple):
         return notes
     return tuple(literal(note) if isinstance(note, str) else note for note in notes)
 
 
-Notes = Annotated[tuple[Message, ...], BeforeValidator(_noted)]
+Notes = Annotated[tuple[Message, ...], BeforeValidator(_as_messages)]
 """Sentences next to the findings; strings become literal messages."""
 
 

@@ -26,7 +26,7 @@ PRECISIONS = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32", "fp64", "fp6", "fp4
 COMPUTE_KEYS = frozenset(f"{unit}_{precision}" for unit in UNITS for precision in PRECISIONS)
 # Words around an alias in a device name that do not make it another GPU; any other word does (PCIe,
 # NVL, Laptop, Ti, a MIG slice).
-_NEUTRAL_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "gpu"})
+_GENERIC_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "gpu"})
 
 
 MAX_FIGURE = 1_000_000
@@ -58,7 +58,7 @@ class HardwareSpec(BaseModel):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         for name in (self.name, *self.aliases):
-            if _words(name) <= _NEUTRAL_WORDS:
+            if _words(name) <= _GENERIC_WORDS:
                 raise ValueError(f"{name!r} does not identify a GPU")
         return self
 
@@ -260,7 +260,7 @@ class Hardware:
         """
         device = _words(device_name)
         fitting = [
-            words for words in self._names if words <= device and device - words <= _NEUTRAL_WORDS
+            words for words in self._names if words <= device and device - words <= _GENERIC_WORDS
         ]
         return self.get(self._names[max(fitting, key=len)]) if fitting else None
 
@@ -268,9 +268,9 @@ class Hardware:
         """Return the platform and preset options that give ``spec`` for a trace of this device;
         None for defaults."""
         found = self.match(device_name) if device_name else None
-        is_found = found is not None and found.name == spec.name
+        is_matched = found is not None and found.name == spec.name
         is_first = self.presets(spec.name)[0] == spec.preset
-        return None if is_found else spec.name, None if is_first else spec.preset
+        return None if is_matched else spec.name, None if is_first else spec.preset
 
     def _canonical(self, name: str) -> str:
         try:

@@ -435,12 +435,12 @@ def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
     Of findings that share an operation or a pool of time, only the one that saves most is included.
     """
     chosen: list[Finding] = []
-    taken: set[int | str] = set()
+    used: set[int | str] = set()
     quantified = [finding for finding in findings if finding.impact is not None]
     for finding in sorted(quantified, key=lambda f: -f.impact.saved_ms.mid if f.impact else 0.0):
-        drawn_on = time_sources(finding)
-        if not drawn_on & taken:
-            taken |= drawn_on
+        sources = time_sources(finding)
+        if not sources & used:
+            used |= sources
             chosen.append(finding)
     return chosen
 

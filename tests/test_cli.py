@@ -150,7 +150,7 @@ def test_report_uses_a_gpu_described_in_a_file(small: Path, tmp_path: Path) -> N
     ("text", "sentence"),
     [
         ("{", "x1.json: the file cannot be read"),
-        ("[]", "x1.json: the file must hold one JSON object"),
+        ("[]", "x1.json: the file must contain one JSON object"),
         ('{"name": "X1", "memory_gb": 8, "max_achievable_tflops": {}}', "X1: mem_bw_gbps"),
         (
             '{"mem_bw_gbps": 9, "memory_gb": 8, "max_achievable_tflops": {"matrix_bf61": 1}}',

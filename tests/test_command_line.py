@@ -149,7 +149,7 @@ def test_json_of_an_analysis_contains_its_warnings(
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result["hardware"] == "H100 SXM"
-    assert any("but is judged against" in warning for warning in result["warnings"])
+    assert any("but the analysis uses the peaks of" in warning for warning in result["warnings"])
     assert all(f"warning: {warning}" in captured.err for warning in result["warnings"])
 
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from jarvis.analyses import load_registry
-from jarvis.analyses.runner import ReportTables, divide, run_analyses
+from jarvis.analyses.runner import ReportTables, run_analyses, split_operations
 from jarvis.core.errors import NotAReportError, UnreadableReportError
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import load_hardware
@@ -65,7 +65,7 @@ def imported(place: Path) -> ImportedReport:
 
 def results(report: ReportTables) -> dict[str, AnalysisResult]:
     analyses = load_registry().analyses
-    outcomes = run_analyses(report, analyses, divide(report, analyses))
+    outcomes = run_analyses(report, analyses, split_operations(report, analyses))
     return {key: outcome.result for key, outcome in outcomes.items()}
 
 

@@ -1,8 +1,6 @@
 """Analyses: find what is slow in one category of operations or in the whole system."""
 
-from jarvis.analyses import (
-    chain_context as chain_context,
-)  # # registers templates that stored findings use
+from jarvis.analyses import chain_context as chain_context  # registers its message templates
 from jarvis.analyses.documentation import checks_markdown
 from jarvis.analyses.registry import Registry, in_page_order, load_analyses, load_registry
 

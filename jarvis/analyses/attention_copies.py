@@ -82,7 +82,7 @@ def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
     found: set[int] = set()
     copies = every.filter(pl.col("name").is_in(COPY_OPERATORS) & (pl.col("kernel_time_us") > 0))
     alike = _by_place_and_shape(copies)
-    calls = {_sought(call): None for call in group.rows.iter_rows(named=True)}
+    calls = {_copy_criteria(call): None for call in group.rows.iter_rows(named=True)}
     for place, shapes, most in calls:
         left = most
         for _, uid, count in sorted(chain(*(alike.get((place, shape), ()) for shape in shapes))):
@@ -103,7 +103,7 @@ def _by_place_and_shape(copies: pl.DataFrame) -> dict[tuple[Place, Shape], list[
     return found
 
 
-def _sought(call: dict[str, Any]) -> tuple[Place, frozenset[Shape], int]:
+def _copy_criteria(call: dict[str, Any]) -> tuple[Place, frozenset[Shape], int]:
     """Return the module of a call, the shapes of its first two tensors, and the maximum number of
     copies."""
     shapes = frozenset(tuple(sorted(shape)) for shape in _tensors(call["input_dims"])[:2])

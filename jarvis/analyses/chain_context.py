@@ -53,8 +53,8 @@ def _with_evidence(finding: Finding, chains: Sequence[Chain]) -> Finding:
     uids = [reference.uid for reference in finding.operations]
     parts = []
     for chain in chains:
-        mine = chain.steps.filter(pl.col("operation_uid").is_in(uids))
-        if time_us := float(mine["kernel_time_us"].sum()):
+        shared_steps = chain.steps.filter(pl.col("operation_uid").is_in(uids))
+        if time_us := float(shared_steps["kernel_time_us"].sum()):
             parts.append(MESSAGES("evidence.part", time_ms=time_us / 1000, chain=chain.summary))
     if not parts:
         return finding

@@ -387,8 +387,8 @@ def _epilogue_gain(
     """
     time_ms = chain.time_ms
     mid_ms = max(0.0, time_ms - added_ms * impact.FULL_PCT / target_pct)
-    kept = min(1.0, chain.row["fused_bytes"] / chain.row["step_bytes"])
-    low_ms = min(mid_ms, time_ms * (1 - kept) * (1 - OVERLAP_PART))
+    traffic_share = min(1.0, chain.row["fused_bytes"] / chain.row["step_bytes"])
+    low_ms = min(mid_ms, time_ms * (1 - traffic_share) * (1 - OVERLAP_PART))
     return impact.bounded_impact(time_ms, time_ms, low_ms=low_ms, mid_ms=mid_ms, **bases)
 
 

@@ -101,8 +101,8 @@ def top_operations(
     rows = []
     for rank, top in enumerate(heaviest.iter_rows(named=True), start=1):
         time_ms = top["direct_kernel_time_us"] / 1000
-        mine = shares.get(top["name"], [])
-        leading = _rows(ranked, [uid for uid, leads in mine if leads])
+        launched = shares.get(top["name"], [])
+        leading = _rows(ranked, [uid for uid, leads in launched if leads])
         rows.append(
             {
                 "rank": rank,
@@ -112,7 +112,7 @@ def top_operations(
                 "percent_of_compute": 100 * time_ms / compute_ms if compute_ms > 0 else None,
                 "percent_of_total": 100 * time_ms / total_ms if total_ms > 0 else None,
                 **_facts(
-                    leading if leading.height else _rows(ranked, [uid for uid, _ in mine[:1]])
+                    leading if leading.height else _rows(ranked, [uid for uid, _ in launched[:1]])
                 ),
                 "operation_uids": leading["uid"].to_list(),
             }

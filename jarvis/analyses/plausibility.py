@@ -82,8 +82,8 @@ def above_peak(data: CategoryData) -> Iterator[Finding]:
     yield from _doubts(data, (efficiency > impact.FULL_PCT) & ~is_anomaly, DOUBTFUL)
 
 
-def _doubts(data: CategoryData, is_meant: pl.Expr, doubt: str) -> Iterator[Finding]:
-    for group in groups(data.operations.filter(is_meant & impact.is_judged())):
+def _doubts(data: CategoryData, is_in_range: pl.Expr, doubt: str) -> Iterator[Finding]:
+    for group in groups(data.operations.filter(is_in_range & impact.is_judged())):
         efficiency = group.efficiency_pct
         if efficiency is not None and group.compute_pct >= MIN_COMPUTE_PCT:
             yield _doubt_of(data, group, efficiency, doubt)

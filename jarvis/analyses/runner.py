@@ -54,7 +54,7 @@ class ReportTables(Protocol):
 
 
 @dataclass(frozen=True)
-class Slices:
+class SplitOperations:
     """The operations of a report, split by analysis.
 
     ``operations`` has a row for each operation with its ``category``, ``top_operations`` the
@@ -79,7 +79,7 @@ class AnalysisOutcome:
     prepared: Mapping[str, JsonValue] | None = None
 
 
-def divide(report: ReportTables, analyses: Mapping[str, Analysis]) -> Slices:
+def split_operations(report: ReportTables, analyses: Mapping[str, Analysis]) -> SplitOperations:
     """Assign a category to every operation and find the top operations of the trace."""
     claimed = claim_operations(report.table("operations"), analyses.values(), report.registry)
     top = top_operations(
@@ -89,13 +89,13 @@ def divide(report: ReportTables, analyses: Mapping[str, Analysis]) -> Slices:
         compute_ms=report.totals.compute_time_ms,
         total_ms=report.totals.total_time_ms,
     )
-    return Slices(claimed, top, measure_baseline(claimed))
+    return SplitOperations(claimed, top, measure_baseline(claimed))
 
 
 def run_analyses(
     report: ReportTables,
     analyses: Mapping[str, Analysis],
-    slices: Slices,
+    split: SplitOperations,
     *,
     compute_units: int | None = None,
     target_pct: float = impact.TARGET_PCT,
@@ -104,16 +104,16 @@ def run_analyses(
 
     ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it.
     """
-    top_uids = frozenset(slices.top_operations["operation_uids"].explode().drop_nulls())
-    claimed = slices.operations.partition_by("category", as_dict=True)
-    nothing = describe(slices.operations.clear(), top_uids)
+    top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
+    claimed = split.operations.partition_by("category", as_dict=True)
+    nothing = describe(split.operations.clear(), top_uids)
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
-            mine = describe(claimed[(key,)], top_uids) if (key,) in claimed else nothing
+            rows = describe(claimed[(key,)], top_uids) if (key,) in claimed else nothing
             if analysis.classify:
-                mine = analysis.classify(mine, compute_units)
-            outcomes[key] = _run(analysis, report, mine, slices.baseline, target_pct)
+                rows = analysis.classify(rows, compute_units)
+            outcomes[key] = _run(analysis, report, rows, split.baseline, target_pct)
         except Exception as error:  # isolates analyses from each other
             outcomes[key] = AnalysisOutcome(_failed(analysis, error))
     worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)

@@ -44,8 +44,10 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     is_low = impact.is_judged() & (pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT)
-    is_said = is_low | pl.col("uid").is_in(data.explained_uids)
-    rows = data.operations.filter(~is_said).sort("kernel_time_us", "uid", descending=[True, False])
+    is_reported = is_low | pl.col("uid").is_in(data.explained_uids)
+    rows = data.operations.filter(~is_reported).sort(
+        "kernel_time_us", "uid", descending=[True, False]
+    )
     for part in rows.partition_by("name", maintain_order=True):
         group = OperationGroup(part)
         if group.calls < MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:

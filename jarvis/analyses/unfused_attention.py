@@ -29,9 +29,9 @@ MESSAGES = MessageTable(
     {
         "title": "Unfused attention{place}, {calls}",
         "place": " in {name}",
-        "issue": "{calls} of attention{place} ({shape}) run as {operators:count operator} each, "
-        "{steps}: the whole group takes {time_ms} ({compute_pct} of compute), part of it for "
-        "storing and reading all scores.",
+        "issue": "{calls} of attention{place} ({shape}) {calls:either runs|run} as "
+        "{operators:count operator} each, {steps}: the whole group takes {time_ms} ({compute_pct} "
+        "of compute), part of it for storing and reading all scores.",
         "algorithmic": "Call `torch.nn.functional.scaled_dot_product_attention` or a Flash "
         "Attention kernel instead of these operators: this usually makes the group {least:.0f} to "
         "{most:.0f} times faster.",

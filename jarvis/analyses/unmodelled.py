@@ -153,9 +153,9 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
     )
     ordered = rows.sort("kernel_time_us", "uid", descending=[True, False])
     for kind in _KINDS:
-        mine = ordered.filter(reason == kind.key)
-        if mine.height:
-            yield from _finding(data, OperationGroup(mine), kind)
+        unmodelled = ordered.filter(reason == kind.key)
+        if unmodelled.height:
+            yield from _finding(data, OperationGroup(unmodelled), kind)
 
 
 def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from jarvis.analyses.base import Analysis, CategoryData, Check, Classify, Measure
 from jarvis.core.extension_log import reason_of
-from jarvis.findings import Finding, spelled_out
+from jarvis.findings import Finding, with_literal_messages
 from jarvis.text.messages import to_text
 
 
@@ -19,7 +19,7 @@ class ExtensionFaultError(Exception):
     """A function of an extension failed; the runner records it as the error of its analysis."""
 
 
-def contained(analysis: Analysis, key: str, source: str) -> Analysis:
+def sandboxed_analysis(analysis: Analysis, key: str, source: str) -> Analysis:
     """Return the analysis ``key`` of the file ``source`` with its functions wrapped.
 
     Their errors name the line of the file, and their return values are validated.
@@ -43,14 +43,16 @@ def _called(call: Callable[..., Any], source: str, *arguments: object) -> Any:
 
 def _check(check: Check, key: str, source: str) -> Check:
     @wraps(check)
-    def contained_check(data: CategoryData) -> Iterator[Finding]:
+    def sandboxed_check(data: CategoryData) -> Iterator[Finding]:
         findings = _called(lambda: list(check(data)), source)
         uids = set(data.operations["uid"])
         for finding in findings:
             _called(_check_finding, source, finding, key, uids)
-        yield from map(spelled_out, findings)  # pages without the extension render them too
+        yield from map(
+            with_literal_messages, findings
+        )  # pages without the extension render them too
 
-    return contained_check
+    return sandboxed_check
 
 
 def _check_finding(finding: object, key: str, uids: set[int]) -> None:
@@ -72,12 +74,12 @@ def _check_finding(finding: object, key: str, uids: set[int]) -> None:
 
 def _classify(classify: Classify, source: str) -> Classify:
     @wraps(classify)
-    def contained_classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
+    def sandboxed_classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         found = _called(classify, source, rows, compute_units)
         fitting: pl.DataFrame = _called(_with_new_columns, source, rows, found)
         return fitting
 
-    return contained_classify
+    return sandboxed_classify
 
 
 def _with_new_columns(rows: pl.DataFrame, found: object) -> pl.DataFrame:
@@ -95,12 +97,12 @@ def _with_new_columns(rows: pl.DataFrame, found: object) -> pl.DataFrame:
 
 def _measure(measure: Measure, source: str) -> Measure:
     @wraps(measure)
-    def contained_measure(data: CategoryData) -> dict[str, JsonValue]:
+    def sandboxed_measure(data: CategoryData) -> dict[str, JsonValue]:
         found = _called(measure, source, data)
         read: dict[str, JsonValue] = _called(_as_json, source, found)
         return read
 
-    return contained_measure
+    return sandboxed_measure
 
 
 def _as_json(found: object) -> object:

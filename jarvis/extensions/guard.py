@@ -22,7 +22,7 @@ from jarvis.perf_models import (
 _INT64 = range(-(2**63), 2**63)
 
 
-def guarded(registry: Registry, source: str, log: Log) -> Registry:
+def sandboxed_registry(registry: Registry, source: str, log: Log) -> Registry:
     """Return the registry marked as an extension, with formulas whose errors are logged.
 
     ``log`` records the errors and their lines in ``source``.
@@ -31,16 +31,16 @@ def guarded(registry: Registry, source: str, log: Log) -> Registry:
         replace(
             model,
             is_extension=True,
-            cost=_guarded(model.cost, "perf model", source, log),
+            cost=_sandboxed_formula(model.cost, "perf model", source, log),
             backward=model.backward
-            and _guarded(model.backward, "backward perf model", source, log),
+            and _sandboxed_formula(model.backward, "backward perf model", source, log),
         )
         for model in registry.all_models()
     ]
     return Registry(models, registry.all_categories())
 
 
-def _guarded(formula: Formula, kind: str, source: str, log: Log) -> Formula:
+def _sandboxed_formula(formula: Formula, kind: str, source: str, log: Log) -> Formula:
     def price(op: OpSignature) -> OpCost:
         try:
             return _checked(formula(op))
@@ -84,7 +84,7 @@ def _quantity(what: str, value: object) -> float | None:
         raise TypeError(f"{what} are {value!r}, not a number")
     number = float(value)
     if not (number >= 0 and math.isfinite(number)):
-        raise ValueError(f"{what} are {number}; they must be at least 0")
+        raise ValueError(f"{what} are {number}, not a finite number of at least 0")
     return number
 
 

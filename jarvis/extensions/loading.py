@@ -15,8 +15,8 @@ from jarvis.analyses import load_registry
 from jarvis.analyses.base import Analysis
 from jarvis.core.errors import ExtensionFileError, RegistrationError
 from jarvis.core.extension_log import Log, reason_of
-from jarvis.extensions.containment import contained
-from jarvis.extensions.guard import guarded
+from jarvis.extensions.containment import sandboxed_analysis
+from jarvis.extensions.guard import sandboxed_registry
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.tracelens.extension_files import HOOKS, adopt
 
@@ -115,7 +115,7 @@ def _models_in(content: Mapping[str, Any], source: str, log: Log) -> Registry:
 def _of_packages() -> Analyses:
     """Return all analyses, those of packages wrapped."""
     registry = load_registry()
-    added = {key: contained(registry.analyses[key], key, key) for key in registry.cards}
+    added = {key: sandboxed_analysis(registry.analyses[key], key, key) for key in registry.cards}
     return replace(registry, analyses={**registry.analyses, **added})
 
 
@@ -127,7 +127,9 @@ def _with_analyses(analyses: Analyses, added: object, source: str, log: Log) -> 
     for key, analysis in added.items():
         try:
             if isinstance(analysis, Analysis):
-                analyses = analyses.extended_with(key, contained(analysis, key, source), source)
+                analyses = analyses.extended_with(
+                    key, sandboxed_analysis(analysis, key, source), source
+                )
             else:
                 raise RegistrationError(
                     f"{source}: {key} is {type(analysis).__name__}, not an Analysis."
@@ -179,4 +181,4 @@ def _extended(registry: Registry, own: Registry, source: str, log: Log) -> Regis
         ending = f" and {more} more" if more > 0 else ""
         log.notes.append(f"{source} overrides the built-in models of {shown}{ending}.")
     own.freeze()
-    return registry.extended_with(guarded(own, source, log))
+    return registry.extended_with(sandboxed_registry(own, source, log))

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jarvis.analyses.runner import AnalysisOutcome, Slices, divide, run_analyses
+from jarvis.analyses.runner import AnalysisOutcome, SplitOperations, run_analyses, split_operations
 from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
 from jarvis.core.output import limited_output
@@ -49,17 +49,17 @@ def write_analysis(
     report, analyses, steps = source.report, source.extensions.analyses.analyses, source.steps
     first = len(steps) - 4
     with step(first, progress, steps):
-        slices = divide(report, analyses)
+        split = split_operations(report, analyses)
     with step(first + 1, progress, steps):
         units = source.info.compute_units
         outcomes = run_analyses(
-            report, analyses, slices, compute_units=units, target_pct=options.target_pct
+            report, analyses, split, compute_units=units, target_pct=options.target_pct
         )
     read_bytes = source.info.json_bytes or source.info.size_bytes
     with limited_output(read_bytes), staged(root, source.info.sha256) as folder:
         with step(first + 2, progress, steps):
             named = identifier or analysis_id(source.info.sha256, options)
-            run = _run(source, slices, outcomes, options, warning, named)
+            run = _run(source, split, outcomes, options, warning, named)
             if compared_with is not None:
                 comparison = compare(run, compared_with)
                 run = run.with_tables(comparison.tables())
@@ -84,7 +84,7 @@ def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Com
 
 def _run(
     source: AnalysisInput,
-    slices: Slices,
+    split: SplitOperations,
     outcomes: dict[str, AnalysisOutcome],
     options: Options,
     warning: str | None,
@@ -94,7 +94,7 @@ def _run(
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
     tables = {name: report.table(name) for name in TABLES}
     tables |= {name: report.table(name) for name in source.sheets if name not in tables}
-    tables |= {"operations": slices.operations, "top_operations": slices.top_operations}
+    tables |= {"operations": split.operations, "top_operations": split.top_operations}
     tables[HEALTH] = source.health
     tables |= {category_table(key): rows for key, rows in classified.items()}
     manifest = Manifest(
@@ -109,7 +109,7 @@ def _run(
         reference=options.reference,
         totals=report.totals,
         top_operations=tuple(
-            TopOperation(**row) for row in slices.top_operations.iter_rows(named=True)
+            TopOperation(**row) for row in split.top_operations.iter_rows(named=True)
         ),
         categories=tuple(_summary(outcome) for outcome in outcomes.values()),
         perf_model_failures=tuple(

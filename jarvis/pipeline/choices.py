@@ -68,14 +68,13 @@ def choose_hardware(
                 if info.device_name
                 else f"The {info.form} does not name its GPU"
             )
-            return None, (
-                f"{device}, so there are no peaks to judge against. Name a GPU to get efficiencies."
-            )
+            return None, (f"{device}, so no peaks are available. Name a GPU to get efficiencies.")
         return hardware.get(found.name, preset), None
     chosen = given or hardware.get(platform or "", preset)
     if info.device_name and (found is None or found.name != chosen.name):
         return chosen, (
-            f"The trace was recorded on {info.device_name!r}, but is judged against {chosen.title}."
+            f"The trace was recorded on {info.device_name!r}, but the analysis uses the peaks of "
+            f"{chosen.title}."
         )
     return chosen, None
 
@@ -107,7 +106,7 @@ def reprojected_options(
     if missing := [name for name in NEEDED if name not in manifest.tables]:
         raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
     target = manifest.options.target_pct if target_pct is None else target_pct
-    if keeps_hardware(platform, preset, arch_json, target_pct):
+    if is_target_only(platform, preset, arch_json, target_pct):
         return replace(manifest.options, target_pct=target)
     request = AnalysisRequest.of(
         manifest.options,
@@ -119,7 +118,7 @@ def reprojected_options(
     return chosen_options(request, figures_sha256)
 
 
-def keeps_hardware(
+def is_target_only(
     platform: str | None, preset: str | None, arch_json: Path | None, target_pct: float | None
 ) -> bool:
     """Return whether only the target of a run changes, not its hardware."""

@@ -13,7 +13,7 @@ from jarvis.perf_models import Registry
 from jarvis.pipeline.assembly import write_analysis
 from jarvis.pipeline.choices import (
     choose_hardware,
-    keeps_hardware,
+    is_target_only,
     read_arch_json,
     reprojected_options,
 )
@@ -62,7 +62,7 @@ def reproject(
         compared_with = open_reference(options.reference) if options.reference else None
     manifest = stored.manifest
     with step(1, progress, REPROJECTION_STEPS):
-        if keeps_hardware(platform, preset, arch_json, target_pct):
+        if is_target_only(platform, preset, arch_json, target_pct):
             hardware, warning = manifest.hardware, manifest.platform_warning
         else:
             hardware, warning = choose_hardware(manifest.trace, platform, preset, given)

@@ -128,7 +128,7 @@ def _ir(
     operator = name.removeprefix(NAMESPACE)
     pairs = list(zip(signature.arguments, recorded, strict=True))
     if is_lenient:
-        pairs = [_loosened(*pair) if pair[0].type == "Tensor" else pair for pair in pairs]
+        pairs = [_relaxed(*pair) if pair[0].type == "Tensor" else pair for pair in pairs]
     values = {wanted.name: _value(operator, wanted, found, kernels) for wanted, found in pairs}
     try:
         bound_indices(operator, values)
@@ -151,7 +151,7 @@ def _ir(
     }
 
 
-def _loosened(wanted: Argument, recorded: _Recorded) -> tuple[Argument, _Recorded]:
+def _relaxed(wanted: Argument, recorded: _Recorded) -> tuple[Argument, _Recorded]:
     """Accept an undefined tensor, or a number in place of an operand's tensor, which it wraps."""
     if recorded.type == "Scalar" and wanted.name == _OPERAND:
         recorded = replace(recorded, dims=(), type="double")

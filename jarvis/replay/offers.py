@@ -78,10 +78,10 @@ def offers(run: Run) -> list[ReplayCandidate]:
         op_name=pl.col("name").map_elements(operator_of, return_dtype=pl.String)
     )
     parts = rows.partition_by("op_name", maintain_order=True)
-    return sorted(map(_offer, parts), key=lambda offer: -offer.kernel_time_us)
+    return sorted(map(_candidate, parts), key=lambda offer: -offer.kernel_time_us)
 
 
-def _offer(rows: pl.DataFrame) -> ReplayCandidate:
+def _candidate(rows: pl.DataFrame) -> ReplayCandidate:
     selection = _selection(rows.to_dicts(), UNKNOWN_ORIGIN)
     time_us = float(rows["kernel_time_us"].sum())
     refused = [refusal.uid for refusal in selection.refusals]

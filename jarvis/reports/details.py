@@ -178,7 +178,7 @@ class Details:
     @property
     def overlap(self) -> str | None:
         """Return which recommendations concern the same time, so that the savings do not add up."""
-        mine = time_sources(self.finding)
+        own_sources = time_sources(self.finding)
         by_kind: dict[str, list[str]] = {}
         for other in self.overlapping:
             is_fusion = (
@@ -187,7 +187,7 @@ class Details:
             if not is_fusion:
                 kind = "shares time with"
             else:
-                is_whole = mine <= time_sources(other.finding)
+                is_whole = own_sources <= time_sources(other.finding)
                 kind = "covered by fusion card" if is_whole else "partly covered by fusion card"
             by_kind.setdefault(kind, []).append(other.label)
         parts = [
@@ -218,10 +218,10 @@ def details_of(run: Run) -> list[Details]:
                 for other, theirs in zip(numbered, sources, strict=True)
                 if other is not recommendation
                 and _both_save(recommendation, other)
-                and mine & theirs
+                and own_sources & theirs
             ),
         )
-        for recommendation, mine in zip(numbered, sources, strict=True)
+        for recommendation, own_sources in zip(numbered, sources, strict=True)
     ]
 
 

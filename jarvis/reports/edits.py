@@ -17,10 +17,10 @@ class Edits:
     left_out: frozenset[int] = field(default_factory=frozenset)
     summary: Markdown | None = None
 
-    def parted(self, details: list[Details]) -> tuple[list[Details], list[Details]]:
+    def partition(self, details: list[Details]) -> tuple[list[Details], list[Details]]:
         """Return the findings of the report, and the omitted ones."""
-        kept = [d for d in details if d.recommendation.number not in self.left_out]
-        return kept, [d for d in details if d.recommendation.number in self.left_out]
+        included = [d for d in details if d.recommendation.number not in self.left_out]
+        return included, [d for d in details if d.recommendation.number in self.left_out]
 
 
 UNEDITED = Edits()

@@ -86,7 +86,7 @@ def fair_markdown(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
 def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
     """Return the content of the report, by the names of its templates; texts are Markdown or
     plain."""
-    details, left_out = edits.parted(details_of(run))
+    details, left_out = edits.partition(details_of(run))
     hardware = run.manifest.hardware
     cards = [d for d in details if d.finding.priority is not Priority.LOW]
     low = [d for d in details if d.finding.priority is Priority.LOW]

@@ -16,9 +16,9 @@ class PluginReportError(JarvisError):
     """A report format of another package failed."""
 
     def __init__(self, name: str, error: BaseException) -> None:
-        said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .:")
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .:")
         super().__init__(
-            f"The report format {name!r} of another package failed: {said}. Contact its author, "
+            f"The report format {name!r} of another package failed: {reason}. Contact its author, "
             "or choose another format."
         )
 

@@ -114,9 +114,9 @@ def _of_the_operations(run: Run) -> Iterator[Gap]:
 
 def _of_the_extensions(run: Run) -> Iterator[Gap]:
     """Yield what extensions change, and their failures except those of formulas."""
-    told = {gap.text for gap in _of_the_models(run)}
+    reported = {gap.text for gap in _of_the_models(run)}
     for failure in run.manifest.extension_failures:
-        if failure not in told:
+        if failure not in reported:
             yield Gap(failure, "Can the extension be fixed?", is_grave=True)
     for note in run.manifest.extension_notes:
         yield Gap(note, "Is the extension intended to change this?")

@@ -16,7 +16,7 @@ from jarvis.run.results import RESULTS_VERSION, results_data
 HOST_EVENTS = frozenset({"host_slices", "host_bins"})
 """Tables that only a timeline needs."""
 
-GPU_EVENTS, GPU_EVENTS_MOST = "gpu_work", 20_000
+GPU_EVENTS, MAX_GPU_EVENTS = "gpu_work", 20_000
 """The table of GPU events, and the number of rows from which it is omitted too."""
 
 
@@ -49,7 +49,7 @@ def _left_out(run: Run) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     for name in run.manifest.tables:
         rows = run.table(name).height if name in {*HOST_EVENTS, GPU_EVENTS} else 0
-        if name in HOST_EVENTS or rows > GPU_EVENTS_MOST:
+        if name in HOST_EVENTS or rows > MAX_GPU_EVENTS:
             place = RunPaths(Path()).table(name)
             reason = f"single events; the run directory has them as {place}"
             found[name] = {"rows": rows, "reason": reason}

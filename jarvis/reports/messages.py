@@ -44,10 +44,10 @@ MESSAGES = MessageTable(
         "joined.part": "{title} with {time}",
         "joined": "{because}, so the efficiency of those of {parts:joined , } and {last} is not "
         "known.",
-        "summary.first": "{label} ({title}) comes first: about {saved_ms} to gain, {e2e_pct} of "
-        "GPU wall time.",
-        "summary.all": "{findings:count finding}, {critical} of them critical; the estimates, no "
-        "time counted twice, add up to {saved_ms} ({e2e_pct}).",
+        "summary.first": "{label} ({title}) is the top priority: it saves about {saved_ms}, "
+        "{e2e_pct} of GPU wall time.",
+        "summary.all": "{findings:count finding}, {critical} of them critical; without double "
+        "counting, the estimates add up to {saved_ms} ({e2e_pct}).",
         "summary.compute": "{compute_ms} of {total_ms} GPU wall time",
     },
 )

@@ -328,10 +328,10 @@ def _tree(path: CallPath) -> str:
         for kernel in path.kernels
         if kernel.name not in shown
     ]
-    return "\n".join(shortened(_one_line_kept(line), LINE_LENGTH) for line in lines)
+    return "\n".join(shortened(_one_line_indented(line), LINE_LENGTH) for line in lines)
 
 
-def _one_line_kept(line: str) -> str:
+def _one_line_indented(line: str) -> str:
     """Apply ``one_line`` but preserve the indentation."""
     return line[: len(line) - len(line.lstrip())] + one_line(line)
 

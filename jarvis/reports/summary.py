@@ -15,7 +15,7 @@ from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, percent
 from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import to_text
 
-FELT_PCT = 1.0
+MIN_MENTIONED_PCT = 1.0
 """Other parts of the wall time are mentioned in the summary from this share on, in percent."""
 
 
@@ -85,7 +85,7 @@ def top_operations(run: Run) -> Markdown:
 
 def _source(run: Run) -> str:
     hardware, trace = run.manifest.hardware, sections.trace_line(run)
-    judged = f", judged against {sections.preset_name(hardware)}" if hardware else ""
+    judged = f", with the peaks of {sections.preset_name(hardware)}" if hardware else ""
     named = "" if run.manifest.model_name else " The title is its file name: no model was named."
     missing = "" if hardware else f" {sections.hardware_line(None)}"
     return f"From the {trace}{judged}.{named}{missing}"
@@ -97,7 +97,7 @@ def _first(details: list[Details], is_whole: bool) -> str:
     first = details[0]
     label, title, gain = first.recommendation.label, first.finding.title, first.finding.impact
     if gain is None:
-        return f"{label} ({to_text(title)}) comes first."
+        return f"{label} ({to_text(title)}) is the top priority."
     values = {"saved_ms": gain.saved_ms.mid, "e2e_pct": gain.e2e_pct.mid}
     return to_text(MESSAGES("summary.first", label=label, title=title, **values))
 
@@ -124,8 +124,8 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
     totals = run.manifest.totals
     if totals.compute_pct is None or totals.compute_pct >= impact.GOOD_COMPUTE_PCT:
         return None
-    felt = " and ".join(name for name, pct in _beside_compute(totals) if pct >= FELT_PCT)
-    if not felt:
+    waits = " and ".join(name for name, pct in _beside_compute(totals) if pct >= MIN_MENTIONED_PCT)
+    if not waits:
         return None
     intro = f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the wall time"
     if _is_idle_in_doubt(details):
@@ -143,9 +143,9 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
             if totals.compute_pct >= MOSTLY_COMPUTE_PCT
             else ", which can save at most the compute time"
         )
-        return f"{intro}, so address {felt} before single kernels{limit}."
-    return f"{intro}, but {felt} stay{'' if ' and ' in felt else 's'} below the threshold for a "
-    "finding."
+        return f"{intro}, so address {waits} before single kernels{limit}."
+    verb = "stay" if " and " in waits else "stays"
+    return f"{intro}, but {waits} {verb} below the threshold for a finding."
 
 
 def _is_idle_in_doubt(details: list[Details]) -> bool:
@@ -172,7 +172,7 @@ def _utilization(totals: Totals) -> str:
         f"{percent(totals.idle_pct)} idle",
         f"{percent(totals.exposed_comm_pct)} exposed communication",
     ]
-    if (totals.exposed_memcpy_pct or 0.0) >= FELT_PCT:
+    if (totals.exposed_memcpy_pct or 0.0) >= MIN_MENTIONED_PCT:
         parts.append(f"{percent(totals.exposed_memcpy_pct)} exposed copies")
     return ", ".join(parts)
 

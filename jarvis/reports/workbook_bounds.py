@@ -15,7 +15,7 @@ MAX_UNPACKED_BYTES = 1 << 30
 MAX_CELLS = 50_000_000
 """Maximum area of a sheet, including empty cells; report sheets have a million at most."""
 
-_LONGEST_PLACE = 64
+_MAX_TAG_LENGTH = 64
 _PLACE = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{0,3})([0-9]{0,10})[\"']")
 _ROW = re.compile(rb"<(?:\w{1,20}:)?row(?=[\s/>])")
 _CELL = re.compile(rb"<(?:\w{1,20}:)?c(?=[\s/>])")
@@ -54,9 +54,9 @@ class _Extent:
     def add(self, piece: bytes) -> None:
         """Process the next piece of the text."""
         self._add_places(self._end_of_text + piece)
-        self._end_of_text = piece[-_LONGEST_PLACE:]
+        self._end_of_text = piece[-_MAX_TAG_LENGTH:]
         text = self._open_tag + piece
-        begin = max(text.rfind(b"<"), len(text) - _LONGEST_PLACE)
+        begin = max(text.rfind(b"<"), len(text) - _MAX_TAG_LENGTH)
         self._open_tag = text[begin:]
         self._count(text[:begin])
 

@@ -20,8 +20,8 @@ def binned(events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
     row and time, without empty bins.
     """
     parts = [
-        _binned_row(row, mine, edges)
-        for (row,), mine in events.partition_by("row", as_dict=True).items()
+        _binned_row(row, row_events, edges)
+        for (row,), row_events in events.partition_by("row", as_dict=True).items()
     ]
     return pl.concat(parts) if parts else _binned_row("", events, edges).clear()
 

@@ -190,8 +190,8 @@ def open_reference(reference: str) -> Run:
         UnknownReferenceError: There is none.
         NotARunError, RunVersionError: As in ``Run.load``.
     """
-    kept = analyses_dir() / reference
-    root = kept if kept.is_dir() else Path(reference)
+    stored = analyses_dir() / reference
+    root = stored if stored.is_dir() else Path(reference)
     if not root.exists():
         raise UnknownReferenceError(reference)
     return Run.load(root)

@@ -36,7 +36,7 @@ MAX_GPU_SLICES = 4000
 MAX_HOST_SLICES = 6000
 """Maximum number of events in one chart; browsers slow down with more."""
 
-_LEAST_BINS = 400
+_MIN_BINS = 400
 """Windows with fewer stored bins are drawn from single calls."""
 
 
@@ -236,7 +236,7 @@ class Timeline:
         if self._bins.is_empty() or not threads:
             return binned(pl.DataFrame(schema=_EVENT), window.edges(1))
         width = int(self._bins["dur_ns"][0])
-        if window.length_ns < _LEAST_BINS * width:
+        if window.length_ns < _MIN_BINS * width:
             parts = [self._narrow_bins(window, thread) for thread in threads]
         else:
             parts = [self._wide_bins(window, thread, width) for thread in threads]
@@ -287,8 +287,8 @@ class Timeline:
         """Return the GPU events of one call of an operation, by time: of the given launchers' call,
         else of the first call."""
         work = self.gpu_events.filter(pl.col("operation_uid") == operation_uid)
-        mine = work.filter(pl.col("launcher_uid").is_in(list(launcher_uids)))
-        return work.head(1) if mine.is_empty() else mine
+        launched = work.filter(pl.col("launcher_uid").is_in(list(launcher_uids)))
+        return work.head(1) if launched.is_empty() else launched
 
     @cached_property
     def _slices(self) -> pl.DataFrame:
@@ -317,9 +317,9 @@ class Timeline:
     def _wide_bins(self, window: Window, thread: int, width: int) -> list[pl.DataFrame]:
         group = -(-window.length_ns // (width * MAX_BINS)) * width
         origin = least_ns(self._bins["start_ns"]) or 0
-        mine = window.of(self._bins.filter(pl.col("thread") == thread), start="start_ns")
+        bins = window.of(self._bins.filter(pl.col("thread") == thread), start="start_ns")
         start = (pl.col("start_ns") - origin) // group * group + origin
-        summed = mine.group_by(start, maintain_order=True).agg(
+        summed = bins.group_by(start, maintain_order=True).agg(
             pl.col(f"{kind}_ns").sum() for kind in ACTIVE
         )
         return [
@@ -333,8 +333,8 @@ class Timeline:
 
     def _narrow_bins(self, window: Window, thread: int) -> list[pl.DataFrame]:
         edges = window.edges()
-        mine = window.of(self._slices.filter(pl.col("thread") == thread))
-        calls = [mine.filter(pl.col("kind") == kind).select("ts_ns", "dur_ns") for kind in ACTIVE]
+        slices = window.of(self._slices.filter(pl.col("thread") == thread))
+        calls = [slices.filter(pl.col("kind") == kind).select("ts_ns", "dur_ns") for kind in ACTIVE]
         return [
             _state_bins(
                 pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:], "busy_ns": ns}),

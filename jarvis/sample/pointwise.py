@@ -135,7 +135,9 @@ def sum_to(s: Session, tensor: SampleTensor, result: SampleTensor) -> None:
     """Sum a gradient over the dimensions along which its tensor was broadcast."""
     shape = (1,) * (len(tensor.shape) - len(result.shape)) + result.shape
     broadcast = tuple(
-        i for i, (size, kept) in enumerate(zip(tensor.shape, shape, strict=True)) if size != kept
+        i
+        for i, (size, broadcast_size) in enumerate(zip(tensor.shape, shape, strict=True))
+        if size != broadcast_size
     )
     if broadcast:
         with s.op("aten::sum", tensor, broadcast, True, None):

@@ -60,6 +60,5 @@ def _problems(check: Check, run: RunFiles) -> tuple[Problem, ...]:
         return tuple(check.find(run))
     except _UNEXPECTED as error:
         reason = f"{type(error).__name__}: {error}"
-        text = "The check could not run because a file does not have the expected layout "
-        f"({reason})."
+        text = f"The check could not run: a file does not have the expected layout ({reason})."
         return (Problem(run.name(run.root), text),)

@@ -100,7 +100,7 @@ def test_the_band_is_a_share_of_the_compute_peak_also_where_memory_decides() -> 
 def test_no_band_where_memory_keeps_the_calls_below_it() -> None:
     # at full bandwidth these calls would reach 6% of the compute peak
     row = rated(2.4, n_q=559, n_kv=559, bound="memory", pct_roofline=39.0, bytes=1e9)
-    assert "to be expected" not in found(row).issue
+    assert "is expected" not in found(row).issue
 
 
 def test_heads() -> None:

@@ -242,7 +242,7 @@ def test_what_hides_an_efficiency_decides_what_to_do_about_it() -> None:
     assert findings["aten::a"].title == "No perf model: `aten::a`"
     assert "without GPU graphs" in graph.algorithmic
     assert "36 launches of `graph_kernel` take 19.4 µs each" in graph.kernel
-    assert "GPU graphs switched off" in graph.capture
+    assert "GPU graphs disabled" in graph.capture
     assert "perf model" not in graph.kernel
     assert "Add a perf model for `aten::a`" in findings["aten::a"].kernel
     assert "[8]" in findings["aten::a"].capture

@@ -3,7 +3,7 @@
 import pytest
 
 from jarvis.analyses import load_analyses
-from jarvis.analyses.runner import divide, run_analyses
+from jarvis.analyses.runner import run_analyses, split_operations
 from jarvis.findings import AnalysisResult
 from jarvis.hardware import load_hardware
 from jarvis.perf_report import PerfReport
@@ -18,7 +18,7 @@ COPY_KERNEL = "void at::native::elementwise_kernel_copy<4>"
 def analyzed(built: TraceBuilder, key: str) -> AnalysisResult:
     report = PerfReport(built.read(), MI300X)
     analyses = {key: load_analyses()[key]}
-    slices = divide(report, load_analyses())
+    slices = split_operations(report, load_analyses())
     return run_analyses(report, analyses, slices, compute_units=304)[key].result
 
 

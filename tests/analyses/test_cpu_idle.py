@@ -7,7 +7,7 @@ import pytest
 
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.runner import divide, run_analyses
+from jarvis.analyses.runner import run_analyses, split_operations
 from jarvis.analyses.system.cpu_idle import gpu_idle, measure, short_kernels
 from jarvis.analyses.system.cpu_idle.causes import idle_causes
 from jarvis.analyses.system.cpu_idle.kernels import SHORT_KERNEL_US
@@ -279,7 +279,7 @@ def test_recorded_python_frames_need_no_second_recording() -> None:
 def analyzed(read: Trace, key: str = KEY) -> AnalysisResult:
     report = TraceLensReport(read, None)
     analyses = {key: load_analyses()[key]}
-    return run_analyses(report, analyses, divide(report, load_analyses()))[key].result
+    return run_analyses(report, analyses, split_operations(report, load_analyses()))[key].result
 
 
 def test_from_a_trace_to_the_finding() -> None:

@@ -56,7 +56,7 @@ def test_each_epilogue_names_its_product_and_its_module(run: Run) -> None:
         silu.title == "Unfused epilogue: `aten::silu` after `aten::mm` in `GatedMLP`, 4 instances"
     )
     assert "4 kernels, 0.240 ms in all" in silu.issue
-    assert "beside 0.400 ms of the products" in silu.issue
+    assert "in addition to 0.400 ms of the products" in silu.issue
 
 
 def test_all_time_is_saved_where_nothing_else_is_read(run: Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.runner import NO_HARDWARE, divide, run_analyses
+from jarvis.analyses.runner import NO_HARDWARE, run_analyses, split_operations
 from jarvis.core.errors import MissingTableError
 from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
@@ -57,7 +57,7 @@ GEMMS = (
 
 def run(made: Report, analyses=None):
     analyses = analyses or load_analyses()
-    return run_analyses(made, analyses, divide(made, analyses))
+    return run_analyses(made, analyses, split_operations(made, analyses))
 
 
 def test_sums_of_a_category() -> None:

@@ -27,7 +27,7 @@ LINES: tuple[tuple[str, tuple[str | float, ...]], ...] = (
     (r"^- \*\*Overlap Ratio\*\*: ", ("overlap_pct", 70.0)),
     (r"^- \*\*Impact\*\*: GPU compute blocked", ("exposed_comm_ms",)),
     (
-        r"^- \*\*Impact\*\*: .* runs beside compute",
+        r"^- \*\*Impact\*\*: .* overlaps with compute",
         ("overlap_pct", "wanted_ms", "free_compute_ms"),
     ),
     (r"^- \*\*Impact\*\*: Less than ", (0.1,)),

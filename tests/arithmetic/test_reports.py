@@ -62,7 +62,7 @@ def test_the_executive_summary(run: RunDirectory) -> None:
     summary = run.text(FAIR).partition("## Executive Summary")[2].partition("\n## ")[0]
     ordered = ranked(run.findings)
     first = ordered[0]["impact"]
-    if first and (told := re.search(r"about (\S+ .s) to gain, (\S+) of GPU wall time", summary)):
+    if first and (told := re.search(r"it saves about (\S+ .s), (\S+) of GPU wall time", summary)):
         assert reading(told[1]).matches(first["saved_ms"]["mid"])
         assert reading(told[2]).matches(first["e2e_pct"]["mid"])
     told = re.search(

@@ -130,7 +130,7 @@ def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
         ({"name": "MI300X", "preset": "reference"}, "described by Jarvis already"),
         ({"name": "mi300x"}, "already means MI300X"),
         ({"alias": "NVIDIA H100 80GB HBM3"}, "already means H100 SXM"),
-        ({"name": "GPU"}, "does not tell one GPU from another"),
+        ({"name": "GPU"}, "does not identify a GPU"),
         ({"name": "X" * 61}, "visible characters"),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_description_as_a_file_is_kept(filed: Draw, sample_id: str) -> None:
     ("content", "words"),
     [
         (b"{", "cannot be read"),
-        (json.dumps({**ARCH, "bandwidth": 1}).encode(), "bandwidth is not a key"),
+        (json.dumps({**ARCH, "bandwidth": 1}).encode(), "bandwidth is not a valid key"),
         (json.dumps({"name": "X1"}).encode(), "mem_bw_gbps is missing"),
     ],
 )

@@ -42,7 +42,7 @@ def test_the_page_of_a_category_that_a_chain_stands_in_for_says_so(
 ) -> None:
     page = registered("batchnorm", analyzed(normalized_layers(4)))
     assert not page.exception
-    assert any("normalization by the root mean square" in info.value for info in page.info)
+    assert any("RMS normalization" in info.value for info in page.info)
 
 
 def test_the_attention_page_shows_unfused_attention_without_rows_of_its_own(

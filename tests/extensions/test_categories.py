@@ -11,7 +11,7 @@ import pytest
 from jarvis import cli
 from jarvis.analyses import load_analyses, registry
 from jarvis.analyses.registry import load_registry
-from jarvis.analyses.runner import divide, run_analyses
+from jarvis.analyses.runner import run_analyses, split_operations
 from jarvis.core.workspace import RunPaths
 from jarvis.extensions import Extensions, load_extensions
 from jarvis.findings import Status
@@ -194,7 +194,7 @@ def test_a_system_analysis_reads_the_tables_that_it_names(write: Write, tmp_path
     assert run.results["gaps"].tier == "system"
     assert [to_text(finding.title) for finding in run.results["gaps"].findings] == ["3 events"]
     assert run.manifest.extension_notes == (
-        "The slider of gaps in mine.py is left out: it would need code.",
+        "The slider of gaps in mine.py is ignored: it would need code.",
     )
 
 
@@ -209,12 +209,12 @@ def loaded(write: Write, changes: dict[str, str]) -> Extensions:
 REFUSED = {
     "a key of ours": ({'"scans": A': '"gemm": A'}, "an analysis named gemm is already registered"),
     "a key that is a page": ({'"scans": A': '"overview": A'}, "overview is a page of Jarvis"),
-    "a key that names no file": ({'"scans": A': '"../x": A'}, "'../x' names no files"),
-    "a key that is no text": ({'"scans": A': "5: A"}, "5 names no files"),
-    "a claim of ours": ({'("Scan_fwd",)': '("GEMM",)'}, "GEMM is claimed by gemm already"),
+    "a key that names no file": ({'"scans": A': '"../x": A'}, "'../x' is not a valid key"),
+    "a key that is no text": ({'"scans": A': "5: A"}, "5 is not a valid key"),
+    "a claim of ours": ({'("Scan_fwd",)': '("GEMM",)'}, "GEMM is already claimed by gemm"),
     "a claim on the rest": (
         {'op_names=("*::peek",)': "rest=True"},
-        "the rest is claimed by other already",
+        "the rest is already claimed by other",
     ),
     "a claim that is a text": ({'("Scan_fwd",)': '"Scan_fwd"'}, "claim.op_categories"),
     "no title": ({'title="Scans"': 'title=""'}, "title: String should have at least 1"),
@@ -237,7 +237,7 @@ REFUSED = {
         {"NUMBER, Col": "NUMBER, KERNELS, Col", 'NUMBER, "rows"': "KERNELS"},
         "details.0.kind: Value error, use one of",
     ),
-    "no analysis": ({'"scans": Analysis(': '"scans": dict('}, "scans is dict, no Analysis"),
+    "no analysis": ({'"scans": Analysis(': '"scans": dict('}, "scans is dict, not an Analysis"),
 }
 
 
@@ -248,7 +248,7 @@ def test_a_malformed_category_is_left_out_and_said(write: Write, what: str) -> N
     (said,) = extensions.failures
     assert sentence in said
     assert "mine.py" in said
-    assert said.endswith("is left out.")
+    assert said.endswith("is ignored.")
     assert "\n" not in said
     assert list(extensions.analyses.analyses) == list(load_analyses())
 
@@ -265,7 +265,10 @@ FAILING = {
         "SystemExit: 3",
     ),
     "a check that yields something else": ({"yield Finding(": "yield dict("}, "yielded dict"),
-    "a finding of another category": ({'category="scans"': 'category="gemm"'}, "not of 'scans'"),
+    "a finding of another category": (
+        {'category="scans"': 'category="gemm"'},
+        "instead of 'scans'",
+    ),
     "a finding about another row": (
         {'uid=row["uid"]': "uid=10**6"},
         "operations of other categories",
@@ -274,11 +277,11 @@ FAILING = {
     "rows that are no table": ({"return rows.with": "return 5\n        rows.with"}, "returned int"),
     "rows that are fewer": (
         {"* 2)": "* 2).head(1)"},
-        "did not return the rows",
+        "did not return its input rows",
     ),
     "rows in another order": (
         {"return rows.with": "return rows.reverse().with"},
-        "did not return the rows",
+        "did not return its input rows",
     ),
     "columns of objects": (
         {"scan_rows=rows": "x=__import__('polars').Series([object()] * 2), scan_rows=rows"},
@@ -299,7 +302,7 @@ def test_a_category_that_fails_leaves_the_others_alone(write: Write, what: str) 
     extensions = load_extensions(write(text))
     assert extensions.failures == ()
     found, analyses = report(extensions), extensions.analyses.analyses
-    outcomes = run_analyses(found, analyses, divide(found, analyses))
+    outcomes = run_analyses(found, analyses, split_operations(found, analyses))
     result = outcomes["scans"].result
     assert result.status is Status.ERROR
     assert sentence in (result.error or "")
@@ -377,7 +380,7 @@ def test_faults_are_told_on_stderr_and_in_json(
     assert cli.main([*words, "--output-dir", str(tmp_path / "run")]) == 0
     out, err = capsys.readouterr()
     warnings = json.loads(out)["warnings"]
-    refused = "mine.py: an analysis named gemm is already registered. 'gemm' is left out."
+    refused = "mine.py: an analysis named gemm is already registered. 'gemm' is ignored."
     assert refused in warnings
     (failed,) = [said for said in warnings if said.startswith("The analysis Scans failed: ")]
     assert "ZeroDivisionError" in failed

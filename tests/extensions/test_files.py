@@ -53,8 +53,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 NOT_LOADED = {
     "def register(registry:": "SyntaxError",
     "import no_such_module": "mine.py, line 1: ModuleNotFoundError: No module named",
-    "from TraceLens.PerfModel import GEMM": "it builds on TraceLens's own classes",
-    "raise SystemExit(3)": "mine.py, line 1: SystemExit: 3. The file is left out.",
+    "from TraceLens.PerfModel import GEMM": "it uses TraceLens's classes",
+    "raise SystemExit(3)": "mine.py, line 1: SystemExit: 3. The file is ignored.",
     "answer = 42": "mine.py adds nothing",
     "register = 5": "'int' object is not callable",
     "from jarvis.perf_models import perf_model\n\nperf_model('x', category='y')": (
@@ -72,7 +72,7 @@ NOT_LOADED = {
     "get_additional_dataframes_extension = dict": "which Jarvis does not have, and is left out.",
     "op_category_extension = {'mylib::scan': '\\ud800'}": "'\\ud800' is not valid Unicode",
     "op_category_extension = {'\\ud800': 'Scan'}": "'\\ud800' is not valid Unicode",
-    "raise ValueError('\\ud800')": "mine.py, line 1: ValueError: ?. The file is left out.",
+    "raise ValueError('\\ud800')": "mine.py, line 1: ValueError: ?. The file is ignored.",
     "def register(registry):\n    registry.categorize('a', 5)": "mine.py, line 2: Registration",
     "def register(registry):\n    registry.perf_model('x', category='A', backward_category=5)": (
         "texts, not int"
@@ -122,8 +122,8 @@ FAULTY = {
     "return 5": "TypeError: the formula returned int, not an OpCost",
     "return OpCost('many', 1)": "TypeError: FLOPs are 'many', not a number",
     "return OpCost(True, 1)": "TypeError: FLOPs are True, not a number",
-    "return OpCost(1, -1)": "ValueError: bytes are -1.0, not a number from 0 on",
-    "return OpCost(float('nan'), 1)": "ValueError: FLOPs are nan, not a number from 0 on",
+    "return OpCost(1, -1)": "ValueError: bytes are -1.0, not a finite number of at least 0",
+    "return OpCost(float('nan'), 1)": "ValueError: FLOPs are nan, not a finite number",
     "return OpCost(1, 1, exact_flops=10**400)": "OverflowError",
     "return OpCost(1, 1, compute=5)": "TypeError: compute is 5, not a text",
     "return OpCost(1, 1, params=[1])": "TypeError: the parameters are list, not a dict",

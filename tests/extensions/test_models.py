@@ -81,9 +81,7 @@ def test_a_known_op_that_is_redefined_is_the_extensions(write: Write) -> None:
     assert (rows["aten::mm"]["flops"], rows["aten::mm"]["op_category"]) == (1000.0, "MyGEMM")
     assert rows["mylib::peek"]["op_category"] == "Peek"
     assert found.roofline_sheets["GEMM"]["gflops"].to_list() == [1000 / 1e9]
-    assert extensions.notes == (
-        "mine.py replaces what is known of `aten::mm`; the extension counts.",
-    )
+    assert extensions.notes == ("mine.py overrides the built-in models of `aten::mm`.",)
     assert extensions.failures == ()
 
 
@@ -141,6 +139,6 @@ def test_packages_register_models_and_a_file_goes_before_them(
     both = load_extensions(write(SCAN))
     assert both.registry.op_category("mylib::scan") == "Scan_fwd"
     assert both.registry.op_category("mylib::peek") == "Peek"
-    assert both.notes == ("mine.py replaces what is known of `mylib::scan`; the extension counts.",)
+    assert both.notes == ("mine.py overrides the built-in models of `mylib::scan`.",)
     assert set(asked) == {"jarvis.perf_models"}
     assert BUILTIN.op_category("mylib::scan") is None

@@ -49,9 +49,7 @@ def test_a_run_keeps_what_its_extension_changed_and_could_not(write: Write, tmp_
     run = analyze(source, output_dir=tmp_path / "run", extension_file=write(text))
     manifest = Run.load(tmp_path / "run").manifest
     assert manifest.options.extension_file == "mine.py"
-    assert manifest.extension_notes == (
-        "mine.py replaces what is known of `aten::mm`; the extension counts.",
-    )
+    assert manifest.extension_notes == ("mine.py overrides the built-in models of `aten::mm`.",)
     loading_failure, fault = manifest.extension_failures
     assert loading_failure == "perf_model_extension of mine.py is int, not a dict."
     assert fault.startswith("The perf model of `aten::mm` failed: mine.py, line ")
@@ -113,7 +111,7 @@ def test_analyze_says_what_its_extension_changed(
     file = write("op_category_extension = {'aten::mm': 'MyGEMM', 'x': 1}")
     assert cli.main(["analyze", str(source), "--extension-file", str(file)]) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert "note: mine.py replaces what is known of `aten::mm`; the extension counts." in lines
+    assert "note: mine.py overrides the built-in models of `aten::mm`." in lines
     assert sum(line.startswith("warning: op_category_extension of mine.py") for line in lines) == 1
     manifest = json.loads((tmp_path / "analysis_output" / "manifest.json").read_text())
     assert len(manifest["extension_failures"]) == 1

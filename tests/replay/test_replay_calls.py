@@ -157,12 +157,12 @@ def test_strides_that_were_not_recorded_are_dense() -> None:
 @pytest.mark.parametrize(
     ("recorded", "reason"),
     [
-        (row("triton_poi_fused_add_0", bf16(4)), "a compiler made"),
+        (row("triton_poi_fused_add_0", bf16(4)), "a compiler generated"),
         (row("vllm::unified_attention", bf16(4)), "the library vllm"),
         (row("c10d::allreduce_", bf16(4)), "other processes"),
         (row("MulBackward0", bf16(4)), "step of autograd"),
         (row("aten::no_such_operator", bf16(4)), "not known"),
-        (row("aten::cat", (((4,), (4,)), "TensorList", (), ""), scalar("0")), "tell the dtype"),
+        (row("aten::cat", (((4,), (4,)), "TensorList", (), ""), scalar("0")), "show the dtype"),
         (row("aten::cat", ((), "TensorList", (), ""), scalar("0")), "too long for the trace"),
         (row("aten::index", bf16(4), NOTHING), "does not record its argument indices"),
         ({**row("aten::mm"), "input_dims": None}, "records no arguments"),
@@ -299,5 +299,5 @@ def test_no_recorded_argument_ends_an_analysis(name: str, recorded: list[Any]) -
 
 def test_an_index_without_its_dimension_cannot_be_replayed() -> None:
     index = ((6,), "long int", (1,), "")
-    with pytest.raises(ReplayError, match="do not fit what they point into"):
+    with pytest.raises(ReplayError, match="do not match the tensor that they index"):
         replay_ir(row("aten::index_select", bf16(50, 8), scalar("2"), index))

@@ -510,7 +510,7 @@ def test_sections_without_findings_say_so(sample: Analyzed) -> None:
     text = analysis_markdown(run, sample.root)
     compute = section(text, "Compute Kernel Optimizations")
     assert "✅ No compute kernel optimization opportunities identified." in compute
-    assert "No check of any category finds something to act on." in compute
+    assert "No check of any category found a problem." in compute
     assert "No kernel fusion opportunities detected." in section(text, PARTS[2])
     assert "✅ No system-level bottlenecks detected. The GPU computes for" in section(
         text, PARTS[3]
@@ -527,7 +527,7 @@ def test_low_priorities_get_no_item(sample: Analyzed) -> None:
     run = with_findings(sample.run, "gemm", low)
     text = analysis_markdown(run, sample.root)
     assert "A trifle" not in text
-    assert "of low priority and stands in the findings" in text
+    assert "All findings have low priority; see the findings" in text
     mine = findings_markdown(Recommended(run), run.results["gemm"], details_of(run))
     assert "Nothing to recommend." in section(mine, "Recommendations")
     assert "A trifle" in section(mine, "Key Bottlenecks")

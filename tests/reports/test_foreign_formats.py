@@ -99,6 +99,6 @@ def test_the_name_of_one_of_ours_stays_ours(install: Install) -> None:
     install(fair=Slides(), slides=Slides())
     assert type(load_reporters()["fair"]) is type(ours)
     assert load_formats().failures == {
-        "fair": "RegistrationError: another format has this name already"
+        "fair": "RegistrationError: another format already has this name"
     }
     assert "slides" in load_reporters()

@@ -30,7 +30,10 @@ def test_one_reason_is_one_card(replayed: Analyzed) -> None:
     cards = section(fair, "Recommendations")
     assert cards.count("No perf model: kernels replayed from a GPU graph") == 1
     assert "P1 and P2 (Medium): No perf model: kernels replayed from a GPU graph" in cards
-    assert "whether those of GEMM with 0.900 ms (69.2% of compute) and Normalization with" in cards
+    assert (
+        "efficiency of those of GEMM with 0.900 ms (69.2% of compute) and Normalization with"
+        in cards
+    )
     assert "[Detailed Analysis: GEMM](#p1-no-perf-model-gemm-" in cards
     assert ", [Normalization](#p2-no-perf-model-normalization-" in cards
 

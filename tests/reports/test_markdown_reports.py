@@ -505,7 +505,7 @@ def test_gaps_lead_to_questions(sample: Analyzed) -> None:
         assert missing in texts
     assert "A part of another fact" not in texts
     assert [gap.text for gap in gaps if gap.is_grave and "GPU events" in gap.text]
-    assert "Do the conclusions hold in spite of this: The file is cut?" in {
+    assert "Do the conclusions hold despite this: The file is cut?" in {
         gap.question for gap in gaps
     }
     assert all(gap.question.endswith("?") for gap in gaps)
@@ -553,8 +553,8 @@ def test_tables_keep_their_columns(hostile: Analyzed) -> None:
 
 def test_the_summary_says_what_stands_beside_compute(hostile: Analyzed, sample: Analyzed) -> None:
     summary = section(hostile.text("standalone_analysis_fair.md"), "Executive Summary")
-    assert re.search(r"look at .*(exposed communication|exposed copies) .*before single", summary)
-    assert "look at idle" not in summary
+    assert re.search(r"address .*(exposed communication|exposed copies) .*before single", summary)
+    assert "address idle" not in summary
     assert "none of them critical" in section(
         sample.text("standalone_analysis_fair.md"), "Executive Summary"
     )
@@ -577,5 +577,5 @@ def test_without_hardware_the_summary_says_how_to_have_efficiencies(tmp_path: Pa
     fair = (tmp_path / "r" / "standalone_analysis_fair.md").read_text(encoding="utf-8")
     summary = section(fair, "Executive Summary")
     assert "Judged against" not in summary
-    assert "Name the GPU (`--platform`) to have them." in summary
+    assert "Name the GPU (`--platform`) to get them." in summary
     assert ".," not in summary

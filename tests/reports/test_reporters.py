@@ -70,7 +70,7 @@ def test_gpu_events_are_left_out_of_json_where_they_are_many(
     rows = sample.run.table("gpu_work").height
     out = tmp_path / "run.json"
     for most, is_left_out in ((rows, False), (rows - 1, True)):
-        monkeypatch.setattr("jarvis.reports.json.GPU_EVENTS_MOST", most)
+        monkeypatch.setattr("jarvis.reports.json.MAX_GPU_EVENTS", most)
         load_reporters()["json"].render(sample.run, out)
         document = json.loads(out.read_bytes())
         assert ("gpu_work" in document["tables_left_out"]) is is_left_out

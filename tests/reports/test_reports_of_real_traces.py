@@ -55,7 +55,7 @@ def test_what_a_trace_of_graph_replay_shows(recorded: Analyzed) -> None:
     assert "### 🟡 P1 (High): Work is queued, and the GPU seems to idle" in fair
     assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in fair
     assert "Likely an under-recorded graph" in fair
-    assert "record the step again before judging it" in section(fair, "Executive Summary")
+    assert "record the step again before drawing conclusions" in section(fair, "Executive Summary")
     assert "| Queued work that does not start | 463 ms | 99.9% | 1 |" in fair
     assert "P2, P3, P4 and P5 (Medium): No perf model: kernels replayed from a GPU graph" in fair
 

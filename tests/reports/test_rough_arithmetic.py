@@ -33,7 +33,7 @@ def test_the_rough_report_works_out_each_saving_and_priority(sample: Analyzed) -
     assert lines[1].endswith("Grade HIGH → High.")
     assert "saving 0.100 ms of 0.300 ms (upper bound); 0.100 ms / " in lines[3]
     assert "not quantifiable from trace data." in lines[2]
-    assert "Added up, 0.450 ms: P1, P2. The others" in rough
+    assert "Sum, 0.450 ms: P1, P2. The others" in rough
 
 
 def test_the_rough_report_joins_the_top_operations_with_their_rows(sample: Analyzed) -> None:

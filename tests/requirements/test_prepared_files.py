@@ -14,7 +14,7 @@ import pytest
 
 from jarvis.analyses import load_analyses
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.runner import divide, run_analyses
+from jarvis.analyses.runner import run_analyses, split_operations
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding
 from jarvis.hardware import load_hardware
@@ -198,7 +198,7 @@ def test_metrics_of_convolutions(busy: Analyzed) -> None:
 )
 def test_matrix_products_are_in_one_category(name: str, dims: list[list[int]]) -> None:
     report = TraceLensReport(trace().op(name, dims).launches("a_kernel", us=9).read(), None)
-    assert divide(report, load_analyses()).operations["category"].to_list() == ["gemm"]
+    assert split_operations(report, load_analyses()).operations["category"].to_list() == ["gemm"]
 
 
 def test_an_analysis_sees_its_own_rows_only() -> None:
@@ -214,7 +214,7 @@ def test_an_analysis_sees_its_own_rows_only() -> None:
         for key, analysis in load_analyses().items()
         if analysis.tier == "compute"
     }
-    run_analyses(report, analyses, divide(report, analyses))
+    run_analyses(report, analyses, split_operations(report, analyses))
     assert seen["gemm"] == {"aten::mm"}
     assert seen["convolution"] == {"aten::convolution"}
     names = [name for key in seen for name in seen[key]]

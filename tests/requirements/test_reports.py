@@ -58,7 +58,7 @@ def test_the_steps_of_the_process_are_told_with_their_commands(rough: str) -> No
     assert "jarvis report trace.json" in process
     assert "jarvis analyze trace.json" in process
     assert "Exposed communication" in process
-    assert "The arithmetic behind each saving and each priority:" in process
+    assert "The calculation of each saving and each priority:" in process
 
 
 def test_raw_tables_and_call_paths_are_there(busy: Analyzed, rough: str) -> None:

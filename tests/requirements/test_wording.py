@@ -47,7 +47,7 @@ def test_tiny_batches_get_the_usual_advice() -> None:
 
 def test_quantized_products_are_to_be_validated_and_replayed() -> None:
     (found,) = low_efficiency(category("gemm", gemm(4096, 4096, 4096, name="vllm::w8a8_gemm")))
-    assert "efficiency profile of their own" in found.issue
+    assert "a different efficiency profile" in found.issue
     assert "Validate the scheme" in found.algorithmic
     assert "calibration" in found.algorithmic
     assert "replay package" in found.kernel
@@ -74,8 +74,8 @@ def test_what_a_trace_cannot_show_is_left_to_a_profiler_on_the_replay_package(bo
 @pytest.mark.parametrize(
     ("made", "algorithmic", "kernel"),
     [
-        (conv((64, 64, 5, 5)), "fuse the normalization", "tune the tiles"),
-        (conv((64, 64, 1, 1)), "fuse the normalization", "plain matrix product"),
+        (conv((64, 64, 5, 5)), "fuse the following normalization", "tune the tiles"),
+        (conv((64, 64, 1, 1)), "fuse the following normalization", "plain matrix product"),
         (conv((64, 1, 3, 3), groups=64), "Limited potential", "specialized for depthwise"),
     ],
     ids=["large", "1x1", "depthwise"],

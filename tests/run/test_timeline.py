@@ -151,7 +151,7 @@ def test_host_bins_say_the_same_from_stored_spans_and_from_single_calls(
     threads = view.busiest_threads(view.recording, 10)
     assert threads == sample.table("host_threads")["thread"].to_list()
     wide = view.host_bins(view.recording, threads)
-    monkeypatch.setattr(timeline, "_LEAST_BINS", 1e9)
+    monkeypatch.setattr(timeline, "_MIN_BINS", 1e9)
     narrow = view.host_bins(view.recording, threads)
     key = ["row", "what"]
     sums = [bins.group_by(key).agg(pl.sum("busy_ns")).sort(key) for bins in (wide, narrow)]

@@ -141,7 +141,7 @@ def test_declared_sizes_of_zip_entries_are_not_trusted(
     at = content.index(b"PK\x01\x02")
     struct.pack_into("<L", content, at + 24, 8)  # of the unpacked file
     path.write_bytes(content)
-    with pytest.raises(UnreadableReportError, match="too large together"):
+    with pytest.raises(UnreadableReportError, match="too large in total"):
         read_report(path)
 
 

@@ -394,7 +394,7 @@ def test_a_file_of_another_layout_is_a_problem_and_no_crash(good_run: Path) -> N
     change_manifests(RunPaths(good_run), lambda m: m.update(categories=[{"name": "gemm"}]))
     outcomes = validate(good_run)
     texts = [problem.text for outcome in outcomes for problem in outcome.problems]
-    assert any("has not the expected layout" in text for text in texts)
+    assert any("does not have the expected layout" in text for text in texts)
     assert not is_valid(outcomes)
 
 

@@ -54,7 +54,7 @@ def test_json_has_every_problem(good_run: Path, capsys: pytest.CaptureFixture[st
         {
             "file": "metadata/gemm_metadata.json",
             "line": None,
-            "text": "The file is missing; what the category manifest lists for gemm was expected.",
+            "text": "The file is missing; a file of the category manifest for gemm was expected.",
         }
     ]
 

@@ -95,7 +95,7 @@ ADVICE = {
     ),
     "small tensor": Advice(
         rule=f"less than {SMALL_BYTES // 2**20} MB per call, yet not launch bound",
-        reason="{moved_bytes} per call are too little for the memory bandwidth to matter; the "
+        reason="{moved_bytes} per call is too little for the memory bandwidth to matter; the "
         f"shortest kernels take about {KERNEL_FLOOR_US:.0f} µs, this one {{call_time_ms}}",
         algorithmic="{chain:message}",
         kernel="Check in a replay package of {arguments} how many blocks {kernel} starts: even a "
@@ -112,16 +112,16 @@ ADVICE = {
     "tiny tensors": Advice(
         rule=f"launch bound, no neighbors, less than {TINY_BYTES // 2**10} kB per call "
         f"({SMALL_BYTES // 2**20} MB outside all modules)",
-        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, while even the shortest "
-        f"kernels take about {KERNEL_FLOOR_US:.0f} µs",
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
+        f"take about {KERNEL_FLOOR_US:.0f} µs",
         algorithmic="{owner_advice:message}",
         kernel="Use one multi-tensor (foreach) call instead of the {calls} of {kernel}; tuning "
         "the single kernel gains little.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="the heaviest call moves {moved_bytes} in {call_time_ms}, while even the shortest "
-        f"kernels take about {KERNEL_FLOOR_US:.0f} µs, so launch overhead dominates, not bandwidth",
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
+        f"take about {KERNEL_FLOOR_US:.0f} µs, so launch overhead dominates, not bandwidth",
         algorithmic="{chain:message}",
         kernel="Leave {kernel} as it is: at {mean_time_ms} per call tuning gains little; only "
         "fusing it with its neighbors helps.",

@@ -101,7 +101,7 @@ ADVICE = {
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="{moved_bytes} per call are little work, and even the shortest kernels take "
+        reason="{moved_bytes} per call is little work, and even the shortest kernels take "
         f"{KERNEL_FLOOR_US:.0f} µs",
         algorithmic="Fuse it into the operator that produces its input{place}, so that it needs "
         "no separate launch.",

@@ -68,19 +68,19 @@ def fusible_chain(data: CategoryData) -> Iterator[Finding]:
 def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return every chain with its estimate, including those too small for a finding."""
     everything = list(_chains(data))
-    kept = [chain for chain in everything if chain.is_worth_fusing and chain.gain]
+    estimated = [chain for chain in everything if chain.is_worth_fusing and chain.gain]
     return {
         "total_time_ms": sum(chain.time_ms for chain in everything),
         "candidate_count": len(everything),
-        "estimated_count": len(kept),
-        "total_impact_score": sum(chain.gain.e2e_pct.mid for chain in kept if chain.gain),
+        "estimated_count": len(estimated),
+        "total_impact_score": sum(chain.gain.e2e_pct.mid for chain in estimated if chain.gain),
         "platform": data.hardware.title if data.hardware else None,
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
-        "impact_estimates": [_estimate(chain) for chain in kept],
+        "impact_estimates": [_estimate(chain) for chain in estimated],
         "candidates": [_candidate(chain) for chain in everything],
         "high_confidence_kernel_map": {
             kernel: chain.name
-            for chain in kept
+            for chain in estimated
             if chain.confidence == "high"
             for kernel in chain.steps["kernel"]
         },

@@ -123,7 +123,7 @@ def replay(entry: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
 
 def _too_large(entry: dict[str, Any], options: argparse.Namespace) -> str | None:
     given = described(entry["replay_ir"])
-    gigabytes = sum(size_bytes(one) for item in given for one in tensors(item["value"])) / 1e9
+    gigabytes = sum(size_bytes(each) for item in given for each in tensors(item["value"])) / 1e9
     if options.memory_limit is not None and gigabytes > options.memory_limit:
         return f"its arguments take {gigabytes:.2f} GB"
     gigaflops = (entry.get("flops") or 0) / 1e9
@@ -251,11 +251,11 @@ def _print_summary(
     chosen: list[dict[str, Any]], results: list[dict[str, Any]], device: str
 ) -> None:
     counts = {s: sum(r["status"] == s for r in results) for s in _STATUSES}
-    told = [f"{counts[REPLAYED]} calls replayed", f"{counts[FAILED]} failed"]
-    told += [f"{counts[s]} {s}" for s in (EQUIVALENT, SKIPPED) if counts[s]]
+    summary = [f"{counts[REPLAYED]} calls replayed", f"{counts[FAILED]} failed"]
+    summary += [f"{counts[s]} {s}" for s in (EQUIVALENT, SKIPPED) if counts[s]]
     timed = [result for result in results if result["status"] == REPLAYED]
     total_ms = sum(result["all_calls_ms"] for result in timed)
-    _say(f"{', '.join(told)}; all calls of the trace: {total_ms:.3f} ms")
+    _say(f"{', '.join(summary)}; all calls of the trace: {total_ms:.3f} ms")
     compared = [result for result in timed if result["trace_us"]]
     if compared:
         here_ms = sum(result["all_calls_ms"] for result in compared)
@@ -275,7 +275,7 @@ def _device_name(device: str) -> str:
 
 def _shapes(entry: dict[str, Any]) -> list[list[int]]:
     given = entry["replay_ir"]["list_pos_args"]
-    return [one["shape"] for item in given for one in tensors(item["value"])]
+    return [each["shape"] for item in given for each in tensors(item["value"])]
 
 
 def _say(line: str, stream: Any = None) -> None:

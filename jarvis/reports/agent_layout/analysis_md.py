@@ -30,13 +30,13 @@ from jarvis.text.format import NOT_AVAILABLE
 from jarvis.text.markdown import Markdown, cell, table
 
 NO_MODEL = "Workload"
-"""The title's model where neither the user nor the trace names one."""
+"""The title's model if neither the user nor the trace names one."""
 
 NO_FUSION_ESTIMATE = "No fusion impact estimates available."
 
 
 class AnalysisReporter(Reporter):
-    """The report for tools that read the layout of TraceLens's agent."""
+    """The report in the layout of TraceLens's agent."""
 
     name = "analysis"
     suffix = ".md"
@@ -49,7 +49,7 @@ class AnalysisReporter(Reporter):
 
 
 def analysis_markdown(run: Run, root: Path) -> str:
-    """The report of a run whose directory is ``root``."""
+    """Return the report of a run whose directory is ``root``."""
     chosen = Recommended(run)
     data, model = priority_data(chosen), model_info(run.table("operations"))
     cards = _cards_by_tier(chosen)
@@ -87,18 +87,18 @@ def analysis_markdown(run: Run, root: Path) -> str:
 
 
 def _cards_by_tier(chosen: Recommended) -> dict[Tier, list[FindingCard]]:
-    """All cards as their findings files number them."""
+    """Return all cards as numbered in their findings files."""
     run = chosen.run
     details = details_of(run)
     found: dict[Tier, list[FindingCard]] = {"compute": [], "fusion": [], "system": []}
     for key, result in run.results.items():
-        mine = [d for d in details if d.finding.category == key]
-        found[result.tier] += cards_of(chosen, mine)
+        own_details = [d for d in details if d.finding.category == key]
+        found[result.tier] += cards_of(chosen, own_details)
     return found
 
 
 def _by_score(cards: list[FindingCard], findings: list[dict[str, Any]]) -> list[FindingCard]:
-    """Cards in the order of ``priority_data``."""
+    """Return cards in the order of ``priority_data``."""
     by_place = {(card.finding.category, card.number): card for card in cards}
     return [
         replace(
@@ -116,7 +116,7 @@ def _by_confidence(cards: list[FindingCard]) -> list[FindingCard]:
 
 
 def _renumbered(cards: list[FindingCard]) -> list[FindingCard]:
-    """Cards numbered from 1, under the plain label of the tier's section."""
+    """Return cards numbered from 1, with the plain label of the tier's section."""
     ordered = enumerate(cards, start=1)
     return [
         replace(card, number=number, prefix="", category=card.finding.category)
@@ -125,11 +125,11 @@ def _renumbered(cards: list[FindingCard]) -> list[FindingCard]:
 
 
 def _fused(compute: list[FindingCard], fusion: list[FindingCard]) -> dict[int, str]:
-    """The fusion cards that would save time of a compute card, by its number."""
+    """Return the fusion cards that would save time of a compute card, by its number."""
     covering: dict[int, str] = {}
     for card in compute:
-        mine = time_sources(card.finding)
-        labels = [f"P{f.number}" for f in fusion if mine & time_sources(f.finding)]
+        sources = time_sources(card.finding)
+        labels = [f"P{f.number}" for f in fusion if sources & time_sources(f.finding)]
         if labels:
             covering[card.number] = " and ".join(labels)
     return covering
@@ -161,7 +161,7 @@ def _activity(run: Run) -> str:
 
 
 def _metrics(run: Run) -> Iterator[tuple[str, str]]:
-    """The five rows that tools look for; numbers without separators."""
+    """Yield the five rows that tools look for; numbers without separators."""
     totals = run.manifest.totals
     yield "Total Time", f"{totals.total_time_ms:.2f} ms"
     yield "Compute %", _pct(totals.compute_pct)
@@ -179,7 +179,7 @@ def _pct(value: float | None) -> str:
 
 
 def _top_operations(run: Run, priorities: list[dict[str, Any]]) -> Markdown:
-    """Categories by time; the comment at the end of a row holds its scores."""
+    """Return categories by time; the comment at the end of a row holds its scores."""
 
     def row(entry: dict[str, Any]) -> tuple[str, ...]:
         result = run.results[entry["category"]]
@@ -217,9 +217,9 @@ def _unsteady(run: Run) -> Markdown | None:
 def _low_priority(run: Run) -> str:
     has_low = any(r.findings for r in run.results.values() if r.tier == "compute")
     return (
-        "What was found is of low priority and stands in the findings of its category."
+        "All findings have low priority; see the findings files of their categories."
         if has_low
-        else "No check of any category finds something to act on."
+        else "No check of any category found a problem."
     )
 
 

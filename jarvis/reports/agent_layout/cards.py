@@ -1,6 +1,6 @@
-"""Findings in the layout that other tools read: numbered items, their scores, their rows.
+"""Findings in the layout that other tools read: numbered items, scores, rows.
 
-The scores of an item stand in HTML comments around its impact and come from ``run.estimates``.
+The scores of an item are in HTML comments around its impact and come from ``run.estimates``.
 """
 
 import re
@@ -45,7 +45,7 @@ LATER_ICON = "🟢"
 CONFIDENCE_ICONS = {"high": "🔴", "medium": "🟡", "low": "🟢"}
 
 NOT_QUANTIFIED = "Not quantifiable from trace data"
-"""The words by which tools know an item without scores."""
+"""The words by which tools recognize an item without scores."""
 
 NO_HYPOTHESIS = (
     "A trace shows what is slow, not why: profile a replay package with the platform's "
@@ -63,10 +63,10 @@ _EFFICIENCY_SOURCE = "operations[].efficiency.efficiency_percent"
 
 @dataclass(frozen=True)
 class FindingCard:
-    """One recommendation under its number in a section; ``prefix`` goes before the number.
+    """One recommendation with its number in a section; ``prefix`` precedes the number.
 
-    ``rows`` are those that it speaks of (none outside the compute tier); ``confidence`` and
-    ``coverage`` (kernels with a perf model, all kernels) are those of a fusion.
+    ``rows`` are its operations (none outside the compute tier); ``confidence`` and ``coverage``
+    (kernels with a perf model, all kernels) are those of a fusion finding.
     """
 
     details: Details
@@ -79,24 +79,24 @@ class FindingCard:
 
     @property
     def finding(self) -> Finding:
-        """What it is about."""
+        """Return the finding."""
         return self.details.finding
 
     @property
     def tier(self) -> str:
-        """``compute``, ``fusion`` or ``system``."""
+        """Return ``compute``, ``fusion`` or ``system``."""
         return self.details.recommendation.result.tier
 
     @property
     def icon(self) -> str:
-        """By number, of a fusion by confidence."""
+        """Return the icon by number, for a fusion finding by confidence."""
         if self.tier == "fusion":
             return CONFIDENCE_ICONS.get(self.confidence or "", LATER_ICON)
         return [*NUMBER_ICONS, LATER_ICON][min(self.number, len(NUMBER_ICONS) + 1) - 1]
 
     @property
     def heading(self) -> Markdown:
-        """``P1: title (library)``; tools take what stands in parentheses at the end as library."""
+        """Return ``P1: title (library)``; tools read the trailing parentheses as library."""
         title = _END_IN_PARENTHESES.sub(r", \1", to_text(self.finding.title))
         library = self._heaviest["library"] if self._heaviest else None
         suffix = f" ({code(library)})" if library else ""
@@ -104,24 +104,25 @@ class FindingCard:
 
     @property
     def anchor(self) -> str:
-        """The name of its details in ``analysis.md``."""
+        """Return the anchor of its details in ``analysis.md``."""
         mark = "P" if self.tier == "fusion" else "p"
         return f"detailed-analysis-{self.tier}-{mark}{self.number}"
 
     @property
     def action(self) -> str:
-        """Both paths."""
+        """Return both paths."""
         return f"(A) {to_text(self.finding.algorithmic)} (B) {to_text(self.finding.kernel)}"
 
     @property
     def impact(self) -> Markdown:
-        """The line of its middle score."""
+        """Return the line with its middle score."""
         text = to_text(self.score) if self.score else f"{NOT_QUANTIFIED}."
         return _marked(ITEM, self._scores, f"**Impact**: {prose(text)}", self.category)
 
     @property
     def score(self) -> Message | None:
-        """Its middle score and what that saves, of a fusion how many kernels have a perf model."""
+        """Return its middle score and saving; for a fusion finding how many kernels have a perf
+        model."""
         if (found := self._scores) is None:
             return None
         if self.coverage:
@@ -132,7 +133,7 @@ class FindingCard:
 
     @property
     def estimate(self) -> Markdown:
-        """Its low and high score."""
+        """Return its low and high score."""
         if not self.ends:
             return Markdown(f"Impact estimate is {NOT_QUANTIFIED.lower()}.")
         lines = "\n".join(f"- {to_text(end)}" for end in self.ends)
@@ -140,7 +141,7 @@ class FindingCard:
 
     @property
     def ends(self) -> tuple[Message, ...]:
-        """Its low and its high score with what they save."""
+        """Return its low and high score with their savings."""
         if (found := self._scores) is None:
             return ()
         return tuple(
@@ -150,13 +151,13 @@ class FindingCard:
 
     @property
     def warning(self) -> str | None:
-        """That the scores are no measurement."""
+        """Return a warning that the scores are not measured, if applicable."""
         gain = self.finding.impact
         return HEURISTIC_WARNING if gain and gain.method == "heuristic" else None
 
     @property
     def identification(self) -> Markdown:
-        """How it was found, from which file and keys."""
+        """Return how it was found, from which file and keys."""
         result = self.details.recommendation.result
         found = f"The check {code(self.finding.check)} of the analysis {prose(result.title)}"
         metrics = RunPaths(Path()).metrics(result.key).name
@@ -173,7 +174,7 @@ class FindingCard:
 
     @property
     def data(self) -> Markdown:
-        """The rows that it speaks of, or what was measured of the whole."""
+        """Return its rows, or the measurements of the whole system."""
         if self.rows is None:
             return self.details.evidence
         entries = (operation_entry(row) for row in self.rows.head(ROWS_SHOWN).to_dicts())
@@ -181,17 +182,17 @@ class FindingCard:
 
     @property
     def evidence(self) -> Markdown | None:
-        """The numbers of its text, where ``data`` shows rows."""
+        """Return the numbers of its text, if ``data`` shows rows."""
         return None if self.rows is None else self.details.evidence
 
     @property
     def left_out(self) -> Message | None:
-        """What ``data`` does not show."""
+        """Return a note on rows that ``data`` omits."""
         return None if self.rows is None else sections.left_out(self.rows, ROWS_SHOWN)
 
     @property
     def reasoning(self) -> str:
-        """What the trace shows of the slowdown, and the likely cause if there is one."""
+        """Return what the trace shows of the slowdown, and the likely cause if there is one."""
         cause = to_text(self.finding.hypothesis)
         return (
             f"{self._observed}{f'Likely cause (hypothesis): {cause}' if cause else NO_HYPOTHESIS}"
@@ -199,7 +200,7 @@ class FindingCard:
 
     @property
     def resolution(self) -> str:
-        """How much time either path can win back, and how to tell."""
+        """Return how much time either path can save, and how to verify it."""
         finding = self.finding
         verify = to_text(finding.verify) or DEFAULT_VERIFY
         parts = [to_text(self.potential), verify, to_text(finding.caveat), to_text(finding.capture)]
@@ -220,7 +221,7 @@ class FindingCard:
 
     @property
     def extent(self) -> Message | None:
-        """Rows, calls, time and share of the rows that it speaks of."""
+        """Return rows, calls, time and share of its rows."""
         rows = self.rows
         if rows is None:
             return None
@@ -252,7 +253,7 @@ class FindingCard:
 
     @property
     def potential(self) -> Message:
-        """How much of the time can be won back, and how far that is known."""
+        """Return how much of the time can be saved, and how reliable that estimate is."""
         gain = self.finding.impact
         if gain is None:
             return MESSAGES("potential.none")
@@ -261,7 +262,7 @@ class FindingCard:
 
 
 def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[FindingCard]:
-    """The cards of one analysis under its own numbers; findings of low priority get none."""
+    """Return the cards of one analysis with its own numbers; findings of low priority get none."""
     shown = [d for d in details if d.finding.priority is not Priority.LOW]
     return [
         FindingCard(
@@ -277,7 +278,7 @@ def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[FindingCar
 
 
 def fusion_facts(details: Details) -> dict[str, Any]:
-    """``confidence`` and ``coverage`` of a fusion finding, nothing of another."""
+    """Return ``confidence`` and ``coverage`` of a fusion finding, nothing for others."""
     result, finding = details.recommendation.result, details.finding
     if result.tier != "fusion":
         return {}
@@ -293,8 +294,8 @@ def fusion_facts(details: Details) -> dict[str, Any]:
 
 
 def _of_chain(finding: Finding, entries: Any) -> Mapping[str, Any]:
-    """Return the entry of a fusion's metrics that is about the chain of a finding: the one with its
-    time and its number of instances. Empty without one."""
+    """Return the metrics entry of a fusion finding's chain: the one with its time and its number of
+    instances. Empty without one."""
     chain = finding.evidence.get("gpu_time_ms"), finding.evidence.get("instances")
     if None in chain:
         return {}
@@ -307,7 +308,7 @@ def _of_chain(finding: Finding, entries: Any) -> Mapping[str, Any]:
 
 
 def operations_table(entries: Iterable[Mapping[str, Any]]) -> Markdown:
-    """Rows of operations as the metrics have them, cell by cell."""
+    """Return rows of operations with the same cells as in the metrics."""
     return table(COLUMNS, map(_cells, entries))
 
 
@@ -329,7 +330,7 @@ def _cells(entry: Mapping[str, Any]) -> Sequence[str]:
 
 
 def efficiency_of_peak(entry: Mapping[str, Any]) -> str:
-    """``18.24% of 708 TFLOPS``; a mark above the peak, MISSING where it is not known."""
+    """Return ``18.24% of 708 TFLOPS``; with a mark above the peak, MISSING if not known."""
     efficiency = entry["efficiency"]
     value, is_compute = efficiency["efficiency_percent"], efficiency["bound_type"] == "compute"
     peak = efficiency["resolved_peak_maf" if is_compute else "resolved_peak_hbm_bw"]
@@ -340,7 +341,7 @@ def efficiency_of_peak(entry: Mapping[str, Any]) -> str:
 
 
 def _fixed(value: float | None, digits: int) -> str | None:
-    """A number that tools read as it stands: no separators, more digits where it is small."""
+    """Return a number for tools: no separators, more digits for small values."""
     if value is None:
         return None
     is_small = 0 < abs(value) < 10 ** (1 - digits)
@@ -348,7 +349,7 @@ def _fixed(value: float | None, digits: int) -> str | None:
 
 
 def _marked(kind: str, found: Range | None, text: str, category: str | None = None) -> Markdown:
-    """``text`` between the comments that hold its scores."""
+    """Return ``text`` between the comments that hold its scores."""
     names = ("low", "mid", "high") if kind == ITEM else ("low", "high")
     fields = {"kind": kind} | ({"category": category} if category else {})
     fields |= {name: f"{getattr(found, name):.2f}" if found else "null" for name in names}

@@ -23,19 +23,21 @@ from jarvis.text.markdown import code, prose
 
 def document(run: Run, root: Path, edits: Edits) -> str:
     """Return the HTML text of a run whose directory is ``root``."""
-    kept, _ = edits.parted(details_of(run))
+    included, _ = edits.partition(details_of(run))
     parts = fair_parts(run, root, edits)
-    figures = [drawings.gpu_time(run), drawings.categories(run), drawings.projection(run, kept)]
+    figures = [drawings.gpu_time(run), drawings.categories(run), drawings.projection(run, included)]
     keys = [section.key for section in parts["sections"]]
-    drawn = drawings.drawn([*figures, *(drawings.category_roofline(run, key) for key in keys)])
+    render_charts = drawings.render_charts(
+        [*figures, *(drawings.category_roofline(run, key) for key in keys)]
+    )
     return (
         _environment()
         .get_template("document.html.j2")
         .render(
             parts,
-            figures=_figures(run, kept),
-            drawings=[drawing for drawing in drawn[: len(figures)] if drawing],
-            rooflines=dict(zip(keys, drawn[len(figures) :], strict=True)),
+            figures=_figures(run, included),
+            drawings=[drawing for drawing in render_charts[: len(figures)] if drawing],
+            rooflines=dict(zip(keys, render_charts[len(figures) :], strict=True)),
             source=trace_line(run),
             version=run.manifest.jarvis_version,
             created=run.manifest.created,
@@ -45,10 +47,10 @@ def document(run: Run, root: Path, edits: Edits) -> str:
     )
 
 
-def _figures(run: Run, kept: list[Details]) -> list[tuple[str, str, str]]:
+def _figures(run: Run, included: list[Details]) -> list[tuple[str, str, str]]:
     """Return name, value and caption of each key metric."""
     totals = run.manifest.totals
-    saved_ms = disjoint_saving_ms((d.finding for d in kept), totals.total_time_ms)
+    saved_ms = disjoint_saving_ms((d.finding for d in included), totals.total_time_ms)
     share = percent(share_pct(saved_ms, totals.total_time_ms))
     return [
         ("GPU time", milliseconds(totals.total_time_ms), "first start to last end"),

@@ -48,7 +48,7 @@ class Drawing:
     svg: Markup
 
 
-def drawn(figures: Sequence[Figure | None]) -> list[Drawing | None]:
+def render_charts(figures: Sequence[Figure | None]) -> list[Drawing | None]:
     """Return the figures of a document with their charts rendered together; None for None."""
     images = iter(to_svg([(figure.chart, figure.title) for figure in figures if figure]))
     return [Drawing(f.title, f.note, Markup(next(images))) if f else None for f in figures]
@@ -96,10 +96,10 @@ def categories(run: Run) -> Figure | None:
     )
 
 
-def projection(run: Run, kept: list[Details]) -> Figure | None:
+def projection(run: Run, included: list[Details]) -> Figure | None:
     """Return the GPU time now, the savings of the report's findings, and the remaining GPU time."""
     now_ms = run.manifest.totals.total_time_ms
-    found = savings([(d.recommendation, d.finding) for d in kept], now_ms)
+    found = savings([(d.recommendation, d.finding) for d in included], now_ms)
     if not found:
         return None
     left_ms = now_ms - total_ms(found)

@@ -1,7 +1,7 @@
-"""What operations and findings would save, as scores that other tools read.
+"""Savings of operations and findings, as scores that other tools read.
 
-A score is a share of GPU wall time in percent. That of a gap to the roofline is fixed
-(``impact.gap_scores``) and does not know the target of our own projections.
+A score is a share of GPU wall time in percent. The score of a gap to the roofline is fixed
+(``impact.gap_scores``) and independent of the target of our own projections.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ MIN_OPERATION_SCORE = 0.01
 """Rows that would save less have no estimate."""
 
 EFFICIENCY_BUCKETS = ((30.0, "0-30"), (60.0, "30-60"), (float("inf"), "60-100"))
-"""Upper ends and names of the bands that tools sort findings into."""
+"""Upper ends and names of the efficiency bands that tools group findings by."""
 
 NO_BUCKET = "unknown"
 SCORE_DIGITS = 2
@@ -31,9 +31,10 @@ Json = dict[str, JsonValue]
 
 
 def scores(finding: Finding) -> Range | None:
-    """The scores of a finding; None where nothing is known.
+    """Return the scores of a finding; None if unknown.
 
-    A gap of operations to their roofline is scored as tools do; any other estimate is its own.
+    A gap of operations to their roofline is scored as by tools; other estimates are used as they
+    are.
     """
     gain = finding.impact
     if gain is None:
@@ -43,7 +44,7 @@ def scores(finding: Finding) -> Range | None:
 
 
 def score_fields(found: Range | None) -> dict[str, float | None]:
-    """The three scores under the names that tools read, rounded as reports print them."""
+    """Return the three scores under the names that tools read, rounded as in the reports."""
     return {
         "impact_score_low": round(found.low, SCORE_DIGITS) if found else None,
         "impact_score": round(found.mid, SCORE_DIGITS) if found else None,
@@ -52,12 +53,12 @@ def score_fields(found: Range | None) -> dict[str, float | None]:
 
 
 def bound_type(bound: str | None) -> str | None:
-    """``compute``, ``memory`` or None, as tools know it."""
+    """Return ``compute``, ``memory`` or None, as tools name it."""
     return "memory" if bound == MEMORY_ONLY else bound
 
 
 def operation_estimates(category: str, rows: pl.DataFrame) -> list[JsonValue]:
-    """The rows whose gap to the roofline is known and can be felt, largest score first."""
+    """Return the rows with a known and relevant gap to the roofline, largest score first."""
     efficiency = pl.col("pct_roofline")
     judged = rows.filter(impact.is_judged() & (efficiency < impact.FULL_PCT))
     estimates = [_estimate(category, row) for row in judged.iter_rows(named=True)]
@@ -83,7 +84,7 @@ def _estimate(category: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finding_entries(chosen: Recommended, result: AnalysisResult) -> list[JsonValue]:
-    """The findings of an analysis that get a card, with rank, group and scores."""
+    """Return the findings of an analysis that get a card, with rank, group and scores."""
     return [
         {
             **worded(finding),
@@ -97,7 +98,7 @@ def finding_entries(chosen: Recommended, result: AnalysisResult) -> list[JsonVal
 
 
 def _group(finding: Finding, rows: pl.DataFrame) -> Json:
-    """What the rows of a finding have in common: that of the heaviest one."""
+    """Return the common properties of a finding's rows: those of the heaviest one."""
     members = rows.to_dicts()
     heaviest: Mapping[str, Any] = members[0] if members else {}
     efficiency = finding.impact.efficiency_pct if finding.impact else None

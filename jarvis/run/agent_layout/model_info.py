@@ -1,4 +1,4 @@
-"""``model_info.json``: what the trace itself says about the model, and nothing beyond."""
+"""``model_info.json``: facts about the model that the trace contains, without guesses."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import polars as pl
 from jarvis.core.literals import parse_literal
 
 UNKNOWN = "Cannot be inferred from trace"
-"""What stands where the trace says nothing."""
+"""Placeholder for facts that the trace lacks."""
 
 WRAPPERS = frozenset(
     {
@@ -22,13 +22,13 @@ WRAPPERS = frozenset(
         "Sequential",
     }
 )
-"""Modules that hold a model and do not say which."""
+"""Wrapper modules, which do not identify the model."""
 
 MAIN_SHARE_PCT = 50.0
-"""A module, or a kind of operation, stands for the model from this share of GPU time on."""
+"""A module, or a kind of operation, represents the model from this share of GPU time on."""
 
 PART_SHARE_PCT = 10.0
-"""A precision or a kind of operation is named from this share of its time on."""
+"""A precision or a kind of operation is listed from this share of its time on."""
 
 _TIME = "kernel_time_us"
 _INSTANCE = re.compile(r"_\d+$")
@@ -39,9 +39,9 @@ _EMBEDDING_MODULE = r"^Embedding_\d+$"
 
 
 def model_info(operations: pl.DataFrame) -> dict[str, str]:
-    """Model, architecture, scale and precision from the operations table with ``category``.
+    """Return model, architecture, scale and precision from the operations table with ``category``.
 
-    Each is deduced from names of modules and operators, dtypes and dimensions, or UNKNOWN.
+    Each is derived from names of modules and operators, dtypes and dimensions, or UNKNOWN.
     """
     rows = operations.filter(pl.col(_TIME) > 0)
     return {
@@ -53,7 +53,7 @@ def model_info(operations: pl.DataFrame) -> dict[str, str]:
 
 
 def _model(rows: pl.DataFrame) -> str | None:
-    """The outermost module that names a model, where most of the GPU time lies in it."""
+    """Return the outermost module that names a model, if it contains most of the GPU time."""
     roots = [_root(path) for path in rows["module_path"].to_list()]
     times = _time_by(rows, roots)
     named = {root: time for root, time in times.items() if root is not None}
@@ -82,7 +82,8 @@ def _architecture(rows: pl.DataFrame) -> str | None:
     if attention:
         transformer = "Mixture-of-experts Transformer" if moe else "Transformer"
         kinds = rows.filter(is_convolution)["input_dims"].n_unique()
-        is_mixed = convolution >= PART_SHARE_PCT and kinds > 1  # one kind cuts an image in patches
+        # A patch embedding is one kind of convolution.
+        is_mixed = convolution >= PART_SHARE_PCT and kinds > 1
         return f"CNN with attention ({transformer} blocks)" if is_mixed else transformer
     if convolution >= PART_SHARE_PCT:
         return "CNN"
@@ -95,7 +96,7 @@ def _share_pct(rows: pl.DataFrame, condition: pl.Expr) -> float:
 
 
 def _scale(rows: pl.DataFrame) -> str | None:
-    """The largest embedding table: the one size of a model that its operators tell."""
+    """Return the largest embedding table, the only model size that operators show."""
     in_module = pl.col("module_path").list.last().str.contains(_EMBEDDING_MODULE)
     looked_up = rows.filter((pl.col("name") == _EMBEDDING) | in_module)["input_dims"].drop_nulls()
     arguments = [parse_literal(dims) for dims in looked_up]
@@ -109,7 +110,8 @@ def _scale(rows: pl.DataFrame) -> str | None:
 
 
 def _precision(rows: pl.DataFrame) -> str | None:
-    """The types that the matrix units compute in, else those of most operations, by time."""
+    """Return the dtypes that the matrix units compute in, else those of most operations, by
+    time."""
     is_matrix, is_known = pl.col("compute").str.starts_with("matrix_"), pl.col("compute") != ""
     is_main = _share_pct(rows, is_matrix) >= PART_SHARE_PCT
     if not is_main and _share_pct(rows, is_known) < MAIN_SHARE_PCT:
@@ -123,7 +125,7 @@ def _precision(rows: pl.DataFrame) -> str | None:
 
 
 def _time_by(rows: pl.DataFrame, keys: Iterable[str | None]) -> dict[str | None, float]:
-    """GPU time by a key of each row."""
+    """Return GPU time by a key of each row."""
     times: dict[str | None, float] = {}
     for key, time in zip(keys, rows[_TIME], strict=True):
         times[key] = times.get(key, 0.0) + time

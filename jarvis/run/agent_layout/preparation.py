@@ -26,7 +26,7 @@ from jarvis.text.messages import to_text
 from jarvis.tracelens.sheets import sheets
 
 UNIFIED = "unified_perf_summary"
-OUR_COLUMNS = (
+ADDED_COLUMNS = (
     "direction",
     "kernel_time_us",
     "kernel_count",
@@ -239,8 +239,8 @@ def _time_breakdown(rows: pl.DataFrame) -> dict[str, JsonValue]:
 
 def _top_entry(top: TopOperation) -> dict[str, JsonValue]:
     entry: dict[str, JsonValue] = top.model_dump(mode="json")
-    for ours, theirs in TOP_NAMES.items():
-        entry[theirs] = entry.pop(ours)
+    for own_columns, theirs in TOP_NAMES.items():
+        entry[theirs] = entry.pop(own_columns)
     return entry
 
 
@@ -248,8 +248,8 @@ def _category_sheet(
     unified: pl.DataFrame, rows: pl.DataFrame, details: tuple[str, ...]
 ) -> pl.DataFrame:
     """Return the rows of the unified sheet under its labels, then our columns in snake case."""
-    ours = [*OUR_COLUMNS, *(column.name for column in DETAILS), *details]
-    present = [name for name in dict.fromkeys(ours) if name in rows.columns]
+    own_columns = [*ADDED_COLUMNS, *(column.name for column in DETAILS), *details]
+    present = [name for name in dict.fromkeys(own_columns) if name in rows.columns]
     module_path = pl.col("module_path").list.join(" / ").alias("module_path")
     unified = unified.drop(present, strict=False)  # with call stacks it has entry points too
     return (

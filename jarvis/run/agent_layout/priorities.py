@@ -1,6 +1,6 @@
-"""``priority_data.json``: the findings of all categories by what they would save.
+"""``priority_data.json``: the findings of all categories, sorted by saving.
 
-It decides the order of ``analysis.md``, and tools that draw or rank read it.
+It determines the order of ``analysis.md``; tools use it for charts and rankings.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from jarvis.run.agent_layout.estimates import (
 from jarvis.run.agent_layout.recommended import Recommended
 
 UNMODELLED_COMPUTE_PCT = 5.0
-"""Categories from this share of compute on are listed although nothing of them is quantified."""
+"""Categories from this share of compute on are listed even without quantified findings."""
 
 RECOMMENDATIONS = 6
-"""Categories that a drawing shows."""
+"""Maximum number of categories in a chart."""
 
 SCORES = ("impact_score_low", "impact_score", "impact_score_high")
 
@@ -27,7 +27,7 @@ Entry = dict[str, Any]
 
 
 def priority_data(chosen: Recommended) -> Entry:
-    """The content of the file.
+    """Return the content of the file.
 
     ``findings`` are sorted by ``impact_score`` (those without one last) and joined to a findings
     file by ``category`` and ``category_rank``; ``priorities`` are categories by GPU time.
@@ -64,17 +64,17 @@ def _order(finding: Entry) -> tuple[bool, float, str, int]:
 
 
 def _sums(category: str, findings: list[Entry]) -> dict[str, float]:
-    """The scores of a category's findings added up; empty where none comes from numbers."""
-    mine = [
+    """Return the sums of the scores of a category's findings; empty if none is quantified."""
+    scored = [
         finding
         for finding in findings
         if finding["category"] == category
         and finding["impact_score"] is not None
         and finding["estimate_method"] != HEURISTIC
     ]
-    if not mine:
+    if not scored:
         return {}
-    return {name: round(sum(f[name] for f in mine), SCORE_DIGITS) for name in SCORES}
+    return {name: round(sum(f[name] for f in scored), SCORE_DIGITS) for name in SCORES}
 
 
 def _recommendations(

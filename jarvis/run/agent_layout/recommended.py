@@ -1,4 +1,4 @@
-"""The findings of a run that get a card, and the rows of operations that each speaks of."""
+"""The findings of a run that get a card, and their rows of operations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,21 +13,23 @@ from jarvis.run.run import Run
 from jarvis.schemas import TABLES
 
 COLUMNS = (*(column.name for column in TABLES["operations"]), *(c.name for c in DETAILS))
-"""What the rows of every category have, beside ``category``."""
+"""Columns that the rows of every category have, in addition to ``category``."""
 
 
 @dataclass(frozen=True)
 class Recommended:
-    """What ``run`` recommends; sorted and joined once, as the order depends on all findings."""
+    """The recommendations of ``run``; sorted and joined once, as the order depends on all
+    findings."""
 
     run: Run
 
     def of(self, key: str) -> list[Finding]:
-        """The findings of an analysis, most urgent first; those of low priority get no card."""
+        """Return the findings of an analysis, most urgent first; those of low priority get no
+        card."""
         return [finding for finding in self._ranked if finding.category == key]
 
     def rows(self, finding: Finding) -> pl.DataFrame:
-        """Its operations, or, where it has none, those of other categories whose time it shares.
+        """Return its operations or, without any, those of other categories whose time it shares.
 
         Most time first, with COLUMNS and ``category``.
         """

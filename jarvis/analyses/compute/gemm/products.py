@@ -100,8 +100,8 @@ def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
     if wide_peak is None:
         return
     wide_rate = wide_peak * impact.GOOD_EFFICIENCY_PCT / impact.FULL_PCT
-    is_meant = (pl.col("gemm_type") == "quantized") & (pl.col("bound") == "compute")
-    for group in groups(data.operations.filter(is_meant & impact.is_judged())):
+    is_candidate = (pl.col("gemm_type") == "quantized") & (pl.col("bound") == "compute")
+    for group in groups(data.operations.filter(is_candidate & impact.is_judged())):
         rate = group.rate
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT and rate and rate[0] < wide_rate:
             yield _no_gain(data, group, rate[0], wide_rate)

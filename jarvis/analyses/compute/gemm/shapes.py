@@ -45,7 +45,7 @@ which are contiguous in memory, should at least be multiples of 8."""
 QUANTIZED_NAMES = r"w8a8|int8|fp8|w4a16|w4a4|fp4|a8w8|a4w4|a16w4|scaled_mm|_int_mm"
 QUANTIZED_DTYPES = r"fp8|fp4|int8"
 
-MERGED_AT_MOST = 4
+MAX_MERGED_PRODUCTS = 4
 """Up to this many equal products under one module may share an input (query, key and value:
 three)."""
 
@@ -220,7 +220,7 @@ def _per_module() -> pl.Expr:
     fewest = pl.col("operation_count").min().over(module)
     ratio = pl.col("operation_count") // fewest
     is_even = pl.col("operation_count") % fewest == 0
-    return pl.when((outer_len > 0) & is_even & ratio.is_between(2, MERGED_AT_MOST)).then(ratio)
+    return pl.when((outer_len > 0) & is_even & ratio.is_between(2, MAX_MERGED_PRODUCTS)).then(ratio)
 
 
 def _output_tiles() -> tuple[pl.Expr, pl.Expr]:

@@ -120,10 +120,10 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
     overlap_pct, severity = overlap(totals)
     if overlap_pct is None or not is_worth_acting(severity):
         return
-    is_felt = grade(totals.exposed_comm_pct or 0.0, EXPOSED_PCT) is not Severity.ACCEPTABLE
+    is_relevant = grade(totals.exposed_comm_pct or 0.0, EXPOSED_PCT) is not Severity.ACCEPTABLE
     free_ms, wanted_ms = free_compute_ms(totals), to_target_ms(totals, HIDDEN_TARGET_PCT)
     saved_ms = min(free_ms, wanted_ms)
-    priority = priority_of(severity) if is_felt and saved_ms > 0 else Priority.LOW
+    priority = priority_of(severity) if is_relevant and saved_ms > 0 else Priority.LOW
     caveat = [MESSAGES("caveat.single_rank")]
     if free_ms < wanted_ms:
         target_pct = HIDDEN_TARGET_PCT

@@ -127,8 +127,10 @@ class CopyGrade:
     def priority(self) -> Priority:
         """Return the priority of the grade; many copies that take negligible time are not
         urgent."""
-        is_felt = self.by_time is not Severity.ACCEPTABLE
-        return priority_of(self.severity if is_felt else at_most(self.severity, Severity.MEDIUM))
+        is_relevant = self.by_time is not Severity.ACCEPTABLE
+        return priority_of(
+            self.severity if is_relevant else at_most(self.severity, Severity.MEDIUM)
+        )
 
 
 def memory_copies(data: CategoryData) -> Iterator[Finding]:

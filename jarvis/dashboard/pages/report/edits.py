@@ -137,7 +137,7 @@ def _set(keys: dict[int, str], left_out: set[int]) -> None:
 @st.cache_data(max_entries=_MAX_CACHED_PARAGRAPHS, show_spinner=False, hash_funcs=HASH_OPENED)
 def _paragraph(now: Opened, left_out: frozenset[int]) -> str:
     """Return the generated summary of the report without these findings, as Markdown."""
-    included, _ = Edits(left_out).parted(details_of(now.run))
+    included, _ = Edits(left_out).partition(details_of(now.run))
     return str(prose(paragraph(now.run, included, is_whole=not left_out)))
 
 
