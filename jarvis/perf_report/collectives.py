@@ -1,4 +1,4 @@
-"""Communication kernels: one by one, and summed up as in the sheet ``coll_analysis``."""
+"""Communication kernels: one by one, and summed as in the sheet ``coll_analysis``."""
 
 import polars as pl
 
@@ -17,7 +17,7 @@ ELEMENT_BYTES = {
     "Half": 2,
     "Short": 2,
 }
-"""Bytes of an element by the dtype names that communication kernels carry."""
+"""Bytes per element by the dtype names of communication kernels."""
 
 UNKNOWN_GROUP = "Unknown_Group"
 _CUSTOM_ALL_REDUCE = "cross_device_reduce"
@@ -53,16 +53,16 @@ def _kernels(work: GpuWork) -> pl.DataFrame:
 
 
 def collectives(work: GpuWork) -> pl.DataFrame:
-    """One row for each communication kernel (schema: ``collectives``)."""
+    """Return a row for each communication kernel (schema: ``collectives``)."""
     return _kernels(work).with_columns(
         group="process_group_name", message_mb=pl.max_horizontal("in_msg_mb", "out_msg_mb")
     )
 
 
 def coll_analysis(work: GpuWork) -> pl.DataFrame:
-    """Communication kernels by collective, message and group (schema: ``coll_analysis``).
+    """Return communication by collective, message and group (schema: ``coll_analysis``).
 
-    Kernels whose metadata the trace does not record in full are left out.
+    Kernels with incomplete metadata are excluded.
     """
     us = pl.col("dur_us")
     return (

@@ -161,7 +161,7 @@ def test_copies_over_the_link_are_expected_to_follow_no_figure_of_the_gpus() -> 
     found = compare(side(copy(900), SLOW), side(copy(100), FAST))
     assert found.operations["outcome"].to_list() == ["not known"]
     assert found.operations["explanation"].to_list() == [
-        "No figure of the two GPUs says what to expect."
+        "No peak of the two GPUs applies, so no ratio is expected."
     ]
 
 

@@ -183,7 +183,7 @@ def test_operators_that_are_nested_too_deep_are_refused(
     """A row of a sheet lists all kernels below its call: n x n of them."""
     path = growing.chained_operators(500).write(tmp_path / "trace.json")
     assert main(["analyze", str(path), "--output-dir", str(tmp_path / "run")]) == 1
-    assert "nested too deep" in capsys.readouterr().err
+    assert "nested too deeply" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
     path = growing.chained_operators(100).write(tmp_path / "trace.json")
     assert main(["analyze", str(path), "--output-dir", str(tmp_path / "run")]) == 0
