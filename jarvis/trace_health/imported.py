@@ -94,7 +94,7 @@ def _stated(report: ImportedReport) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(rows.height, 'row')} ({milliseconds(time_ms)}) use the FLOPs and bytes of the "
+        f"FLOPs and bytes of {counted(rows.height, 'row')} ({milliseconds(time_ms)}) come from the "
         "report, because the arguments do not determine them.",
         float(rows.height),
         "rows",
@@ -122,7 +122,7 @@ def _kernels(report: ImportedReport) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(bare.height, 'row')} of operations have no readable kernels.",
+        f"{counted(bare.height, 'row')} of operations without readable kernels.",
         float(bare.height),
         "rows",
         Severity.WARNING,

@@ -193,7 +193,7 @@ def _shared_ids(trace: Trace) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(shared, 'runtime call')} repeat a correlation id.",
+        f"{counted(shared, 'runtime call')} with a repeated correlation id.",
         float(shared),
         "calls",
         Severity.WARNING if twice else Severity.NOTE,

@@ -197,7 +197,7 @@ def test_more_overlaps_than_a_report_can_list_are_refused(
     assert main([*command, "--include-overlap-info"]) == 0
     monkeypatch.setattr(overlap, "ALWAYS_ALLOWED_PAIRS", 1_000)
     assert main([*command, "--include-overlap-info"]) == 1
-    assert "pairs of GPU events of the trace run at the same time" in capsys.readouterr().err
+    assert "pairs of GPU events in the trace overlap" in capsys.readouterr().err
     assert main(command) == 0
 
 
