@@ -31,7 +31,7 @@ class UnreadableTraceError(TraceError):
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} cannot be read: {reason}. "
-            "Give a Kineto trace of the PyTorch profiler as .json, .json.gz or .zip."
+            "Use a Kineto trace of the PyTorch profiler as .json, .json.gz or .zip."
         )
 
 
@@ -215,7 +215,7 @@ class UnreadableReportError(JarvisError):
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} is not a readable report: {reason}. "
-            "Pass a workbook (.xlsx), or CSV files in a folder or a zip, as `jarvis report` or "
+            "Use a workbook (.xlsx), or CSV files in a folder or a zip, as `jarvis report` or "
             "TraceLens write them."
         )
 
@@ -225,7 +225,7 @@ class NotAReportError(JarvisError):
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
-            f"{path} is not a performance report of a PyTorch trace: {reason}. Pass the workbook "
+            f"{path} is not a performance report of a PyTorch trace: {reason}. Use the workbook "
             "or the folder of CSV files that `jarvis report` or TraceLens wrote for one trace."
         )
 

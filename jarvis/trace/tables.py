@@ -109,10 +109,10 @@ GPU_EVENTS = (
     Field("out_msg_nelems", "Out msg nelems", pl.Int64, _integer),
     Field("in_split_size", "In split size", pl.Categorical, _text),
     Field("out_split_size", "Out split size", pl.Categorical, _text),
-    Field("group_size", "EventGroup size", pl.Int64, _integer),
+    Field("group_size", "Group size", pl.Int64, _integer),
     Field("dtype", "dtype", pl.Categorical, _text),
-    Field("process_group_name", "Process EventGroup Name", pl.Categorical, _text),
-    Field("process_group_ranks", "Process EventGroup Ranks", pl.Categorical, _text),
+    Field("process_group_name", "Process Group Name", pl.Categorical, _text),
+    Field("process_group_ranks", "Process Group Ranks", pl.Categorical, _text),
 )
 FLOWS = (
     Field("cat", "cat", pl.Categorical, _text, in_args=False),
